@@ -1,0 +1,31 @@
+# One table from status code to exception. Native code raises our classes and nothing else.
+from _core.status cimport (STATUS_CLOSED, STATUS_IO_ERROR, STATUS_OUT_OF_RANGE, STATUS_PROPERTIES_TOO_LARGE,
+                           STATUS_READ_ONLY, STATUS_RECORD_TOO_LARGE, STATUS_STORE_FAILED, STATUS_STORE_FULL)
+
+import os
+
+from pyledger import errors
+
+
+cdef object _NO_SPACE = (28, 122)    # ENOSPC, EDQUOT
+
+
+cdef int raise_errno(int number, str path, str doing) except -1:
+    """Raise the class for an errno; `doing` completes "cannot …"."""
+    cause = OSError(number, os.strerror(number), path)
+    if number in _NO_SPACE:
+        raise errors.StoreFullError(path, doing) from cause
+    raise errors.StoreIOError(path, doing, os.strerror(number)) from cause
+
+
+cdef int raise_status(int status, str path, str doing) except -1:
+    """Raise the class for a status that carries no facts of its own."""
+    if status == STATUS_CLOSED:
+        raise errors.StoreClosedError(path)
+    if status == STATUS_STORE_FAILED:
+        raise errors.StoreFailedError(path)
+    if status == STATUS_READ_ONLY:
+        raise errors.ReadOnlyStoreError(path)
+    if status == STATUS_STORE_FULL:
+        raise errors.StoreFullError(path, doing)
+    raise errors.InvariantError(f"status {status} while {doing} {path}")

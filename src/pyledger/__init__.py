@@ -1,0 +1,1 @@
+"""PyLedger: the message store of Apache RocketMQ, without a JVM."""
