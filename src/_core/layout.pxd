@@ -97,15 +97,27 @@ cdef extern from *:
     """
     #include <stdint.h>
     #include <string.h>
-    static inline uint16_t be16(const uint8_t *p) { uint16_t v; memcpy(&v, p, 2); return __builtin_bswap16(v); }
-    static inline uint32_t be32(const uint8_t *p) { uint32_t v; memcpy(&v, p, 4); return __builtin_bswap32(v); }
-    static inline uint64_t be64(const uint8_t *p) { uint64_t v; memcpy(&v, p, 8); return __builtin_bswap64(v); }
+    static inline uint16_t be16(const uint8_t *p) {
+        uint16_t v; memcpy(&v, p, 2); return __builtin_bswap16(v);
+    }
+    static inline uint32_t be32(const uint8_t *p) {
+        uint32_t v; memcpy(&v, p, 4); return __builtin_bswap32(v);
+    }
+    static inline uint64_t be64(const uint8_t *p) {
+        uint64_t v; memcpy(&v, p, 8); return __builtin_bswap64(v);
+    }
     static inline int16_t get_i16(const uint8_t *p) { return (int16_t)be16(p); }
     static inline int32_t get_i32(const uint8_t *p) { return (int32_t)be32(p); }
     static inline int64_t get_i64(const uint8_t *p) { return (int64_t)be64(p); }
-    static inline void put_i16(uint8_t *p, int16_t x) { uint16_t v = __builtin_bswap16((uint16_t)x); memcpy(p, &v, 2); }
-    static inline void put_i32(uint8_t *p, int32_t x) { uint32_t v = __builtin_bswap32((uint32_t)x); memcpy(p, &v, 4); }
-    static inline void put_i64(uint8_t *p, int64_t x) { uint64_t v = __builtin_bswap64((uint64_t)x); memcpy(p, &v, 8); }
+    static inline void put_i16(uint8_t *p, int16_t x) {
+        uint16_t v = __builtin_bswap16((uint16_t)x); memcpy(p, &v, 2);
+    }
+    static inline void put_i32(uint8_t *p, int32_t x) {
+        uint32_t v = __builtin_bswap32((uint32_t)x); memcpy(p, &v, 4);
+    }
+    static inline void put_i64(uint8_t *p, int64_t x) {
+        uint64_t v = __builtin_bswap64((uint64_t)x); memcpy(p, &v, 8);
+    }
     """
     int16_t get_i16(const uint8_t* p) noexcept nogil
     int32_t get_i32(const uint8_t* p) noexcept nogil
@@ -170,7 +182,8 @@ cdef inline int parse_record(const uint8_t* p, int64_t available, Record* r) noe
 
 
 cdef inline bint next_property(const uint8_t** cursor, const uint8_t* end, const uint8_t** name,
-                               int32_t* name_bytes, const uint8_t** value, int32_t* value_bytes) noexcept nogil:
+                               int32_t* name_bytes, const uint8_t** value,
+                               int32_t* value_bytes) noexcept nogil:
     """Step to the next property that Java keeps: non-empty name and value. False at the end."""
     cdef const uint8_t* item
     cdef const uint8_t* stop

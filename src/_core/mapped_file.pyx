@@ -1,14 +1,16 @@
-# MappedFile owns one mapping of one file. Invariant: flushed <= committed <= wrote <= size, each published
-# after the bytes it covers, by one writer; readers never pass `committed` (which equals `wrote` without a pool).
-from _core.posix cimport (FALLOC_FL_KEEP_SIZE, MADV_POPULATE_WRITE, MS_SYNC, fallocate, fdatasync, load_acquire,
-                          madvise, msync, posix_fallocate, store_release)
+# MappedFile owns one mapping of one file.
+# Invariant: flushed <= committed <= wrote <= size, each published after the bytes it covers, by one writer;
+# readers never pass `committed` (which equals `wrote` without a pool).
+from _core.posix cimport (FALLOC_FL_KEEP_SIZE, MADV_POPULATE_WRITE, MS_SYNC, fallocate, fdatasync,
+                          load_acquire, madvise, msync, posix_fallocate, store_release)
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.errno cimport EOPNOTSUPP, errno
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcpy
 from posix.fcntl cimport O_CREAT, O_RDONLY, O_RDWR, open as c_open
-from posix.mman cimport MAP_ANONYMOUS, MAP_FAILED, MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE, mmap, munmap
+from posix.mman cimport (MAP_ANONYMOUS, MAP_FAILED, MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE, mmap,
+                         munmap)
 from posix.stat cimport fstat, struct_stat
 from posix.unistd cimport close as c_close, ftruncate, getpid, pwrite
 
@@ -82,7 +84,8 @@ cdef class MappedFile:
         return file
 
     @staticmethod
-    def create(str path, int64_t size_bytes, *, int64_t allocate_chunk_bytes=0, bint warm=False, bint pooled=False):
+    def create(str path, int64_t size_bytes, *, int64_t allocate_chunk_bytes=0, bint warm=False,
+               bint pooled=False):
         """Create, allocate and map a file. Blocks until the blocks are there; safe off the append path.
 
         `warm` populates the page tables for writing; `pooled` appends to memory until `commit`.
@@ -161,7 +164,7 @@ cdef class MappedFile:
         return self.base if self.pool == NULL else self.pool
 
     cdef int allocate_to(self, int64_t position) noexcept nogil:
-        """Put blocks behind bytes up to `position`, in chunks. 0, or an errno. May be called without the GIL."""
+        """Put blocks behind bytes up to `position`, in chunks. 0, or an errno. Needs no GIL."""
         cdef int64_t chunk = self.allocate_chunk_bytes or self.size_bytes
         cdef int64_t end = ((position + chunk - 1) // chunk) * chunk
         cdef int result
@@ -187,7 +190,7 @@ cdef class MappedFile:
             raise_errno(result, self.path, "allocate space for")
 
     def populate(self):
-        """Fault every page in for writing. Kernels without MADV_POPULATE_WRITE do it on first touch instead."""
+        """Fault every page in for writing. Kernels without MADV_POPULATE_WRITE do it on first touch."""
         if self.base != NULL:
             with nogil:
                 madvise(self.base, <size_t>self.mapped_bytes, MADV_POPULATE_WRITE)

@@ -29,8 +29,12 @@ cdef extern from *:
     #ifndef MADV_POPULATE_WRITE
     #define MADV_POPULATE_WRITE 23
     #endif
-    static inline int64_t load_acquire(const int64_t *where) { return __atomic_load_n(where, __ATOMIC_ACQUIRE); }
-    static inline void store_release(int64_t *where, int64_t value) { __atomic_store_n(where, value, __ATOMIC_RELEASE); }
+    static inline int64_t load_acquire(const int64_t *where) {
+        return __atomic_load_n(where, __ATOMIC_ACQUIRE);
+    }
+    static inline void store_release(int64_t *where, int64_t value) {
+        __atomic_store_n(where, value, __ATOMIC_RELEASE);
+    }
     """
     enum: MADV_POPULATE_READ
     enum: MADV_POPULATE_WRITE

@@ -67,7 +67,9 @@ class StoreLockedError(StoreError):
 
     def __init__(self, path: str) -> None:
         self.path = path
-        super().__init__(f"{path}: another process has this store open for writing; stop it, or open read-only")
+        super().__init__(
+            f"{path}: another process has this store open for writing; stop it, or open read-only"
+        )
 
 
 class StoreIOError(StoreError):
@@ -99,7 +101,9 @@ class StoreFailedError(StoreError):
 
     def __init__(self, path: str) -> None:
         self.path = path
-        super().__init__(f"{path}: a flush failed, so this store takes no more writes; check the disk, then reopen")
+        super().__init__(
+            f"{path}: a flush failed, so this store takes no more writes; check the disk, then reopen"
+        )
 
 
 class StoreClosedError(StoreError):

@@ -1,0 +1,1 @@
+"""Settings: frozen dataclasses with unit, range and upstream name."""

@@ -1,0 +1,1 @@
+"""State machines. No clock, no disk, no socket, no randomness."""

@@ -1,0 +1,1 @@
+"""A store on disk: everything that touches its files."""

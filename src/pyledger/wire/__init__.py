@@ -1,0 +1,1 @@
+"""Bytes in, objects out. Pure: no clock, no disk, no socket."""

@@ -1,0 +1,86 @@
+# The list of things one can do here. Each target does the set-up it needs; a second run is fast.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+NATIVE := .venv/.native
+CORE := $(wildcard src/_core/*.pyx src/_core/*.pxd src/_core/*.h)
+TESTS ?= tests
+BENCHMARKS := $(wildcard benchmarks)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build build-debug annotate demo test test-all interop bench compare lint type tidy docs rewrite \
+	format package clean
+
+help:  ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "make %-13s %s\n", $$1, $$2 }'
+
+setup: $(NATIVE)  ## a virtual environment in .venv with everything for development
+
+$(READY): pyproject.toml setup.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "PyLedger needs Python 3.11 or newer: make PYTHON=python3.12")'
+	@$(PYTHON) -c 'import ensurepip, venv' || { echo "venv is missing; on Debian or Ubuntu: apt install python3-venv"; exit 1; }
+	[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=24"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@ $(NATIVE)
+
+$(NATIVE): $(READY) $(CORE)
+	$(BIN)/python setup.py --quiet build_ext --inplace --force
+	@touch $@
+
+build: $(NATIVE)  ## compile the native module in place
+
+build-debug: $(READY)  ## the same with bounds checks and assertions; `make build` afterwards goes back
+	@rm -f $(NATIVE)
+	PYLEDGER_DEBUG=1 $(BIN)/python setup.py --quiet build_ext --inplace --force
+
+annotate: $(READY)  ## build/cython/src/_core/_core.html: the lines that touch Python objects
+	PYLEDGER_ANNOTATE=1 $(BIN)/python setup.py --quiet build_ext --inplace --force
+
+demo: $(NATIVE)  ## real flights into a store, Spark SQL over it, a chart
+	$(BIN)/python examples/flights.py
+
+test: lint type tidy  ## lint, types, the house rules, all tests that need no JDK, benchmark smoke
+	$(BIN)/python -m pytest -m "not java" $(TESTS) $(BENCHMARKS)
+
+test-all: test interop build-debug  ## also interop with Java, and the native tests on the checked build
+	$(BIN)/python -m pytest -m "not java and not spark and not slow" $(TESTS)
+	$(BIN)/python setup.py --quiet build_ext --inplace --force
+	@touch $(NATIVE)
+
+interop: $(NATIVE)  ## against RocketMQ's own store: needs Java 17 or newer, and Maven
+	$(BIN)/python -m pytest -m java $(TESTS)
+
+bench: $(NATIVE)  ## full benchmarks; K=expression selects
+	$(BIN)/python -m pytest benchmarks --scale=full $(if $(K),-k "$(K)") --benchmark-autosave
+
+compare: $(READY)  ## ratio table of two saved runs: A=file B=file
+	$(BIN)/python benchmarks/compare.py $(A) $(B)
+
+lint: $(READY)  ## ruff and cython-lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/cython-lint src/_core
+
+type: $(READY)  ## mypy, strict
+	$(BIN)/mypy
+
+tidy: $(NATIVE)  ## the rules of the house, as tests
+	$(BIN)/python -m pytest -q tests/test_tidy.py tests/test_tidy_docs.py
+
+docs: $(NATIVE)  ## regenerate docs/config.md and docs/errors.md; fails when they had drifted
+	$(BIN)/python tools/generate_docs.py
+
+rewrite: $(NATIVE)  ## accept new output of the text tests; read the diff
+	$(BIN)/python -m pytest -m "not slow and not java and not spark" $(TESTS) --rewrite
+
+format: $(READY)  ## let ruff lay out the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+package: $(READY)  ## sdist, and the wheel built from it, in dist/
+	$(BIN)/python -m build
+
+clean:  ## everything that was built, .venv included
+	rm -rf .venv build dist src/*.egg-info src/pyledger/*.so
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks demo-out spark-warehouse

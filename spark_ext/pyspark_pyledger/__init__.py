@@ -1,0 +1,1 @@
+"""What Spark finds by name: the data source `pyledger`."""

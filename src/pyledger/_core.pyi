@@ -1,0 +1,111 @@
+"""The typed face of the native module. One section per fragment, in the order of `_core.pyx`."""
+
+from collections.abc import Sequence
+from typing import Self, final
+
+# --- mapped_file.pyx
+
+@final
+class MappedFile:
+    """One fixed-size file mapped to memory; its name is its start offset in 20 digits.
+
+    Invariant: flushed <= committed <= wrote <= size. A buffer of it is read-only, ends at the committed
+    position of that moment, and keeps the file mapped: `close` refuses while one is alive.
+    """
+
+    path: str
+    start_offset: int
+    """Physical offset of the first byte."""
+    size_bytes: int
+    """Nominal size; a file that was cut short maps less."""
+    mapped_bytes: int
+    readonly: bool
+
+    @property
+    def wrote_position(self) -> int:
+        """Bytes appended."""
+    @property
+    def committed_position(self) -> int:
+        """Bytes that readers may see; equals `wrote_position` without a pool."""
+    @property
+    def flushed_position(self) -> int:
+        """Bytes that are durable."""
+    @property
+    def closed(self) -> bool:
+        """Whether the mapping is gone."""
+    @staticmethod
+    def open(path: str, *, size_bytes: int = 0) -> MappedFile:
+        """Map an existing file read-only. `size_bytes` is the nominal size when the file may be cut short."""
+    @staticmethod
+    def open_writable(path: str, *, allocate_chunk_bytes: int = 0) -> MappedFile:
+        """Map an existing file of full size for reading and writing; all positions at its end."""
+    @staticmethod
+    def create(
+        path: str, size_bytes: int, *, allocate_chunk_bytes: int = 0, warm: bool = False, pooled: bool = False
+    ) -> MappedFile:
+        """Create, allocate and map a file. Blocks until the blocks are there; safe off the append path.
+
+        Args:
+            path: Where; the folder exists.
+            size_bytes: Length of the file.
+            allocate_chunk_bytes: Allocate in steps of this size as writing goes on; 0: everything now.
+            warm: Populate the page tables for writing.
+            pooled: Append to memory until `commit`.
+
+        Raises:
+            StoreFullError: the disk has no room.
+            StoreIOError: the operating system refused.
+        """
+    def reserve(self, position: int) -> None:
+        """Make sure that bytes up to `position` have blocks behind them.
+
+        Raises:
+            StoreFullError: the disk has no room. Nothing was written.
+        """
+    def populate(self) -> None:
+        """Fault every page in for writing. Kernels without MADV_POPULATE_WRITE do it on first touch."""
+    def flush(self) -> int:
+        """Make everything committed durable; return the flushed position (bytes).
+
+        Raises:
+            StoreFailedError: this or an earlier flush failed. It is never retried: the kernel may have
+                dropped the dirty pages.
+
+        Durability: on return bytes below the flushed position survive a power cut.
+        """
+    def view(self, position: int, length: int) -> memoryview:
+        """View bytes without copying; the file stays mapped until the view is released."""
+    def read(self, position: int, length: int) -> bytes:
+        """Copy bytes below the committed position."""
+    def close(self) -> None:
+        """Unmap and close.
+
+        Raises:
+            BufferError: a view is alive.
+        """
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+# --- log_view.pyx
+
+@final
+class LogView:
+    """A pinned range of the commit log: mapped files in order, readable below `end_offset` (bytes)."""
+
+    files: tuple[MappedFile, ...]
+    start_offset: int
+    end_offset: int
+    file_size_bytes: int
+
+    def __new__(cls, files: Sequence[MappedFile], end_offset: int) -> Self: ...
+    def read(self, offset: int, length: int) -> bytes:
+        """Copy `length` bytes at a physical offset; they must lie in one file.
+
+        Raises:
+            OffsetOutOfRangeError: the bytes are not within one file of the view.
+        """
+    def view(self, offset: int, length: int) -> memoryview:
+        """View `length` bytes at a physical offset without copying; the file stays mapped meanwhile.
+
+        Raises:
+            OffsetOutOfRangeError: the bytes are not within one file of the view.
+        """

