@@ -29,3 +29,19 @@ cdef int raise_status(int status, str path, str doing) except -1:
     if status == STATUS_STORE_FULL:
         raise errors.StoreFullError(path, doing)
     raise errors.InvariantError(f"status {status} while {doing} {path}")
+
+
+cdef extern from *:
+    """
+    #ifdef PYLEDGER_ASSERT
+    #define BUILD_KIND "debug"
+    #else
+    #define BUILD_KIND "release"
+    #endif
+    """
+    const char* BUILD_KIND
+
+
+def build_kind():
+    """Name the build of this module: "release", or "debug" with every run-time check on."""
+    return BUILD_KIND.decode("ascii")
