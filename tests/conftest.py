@@ -4,7 +4,7 @@ import pytest
 
 from pyledger import _core
 
-pytest_plugins = ("tests.golden.fixtures",)
+pytest_plugins = ("tests.golden.fixtures", "tests.interop.fixtures")
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -1,0 +1,126 @@
+"""RocketMQ's own store as a peer: builds the kit on first use, runs its programs, returns what they print.
+
+Without Java 17 and Maven, or when Maven cannot reach its repository, its tests are skipped with
+the reason; with PYLEDGER_JAVA=required they fail instead.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+KIT = Path(__file__).parent / "rocketmq-store"
+VERSIONS = ("5.3.3", "4.9.8")
+JAVA_MIN = 17
+BUILD_TIMEOUT_S = 600
+RUN_TIMEOUT_S = 180
+
+Line = dict[str, Any]
+JavaStores = Callable[[str], "JavaStore"]
+
+
+@dataclass(frozen=True)
+class JavaRun:
+    """One finished run: its exit code and the JSON lines that it printed."""
+
+    exit: int
+    lines: list[Line]
+    errors: str
+
+    def of_kind(self, kind: str) -> list[Line]:
+        """Lines of one kind."""
+        return [line for line in self.lines if line["kind"] == kind]
+
+    @property
+    def summary(self) -> Line:
+        """The last line."""
+        return self.lines[-1]
+
+    @property
+    def messages(self) -> list[Line]:
+        """The messages that the consume queues name, without the column that only tells the lines apart."""
+        return [{k: v for k, v in line.items() if k != "kind"} for line in self.of_kind("message")]
+
+
+@dataclass(frozen=True)
+class JavaStore:
+    """The store of one version."""
+
+    version: str
+
+    def read(self, folder: Path, *options: str) -> JavaRun:
+        """Open a folder with recovery, read everything. Changes the folder: hand in a copy."""
+        return self.run("StoreRead", folder, *options)
+
+    def judge(self, folder: Path, *options: str) -> JavaRun:
+        """Read a copy of a folder and require that Java kept every byte and did not complain."""
+        copy = folder.with_name(f"{folder.name}-read-by-{self.version}")
+        shutil.copytree(folder, copy)
+        done = self.read(copy, *options)
+        shutil.rmtree(copy)
+        found = {
+            k: done.summary.get(k) for k in ("logBytesDropped", "queueUnitsDropped", "complaints", "faults")
+        }
+        assert done.exit == 0, f"{self.version} exits {done.exit}: {found} {done.errors}"
+        return done
+
+    def write(self, folder: Path, *options: str) -> JavaRun:
+        """Write drawn messages into a folder, new or existing."""
+        done = self.run("StoreWrite", folder, *options)
+        assert done.exit == 0, f"StoreWrite exits {done.exit}: {done.errors}"
+        return done
+
+    def run(self, program: str, folder: Path, *options: str) -> JavaRun:
+        """Run a program of the kit to its end."""
+        done = subprocess.run(
+            self.command(program, folder, *options), capture_output=True, timeout=RUN_TIMEOUT_S, check=False
+        )
+        errors = done.stderr.decode(errors="replace")[-2000:]
+        assert done.stdout, f"{program} exits {done.returncode} without a line: {errors}"
+        return JavaRun(done.returncode, [json.loads(line) for line in done.stdout.splitlines()], errors)
+
+    def start(self, program: str, folder: Path, *options: str) -> subprocess.Popen[bytes]:
+        """Start a program of the kit; its lines come through `stdout`."""
+        return subprocess.Popen(
+            self.command(program, folder, *options), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+
+    def command(self, program: str, folder: Path, *options: str) -> list[str]:
+        return [str(KIT / "run.sh"), self.version, program, str(folder), *options]
+
+
+@cache
+def built(version: str) -> JavaStore:
+    """Build the kit for a version, once a session. Skips the test when that cannot be done here."""
+    for tool in ("java", "mvn"):
+        if shutil.which(tool) is None:
+            refuse(f"{tool} is not installed")
+    said = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
+    found = re.search(r'version "(\d+)', said)
+    if found is None or int(found[1]) < JAVA_MIN:
+        refuse(f"Java {JAVA_MIN} or newer is needed, this is {said.splitlines()[:1]}")
+    probe = subprocess.run(
+        [str(KIT / "run.sh"), version, "StoreBench"],
+        capture_output=True,
+        text=True,
+        timeout=BUILD_TIMEOUT_S,
+        check=False,
+    )
+    if not (KIT / "target" / f"built-{version}").exists():
+        refuse(f"Maven cannot build the kit: {probe.stderr[-300:]}")
+    return JavaStore(version)
+
+
+def refuse(reason: str) -> NoReturn:
+    """Skip, or fail where the peer is required."""
+    if os.environ.get("PYLEDGER_JAVA") == "required":
+        pytest.fail(reason)
+    pytest.skip(reason)
