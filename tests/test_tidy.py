@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from pyledger.config.fields import settings_of
 from tests.source_tree import ROOT, check, files, modules, name_of, tree
+from tools import generate_docs
 
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
@@ -365,3 +367,35 @@ def test_stub_names_equal_native_names() -> None:
             yield from (f"{name}.{m} is only in _core.pyi" for m in sorted(stub[name] - native[name]))
 
     check(problems(), "_core.pyi names what the native module has, and nothing else")
+
+
+def test_every_setting_is_complete() -> None:
+    def problems() -> Iterator[str]:
+        for _, kind in generate_docs.SECTIONS:
+            described = generate_docs.field_docstrings(kind)
+            for one in settings_of(kind):
+                where = f"{kind.__name__}.{one.name}"
+                if one.name not in described:
+                    yield f"{where} has no docstring"
+                if type(one.default) is int and (not one.unit or one.range is None):
+                    yield f"{where} lacks a unit or a range"
+
+    check(problems(), "every setting has a unit, a range, upstream's name and a docstring")
+
+
+def test_error_codes_are_unique_and_grow_below_their_parent() -> None:
+    def problems() -> Iterator[str]:
+        for kind in generate_docs.error_classes():
+            if "code" not in vars(kind):
+                yield f"{kind.__name__} has no code of its own"
+            if not (parent := kind.__bases__[0]).__doc__ or kind.code < getattr(parent, "code", 0):
+                yield f"{kind.__name__} has a lower code than {parent.__name__}"
+
+    check(problems(), "each error class has its own code")
+
+
+@pytest.mark.parametrize("name", generate_docs.DOCUMENTS)
+def test_generated_documents_are_up_to_date(name: str) -> None:
+    assert (ROOT / "docs" / name).read_text() == generate_docs.DOCUMENTS[name](), (
+        "run `make docs` (tools/generate_docs.py)"
+    )

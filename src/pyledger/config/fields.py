@@ -1,0 +1,129 @@
+"""What one setting is: a dataclass field with unit, range and upstream's name, and the checks that follow."""
+
+import dataclasses
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from pyledger.errors import ConfigError
+
+T = TypeVar("T", bool, int, str)
+TRUE = {"true", "1", "yes", "on"}
+FALSE = {"false", "0", "no", "off"}
+
+
+class Settings(Protocol):
+    """A frozen dataclass whose fields are all made by `setting`."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+S = TypeVar("S", bound=Settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One field of a settings class, for checks and for the generated document."""
+
+    name: str
+    default: Any
+    unit: str
+    range: tuple[int, int] | None
+    choices: Mapping[str, str] | None
+    """Upstream's word for each of our words."""
+    upstream: str | None
+    """The same setting in upstream's configuration; None where upstream has none."""
+
+
+def setting(
+    default: T,
+    *,
+    unit: str = "",
+    range: tuple[int, int] | None = None,  # noqa: A002 - the word of the field
+    choices: Mapping[str, str] | None = None,
+    upstream: str | None,
+) -> T:
+    """A dataclass field for one setting.
+
+    Args:
+        default: Upstream's default, unless the docstring of the field says why not.
+        unit: What an integer counts.
+        range: Lowest and highest value, both allowed.
+        choices: The words that a string may be, each with upstream's word for it.
+        upstream: Name of the setting in upstream's configuration.
+    """
+    metadata = {"unit": unit, "range": range, "choices": choices, "upstream": upstream}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def settings_of(kind: type[Settings]) -> tuple[Setting, ...]:
+    """All settings of a class, in the order it declares them."""
+    return tuple(Setting(f.name, f.default, **f.metadata) for f in dataclasses.fields(kind))
+
+
+def check(config: Settings) -> None:
+    """Check every field for type, range and choice; called by `__post_init__`.
+
+    Raises:
+        ConfigError: names the field, the value and what is allowed.
+    """
+    for one in settings_of(type(config)):
+        value: Any = getattr(config, one.name)
+        if type(value) is not type(one.default):
+            raise ConfigError(one.name, f"{value!r} is not of type {type(one.default).__name__}")
+        if one.range is not None and not one.range[0] <= value <= one.range[1]:
+            allowed = f"{one.range[0]} to {one.range[1]} {one.unit}".rstrip()
+            raise ConfigError(one.name, f"{value} is out of range", f"allowed is {allowed}")
+        if one.choices is not None and value not in one.choices:
+            raise ConfigError(one.name, f"{value!r} is unknown", "choose one of " + ", ".join(one.choices))
+
+
+def convert(one: Setting, value: object) -> object:
+    """Turn text into the type of the setting, and upstream's word into ours; anything else passes through."""
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    if isinstance(one.default, bool):
+        if text.lower() not in TRUE | FALSE:
+            raise ConfigError(one.name, f"{value!r} is neither true nor false")
+        return text.lower() in TRUE
+    if isinstance(one.default, int):
+        try:
+            return int(text.replace("_", ""))
+        except ValueError:
+            raise ConfigError(one.name, f"{value!r} is not a whole number") from None
+    for ours, theirs in (one.choices or {}).items():
+        if text == theirs:
+            return ours
+    return value
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """A remedy for a name that is not known."""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"did you mean {close[0]}?" if close else "see docs/config.md for all settings"
+
+
+def build(kind: type[S], options: Mapping[str, object]) -> S:
+    """Make settings from options by our names or upstream's.
+
+    Args:
+        kind: The settings class.
+        options: Values by name. Text is converted to the type of the field.
+
+    Raises:
+        ConfigError: a name is unknown (the message suggests one), given twice, or its value is wrong.
+    """
+    known = settings_of(kind)
+    by_name = {one.name: one for one in known}
+    by_upstream = {one.upstream: one for one in known if one.upstream is not None}
+    values: dict[str, Any] = {}
+    for name, value in options.items():
+        one = by_name.get(name) or by_upstream.get(name)
+        if one is None:
+            raise ConfigError(name, "unknown setting", suggestion(name, [*by_name, *by_upstream]))
+        if one.name in values:
+            raise ConfigError(name, f"the same setting as {one.name}", "give one of the two")
+        values[one.name] = convert(one, value)
+    return kind(**values)

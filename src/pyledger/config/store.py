@@ -1,0 +1,209 @@
+"""Settings of one store. Defaults are upstream's; where not, the docstring of the field says why.
+
+Source: RocketMQ store/.../MessageStoreConfig.java.
+"""
+
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Self
+
+from pyledger.config.fields import build, check, setting
+from pyledger.errors import ConfigError
+
+INT_MAX = (1 << 31) - 1
+HOUR_MS = 3_600_000
+CONSUME_QUEUE_UNIT_BYTES = 20
+BATCH_UNIT_BYTES = 46
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreConfig:
+    """How a store keeps its commit log and the files derived from it."""
+
+    mapped_file_size_bytes: int = setting(
+        1 << 30, unit="bytes", range=(4096, INT_MAX), upstream="mappedFileSizeCommitLog"
+    )
+    """Size of one commit-log file. Fixed for the life of a store folder."""
+
+    consume_queue_file_size_bytes: int = setting(
+        6_000_000, unit="bytes", range=(20, INT_MAX), upstream="mappedFileSizeConsumeQueue"
+    )
+    """Size of one consume-queue file, a multiple of 20. Fixed for the life of a store folder."""
+
+    batch_consume_queue_file_size_bytes: int = setting(
+        13_800_000, unit="bytes", range=(46, INT_MAX), upstream="mapperFileSizeBatchConsumeQueue"
+    )
+    """Size of one batch-consume-queue file, a multiple of 46. Fixed for the life of a store folder."""
+
+    allocate_chunk_bytes: int = setting(64 << 10, unit="bytes", range=(4096, INT_MAX), upstream=None)
+    """Step in which consume-queue and index files get their disk blocks. Upstream leaves those files sparse,
+    and a full disk ends it by a signal."""
+
+    warm_mapped_files: bool = setting(True, upstream="warmMapedFileEnable")
+    """Fault the pages of the next commit-log file in before it is needed. Upstream's default is off; here it
+    happens in the background, so that appends never wait for it."""
+
+    store_host: str = setting("127.0.0.1", upstream="brokerIP1")
+    """Address that records and message ids name as their store: an IPv4 or IPv6 literal."""
+
+    store_port: int = setting(10911, unit="port", range=(0, 65535), upstream="listenPort")
+    """Port that records and message ids name."""
+
+    max_message_size_bytes: int = setting(
+        4 << 20, unit="bytes", range=(10, INT_MAX - (64 << 10)), upstream="maxMessageSize"
+    )
+    """Longest body. A whole record may have 65,536 bytes more."""
+
+    crc_property: bool = setting(False, upstream="enabledAppendPropCRC")
+    """Close every record with a CRC over all of it, as property `__CRC32#`."""
+
+    require_crc_property: bool = setting(False, upstream="forceVerifyPropCRC")
+    """Recovery trusts only records whose `__CRC32#` is right, instead of the CRC of the body."""
+
+    check_crc_on_recover: bool = setting(True, upstream="checkCRCOnRecover")
+    """Recovery checks the CRC of every body it passes."""
+
+    flush_disk_type: str = setting(
+        "async", choices={"async": "ASYNC_FLUSH", "sync": "SYNC_FLUSH"}, upstream="flushDiskType"
+    )
+    """`async`: a put returns when the message is in the page cache; a power cut loses what was not flushed.
+    `sync`: a put returns when the message is on disk; callers share flushes."""
+
+    flush_policy: str = setting("rocketmq", choices={"rocketmq": "", "bounded": ""}, upstream=None)
+    """When an async store flushes. `rocketmq`: at each interval, if enough pages were crossed or the thorough
+    interval is over. `bounded`: once `flush_bound_bytes` are dirty, and at each interval whatever is."""
+
+    flush_interval_ms: int = setting(500, unit="ms", range=(1, HOUR_MS), upstream="flushIntervalCommitLog")
+    """Pause between two looks at what is to be flushed."""
+
+    flush_least_pages: int = setting(
+        4, unit="pages of 4096 bytes", range=(0, 1 << 20), upstream="flushCommitLogLeastPages"
+    )
+    """Crossed pages that make a flush worth while; 0 flushes whenever anything is dirty."""
+
+    flush_thorough_interval_ms: int = setting(
+        10_000, unit="ms", range=(0, HOUR_MS), upstream="flushCommitLogThoroughInterval"
+    )
+    """After so long whatever is dirty is flushed."""
+
+    flush_bound_bytes: int = setting(16 << 10, unit="bytes", range=(1, INT_MAX), upstream=None)
+    """Policy `bounded`: the most that is dirty before a flush begins."""
+
+    sync_flush_timeout_ms: int = setting(5_000, unit="ms", range=(1, HOUR_MS), upstream="syncFlushTimeout")
+    """How long a put of a `sync` store waits for its flush before it reports a timeout."""
+
+    transient_store_pool: bool = setting(False, upstream="transientStorePoolEnable")
+    """Append to buffers outside the page cache and copy from there. A crash of the process loses what was not
+    copied, also where a plain async store loses nothing."""
+
+    transient_store_pool_size: int = setting(
+        5, unit="buffers", range=(1, 1024), upstream="transientStorePoolSize"
+    )
+    """Buffers of the pool, each as large as a commit-log file."""
+
+    commit_interval_ms: int = setting(200, unit="ms", range=(1, HOUR_MS), upstream="commitIntervalCommitLog")
+    """Pool only: pause between two copies to the page cache."""
+
+    commit_least_pages: int = setting(
+        4, unit="pages of 4096 bytes", range=(0, 1 << 20), upstream="commitCommitLogLeastPages"
+    )
+    """Pool only: crossed pages that make a copy worth while."""
+
+    commit_thorough_interval_ms: int = setting(
+        200, unit="ms", range=(0, HOUR_MS), upstream="commitCommitLogThoroughInterval"
+    )
+    """Pool only: after so long whatever is in the pool is copied."""
+
+    consume_queue_flush_interval_ms: int = setting(
+        1_000, unit="ms", range=(1, HOUR_MS), upstream="flushIntervalConsumeQueue"
+    )
+    """Pause between two looks at what consume queues have to flush."""
+
+    consume_queue_flush_least_pages: int = setting(
+        2, unit="pages of 4096 bytes", range=(0, 1 << 20), upstream="flushConsumeQueueLeastPages"
+    )
+    """Crossed pages of one consume queue that make a flush worth while."""
+
+    consume_queue_flush_thorough_interval_ms: int = setting(
+        60_000, unit="ms", range=(0, HOUR_MS), upstream="flushConsumeQueueThoroughInterval"
+    )
+    """After so long all consume queues are flushed, and the checkpoint is written."""
+
+    index_enabled: bool = setting(True, upstream="messageIndexEnable")
+    """Keep index files, by which messages are found by key."""
+
+    index_slots: int = setting(5_000_000, unit="slots", range=(1, 1 << 28), upstream="maxHashSlotNum")
+    """Hash slots of one index file. Fixed for the life of a store folder."""
+
+    index_entries: int = setting(20_000_000, unit="entries", range=(2, 1 << 26), upstream="maxIndexNum")
+    """Entries of one index file, of which the first is never used. Fixed for the life of a store folder."""
+
+    retention_hours: int = setting(72, unit="hours", range=(0, 1 << 20), upstream="fileReservedTime")
+    """Age at which a commit-log file may be deleted. The last file is never deleted."""
+
+    delete_when: str = setting("04", upstream="deleteWhen")
+    """Hours of the day, local time, two digits each, separated by `;`, in which files past their age are
+    deleted."""
+
+    delete_files_max: int = setting(10, unit="files", range=(1, 1 << 16), upstream="deleteFileBatchMax")
+    """Most commit-log files that one round of cleaning deletes."""
+
+    clean_interval_ms: int = setting(10_000, unit="ms", range=(1, HOUR_MS), upstream="cleanResourceInterval")
+    """Pause between two rounds of cleaning."""
+
+    clean_forcibly: bool = setting(True, upstream="cleanFileForciblyEnable")
+    """On a filling disk, delete the oldest files whatever their age."""
+
+    disk_used_percent_max: int = setting(75, unit="percent", range=(10, 95), upstream="diskMaxUsedSpaceRatio")
+    """Fuller than this, files past their age are deleted at any hour."""
+
+    disk_forced_percent: int = setting(
+        85, unit="percent", range=(30, 85), upstream="diskSpaceCleanForciblyRatio"
+    )
+    """Fuller than this, the oldest files are deleted whatever their age."""
+
+    disk_warning_percent: int = setting(
+        90, unit="percent", range=(35, 90), upstream="diskSpaceWarningLevelRatio"
+    )
+    """Fuller than this, the store also takes no more messages."""
+
+    def __post_init__(self) -> None:
+        check(self)
+        for name, unit_bytes in (
+            ("consume_queue_file_size_bytes", CONSUME_QUEUE_UNIT_BYTES),
+            ("batch_consume_queue_file_size_bytes", BATCH_UNIT_BYTES),
+        ):
+            value = getattr(self, name)
+            if value % unit_bytes:
+                raise ConfigError(name, f"{value} is not a multiple of {unit_bytes}")
+        if 40 + 4 * self.index_slots + 20 * self.index_entries > INT_MAX:
+            raise ConfigError(
+                "index_entries", "an index file would exceed 2 GiB", "take fewer entries or slots"
+            )
+        self.delete_hours()
+        try:
+            ip_address(self.store_host)
+        except ValueError:
+            raise ConfigError("store_host", f"{self.store_host!r} is not an IPv4 or IPv6 address") from None
+
+    @classmethod
+    def from_options(cls, **options: object) -> Self:
+        """Settings from keyword options, by our names or upstream's (`fileReservedTime=48`).
+
+        Raises:
+            ConfigError: an option is unknown, given under both names, or out of range.
+        """
+        return build(cls, options)
+
+    def delete_hours(self) -> tuple[int, ...]:
+        """`delete_when` as numbers, 0 to 23.
+
+        Raises:
+            ConfigError: it is not a list of hours.
+        """
+        hours = [part.strip() for part in self.delete_when.split(";") if part.strip()]
+        if not all(part.isascii() and part.isdecimal() and int(part) < 24 for part in hours):
+            raise ConfigError(
+                "delete_when", f"{self.delete_when!r} is not a list of hours", 'write "04" or "04;16"'
+            )
+        return tuple(int(part) for part in hours)

@@ -1,0 +1,12 @@
+"""Numbers that must not be mixed up, as types. At run time each is a plain `int`."""
+
+from typing import NewType
+
+PhysicalOffset = NewType("PhysicalOffset", int)
+"""Bytes from the start of the commit log."""
+
+QueueId = NewType("QueueId", int)
+"""Number of a queue within its topic, from 0."""
+
+QueueOffset = NewType("QueueOffset", int)
+"""Place in a consume queue: units, not bytes."""

@@ -1,0 +1,31 @@
+"""Log lines are events: a fixed lower-case message plus fields. Handlers are the application's.
+
+The logger of a package is `pyledger.<package>`. A record carries the message as `record.event` and the fields
+as `record.fields`, for handlers that write them apart; its text has both. State changes are INFO, doubts
+WARNING; nothing is logged per message of a store.
+"""
+
+import logging
+
+ROOT = "pyledger"
+
+
+def logger(package: str) -> logging.Logger:
+    """The logger of one package, such as `store`."""
+    return logging.getLogger(f"{ROOT}.{package}")
+
+
+def event(target: logging.Logger, level: int, message: str, /, **fields: object) -> None:
+    """Log one event, such as `event(log, logging.INFO, "store recovered", max_offset=4096)`.
+
+    Args:
+        target: Logger of the package that the event happened in.
+        level: Level of `logging`.
+        message: Fixed text, lower case, without values.
+        fields: The values, in the order they are to be read.
+
+    Cost: nothing is formatted unless a handler wants the level.
+    """
+    if target.isEnabledFor(level):
+        text = "".join(f" {name}={value}" for name, value in fields.items())
+        target.log(level, "%s%s", message, text, extra={"event": message, "fields": fields}, stacklevel=2)

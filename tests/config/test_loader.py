@@ -1,0 +1,58 @@
+from pathlib import Path
+
+import pytest
+
+from pyledger.config.loader import load
+from pyledger.config.store import StoreConfig
+from pyledger.errors import ConfigError
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "pyledger.toml"
+    path.write_text(text)
+    return path
+
+
+def test_environment_wins_over_file_and_file_over_defaults(tmp_path: Path) -> None:
+    path = written(tmp_path, '[store]\nretention_hours = 24\nflushDiskType = "SYNC_FLUSH"\n[other]\nx = 1\n')
+    environment = {"PYLEDGER_STORE_RETENTION_HOURS": "12", "HOME": "/nowhere"}
+    assert load(StoreConfig, "store", path, environment) == StoreConfig(
+        retention_hours=12, flush_disk_type="sync"
+    )
+
+
+def test_environment_wins_over_upstreams_name_in_the_file(tmp_path: Path) -> None:
+    path = written(tmp_path, "[store]\nfileReservedTime = 24\n")
+    assert load(StoreConfig, "store", path, {"PYLEDGER_STORE_RETENTION_HOURS": "12"}).retention_hours == 12
+
+
+def test_no_file_and_no_variables_give_the_defaults(tmp_path: Path) -> None:
+    assert load(StoreConfig, "store", None, {}) == StoreConfig()
+    assert load(StoreConfig, "store", written(tmp_path, ""), {}) == StoreConfig()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[store]\nretention_hour = 1\n", "did you mean retention_hours?"),
+        ("[store\n", "is not TOML"),
+        ("store = 1\n", "write [store]"),
+        ('[store]\nretention_hours = "x"\n', "not a whole number"),
+    ],
+)
+def test_wrong_file_says_what_is_wrong(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=r".") as caught:
+        load(StoreConfig, "store", written(tmp_path, text), {})
+    assert says in str(caught.value)
+
+
+def test_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(StoreConfig, "store", tmp_path / "none.toml", {})
+    assert "none.toml" in str(caught.value)
+
+
+def test_unknown_variable_is_an_error() -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(StoreConfig, "store", None, {"PYLEDGER_STORE_RETENTION_HOUR": "1"})
+    assert "did you mean PYLEDGER_STORE_RETENTION_HOURS?" in str(caught.value)

@@ -1,0 +1,126 @@
+"""Writes docs/config.md and docs/errors.md from the classes. Ends with 1 when a file was out of date."""
+
+import ast
+import inspect
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyledger import errors
+from pyledger.config.fields import Setting, Settings, settings_of
+from pyledger.config.store import StoreConfig
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+SECTIONS: tuple[tuple[str, type[Settings]], ...] = (("store", StoreConfig),)
+
+
+def field_docstrings(kind: type[Settings]) -> dict[str, str]:
+    """The string literal below each field of a class, on one line."""
+    body = ast.parse(inspect.cleandoc(inspect.getsource(kind))).body[0]
+    assert isinstance(body, ast.ClassDef)
+    found = {}
+    for field, below in zip(body.body, body.body[1:], strict=False):
+        if (
+            isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and isinstance(below, ast.Expr)
+        ):
+            found[field.target.id] = " ".join(str(ast.literal_eval(below.value)).split())
+    return found
+
+
+def allowed_values(one: Setting) -> str:
+    """What a setting may be, for a table cell."""
+    if one.choices is not None:
+        return ", ".join(f"`{choice}`" for choice in one.choices)
+    if one.range is not None:
+        return f"{one.range[0]:,} to {one.range[1]:,} {one.unit}"
+    return "true or false" if isinstance(one.default, bool) else "text"
+
+
+def default_value(one: Setting) -> str:
+    """The default, as it is written in a TOML file."""
+    value = str(one.default).lower() if isinstance(one.default, bool) else str(one.default)
+    return f'`"{value}"`' if isinstance(one.default, str) else f"`{value}`"
+
+
+def config_document() -> str:
+    """All of docs/config.md."""
+    lines = [
+        "# Settings",
+        "",
+        "Made by `make docs` from `src/pyledger/config/`. Options of the library take our names and upstream's.",
+        "A TOML file has one table per section. A variable is `PYLEDGER_<SECTION>_<FIELD>` and wins over the",
+        "file. A name that is not in these tables is an error.",
+    ]
+    for section, kind in SECTIONS:
+        described = field_docstrings(kind)
+        lines += ["", f"## [{section}]", "", inspect.cleandoc(kind.__doc__ or ""), ""]
+        lines += ["| setting | default | allowed | upstream | |", "|---|---|---|---|---|"]
+        for one in settings_of(kind):
+            upstream = f"`{one.upstream}`" if one.upstream else "none"
+            cells = (f"`{one.name}`", default_value(one), allowed_values(one), upstream, described[one.name])
+            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def error_classes() -> list[type[errors.PyLedgerError]]:
+    """Every class of the tree, by code.
+
+    Raises:
+        SystemExit: two classes share a code.
+    """
+
+    def walk(kind: type[errors.PyLedgerError]) -> Iterator[type[errors.PyLedgerError]]:
+        yield kind
+        for child in kind.__subclasses__():
+            if child.__module__ == errors.__name__:
+                yield from walk(child)
+
+    by_code: dict[int, type[errors.PyLedgerError]] = {}
+    for kind in walk(errors.PyLedgerError):
+        other = by_code.setdefault(kind.code, kind)
+        if other is not kind:
+            sys.exit(f"{kind.__name__} and {other.__name__} share the code {kind.code}")
+    return [by_code[code] for code in sorted(by_code)]
+
+
+def error_document() -> str:
+    """All of docs/errors.md."""
+    lines = [
+        "# Errors",
+        "",
+        "Made by `make docs` from `src/pyledger/errors.py`. A code never changes its meaning. The command",
+        "line ends with the exit code; *again* means that the same call may succeed later.",
+        "",
+        "| code | class | is a | exit | again | meaning |",
+        "|---|---|---|---|---|---|",
+    ]
+    for kind in error_classes():
+        parents = ", ".join(f"`{base.__name__}`" for base in kind.__bases__)
+        meaning = " ".join((inspect.getdoc(kind) or "").split())
+        again = "yes" if kind.retriable else "no"
+        lines.append(
+            f"| {kind.code} | `{kind.__name__}` | {parents} | {kind.exit_code} | {again} | {meaning} |"
+        )
+    lines += [
+        "",
+        "`InvariantError` stands outside the tree: it is a mistake of the library itself; please report it.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+DOCUMENTS = {"config.md": config_document, "errors.md": error_document}
+
+
+def main() -> int:
+    """Write what has changed, and name it."""
+    stale = [name for name, make in DOCUMENTS.items() if (DOCS / name).read_text() != make()]
+    for name in stale:
+        (DOCS / name).write_text(DOCUMENTS[name]())
+        sys.stderr.write(f"docs/{name} was out of date; it is rewritten\n")
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
