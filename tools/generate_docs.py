@@ -49,9 +49,9 @@ def config_document() -> str:
     lines = [
         "# Settings",
         "",
-        "Made by `make docs` from `src/pyledger/config/`. Options of the library take our names and upstream's.",
-        "A TOML file has one table per section. A variable is `PYLEDGER_<SECTION>_<FIELD>` and wins over the",
-        "file. A name that is not in these tables is an error.",
+        "Made by `make docs` from `src/pyledger/config/`. Options of the library take our names and",
+        "upstream's. A TOML file has one table per section. A variable is `PYLEDGER_<SECTION>_<FIELD>` and",
+        "wins over the file. A name that is not in these tables is an error.",
     ]
     for section, kind in SECTIONS:
         described = field_docstrings(kind)

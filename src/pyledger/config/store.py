@@ -46,7 +46,7 @@ class StoreConfig:
     store_host: str = setting("127.0.0.1", upstream="brokerIP1")
     """Address that records and message ids name as their store: an IPv4 or IPv6 literal."""
 
-    store_port: int = setting(10911, unit="port", range=(0, 65535), upstream="listenPort")
+    store_port: int = setting(10911, unit="ports", range=(0, 65535), upstream="listenPort")
     """Port that records and message ids name."""
 
     max_message_size_bytes: int = setting(
