@@ -1,0 +1,249 @@
+"""What lies in a store folder: which files of which kind and size, and what does not belong there.
+
+Looks at names and lengths only; opens nothing, so a folder may be written meanwhile. File sizes are settings
+of the writer that no file states: they are read off the files, as the commonest length and the step between
+start offsets.
+"""
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from pyledger.errors import StoreFormatError, StoreIOError, StoreNotFoundError
+
+LOG_FOLDER = "commitlog"
+QUEUE_FOLDER = "consumequeue"
+QUEUE_EXT_FOLDER = "consumequeue_ext"
+BATCH_QUEUE_FOLDER = "batchconsumequeue"
+INDEX_FOLDER = "index"
+CHECKPOINT_FILE = "checkpoint"
+ABORT_FILE = "abort"
+LOCK_FILE = "lock"
+REPAIR_PREFIX = "repair-"
+REBUILD_FOLDER = ".rebuild"
+
+DEFAULT_LOG_FILE_BYTES = 1 << 30
+DEFAULT_QUEUE_FILE_BYTES = 6_000_000
+DEFAULT_BATCH_QUEUE_FILE_BYTES = 13_800_000
+INDEX_SLOTS_DEFAULT = 5_000_000
+INDEX_ENTRIES_DEFAULT = 20_000_000
+
+_OFFSET_NAME = re.compile(r"\d{20}")
+_INDEX_NAME = re.compile(r"\d{17}")
+_ROCKSDB = re.compile(r"CURRENT|MANIFEST-\d+|\d+\.sst")
+_KNOWN_FILES = {CHECKPOINT_FILE, ABORT_FILE, "abort.bak", LOCK_FILE, "timerwheel"}
+_KNOWN_FOLDERS = {
+    LOG_FOLDER,
+    QUEUE_FOLDER,
+    QUEUE_EXT_FOLDER,
+    BATCH_QUEUE_FOLDER,
+    INDEX_FOLDER,
+    "config",
+    "compaction",
+    "timerlog",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFile:
+    """One file whose name is its start offset (bytes) in 20 digits."""
+
+    path: str
+    start_offset: int
+    size_bytes: int
+    """Length on disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unusual:
+    """Something in the folder that an ordinary store does not have, or has in another way."""
+
+    path: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFolder:
+    """The files of one store folder, by kind."""
+
+    path: str
+    log_files: tuple[StoreFile, ...]
+    log_file_size_bytes: int
+    """Size of a whole commit-log file. Of a lone file: its length, which is less when that file was cut."""
+    clean: bool
+    """No abort file: the last writer shut down in good order and none is running."""
+    has_checkpoint: bool
+    index_files: tuple[str, ...]
+    """Paths, oldest first."""
+    rocksdb_folders: tuple[str, ...]
+    dledger_folders: tuple[str, ...]
+    unusual: tuple[Unusual, ...]
+
+    @property
+    def cut_files(self) -> tuple[StoreFile, ...]:
+        """Commit-log files that are shorter than the others."""
+        return tuple(file for file in self.log_files if file.size_bytes < self.log_file_size_bytes)
+
+    def queue_folders(self, kind: str = QUEUE_FOLDER) -> Iterator[tuple[str, int, str]]:
+        """Topic, queue id and path of every queue of a kind, sorted. Looks at the disk anew each time."""
+        root = os.path.join(self.path, kind)
+        for topic in sorted(_names(root)):
+            topic_path = os.path.join(root, topic)
+            if not os.path.isdir(topic_path):
+                continue
+            for queue_id in sorted(int(name) for name in _names(topic_path) if name.isdecimal()):
+                yield topic, queue_id, os.path.join(topic_path, str(queue_id))
+
+    def queue_file_size_bytes(self, kind: str = QUEUE_FOLDER) -> int:
+        """Size of a queue file of a kind; upstream's default when there is none."""
+        sizes: Counter[int] = Counter()
+        for _, _, path in self.queue_folders(kind):
+            sizes.update(file.size_bytes for file in offset_files(path))
+            if sum(sizes.values()) > 64:
+                break
+        default = DEFAULT_BATCH_QUEUE_FILE_BYTES if kind == BATCH_QUEUE_FOLDER else DEFAULT_QUEUE_FILE_BYTES
+        return _commonest(sizes) or default
+
+    def index_geometry(self) -> tuple[int, int]:
+        """Hash slots and entries (the unused entry 0 included) of the index files.
+
+        A file does not state its slot count: it is taken as upstream's ratio of four entries for each slot.
+        """
+        sizes = Counter(size for path in self.index_files if (size := _length(path)) > 0)
+        size_bytes = _commonest(sizes)
+        if not size_bytes:
+            return INDEX_SLOTS_DEFAULT, INDEX_ENTRIES_DEFAULT
+        slots = (size_bytes - 40) // 84
+        return slots, (size_bytes - 40 - 4 * slots) // 20
+
+
+def read_folder(path: str | os.PathLike[str]) -> StoreFolder:
+    """Look at a store folder.
+
+    Raises:
+        StoreNotFoundError: no such folder, or it holds no commit log.
+        StoreFormatError: the folder keeps its log in another form (DLedger).
+    """
+    root = os.fspath(path)
+    if not os.path.isdir(root):
+        raise StoreNotFoundError(root, "no such folder")
+    names = _names(root)
+    dledger = tuple(os.path.join(root, n) for n in sorted(names) if n.startswith("dledger-"))
+    log_path = os.path.join(root, LOG_FOLDER)
+    if not os.path.isdir(log_path):
+        _refuse(root, names, dledger)
+    unusual = [u for name in sorted(names) if (u := _judge(root, name))]
+    log_files = _log_files(log_path, unusual)
+    size_bytes = _log_file_size(log_files)
+    for file in log_files:
+        if file.size_bytes != size_bytes:
+            unusual.append(Unusual(file.path, f"has {file.size_bytes} bytes, the others {size_bytes}"))
+        if size_bytes and file.start_offset % size_bytes and len(log_files) > 1:
+            unusual.append(Unusual(file.path, f"its start offset is no multiple of {size_bytes}"))
+    index_names = sorted(n for n in _names(os.path.join(root, INDEX_FOLDER)) if _INDEX_NAME.fullmatch(n))
+    rocksdb = tuple(p for name in sorted(names) if _holds_rocksdb(p := os.path.join(root, name)))
+    unusual += [Unusual(p, "queues in RocksDB are not read; the commit log is") for p in rocksdb]
+    unusual += [Unusual(p, "a DLedger log is not read here; only `commitlog` is") for p in dledger]
+    return StoreFolder(
+        path=root,
+        log_files=tuple(log_files),
+        log_file_size_bytes=size_bytes,
+        clean=ABORT_FILE not in names,
+        has_checkpoint=CHECKPOINT_FILE in names,
+        index_files=tuple(os.path.join(root, INDEX_FOLDER, name) for name in index_names),
+        rocksdb_folders=rocksdb,
+        dledger_folders=dledger,
+        unusual=tuple(unusual),
+    )
+
+
+def offset_files(path: str) -> list[StoreFile]:
+    """Files of a folder whose names are start offsets, in order; an empty last file is left out."""
+    found = []
+    for name in sorted(_names(path)):
+        whole = os.path.join(path, name)
+        if _OFFSET_NAME.fullmatch(name) and (length := _length(whole)) >= 0:
+            found.append(StoreFile(whole, int(name), length))
+    while found and found[-1].size_bytes == 0:
+        found.pop()
+    return found
+
+
+def _names(path: str) -> list[str]:
+    try:
+        return os.listdir(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise StoreIOError(path, "list", error.strerror or str(error)) from error
+
+
+def _length(path: str) -> int:
+    """Length of a regular file (bytes); -1 for anything else, or when it went away meanwhile."""
+    try:
+        return os.path.getsize(path) if os.path.isfile(path) else -1
+    except OSError:
+        return -1
+
+
+def _refuse(root: str, names: Sequence[str], dledger: Sequence[str]) -> None:
+    if dledger:
+        raise StoreFormatError(
+            root,
+            f"the log is kept by DLedger in {Path(dledger[0]).name}",
+            "only `commitlog` folders are read",
+        )
+    if any(_OFFSET_NAME.fullmatch(name) for name in names):
+        raise StoreNotFoundError(root, "this is a folder of log or queue files, not a store")
+    inside = [n for n in sorted(names) if os.path.isdir(os.path.join(root, n, LOG_FOLDER))]
+    hint = f"did you mean {os.path.join(root, inside[0])}? no" if inside else "no"
+    raise StoreNotFoundError(root, f"{hint} `{LOG_FOLDER}` folder in it")
+
+
+def _judge(root: str, name: str) -> Unusual | None:
+    path = os.path.join(root, name)
+    known = _KNOWN_FOLDERS if os.path.isdir(path) else _KNOWN_FILES
+    if name in known or name.startswith("dledger-") or _holds_rocksdb(path):
+        return None
+    if name.startswith(REPAIR_PREFIX):
+        return Unusual(path, "bytes that a repair cut off")
+    if name == REBUILD_FOLDER:
+        return Unusual(path, "left over from a rebuild that did not end")
+    return Unusual(path, "not a part of a store")
+
+
+def _holds_rocksdb(path: str) -> bool:
+    return os.path.isdir(path) and "CURRENT" in _names(path) and any(map(_ROCKSDB.fullmatch, _names(path)))
+
+
+def _log_files(path: str, unusual: list[Unusual]) -> list[StoreFile]:
+    files = offset_files(path)
+    known = {file.path for file in files}
+    for name in sorted(_names(path)):
+        whole = os.path.join(path, name)
+        if whole in known:
+            continue
+        empty = _OFFSET_NAME.fullmatch(name) and os.path.isfile(whole)
+        unusual.append(Unusual(whole, "an empty file" if empty else "not a commit-log file"))
+    return files
+
+
+def _log_file_size(files: Sequence[StoreFile]) -> int:
+    """The size that whole files have: a length or a step that all start offsets bear out."""
+    if not files:
+        return DEFAULT_LOG_FILE_BYTES
+    steps = Counter(b.start_offset - a.start_offset for a, b in pairwise(files))
+    evidence = steps + Counter(file.size_bytes for file in files)
+    # A missing file makes a step too long and a cut one makes a length too short: neither divides the other
+    # steps.
+    fitting = {size: times for size, times in evidence.items() if not any(step % size for step in steps)}
+    return _commonest(Counter(fitting or evidence))
+
+
+def _commonest(counts: Counter[int]) -> int:
+    """The most frequent number; of equals the largest; 0 when there is none."""
+    return max(counts, key=lambda number: (counts[number], number), default=0)
