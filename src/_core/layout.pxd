@@ -68,6 +68,13 @@ cdef enum:
     PARSED_BAD_CRC = -4              # body CRC or CRC property differs (only after check_record)
     PARSED_BAD_POSITION = -5         # stored physicalOffset is not where the record stands
 
+# What check_record looks at beyond the lengths.
+cdef enum:
+    CHECK_POSITION = 1
+    CHECK_BODY_CRC = 2
+    CHECK_CRC_PROPERTY = 4           # only where a record ends in the reserved block
+    CHECK_ALL = 7
+
 cdef struct Record:
     int64_t queue_offset
     int64_t physical_offset          # as stored; the caller compares it with the place it read

@@ -1,9 +1,12 @@
 # LogView: an immutable run of mapped files with a pinned end. Everything that reads records takes one,
-# so that a reader without the interpreter lock never meets a file list in change.
-from _core.layout cimport Record, parse_record
+# so that a reader without the interpreter lock never meets a file list in change. A view keeps its files
+# mapped: closing one of them takes effect with the last view on it.
+from _core.layout cimport PARSED_SHORT, Record, parse_record
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free, malloc
+
+cimport cython
 
 from pyledger import errors
 
@@ -14,6 +17,8 @@ cdef struct Span:
     int64_t readable                 # bytes that may be read from base
 
 
+@cython.final
+@cython.no_gc
 cdef class LogView:
     """A pinned range of the commit log: mapped files in order, readable below `end_offset`."""
 
@@ -28,16 +33,19 @@ cdef class LogView:
         cdef int i
         cdef MappedFile file
         self.files = tuple(files)
-        self.span_count = <int>len(self.files)
         self.end_offset = end_offset
         if not self.files:
             self.start_offset = end_offset
             return
-        self.spans = <Span*>malloc(<size_t>self.span_count * sizeof(Span))
+        self.spans = <Span*>malloc(<size_t>len(self.files) * sizeof(Span))
         if self.spans == NULL:
             raise MemoryError()
-        for i in range(self.span_count):
+        for i in range(<int>len(self.files)):
             file = self.files[i]
+            if file.mapped_bytes:
+                file._check_usable()
+            file.pin()
+            self.span_count = i + 1
             self.spans[i].base = file.base
             self.spans[i].start = file.start_offset
             self.spans[i].readable = max(0, min(file.mapped_bytes, end_offset - file.start_offset))
@@ -46,6 +54,9 @@ cdef class LogView:
         self.file_size_bytes = file.size_bytes
 
     def __dealloc__(self):
+        cdef int i
+        for i in range(self.span_count):
+            (<MappedFile>self.files[i]).unpin()
         free(self.spans)
 
     cdef const Span* find(self, int64_t offset) noexcept nogil:
@@ -76,8 +87,22 @@ cdef class LogView:
         cdef int64_t available = 0
         cdef const uint8_t* where = self.at(offset, &available)
         if where == NULL:
-            return -1
+            return PARSED_SHORT
         return parse_record(where, available, record)
+
+    cdef int64_t next_file_offset(self, int64_t offset) noexcept nogil:
+        """Where the file after the one that holds `offset` starts; the view's end outside any file."""
+        cdef const Span* span = self.find(offset)
+        if span == NULL:
+            return self.end_offset
+        return span.start + self.file_size_bytes
+
+    cdef str path_at(self, int64_t offset):
+        """The file that holds an offset, for an error message."""
+        cdef const Span* span = self.find(offset)
+        if span != NULL:
+            return (<MappedFile>self.files[span - self.spans]).path
+        return (<MappedFile>self.files[0]).path if self.files else "commitlog"
 
     def read(self, int64_t offset, int64_t length):
         """Copy `length` bytes at a physical offset; they must lie in one file."""
@@ -89,13 +114,9 @@ cdef class LogView:
 
     def view(self, int64_t offset, int64_t length):
         """View `length` bytes at a physical offset without copying; the file stays mapped meanwhile."""
-        cdef int64_t available = 0
-        cdef const uint8_t* where = self.at(offset, &available)
-        cdef int64_t start
-        if where == NULL or length < 0 or length > available:
+        cdef const Span* span = self.find(offset)
+        cdef int64_t position
+        if span == NULL or length < 0 or length > span.readable - (offset - span.start):
             raise errors.OffsetOutOfRangeError(offset, self.start_offset, self.end_offset)
-        for file in self.files:
-            start = (<MappedFile>file).start_offset
-            if start <= offset < start + self.file_size_bytes:
-                return memoryview(file)[offset - start:offset - start + length]
-        raise errors.OffsetOutOfRangeError(offset, self.start_offset, self.end_offset)
+        position = offset - span.start
+        return memoryview(self.files[span - self.spans])[position:position + length]

@@ -34,6 +34,8 @@ cdef class MappedFile:
     cdef int64_t allocate_chunk_bytes       # 0: everything at creation
     cdef int fd
     cdef int exports
+    cdef int pins                           # log views that point into the mapping
+    cdef bint closing                       # closed while pinned: unmapped with the last view
     cdef int owner_pid
     cdef int flush_errno                    # latched: a failed flush is never retried
 
@@ -59,7 +61,7 @@ cdef class MappedFile:
 
     @property
     def closed(self):
-        return self.base == NULL
+        return self.base == NULL or self.closing
 
     @staticmethod
     def open(str path, *, int64_t size_bytes=0):
@@ -262,15 +264,25 @@ cdef class MappedFile:
         return PyBytes_FromStringAndSize(<char*>self.base + position, length)
 
     def close(self):
-        """Unmap and close. Raises BufferError while a view is alive."""
+        """Unmap and close. Raises BufferError while a view is alive; a log view only delays the unmapping."""
         if self.owner_pid != getpid():
             return
         if self.exports:
             raise BufferError(f"{self.path}: {self.exports} views are still in use")
-        self._unmap()
+        self.closing = True
+        if self.pins == 0:
+            self._unmap()
+
+    cdef void pin(self) noexcept:
+        self.pins += 1
+
+    cdef void unpin(self) noexcept:
+        self.pins -= 1
+        if self.closing and self.pins == 0 and self.exports == 0 and self.owner_pid == getpid():
+            self._unmap()
 
     cdef int _check_usable(self) except -1:
-        if self.base == NULL or self.owner_pid != getpid():
+        if self.base == NULL or self.closing or self.owner_pid != getpid():
             raise_status(-5, self.path, "use")
         return 0
 

@@ -1,1 +1,417 @@
-# (to come)
+# StoredMessage: one record of the log, decoded attribute by attribute when asked. It points into the mapping
+# of its log view, which it keeps alive.
+from _core.layout cimport (CHECK_ALL, CHECK_POSITION, CQ_UNIT_BYTES, HOST_V4_BYTES, MAGIC_V1, PARSED_RECORD,
+                           SYS_COMPRESSED, SYS_TRANSACTION_COMMIT, SYS_TRANSACTION_MASK, SYS_TRANSACTION_NONE,
+                           Record, find_property, get_i32, get_i64, java_hash, next_property, parse_record)
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memcmp
+
+cimport cython
+
+from pyledger import errors
+
+cdef extern from *:
+    """
+    /* Delay levels 1 to 18, in ms: what upstream's default messageDelayLevel says. */
+    static const int64_t DELAY_LEVELS_MS[19] = {
+        0, 1000, 5000, 10000, 30000, 60000, 120000, 180000, 240000, 300000, 360000, 420000, 480000, 540000,
+        600000, 1200000, 1800000, 3600000, 7200000};
+    """
+    const int64_t DELAY_LEVELS_MS[19]
+
+cdef enum:
+    DELAY_LEVEL_MAX = 18
+    PLAIN_BODY_LIMIT_BYTES = 67108864
+
+
+cdef int64_t delay_level_of(const Record* r) noexcept nogil:
+    """The DELAY property as Java's Integer.parseInt reads it; 0 when absent or no number."""
+    cdef const uint8_t* text = NULL
+    cdef int32_t length = 0
+    cdef int32_t i = 0
+    cdef int64_t level = 0
+    if not find_property(r, b"DELAY", 5, &text, &length) or length > 11:
+        return 0
+    if text[0] == 45 or (text[0] == 43 and length > 1):
+        i = 1
+    while i < length:
+        if not 48 <= text[i] <= 57:
+            return 0
+        level = level * 10 + (text[i] - 48)
+        i += 1
+    return -level if text[0] == 45 else level
+
+
+cdef int64_t tags_code_of(const Record* r) noexcept nogil:
+    """What a consume queue unit holds: the hash of TAGS, or in the delay topic the delivery time."""
+    cdef const uint8_t* tags = NULL
+    cdef int32_t length = 0
+    cdef int64_t level
+    if r.topic_bytes == 19 and memcmp(r.topic, b"SCHEDULE_TOPIC_XXXX", 19) == 0:
+        level = delay_level_of(r)
+        if level > 0:
+            return r.store_timestamp + DELAY_LEVELS_MS[min(level, <int64_t>DELAY_LEVEL_MAX)]
+    if not find_property(r, b"TAGS", 4, &tags, &length):
+        return 0
+    return java_hash(0, tags, length)
+
+
+cdef inline bint is_indexed(const Record* r) noexcept nogil:
+    """Whether a consume queue names the record: prepared and rollback records are in none."""
+    cdef int kind = r.sys_flag & SYS_TRANSACTION_MASK
+    return kind == SYS_TRANSACTION_NONE or kind == SYS_TRANSACTION_COMMIT
+
+
+cdef int write_host(const uint8_t* host, int32_t host_bytes, char* out) noexcept nogil:
+    """`ip:port` as Java prints it: IPv6 in brackets, never shortened, mapped IPv4 as IPv4."""
+    cdef int i
+    cdef int n = 0
+    cdef int port = get_i32(host + host_bytes - 4)
+    cdef bint v4 = host_bytes == HOST_V4_BYTES
+    if not v4 and memcmp(host, b"\0\0\0\0\0\0\0\0\0\0\xff\xff", 12) == 0:
+        host += 12
+        v4 = True
+    if v4:
+        for i in range(4):
+            n += write_decimal(out + n, host[i])
+            out[n] = 46 if i < 3 else 58
+            n += 1
+    else:
+        out[0] = 91
+        n = 1
+        for i in range(8):
+            n += write_hex(out + n, (host[2 * i] << 8) | host[2 * i + 1])
+            out[n] = 58 if i < 7 else 93
+            n += 1
+        out[n] = 58
+        n += 1
+    return n + write_decimal(out + n, port)
+
+
+cdef int write_decimal(char* out, int64_t value) noexcept nogil:
+    cdef char digits[20]
+    cdef int count = 0
+    cdef int n = 0
+    if value < 0:
+        out[0] = 45
+        n = 1
+        value = -value
+    while True:
+        digits[count] = <char>(48 + value % 10)
+        value //= 10
+        count += 1
+        if value == 0:
+            break
+    while count:
+        count -= 1
+        out[n] = digits[count]
+        n += 1
+    return n
+
+
+cdef int write_hex(char* out, int value) noexcept nogil:
+    """16 bits in lower case without leading zeroes, a group of an IPv6 address."""
+    cdef int n = 0
+    cdef int shift
+    for shift in range(12, -4, -4):
+        if value >> shift or shift == 0:
+            out[n] = b"0123456789abcdef"[(value >> shift) & 15]
+            n += 1
+    return n
+
+
+cdef int write_message_id(const Record* r, char* out) noexcept nogil:
+    """RocketMQ's offset message id: store host and physical offset in upper-case hex, 32 or 56 characters."""
+    cdef int n = 0
+    cdef int i
+    cdef uint8_t byte
+    for i in range(r.store_host_bytes + 8):
+        byte = r.store_host[i] if i < r.store_host_bytes else r.start[28 + i - r.store_host_bytes]
+        out[n] = b"0123456789ABCDEF"[byte >> 4]
+        out[n + 1] = b"0123456789ABCDEF"[byte & 15]
+        n += 2
+    return n
+
+
+cdef inline str decode_text(const uint8_t* text, int64_t length):
+    """UTF-8 as Java decodes it: what is ill-formed becomes U+FFFD."""
+    return PyUnicode_DecodeUTF8(<const char*>text, length, "replace")
+
+
+@cython.final
+@cython.no_gc
+@cython.freelist(256)
+cdef class StoredMessage:
+    """One record of the log. Attributes are decoded when read; the record's file stays mapped meanwhile."""
+
+    cdef LogView view
+    cdef Record record
+    cdef readonly int64_t physical_offset
+    cdef dict _properties
+
+    @property
+    def topic(self):
+        return decode_text(self.record.topic, self.record.topic_bytes)
+
+    @property
+    def queue_id(self):
+        return self.record.queue_id
+
+    @property
+    def queue_offset(self):
+        return self.record.queue_offset
+
+    @property
+    def store_size(self):
+        return self.record.size_bytes
+
+    @property
+    def layout(self):
+        return 1 if self.record.magic == MAGIC_V1 else 2
+
+    @property
+    def flag(self):
+        return self.record.flag
+
+    @property
+    def sys_flag(self):
+        return self.record.sys_flag
+
+    @property
+    def born_timestamp(self):
+        return self.record.born_timestamp
+
+    @property
+    def store_timestamp(self):
+        return self.record.store_timestamp
+
+    @property
+    def born_host(self):
+        cdef char text[64]
+        return text[:write_host(self.record.born_host, self.record.born_host_bytes, text)].decode("ascii")
+
+    @property
+    def store_host(self):
+        cdef char text[64]
+        return text[:write_host(self.record.store_host, self.record.store_host_bytes, text)].decode("ascii")
+
+    @property
+    def reconsume_times(self):
+        return self.record.reconsume_times
+
+    @property
+    def prepared_transaction_offset(self):
+        return self.record.prepared_transaction_offset
+
+    @property
+    def body_crc(self):
+        return self.record.body_crc
+
+    @property
+    def body_length(self):
+        return self.record.body_bytes
+
+    @property
+    def tags_code(self):
+        return tags_code_of(&self.record)
+
+    @property
+    def transaction_type(self):
+        """0 none, 4 prepared, 8 commit, 12 rollback: the bits of `sys_flag`."""
+        return self.record.sys_flag & SYS_TRANSACTION_MASK
+
+    @property
+    def is_indexed(self):
+        """Whether a consume queue names the record: prepared and rollback records are in none."""
+        return is_indexed(&self.record)
+
+    @property
+    def body(self):
+        """The stored bytes, packed ones as they are."""
+        return PyBytes_FromStringAndSize(<const char*>self.record.body, self.record.body_bytes)
+
+    @property
+    def body_view(self):
+        """The stored bytes without a copy; the file cannot be closed while the view lives."""
+        cdef int64_t body_offset = self.physical_offset + (self.record.body - self.record.start)
+        return self.view.view(body_offset, self.record.body_bytes)
+
+    @property
+    def plain_body(self):
+        """The body, unpacked where sysFlag says that it is compressed; at most 64 MiB."""
+        return self.unpack_body()
+
+    def unpack_body(self, int64_t limit_bytes=PLAIN_BODY_LIMIT_BYTES):
+        """The body, unpacked where sysFlag says that it is compressed.
+
+        Raises:
+            CorruptBodyError: the packed bytes are damaged, or would unpack to more than `limit_bytes`.
+        """
+        if not self.record.sys_flag & SYS_COMPRESSED:
+            return self.body
+        # The only upward import: codecs are Python packages, needed for packed bodies alone.
+        from pyledger.wire.compression import decompress
+        return decompress(self.body_view, self.record.sys_flag, limit_bytes=limit_bytes,
+                          place=f"message at physical offset {self.physical_offset}")
+
+    @property
+    def properties(self):
+        """All properties as Java keeps them: empty names and values dropped, the last of several wins."""
+        cdef const uint8_t* cursor = self.record.properties
+        cdef const uint8_t* end = cursor + self.record.properties_bytes
+        cdef const uint8_t* name = NULL
+        cdef const uint8_t* value = NULL
+        cdef int32_t name_bytes = 0
+        cdef int32_t value_bytes = 0
+        cdef dict found
+        if self._properties is None:
+            found = {}
+            while next_property(&cursor, end, &name, &name_bytes, &value, &value_bytes):
+                found[decode_text(name, name_bytes)] = decode_text(value, value_bytes)
+            self._properties = found
+        return self._properties
+
+    cdef str _property(self, const char* name, int32_t name_bytes):
+        cdef const uint8_t* value = NULL
+        cdef int32_t value_bytes = 0
+        if not find_property(&self.record, name, name_bytes, &value, &value_bytes):
+            return None
+        return decode_text(value, value_bytes)
+
+    @property
+    def tags(self):
+        return self._property(b"TAGS", 4)
+
+    @property
+    def keys(self):
+        return self._property(b"KEYS", 4)
+
+    @property
+    def unique_key(self):
+        return self._property(b"UNIQ_KEY", 8)
+
+    @property
+    def msg_id(self):
+        """RocketMQ's offset message id: store host and physical offset in upper-case hex."""
+        cdef char text[64]
+        return text[:write_message_id(&self.record, text)].decode("ascii")
+
+    @property
+    def record_view(self):
+        """The whole record as stored, without a copy: what a pull sends."""
+        return self.view.view(self.physical_offset, self.record.size_bytes)
+
+    def __reduce__(self):
+        raise TypeError("a StoredMessage points into a mapped file and cannot be pickled; "
+                        "pickle the attributes you need, such as `body` and `properties`")
+
+    def __repr__(self):
+        return (f"StoredMessage(topic={self.topic!r}, queue_id={self.queue_id}, "
+                f"queue_offset={self.queue_offset}, physical_offset={self.physical_offset})")
+
+
+cdef StoredMessage wrap_record(LogView view, const Record* record, int64_t offset):
+    """A message over a record that the caller has parsed and checked."""
+    cdef StoredMessage message = StoredMessage.__new__(StoredMessage)
+    message.view = view
+    message.record = record[0]
+    message.physical_offset = offset
+    return message
+
+
+cdef int parse_sound(LogView view, int64_t offset, int checks, Record* record) except -128:
+    """Parse and check; raise when no sound record stands there."""
+    cdef int64_t available = 0
+    cdef const uint8_t* where = view.at(offset, &available)
+    cdef int status
+    if where == NULL:
+        raise errors.OffsetOutOfRangeError(offset, view.start_offset, view.end_offset)
+    status = parse_record(where, available, record)
+    if status == PARSED_RECORD:
+        status = check_record(record, offset, checks)
+    if status != PARSED_RECORD:
+        raise errors.CorruptRecordError(view.path_at(offset), offset, _PROBLEMS[status])
+    return status
+
+
+def read_message(LogView view not None, int64_t offset, *, bint check=True):
+    """The message at a physical offset.
+
+    Args:
+        view: Where to read.
+        offset: Physical offset (bytes) of a record.
+        check: Check the body CRC and the CRC property; lengths and stored position are always checked.
+
+    Raises:
+        OffsetOutOfRangeError: `offset` is outside the view.
+        CorruptRecordError: no sound record stands there.
+    """
+    cdef Record record
+    parse_sound(view, offset, CHECK_ALL if check else CHECK_POSITION, &record)
+    return wrap_record(view, &record, offset)
+
+
+def read_messages(LogView view not None, units, *, bint check=True):
+    """The messages that consume queue units name, in their order.
+
+    Args:
+        view: Where to read.
+        units: Raw 20-byte units (any buffer).
+        check: As for `read_message`.
+
+    Raises:
+        OffsetOutOfRangeError: a unit points outside the view.
+        CorruptRecordError: no sound record stands where a unit points.
+    """
+    cdef Py_buffer buffer
+    cdef Record record
+    cdef int64_t i, offset
+    cdef int checks = CHECK_ALL if check else CHECK_POSITION
+    cdef list messages = []
+    PyObject_GetBuffer(units, &buffer, PyBUF_SIMPLE)
+    try:
+        for i in range(buffer.len // CQ_UNIT_BYTES):
+            offset = get_i64(<const uint8_t*>buffer.buf + i * CQ_UNIT_BYTES)
+            parse_sound(view, offset, checks, &record)
+            messages.append(wrap_record(view, &record, offset))
+    finally:
+        PyBuffer_Release(&buffer)
+    return messages
+
+
+@cython.final
+cdef class MessageScan:
+    """Iterator over the sound records of [start, end) in log order; `stop` tells where and why it ended."""
+
+    cdef LogView view
+    cdef ScanState state
+    cdef int64_t end
+    cdef int checks
+    cdef int status
+
+    def __init__(self, LogView view not None, int64_t start, end=None, *, bint check=True):
+        self.view = view
+        self.state = [start, 0, 0, -1, 0]
+        self.end = view.end_offset if end is None else end
+        self.checks = CHECK_ALL if check else CHECK_POSITION
+        self.status = SCAN_PAUSED
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        cdef Record record
+        self.status = next_record(self.view, self.end, self.checks, &self.state, &record)
+        if self.status != PARSED_RECORD:
+            raise StopIteration
+        return wrap_record(self.view, &record, self.state.last_record_offset)
+
+    @property
+    def stop(self):
+        """The `ScanStop` once the iteration is over; None before."""
+        if self.status == PARSED_RECORD or self.status == SCAN_PAUSED:
+            return None
+        return scan_stop(&self.state, self.status)

@@ -1,1 +1,237 @@
-# (to come)
+# The walk over the log: record after record, over blank records into the next file, every digest checked.
+# Runs without the interpreter lock in slices: short enough for Ctrl-C and progress, long enough that taking
+# the lock back costs nothing (each take may wait for another thread's switch interval).
+from _core.layout cimport (AT_MAGIC, CHECK_ALL, CHECK_BODY_CRC, CHECK_CRC_PROPERTY, CHECK_POSITION,
+                           CRC_PROPERTY_BYTES, PARSED_BAD_CRC, PARSED_BAD_MAGIC, PARSED_BAD_POSITION,
+                           PARSED_BAD_SIZE, PARSED_BLANK, PARSED_RECORD, PARSED_SHORT, PROPERTY_END,
+                           RECORD_MIN_BYTES, Record, get_i64, parse_record)
+from cpython.exc cimport PyErr_CheckSignals
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memchr, memcmp
+
+cimport cython
+
+cdef enum:
+    SCAN_END = 2                     # the asked range is walked
+    SCAN_ZEROES = 3                  # zeroes follow: the ordinary end of a log
+    SCAN_PAUSED = 4                  # the slice's budget is used up
+    SCAN_SLICE_BYTES = 33554432
+
+cdef dict _STOP_NAMES = {
+    SCAN_END: "end", SCAN_ZEROES: "zeroes", PARSED_SHORT: "short", PARSED_BAD_MAGIC: "bad magic",
+    PARSED_BAD_SIZE: "bad size", PARSED_BAD_CRC: "bad crc", PARSED_BAD_POSITION: "bad position",
+    PARSED_BLANK: "blank",
+}
+cdef dict _PROBLEMS = {
+    SCAN_ZEROES: "zeroes where a record should start",
+    PARSED_SHORT: "the bytes end before the record does",
+    PARSED_BAD_MAGIC: "no record starts here (unknown magic code)",
+    PARSED_BAD_SIZE: "its lengths do not add up",
+    PARSED_BAD_CRC: "its bytes do not match the CRC stored with them",
+    PARSED_BAD_POSITION: "it names another physical offset than where it stands",
+    PARSED_BLANK: "the blank end of a file stands here, no record",
+}
+
+
+cdef struct ScanState:
+    int64_t offset                   # where the next record is expected
+    int64_t record_count
+    int64_t blank_count
+    int64_t last_record_offset       # -1: none yet
+    int64_t last_store_timestamp
+
+
+cdef bint crc_property_holds(const Record* r) noexcept nogil:
+    """Whether the reserved block at a record's end, where there is one, names the record's CRC."""
+    cdef const uint8_t* block = r.start + r.size_bytes - CRC_PROPERTY_BYTES
+    cdef int64_t stored = 0
+    cdef int i
+    if r.properties_bytes < CRC_PROPERTY_BYTES or block[CRC_PROPERTY_BYTES - 1] != PROPERTY_END:
+        return True
+    if memcmp(block, b"__CRC32#\x01", 9) != 0:
+        return True
+    for i in range(18, 8, -1):       # ten digits, the lowest first
+        if not 48 <= block[i] <= 57:
+            return False
+        stored = stored * 10 + (block[i] - 48)
+    return stored == (crc32_update(0, r.start, <size_t>(block - r.start)) & 0x7FFFFFFF)
+
+
+cdef int check_record(const Record* r, int64_t offset, int checks) noexcept nogil:
+    """PARSED_RECORD, or why a parsed record is not sound. An empty body has no CRC, as upstream reads it."""
+    if checks & CHECK_POSITION and r.physical_offset != offset:
+        return PARSED_BAD_POSITION
+    if checks & CHECK_BODY_CRC and r.body_bytes > 0:
+        if <int32_t>(crc32_update(0, r.body, <size_t>r.body_bytes) & 0x7FFFFFFF) != r.body_crc:
+            return PARSED_BAD_CRC
+    if checks & CHECK_CRC_PROPERTY and not crc_property_holds(r):
+        return PARSED_BAD_CRC
+    return PARSED_RECORD
+
+
+cdef int next_record(LogView view, int64_t end, int checks, ScanState* s, Record* r) noexcept nogil:
+    """Step to the next sound record that starts below `end`: PARSED_RECORD, or why there is none."""
+    cdef int64_t available = 0
+    cdef const uint8_t* where
+    cdef int status
+    while s.offset < end:
+        where = view.at(s.offset, &available)
+        if where == NULL:
+            return PARSED_SHORT if s.offset < view.end_offset else SCAN_END
+        status = parse_record(where, available, r)
+        if status == PARSED_BLANK:
+            s.offset = view.next_file_offset(s.offset)
+            s.blank_count += 1
+            continue
+        if status == PARSED_RECORD:
+            status = check_record(r, s.offset, checks)
+        if status == PARSED_RECORD:
+            s.last_record_offset = s.offset
+            s.last_store_timestamp = r.store_timestamp
+            s.record_count += 1
+            s.offset += r.size_bytes
+        elif status == PARSED_BAD_MAGIC and get_i64(where) == 0:
+            status = SCAN_ZEROES
+        return status
+    return SCAN_END
+
+
+cdef int scan_slice(LogView view, int64_t end, int64_t budget_bytes, int checks, ScanState* s) noexcept nogil:
+    """Walk records until `end`, a fault, or the budget: SCAN_PAUSED."""
+    cdef Record record
+    cdef int64_t pause = s.offset + budget_bytes if s.offset < INT64_MAX - budget_bytes else INT64_MAX
+    cdef int status
+    while s.offset < pause:
+        status = next_record(view, end, checks, s, &record)
+        if status != PARSED_RECORD:
+            return status
+    return SCAN_PAUSED if s.offset < end else SCAN_END
+
+
+cdef int64_t find_sound_record(LogView view, int64_t offset, int64_t end) noexcept nogil:
+    """The first place in [offset, end) where a whole sound record stands; -1 when there is none.
+
+    The work is bounded: forged headers cannot make it digest the same bytes again and again.
+    """
+    cdef Record record
+    cdef int64_t available = 0
+    cdef int64_t digest_budget = 16 * (max(0, min(end, view.end_offset) - offset)) + 67108864
+    cdef const uint8_t* where
+    cdef const uint8_t* hit
+    while offset < end:
+        where = view.at(offset, &available)
+        if where == NULL:
+            offset = next_span_start(view, offset)
+            if offset < 0:
+                return -1
+            continue
+        if available < RECORD_MIN_BYTES:
+            offset += available
+            continue
+        hit = <const uint8_t*>memchr(where + AT_MAGIC, 0xDA, <size_t>(available - AT_MAGIC))
+        if hit == NULL:
+            offset += available
+            continue
+        offset += hit - where - AT_MAGIC
+        if offset >= end:
+            return -1
+        available -= hit - where - AT_MAGIC
+        if (parse_record(hit - AT_MAGIC, available, &record) == PARSED_RECORD
+                and record.physical_offset == offset):
+            digest_budget -= 2 * record.size_bytes
+            if digest_budget < 0:
+                return -1
+            if check_record(&record, offset, CHECK_ALL) == PARSED_RECORD:
+                return offset
+        offset += 1
+    return -1
+
+
+cdef int64_t next_span_start(LogView view, int64_t offset) noexcept nogil:
+    """Start of the first file that starts behind `offset`; -1 when none does."""
+    cdef int i
+    for i in range(view.span_count):
+        if view.spans[i].start > offset:
+            return view.spans[i].start
+    return -1
+
+
+@cython.final
+cdef class ScanStop:
+    """Where and why a walk ended, and what it met on its way."""
+
+    cdef readonly int64_t next_offset
+    cdef readonly str status
+    cdef readonly int64_t record_count
+    cdef readonly int64_t blank_count
+    cdef readonly int64_t last_record_offset
+    cdef readonly int64_t last_store_timestamp
+    cdef int code
+
+    @property
+    def ordinary(self):
+        """Whether the walk ended as a sound log ends: at the range's end or at zeroes."""
+        return self.code == SCAN_END or self.code == SCAN_ZEROES
+
+    @property
+    def problem(self):
+        """The fault in words; empty after an ordinary end."""
+        return "" if self.ordinary else _PROBLEMS[self.code]
+
+    def __repr__(self):
+        return (f"ScanStop(next_offset={self.next_offset}, status={self.status!r}, "
+                f"record_count={self.record_count}, blank_count={self.blank_count})")
+
+
+cdef ScanStop scan_stop(const ScanState* s, int status):
+    cdef ScanStop stop = ScanStop.__new__(ScanStop)
+    stop.next_offset = s.offset
+    stop.code = status
+    stop.status = _STOP_NAMES[status]
+    stop.record_count = s.record_count
+    stop.blank_count = s.blank_count
+    stop.last_record_offset = s.last_record_offset
+    stop.last_store_timestamp = s.last_store_timestamp
+    return stop
+
+
+def scan(LogView view not None, int64_t start, end=None, *, bint check=True, progress=None):
+    """Walk the records that start in [start, end) and check each one.
+
+    Args:
+        view: Where to read.
+        start: Physical offset (bytes) of a record or a blank record.
+        end: Physical offset (bytes); None is the view's end.
+        check: Check the body CRC and, where a record ends in it, the CRC property. Lengths and the stored
+            physical offset are always checked.
+        progress: Called with the physical offset reached, about every 32 MiB.
+
+    Returns:
+        Where the walk stopped and why. `status` is "end", "zeroes" (both ordinary), "short", "bad magic",
+        "bad size", "bad crc" or "bad position".
+
+    Cost: one pass over the bytes, without the interpreter lock.
+    """
+    cdef ScanState s = [start, 0, 0, -1, 0]
+    cdef int64_t stop = view.end_offset if end is None else end
+    cdef int checks = CHECK_ALL if check else CHECK_POSITION
+    cdef int status = SCAN_PAUSED
+    while status == SCAN_PAUSED:
+        with nogil:
+            status = scan_slice(view, stop, SCAN_SLICE_BYTES, checks, &s)
+        PyErr_CheckSignals()
+        if progress is not None:
+            progress(s.offset)
+    return scan_stop(&s, status)
+
+
+def find_next_record(LogView view not None, int64_t offset, end=None):
+    """The first physical offset in [offset, end) where a whole sound record stands, or None.
+
+    What a reader needs to go on behind damage: magic code, lengths, stored position and CRCs must all hold.
+    """
+    cdef int64_t stop = view.end_offset if end is None else end
+    cdef int64_t found
+    with nogil:
+        found = find_sound_record(view, offset, stop)
+    return None if found < 0 else found

@@ -1,6 +1,6 @@
 """The typed face of the native module. One section per fragment, in the order of `_core.pyx`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Self, final
 
 from typing_extensions import Buffer
@@ -167,3 +167,194 @@ class LogView:
         Raises:
             OffsetOutOfRangeError: the bytes are not within one file of the view.
         """
+
+# --- scan.pyx
+
+@final
+class ScanStop:
+    """Where and why a walk ended, and what it met on its way."""
+
+    @property
+    def next_offset(self) -> int:
+        """Physical offset (bytes) where the next record was expected."""
+
+    @property
+    def status(self) -> str:
+        """end, zeroes (both ordinary), short, bad magic, bad size, bad crc or bad position."""
+
+    @property
+    def record_count(self) -> int: ...
+    @property
+    def blank_count(self) -> int: ...
+    @property
+    def last_record_offset(self) -> int:
+        """Physical offset of the last sound record; -1 when there was none."""
+
+    @property
+    def last_store_timestamp(self) -> int: ...
+    @property
+    def ordinary(self) -> bool:
+        """Whether the walk ended as a sound log ends: at the range's end or at zeroes."""
+
+    @property
+    def problem(self) -> str:
+        """The fault in words; empty after an ordinary end."""
+
+def scan(
+    view: LogView,
+    start: int,
+    end: int | None = None,
+    *,
+    check: bool = True,
+    progress: Callable[[int], object] | None = None,
+) -> ScanStop:
+    """Walk the records that start in [start, end) and check each one.
+
+    Args:
+        view: Where to read.
+        start: Physical offset (bytes) of a record or a blank record.
+        end: Physical offset (bytes); None is the view's end.
+        check: Check the body CRC and, where a record ends in it, the CRC property. Lengths and the stored
+            physical offset are always checked.
+        progress: Called with the physical offset reached, about every 32 MiB.
+
+    Cost: one pass over the bytes, without the interpreter lock.
+    """
+
+def find_next_record(view: LogView, offset: int, end: int | None = None) -> int | None:
+    """The first physical offset in [offset, end) where a whole sound record stands, or None.
+
+    What a reader needs to go on behind damage: magic code, lengths, stored position and CRCs must all hold.
+    """
+
+# --- message_reader.pyx
+
+@final
+class StoredMessage:
+    """One record of the log. Attributes are decoded when read; the record's file stays mapped meanwhile.
+
+    Text is UTF-8 as Java decodes it: what is ill-formed becomes U+FFFD. Timestamps are ms since the epoch.
+    """
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def queue_id(self) -> int: ...
+    @property
+    def queue_offset(self) -> int: ...
+    @property
+    def physical_offset(self) -> int: ...
+    @property
+    def store_size(self) -> int:
+        """Bytes of the whole record."""
+
+    @property
+    def layout(self) -> int:
+        """1, or 2 for records with a two-byte topic length."""
+
+    @property
+    def flag(self) -> int: ...
+    @property
+    def sys_flag(self) -> int: ...
+    @property
+    def born_timestamp(self) -> int: ...
+    @property
+    def born_host(self) -> str:
+        """ip:port, IPv6 in brackets."""
+
+    @property
+    def store_timestamp(self) -> int: ...
+    @property
+    def store_host(self) -> str:
+        """ip:port, IPv6 in brackets."""
+
+    @property
+    def reconsume_times(self) -> int: ...
+    @property
+    def prepared_transaction_offset(self) -> int: ...
+    @property
+    def body_crc(self) -> int: ...
+    @property
+    def body_length(self) -> int:
+        """Bytes of the body as stored."""
+
+    @property
+    def tags_code(self) -> int:
+        """What a consume queue unit holds: the hash of TAGS, or in the delay topic the delivery time."""
+
+    @property
+    def transaction_type(self) -> int:
+        """0 none, 4 prepared, 8 commit, 12 rollback: the bits of `sys_flag`."""
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether a consume queue names the record: prepared and rollback records are in none."""
+
+    @property
+    def body(self) -> bytes:
+        """The stored bytes, packed ones as they are."""
+
+    @property
+    def body_view(self) -> memoryview:
+        """The stored bytes without a copy; the file cannot be closed while the view lives."""
+
+    @property
+    def plain_body(self) -> bytes:
+        """The body, unpacked where sysFlag says that it is compressed; at most 64 MiB."""
+
+    def unpack_body(self, limit_bytes: int = 67108864) -> bytes:
+        """The body, unpacked where sysFlag says that it is compressed.
+
+        Raises:
+            CorruptBodyError: the packed bytes are damaged, or would unpack to more than `limit_bytes`.
+        """
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """All properties as Java keeps them: empty names and values dropped, the last of several wins."""
+
+    @property
+    def tags(self) -> str | None: ...
+    @property
+    def keys(self) -> str | None: ...
+    @property
+    def unique_key(self) -> str | None: ...
+    @property
+    def msg_id(self) -> str:
+        """RocketMQ's offset message id: store host and physical offset in upper-case hex."""
+
+    @property
+    def record_view(self) -> memoryview:
+        """The whole record as stored, without a copy: what a pull sends."""
+
+def read_message(view: LogView, offset: int, *, check: bool = True) -> StoredMessage:
+    """The message at a physical offset.
+
+    Args:
+        view: Where to read.
+        offset: Physical offset (bytes) of a record.
+        check: Check the body CRC and the CRC property; lengths and stored position are always checked.
+
+    Raises:
+        OffsetOutOfRangeError: `offset` is outside the view.
+        CorruptRecordError: no sound record stands there.
+    """
+
+def read_messages(view: LogView, units: Buffer, *, check: bool = True) -> list[StoredMessage]:
+    """The messages that consume queue units (20 raw bytes each) name, in their order.
+
+    Raises:
+        OffsetOutOfRangeError: a unit points outside the view.
+        CorruptRecordError: no sound record stands where a unit points.
+    """
+
+@final
+class MessageScan:
+    """Iterator over the sound records of [start, end) in log order; `stop` tells where and why it ended."""
+
+    def __init__(self, view: LogView, start: int, end: int | None = None, *, check: bool = True) -> None: ...
+    def __iter__(self) -> Iterator[StoredMessage]: ...
+    def __next__(self) -> StoredMessage: ...
+    @property
+    def stop(self) -> ScanStop | None:
+        """The `ScanStop` once the iteration is over; None before."""

@@ -181,5 +181,15 @@ class FlushTimeoutError(StoreError, TimeoutError):
         super().__init__(f"message at {physical_offset} is stored but was not on disk within {timeout_ms} ms")
 
 
+class CorruptBodyError(StoreError):
+    """A packed body cannot be unpacked."""
+
+    code = 1220
+
+    def __init__(self, place: str, problem: str) -> None:
+        self.place, self.problem = place, problem
+        super().__init__(f"{place}: the body {problem}; read it without unpacking to get the stored bytes")
+
+
 class InvariantError(AssertionError):
     """Our own mistake. Outside the tree on purpose: nobody catches it."""

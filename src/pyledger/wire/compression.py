@@ -1,0 +1,115 @@
+"""Packed message bodies: zlib, LZ4 frame and zstd, chosen by three bits of sysFlag.
+
+Pure: bytes in, bytes out. A body is unpacked only up to a limit, so that a few hostile bytes cannot fill memory.
+Codecs read from any buffer; a memoryview of a mapped file is not copied first.
+
+Source: RocketMQ common/.../compression/CompressionType.java, Lz4Compressor.java, ZlibCompressor.java, ZstdCompressor.java.
+"""
+
+import zlib
+from collections.abc import Callable
+from enum import IntEnum
+
+import lz4.frame
+import zstandard
+
+from pyledger.errors import CorruptBodyError
+
+COMPRESSED = 0x1
+"""sysFlag bit: the body is packed."""
+PLAIN_BODY_LIMIT_BYTES = 64 * 1024 * 1024
+_TYPE_SHIFT = 8
+_TYPE_MASK = 0x7
+
+Buffer = bytes | bytearray | memoryview
+
+
+class CompressionType(IntEnum):
+    """Bits 8 to 10 of sysFlag."""
+
+    LEGACY = 0
+    """Written before the bits had a meaning: zlib."""
+    LZ4 = 1
+    ZSTD = 2
+    ZLIB = 3
+
+
+class _TooLarge(Exception):
+    """The body would unpack to more than the limit."""
+
+
+def decompress(
+    body: Buffer, sys_flag: int, *, limit_bytes: int = PLAIN_BODY_LIMIT_BYTES, place: str = "message body"
+) -> bytes:
+    """Unpack a body as its sysFlag says; a body that is not packed is returned as bytes.
+
+    Args:
+        body: The stored bytes.
+        sys_flag: The record's sysFlag.
+        limit_bytes: Most bytes to unpack to.
+        place: What the error calls the body.
+
+    Raises:
+        CorruptBodyError: the bytes are damaged or cut, the type is unknown, or the limit is exceeded.
+    """
+    if not sys_flag & COMPRESSED:
+        return bytes(body)
+    kind = (sys_flag >> _TYPE_SHIFT) & _TYPE_MASK
+    if kind not in _CODECS:
+        raise CorruptBodyError(place, f"has the unknown compression type {kind}")
+    try:
+        return _CODECS[kind](body, limit_bytes)
+    except _TooLarge:
+        raise CorruptBodyError(place, f"unpacks to more than the limit of {limit_bytes} bytes") from None
+    except (zlib.error, RuntimeError, EOFError, zstandard.ZstdError) as error:
+        raise CorruptBodyError(
+            place, f"cannot be unpacked as {CompressionType(kind).name.lower()}: {error}"
+        ) from error
+
+
+def _decompress_zlib(body: Buffer, limit_bytes: int) -> bytes:
+    stream = zlib.decompressobj()
+    plain = stream.decompress(body, limit_bytes + 1)
+    if len(plain) > limit_bytes:
+        raise _TooLarge
+    if not stream.eof:
+        raise EOFError("the stream is cut short")
+    return plain
+
+
+def _decompress_lz4(body: Buffer, limit_bytes: int) -> bytes:
+    size_bytes = lz4.frame.get_frame_info(body)["content_size"]
+    if size_bytes > limit_bytes:
+        raise _TooLarge
+    if size_bytes:
+        return bytes(lz4.frame.decompress(body))
+    stream = lz4.frame.LZ4FrameDecompressor()
+    plain = stream.decompress(body, limit_bytes + 1)
+    if len(plain) > limit_bytes:
+        raise _TooLarge
+    if not stream.eof:
+        raise EOFError("the frame is cut short")
+    return bytes(plain)
+
+
+def _decompress_zstd(body: Buffer, limit_bytes: int) -> bytes:
+    size_bytes = zstandard.frame_content_size(body)
+    if size_bytes > limit_bytes:
+        raise _TooLarge
+    # A frame may ask for a window as large as it likes; memory for it is bounded as the body is.
+    decompressor = zstandard.ZstdDecompressor(max_window_size=max(limit_bytes, 1 << 23))
+    try:
+        return decompressor.decompress(body, max_output_size=0 if size_bytes > 0 else limit_bytes)
+    except zstandard.ZstdError:
+        # One message for a cut frame and for a full buffer: only one of them has a byte past the limit.
+        if size_bytes < 0 and len(decompressor.stream_reader(body).read(limit_bytes + 1)) > limit_bytes:
+            raise _TooLarge from None
+        raise
+
+
+_CODECS: dict[int, Callable[[Buffer, int], bytes]] = {
+    CompressionType.LEGACY: _decompress_zlib,
+    CompressionType.LZ4: _decompress_lz4,
+    CompressionType.ZSTD: _decompress_zstd,
+    CompressionType.ZLIB: _decompress_zlib,
+}

@@ -1,0 +1,81 @@
+"""Packed bodies: every codec, damage, unknown types, and bodies that would fill memory."""
+
+import zlib
+
+import lz4.frame
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyledger.errors import CorruptBodyError
+from pyledger.wire.compression import decompress
+
+
+def zstd_without_size(data: bytes) -> bytes:
+    """A frame as Java's stream writes it: the content size is not in the header."""
+    packer = zstandard.ZstdCompressor().compressobj()
+    return packer.compress(data) + packer.flush()
+
+
+def lz4_with_size(data: bytes) -> bytes:
+    return bytes(lz4.frame.compress(data, store_size=True))
+
+
+def lz4_without_size(data: bytes) -> bytes:
+    return bytes(lz4.frame.compress(data, store_size=False))
+
+
+CODECS = [
+    pytest.param(0x001, zlib.compress, id="legacy"),
+    pytest.param(0x101, lz4_with_size, id="lz4-size"),
+    pytest.param(0x101, lz4_without_size, id="lz4"),
+    pytest.param(0x201, zstandard.ZstdCompressor().compress, id="zstd-size"),
+    pytest.param(0x201, zstd_without_size, id="zstd"),
+    pytest.param(0x301, zlib.compress, id="zlib"),
+]
+
+
+@pytest.mark.parametrize(("sys_flag", "pack"), CODECS)
+def test_packed_body_round_trips(sys_flag: int, pack) -> None:  # type: ignore[no-untyped-def]
+    for plain in (b"", b"x", bytes(range(256)) * 500):
+        assert decompress(memoryview(pack(plain)), sys_flag) == plain
+
+
+@pytest.mark.parametrize(("sys_flag", "pack"), CODECS)
+def test_body_at_the_limit_passes_and_one_byte_more_does_not(sys_flag: int, pack) -> None:  # type: ignore[no-untyped-def]
+    packed = pack(b"a" * 100_000)
+    assert len(decompress(packed, sys_flag, limit_bytes=100_000)) == 100_000
+    with pytest.raises(CorruptBodyError, match="more than the limit of 99999"):
+        decompress(packed, sys_flag, limit_bytes=99_999)
+
+
+@pytest.mark.parametrize(("sys_flag", "pack"), CODECS)
+def test_cut_body_is_an_error(sys_flag: int, pack) -> None:  # type: ignore[no-untyped-def]
+    packed = pack(bytes(range(256)) * 20)
+    for length in range(len(packed) - 4):
+        with pytest.raises(CorruptBodyError, match="queue 3"):
+            decompress(packed[:length], sys_flag, place="queue 3")
+
+
+def test_plain_body_is_returned_as_it_is() -> None:
+    assert decompress(memoryview(b"as is"), 0x700) == b"as is"
+
+
+@pytest.mark.parametrize("sys_flag", [0x401, 0x501, 0x601, 0x701])
+def test_unknown_type_is_an_error(sys_flag: int) -> None:
+    with pytest.raises(CorruptBodyError, match="unknown compression type"):
+        decompress(b"", sys_flag)
+
+
+@given(st.binary(max_size=200), st.sampled_from([0x1, 0x101, 0x201, 0x301]), st.integers(0, 3))
+def test_any_bytes_unpack_or_raise_our_error(noise: bytes, sys_flag: int, codec: int) -> None:
+    packs = (zlib.compress, lz4_without_size, zstd_without_size, lambda data: data)
+    packed = bytearray(packs[codec](noise * 3))
+    for at in noise[:4]:
+        if packed:
+            packed[at % len(packed)] ^= 1 + at % 255
+    try:
+        assert len(decompress(bytes(packed), sys_flag, limit_bytes=10_000)) <= 10_000
+    except CorruptBodyError:
+        pass
