@@ -27,6 +27,16 @@ cdef enum:
     PLAIN_BODY_LIMIT_BYTES = 67108864
 
 
+# Codecs are Python packages above this module in the order of imports, so they are handed in.
+cdef object _body_unpacker = None
+
+
+def set_body_unpacker(function):
+    """Name the function that unpacks bodies: `function(body, sys_flag, *, limit_bytes, place) -> bytes`."""
+    global _body_unpacker
+    _body_unpacker = function
+
+
 cdef int64_t delay_level_of(const Record* r) noexcept nogil:
     """The DELAY property as Java's Integer.parseInt reads it; 0 when absent or no number."""
     cdef const uint8_t* text = NULL
@@ -252,10 +262,10 @@ cdef class StoredMessage:
         """
         if not self.record.sys_flag & SYS_COMPRESSED:
             return self.body
-        # The only upward import: codecs are Python packages, needed for packed bodies alone.
-        from pyledger.wire.compression import decompress
-        return decompress(self.body_view, self.record.sys_flag, limit_bytes=limit_bytes,
-                          place=f"message at physical offset {self.physical_offset}")
+        if _body_unpacker is None:
+            raise errors.InvariantError("no body unpacker is set; import pyledger.store")
+        return _body_unpacker(self.body_view, self.record.sys_flag, limit_bytes=limit_bytes,
+                              place=f"message at physical offset {self.physical_offset}")
 
     @property
     def properties(self):

@@ -6,7 +6,7 @@ from _core.layout cimport (AT_MAGIC, CHECK_ALL, CHECK_BODY_CRC, CHECK_CRC_PROPER
                            PARSED_BAD_SIZE, PARSED_BLANK, PARSED_RECORD, PARSED_SHORT, PROPERTY_END,
                            RECORD_MIN_BYTES, Record, get_i64, parse_record)
 from cpython.exc cimport PyErr_CheckSignals
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memchr, memcmp
 
 cimport cython

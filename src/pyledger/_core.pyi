@@ -174,31 +174,19 @@ class LogView:
 class ScanStop:
     """Where and why a walk ended, and what it met on its way."""
 
-    @property
-    def next_offset(self) -> int:
-        """Physical offset (bytes) where the next record was expected."""
-
-    @property
-    def status(self) -> str:
-        """end, zeroes (both ordinary), short, bad magic, bad size, bad crc or bad position."""
-
-    @property
-    def record_count(self) -> int: ...
-    @property
-    def blank_count(self) -> int: ...
-    @property
-    def last_record_offset(self) -> int:
-        """Physical offset of the last sound record; -1 when there was none."""
-
-    @property
-    def last_store_timestamp(self) -> int: ...
-    @property
-    def ordinary(self) -> bool:
-        """Whether the walk ended as a sound log ends: at the range's end or at zeroes."""
-
-    @property
-    def problem(self) -> str:
-        """The fault in words; empty after an ordinary end."""
+    next_offset: int
+    """Physical offset (bytes) where the next record was expected."""
+    status: str
+    """end, zeroes (both ordinary), short, bad magic, bad size, bad crc or bad position."""
+    record_count: int
+    blank_count: int
+    last_record_offset: int
+    """Physical offset of the last sound record; -1 when there was none."""
+    last_store_timestamp: int
+    ordinary: bool
+    """Whether the walk ended as a sound log ends: at the range's end or at zeroes."""
+    problem: str
+    """The fault in words; empty after an ordinary end."""
 
 def scan(
     view: LogView,
@@ -229,6 +217,12 @@ def find_next_record(view: LogView, offset: int, end: int | None = None) -> int 
 
 # --- message_reader.pyx
 
+def set_body_unpacker(function: Callable[..., bytes]) -> None:
+    """Name the function that unpacks bodies: `function(body, sys_flag, *, limit_bytes, place) -> bytes`.
+
+    Codecs are Python packages above this module in the order of imports; `pyledger.store` hands them in.
+    """
+
 @final
 class StoredMessage:
     """One record of the log. Attributes are decoded when read; the record's file stays mapped meanwhile.
@@ -236,72 +230,39 @@ class StoredMessage:
     Text is UTF-8 as Java decodes it: what is ill-formed becomes U+FFFD. Timestamps are ms since the epoch.
     """
 
-    @property
-    def topic(self) -> str: ...
-    @property
-    def queue_id(self) -> int: ...
-    @property
-    def queue_offset(self) -> int: ...
-    @property
-    def physical_offset(self) -> int: ...
-    @property
-    def store_size(self) -> int:
-        """Bytes of the whole record."""
-
-    @property
-    def layout(self) -> int:
-        """1, or 2 for records with a two-byte topic length."""
-
-    @property
-    def flag(self) -> int: ...
-    @property
-    def sys_flag(self) -> int: ...
-    @property
-    def born_timestamp(self) -> int: ...
-    @property
-    def born_host(self) -> str:
-        """ip:port, IPv6 in brackets."""
-
-    @property
-    def store_timestamp(self) -> int: ...
-    @property
-    def store_host(self) -> str:
-        """ip:port, IPv6 in brackets."""
-
-    @property
-    def reconsume_times(self) -> int: ...
-    @property
-    def prepared_transaction_offset(self) -> int: ...
-    @property
-    def body_crc(self) -> int: ...
-    @property
-    def body_length(self) -> int:
-        """Bytes of the body as stored."""
-
-    @property
-    def tags_code(self) -> int:
-        """What a consume queue unit holds: the hash of TAGS, or in the delay topic the delivery time."""
-
-    @property
-    def transaction_type(self) -> int:
-        """0 none, 4 prepared, 8 commit, 12 rollback: the bits of `sys_flag`."""
-
-    @property
-    def is_indexed(self) -> bool:
-        """Whether a consume queue names the record: prepared and rollback records are in none."""
-
-    @property
-    def body(self) -> bytes:
-        """The stored bytes, packed ones as they are."""
-
-    @property
-    def body_view(self) -> memoryview:
-        """The stored bytes without a copy; the file cannot be closed while the view lives."""
-
-    @property
-    def plain_body(self) -> bytes:
-        """The body, unpacked where sysFlag says that it is compressed; at most 64 MiB."""
-
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    store_size: int
+    """Bytes of the whole record."""
+    layout: int
+    """1, or 2 for records with a two-byte topic length."""
+    flag: int
+    sys_flag: int
+    born_timestamp: int
+    born_host: str
+    """ip:port, IPv6 in brackets."""
+    store_timestamp: int
+    store_host: str
+    """ip:port, IPv6 in brackets."""
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body_crc: int
+    body_length: int
+    """Bytes of the body as stored."""
+    tags_code: int
+    """What a consume queue unit holds: the hash of TAGS, or in the delay topic the delivery time."""
+    transaction_type: int
+    """0 none, 4 prepared, 8 commit, 12 rollback: the bits of `sys_flag`."""
+    is_indexed: bool
+    """Whether a consume queue names the record: prepared and rollback records are in none."""
+    body: bytes
+    """The stored bytes, packed ones as they are."""
+    body_view: memoryview
+    """The stored bytes without a copy; the file cannot be closed while the view lives."""
+    plain_body: bytes
+    """The body, unpacked where sysFlag says that it is compressed; at most 64 MiB."""
     def unpack_body(self, limit_bytes: int = 67108864) -> bytes:
         """The body, unpacked where sysFlag says that it is compressed.
 
@@ -309,23 +270,15 @@ class StoredMessage:
             CorruptBodyError: the packed bytes are damaged, or would unpack to more than `limit_bytes`.
         """
 
-    @property
-    def properties(self) -> dict[str, str]:
-        """All properties as Java keeps them: empty names and values dropped, the last of several wins."""
-
-    @property
-    def tags(self) -> str | None: ...
-    @property
-    def keys(self) -> str | None: ...
-    @property
-    def unique_key(self) -> str | None: ...
-    @property
-    def msg_id(self) -> str:
-        """RocketMQ's offset message id: store host and physical offset in upper-case hex."""
-
-    @property
-    def record_view(self) -> memoryview:
-        """The whole record as stored, without a copy: what a pull sends."""
+    properties: dict[str, str]
+    """All properties as Java keeps them: empty names and values dropped, the last of several wins."""
+    tags: str | None
+    keys: str | None
+    unique_key: str | None
+    msg_id: str
+    """RocketMQ's offset message id: store host and physical offset in upper-case hex."""
+    record_view: memoryview
+    """The whole record as stored, without a copy: what a pull sends."""
 
 def read_message(view: LogView, offset: int, *, check: bool = True) -> StoredMessage:
     """The message at a physical offset.
@@ -355,6 +308,5 @@ class MessageScan:
     def __init__(self, view: LogView, start: int, end: int | None = None, *, check: bool = True) -> None: ...
     def __iter__(self) -> Iterator[StoredMessage]: ...
     def __next__(self) -> StoredMessage: ...
-    @property
-    def stop(self) -> ScanStop | None:
-        """The `ScanStop` once the iteration is over; None before."""
+    stop: ScanStop | None
+    """The `ScanStop` once the iteration is over; None before."""

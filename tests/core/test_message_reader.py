@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+import pyledger.store  # noqa: F401  hands the codecs to the native module
 from pyledger._core import StoredMessage, read_message, read_messages
 from pyledger.errors import CorruptBodyError, CorruptRecordError, OffsetOutOfRangeError
 from tests.core.log_files import RecordFields, write_log
@@ -146,7 +147,10 @@ HOSTS = st.tuples(st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6)).map(str)
     times=st.tuples(*[st.integers(-(2**63), 2**63 - 1)] * 3),
 )
 @example(b"", b"", b"", 2, 0, (("1.2.3.4", 5), ("::1", 6)), (0, 0, 0))
-def test_message_equals_model(body, topic, properties_raw, layout, sys_flag, hosts, times) -> None:  # type: ignore[no-untyped-def]
+def test_message_equals_model(
+    body: bytes, topic: bytes, properties_raw: bytes, layout: int, sys_flag: int,
+    hosts: tuple[tuple[str, int], tuple[str, int]], times: tuple[int, int, int],
+) -> None:  # fmt: skip
     fields = RecordFields(
         body=body, topic=topic, properties_raw=properties_raw, layout=layout, sys_flag=sys_flag,
         born_host=hosts[0], store_host=hosts[1], born_timestamp=times[0], store_timestamp=times[1],

@@ -1,4 +1,4 @@
-"""The walk over the log against logs built field by field: ends, faults, rolls, damage and what follows it."""
+"""The walk over the log, against logs built field by field: ends, faults, rolls, and what follows damage."""
 
 import struct
 import tempfile

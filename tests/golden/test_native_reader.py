@@ -4,6 +4,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+import pyledger.store  # noqa: F401  hands the codecs to the native module
 from pyledger._core import LogView, MappedFile, MessageScan, StoredMessage, read_message, scan
 from tests.golden.archive import GoldenCase
 

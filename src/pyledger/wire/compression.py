@@ -1,9 +1,9 @@
 """Packed message bodies: zlib, LZ4 frame and zstd, chosen by three bits of sysFlag.
 
-Pure: bytes in, bytes out. A body is unpacked only up to a limit, so that a few hostile bytes cannot fill memory.
-Codecs read from any buffer; a memoryview of a mapped file is not copied first.
+Pure: bytes in, bytes out. A body is unpacked only up to a limit, so that a few hostile bytes cannot fill
+memory. Codecs read from any buffer; a memoryview of a mapped file is not copied first.
 
-Source: RocketMQ common/.../compression/CompressionType.java, Lz4Compressor.java, ZlibCompressor.java, ZstdCompressor.java.
+Source: RocketMQ common/.../compression/CompressionType.java and the four codecs beside it.
 """
 
 import zlib
@@ -34,7 +34,7 @@ class CompressionType(IntEnum):
     ZLIB = 3
 
 
-class _TooLarge(Exception):
+class _TooLargeError(Exception):
     """The body would unpack to more than the limit."""
 
 
@@ -59,7 +59,7 @@ def decompress(
         raise CorruptBodyError(place, f"has the unknown compression type {kind}")
     try:
         return _CODECS[kind](body, limit_bytes)
-    except _TooLarge:
+    except _TooLargeError:
         raise CorruptBodyError(place, f"unpacks to more than the limit of {limit_bytes} bytes") from None
     except (zlib.error, RuntimeError, EOFError, zstandard.ZstdError) as error:
         raise CorruptBodyError(
@@ -71,7 +71,7 @@ def _decompress_zlib(body: Buffer, limit_bytes: int) -> bytes:
     stream = zlib.decompressobj()
     plain = stream.decompress(body, limit_bytes + 1)
     if len(plain) > limit_bytes:
-        raise _TooLarge
+        raise _TooLargeError
     if not stream.eof:
         raise EOFError("the stream is cut short")
     return plain
@@ -80,13 +80,13 @@ def _decompress_zlib(body: Buffer, limit_bytes: int) -> bytes:
 def _decompress_lz4(body: Buffer, limit_bytes: int) -> bytes:
     size_bytes = lz4.frame.get_frame_info(body)["content_size"]
     if size_bytes > limit_bytes:
-        raise _TooLarge
+        raise _TooLargeError
     if size_bytes:
         return bytes(lz4.frame.decompress(body))
     stream = lz4.frame.LZ4FrameDecompressor()
     plain = stream.decompress(body, limit_bytes + 1)
     if len(plain) > limit_bytes:
-        raise _TooLarge
+        raise _TooLargeError
     if not stream.eof:
         raise EOFError("the frame is cut short")
     return bytes(plain)
@@ -95,7 +95,7 @@ def _decompress_lz4(body: Buffer, limit_bytes: int) -> bytes:
 def _decompress_zstd(body: Buffer, limit_bytes: int) -> bytes:
     size_bytes = zstandard.frame_content_size(body)
     if size_bytes > limit_bytes:
-        raise _TooLarge
+        raise _TooLargeError
     # A frame may ask for a window as large as it likes; memory for it is bounded as the body is.
     decompressor = zstandard.ZstdDecompressor(max_window_size=max(limit_bytes, 1 << 23))
     try:
@@ -103,7 +103,7 @@ def _decompress_zstd(body: Buffer, limit_bytes: int) -> bytes:
     except zstandard.ZstdError:
         # One message for a cut frame and for a full buffer: only one of them has a byte past the limit.
         if size_bytes < 0 and len(decompressor.stream_reader(body).read(limit_bytes + 1)) > limit_bytes:
-            raise _TooLarge from None
+            raise _TooLargeError from None
         raise
 
 
