@@ -7,7 +7,7 @@ import zlib
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import pyledger.store  # noqa: F401  hands the codecs to the native module
@@ -132,6 +132,7 @@ SAME_IN_MODEL = (
 HOSTS = st.tuples(st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6)).map(str), st.integers(0, 65535))
 
 
+@settings(deadline=None)
 @given(
     body=st.binary(max_size=300),
     topic=st.binary(max_size=127),

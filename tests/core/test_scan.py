@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyledger._core import LogView, MappedFile, MessageScan, find_next_record, read_message, scan
@@ -140,6 +140,7 @@ def test_scan_leaves_the_interpreter_to_others(tmp_path: Path) -> None:
     assert within > 20
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_scan_of_mutated_bytes_never_yields_unsound_record(data: st.DataObject) -> None:
     records = some_records(12)
@@ -166,6 +167,7 @@ def test_scan_of_mutated_bytes_never_yields_unsound_record(data: st.DataObject) 
             at = found
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=600), st.integers(-10, 700))
 def test_any_bytes_are_read_without_harm(noise: bytes, offset: int) -> None:
     with tempfile.TemporaryDirectory() as folder:

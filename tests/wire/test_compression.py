@@ -7,7 +7,7 @@ from collections.abc import Callable
 import lz4.frame
 import pytest
 import zstandard
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyledger.errors import CorruptBodyError
@@ -71,6 +71,7 @@ def test_unknown_type_is_an_error(sys_flag: int) -> None:
         decompress(b"", sys_flag)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200), st.sampled_from([0x1, 0x101, 0x201, 0x301]), st.integers(0, 3))
 def test_any_bytes_unpack_or_raise_our_error(noise: bytes, sys_flag: int, codec: int) -> None:
     packs = (zlib.compress, lz4_without_size, zstd_without_size, lambda data: data)
