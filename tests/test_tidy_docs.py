@@ -57,7 +57,8 @@ def test_no_document_is_unreferenced() -> None:
 
 
 def test_no_place_outside_the_project_is_named() -> None:
-    host = r"https?://[\w.:-]*(?:pypi|pythonhosted|artifact|nexus|maven|registry)[\w.:-]*"
+    xml_namespace = r"(?!maven\.apache\.org/(?:POM|xsd))"
+    host = rf"https?://{xml_namespace}[\w.:-]*(?:pypi|pythonhosted|artifact|nexus|maven|registry)[\w.:-]*"
     pattern = re.compile(r"(?<![\w.])(?:/work/|/root/|/Users/\w|/home/(?!user\b)\w)|" + host)
     binary = {".png", ".bin", ".gz", ".so", ".jar"}
 

@@ -191,5 +191,42 @@ class CorruptBodyError(StoreError):
         super().__init__(f"{place}: the body {problem}; read it without unpacking to get the stored bytes")
 
 
+class WireError(PyLedgerError):
+    """Bytes or text from outside that we cannot accept."""
+
+    code = 1300
+
+
+class MalformedJsonError(WireError):
+    """A document is not JSON, not even the dialect of Java's fastjson."""
+
+    code = 1301
+
+    def __init__(self, line: int, column: int, problem: str) -> None:
+        self.line, self.column, self.problem = line, column, problem
+        super().__init__(f"line {line}, column {column}: {problem}")
+
+
+class MalformedMessageIdError(WireError):
+    """A message id that names no place."""
+
+    code = 1302
+    exit_code = EXIT_USAGE
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        super().__init__(f"{text!r} is no message id; one has 32 hex digits, or 56 with an IPv6 host")
+
+
+class MalformedBatchError(WireError):
+    """The body of a batch does not hold whole messages."""
+
+    code = 1303
+
+    def __init__(self, position: int, problem: str) -> None:
+        self.position, self.problem = position, problem
+        super().__init__(f"batch body at byte {position}: {problem}")
+
+
 class InvariantError(AssertionError):
     """Our own mistake. Outside the tree on purpose: nobody catches it."""

@@ -1,0 +1,236 @@
+"""The JSON files in a store's folder `config`: topics, consumer offsets, delay offsets, subscription groups.
+
+Each class is one file: `read` gives its content or that of its `.bak`, `write` replaces it for good.
+
+Source: RocketMQ broker/.../TopicConfigManager.java, ConsumerOffsetManager.java, ScheduleMessageService.java,
+SubscriptionGroupManager.java; common/.../DataVersion.java, TopicConfig.java.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from enum import IntFlag
+from pathlib import Path
+from typing import Any, Self
+
+from pyledger.errors import StoreFormatError
+from pyledger.ids import QueueId, QueueOffset
+from pyledger.store.meta_file import read_json, write_json
+
+TOPICS_FILE = "topics.json"
+CONSUMER_OFFSETS_FILE = "consumerOffset.json"
+DELAY_OFFSETS_FILE = "delayOffset.json"
+SUBSCRIPTION_GROUPS_FILE = "subscriptionGroup.json"
+TOPIC_GROUP_SEPARATOR = "@"
+
+
+class Permission(IntFlag):
+    """What clients may do with a topic."""
+
+    INHERIT = 1
+    WRITE = 2
+    READ = 4
+    PRIORITY = 8
+
+
+@dataclass(frozen=True, slots=True)
+class DataVersion:
+    """Tells two editions of a file apart; equal only if all three parts are."""
+
+    counter: int = 0
+    state_version: int = 0
+    timestamp_ms: int = 0
+
+    @classmethod
+    def parse(cls, document: Mapping[str, Any] | None) -> Self:
+        """From the object in a file; a file of 4.9 may have none."""
+        found = document or {}
+        return cls(*(int(found.get(name, 0)) for name in ("counter", "stateVersion", "timestamp")))
+
+    def next(self, now_ms: int) -> "DataVersion":
+        """The edition after this one."""
+        return replace(self, counter=self.counter + 1, timestamp_ms=now_ms)
+
+    def document(self) -> dict[str, Any]:
+        """The object for a file."""
+        return {"counter": self.counter, "stateVersion": self.state_version, "timestamp": self.timestamp_ms}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """One topic, as its broker has it."""
+
+    name: str
+    read_queue_count: int = 16
+    write_queue_count: int = 16
+    permission: Permission = Permission.READ | Permission.WRITE
+    filter_type: str = "SINGLE_TAG"
+    sys_flag: int = 0
+    order: bool = False
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    """Such as `queue.type` (`SimpleCQ` or `BatchCQ`) and `cleanup.policy`."""
+
+    @classmethod
+    def parse(cls, name: str, document: Mapping[str, Any]) -> Self:
+        """From the object in a file."""
+        return cls(
+            name=str(document.get("topicName", name)),
+            read_queue_count=int(document.get("readQueueNums", 16)),
+            write_queue_count=int(document.get("writeQueueNums", 16)),
+            permission=Permission(int(document.get("perm", 6))),
+            filter_type=str(document.get("topicFilterType", "SINGLE_TAG")),
+            sys_flag=int(document.get("topicSysFlag", 0)),
+            order=truth(document.get("order", False)),
+            attributes={str(key): str(value) for key, value in document.get("attributes", {}).items()},
+        )
+
+    def document(self) -> dict[str, Any]:
+        """The object for a file."""
+        return {
+            "attributes": dict(self.attributes),
+            "order": self.order,
+            "perm": int(self.permission),
+            "readQueueNums": self.read_queue_count,
+            "topicFilterType": self.filter_type,
+            "topicName": self.name,
+            "topicSysFlag": self.sys_flag,
+            "writeQueueNums": self.write_queue_count,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class TopicTable:
+    """`topics.json`."""
+
+    topics: Mapping[str, TopicConfig] = field(default_factory=dict)
+    version: DataVersion = DataVersion()
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """From the folder `config`; empty when there is no such file."""
+        with opened_table(folder / TOPICS_FILE, "topicConfigTable") as (table, found):
+            topics = {name: TopicConfig.parse(name, one) for name, one in table.items()}
+            return cls(topics, DataVersion.parse(found.get("dataVersion")))
+
+    def write(self, folder: Path) -> None:
+        """Into the folder `config`."""
+        table = {name: one.document() for name, one in self.topics.items()}
+        write_json(folder / TOPICS_FILE, {"dataVersion": self.version.document(), "topicConfigTable": table})
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerOffsets:
+    """`consumerOffset.json`: the next queue offset to consume, by topic, group and queue."""
+
+    offsets: Mapping[tuple[str, str], Mapping[QueueId, QueueOffset]] = field(default_factory=dict)
+    """By topic and group."""
+    version: DataVersion = DataVersion()
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """From the folder `config`; empty when there is no such file. Keys without a group are left out."""
+        offsets = {}
+        with opened_table(folder / CONSUMER_OFFSETS_FILE, "offsetTable") as (table, found):
+            for key, queues in table.items():
+                topic, separator, group = key.partition(TOPIC_GROUP_SEPARATOR)
+                if separator:
+                    offsets[topic, group] = {QueueId(int(k)): QueueOffset(int(v)) for k, v in queues.items()}
+            return cls(offsets, DataVersion.parse(found.get("dataVersion")))
+
+    def write(self, folder: Path) -> None:
+        """Into the folder `config`."""
+        table = {TOPIC_GROUP_SEPARATOR.join(key): dict(queues) for key, queues in self.offsets.items()}
+        document = {"dataVersion": self.version.document(), "offsetTable": table}
+        write_json(folder / CONSUMER_OFFSETS_FILE, document)
+
+
+@dataclass(frozen=True, slots=True)
+class DelayOffsets:
+    """`delayOffset.json`: the next queue offset to deliver, by delay level (1 to 18, not the queue id)."""
+
+    offsets: Mapping[int, QueueOffset] = field(default_factory=dict)
+    version: DataVersion = DataVersion()
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """From the folder `config`; empty when there is no such file."""
+        with opened_table(folder / DELAY_OFFSETS_FILE, "offsetTable") as (table, found):
+            offsets = {int(level): QueueOffset(int(value)) for level, value in table.items()}
+            return cls(offsets, DataVersion.parse(found.get("dataVersion")))
+
+    def write(self, folder: Path) -> None:
+        """Into the folder `config`."""
+        document = {"dataVersion": self.version.document(), "offsetTable": dict(self.offsets)}
+        write_json(folder / DELAY_OFFSETS_FILE, document)
+
+
+GROUP_DEFAULTS: Mapping[str, Any] = {
+    "attributes": {},
+    "brokerId": 0,
+    "consumeBroadcastEnable": True,
+    "consumeEnable": True,
+    "consumeFromMinEnable": True,
+    "consumeMessageOrderly": False,
+    "consumeTimeoutMinute": 15,
+    "groupName": "",
+    "groupRetryPolicy": {"type": "CUSTOMIZED"},
+    "groupSysFlag": 0,
+    "notifyConsumerIdsChangedEnable": True,
+    "retryMaxTimes": 16,
+    "retryQueueNums": 1,
+    "whichBrokerWhenConsumeSlowly": 1,
+}
+"""A group as a 5.3 broker makes it, in upstream's words: nothing here acts on these fields."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionGroups:
+    """`subscriptionGroup.json`."""
+
+    groups: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Every field of each group, by upstream's names; what a file leaves out has its default."""
+    forbidden: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Bits by group and topic."""
+    version: DataVersion = DataVersion()
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """From the folder `config`; empty when there is no such file."""
+        with opened_table(folder / SUBSCRIPTION_GROUPS_FILE, "subscriptionGroupTable") as (table, found):
+            groups = {name: {**GROUP_DEFAULTS, "groupName": name, **one} for name, one in table.items()}
+            forbidden = {group: dict(topics) for group, topics in found.get("forbiddenTable", {}).items()}
+            return cls(groups, forbidden, DataVersion.parse(found.get("dataVersion")))
+
+    def write(self, folder: Path) -> None:
+        """Into the folder `config`."""
+        table = {
+            name: dict(sorted({**GROUP_DEFAULTS, "groupName": name, **one}.items()))
+            for name, one in self.groups.items()
+        }
+        document = {
+            "dataVersion": self.version.document(),
+            "forbiddenTable": {group: dict(topics) for group, topics in self.forbidden.items()},
+            "subscriptionGroupTable": table,
+        }
+        write_json(folder / SUBSCRIPTION_GROUPS_FILE, document)
+
+
+def truth(value: object) -> bool:
+    """A boolean, also where a file has it as text."""
+    return value.lower() == "true" if isinstance(value, str) else bool(value)
+
+
+@contextmanager
+def opened_table(path: Path, name: str) -> Iterator[tuple[Mapping[Any, Any], Mapping[str, Any]]]:
+    """The table of a document and the document; both empty where there is no file.
+
+    Raises:
+        StoreFormatError: the document has another shape than the block takes it for.
+    """
+    found = read_json(path)
+    try:
+        document = {} if found is None else dict(found.items())
+        yield dict(document.get(name, {}).items()), document
+    except (AttributeError, TypeError, ValueError) as error:
+        problem = f"does not hold what {name} should be"
+        raise StoreFormatError(str(path), problem, "restore it, or remove it to start afresh") from error
