@@ -1,20 +1,115 @@
-# MappedFile owns one mapping of one file.
-# Invariant: flushed <= committed <= wrote <= size, each published after the bytes it covers, by one writer;
-# readers never pass `committed` (which equals `wrote` without a pool).
-from _core.posix cimport (FALLOC_FL_KEEP_SIZE, MADV_POPULATE_WRITE, MS_SYNC, fallocate, fdatasync,
-                          load_acquire, madvise, msync, posix_fallocate, store_release)
+# MappedFile owns one mapping of one file. Invariant: flushed <= committed <= wrote <= size, each published
+# after the bytes it covers, by one writer; readers never pass `committed` (which equals `wrote` without a pool).
+# No descriptor stays open: a store of thousands of queues must not run out of them.
+from _core.posix cimport (MADV_POPULATE_WRITE, MS_SYNC, SEEK_DATA, SEEK_HOLE, fdatasync, fork_generation, fsync,
+                          load_acquire, lseek, madvise, msync, posix_fallocate, store_release, unlink, watch_forks)
+from _core.status cimport STATUS_CLOSED, STATUS_READ_ONLY
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.errno cimport EOPNOTSUPP, errno
+from libc.errno cimport EINTR, ENXIO, errno
 from libc.stdint cimport int64_t, uint8_t
-from libc.string cimport memcpy
-from posix.fcntl cimport O_CREAT, O_RDONLY, O_RDWR, open as c_open
-from posix.mman cimport (MAP_ANONYMOUS, MAP_FAILED, MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE, mmap,
-                         munmap)
+from libc.string cimport memcmp, memset
+from posix.fcntl cimport O_CLOEXEC, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, open as c_open
+from posix.mman cimport MAP_ANONYMOUS, MAP_FAILED, MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE, mmap, munmap
 from posix.stat cimport fstat, struct_stat
-from posix.unistd cimport close as c_close, ftruncate, getpid, pwrite
+from posix.unistd cimport close as c_close, ftruncate, pwrite
 
 from pyledger import errors
+
+cdef enum:
+    POPULATE_SLICE_BYTES = 4 << 20   # the kernel locks the address space meanwhile: keep each turn short
+
+watch_forks()
+
+
+cdef struct Mapping:
+    uint8_t* base
+    uint8_t* pool
+    int64_t allocated                # bytes with blocks behind them
+    int pool_fd                      # kept open for the pool only; else -1
+
+
+cdef void populate_range(uint8_t* base, int64_t begin, int64_t end) noexcept nogil:
+    """Fault pages in for writing. A kernel that cannot do so ahead does it on first touch instead."""
+    cdef int64_t length
+    while begin < end:
+        length = min(end - begin, <int64_t>POPULATE_SLICE_BYTES)
+        if madvise(base + begin, <size_t>length, MADV_POPULATE_WRITE) != 0:
+            return
+        begin += length
+
+
+cdef int allocate_range(int fd, int64_t begin, int64_t end) noexcept nogil:
+    """posix_fallocate, repeated when a signal interrupts it. 0, or an errno."""
+    cdef int result = EINTR
+    while result == EINTR:
+        result = posix_fallocate(fd, begin, end - begin)
+    return result
+
+
+cdef int make_mapped_file(const char* path, int64_t size_bytes, int64_t allocate_chunk_bytes, bint warm,
+                          bint pooled, Mapping* made) noexcept nogil:
+    """Create, allocate and map a new file; on failure no file is left. 0, or an errno."""
+    cdef void* address
+    cdef int failed = 0
+    cdef int fd = c_open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o644)
+    made.base = NULL
+    made.pool = NULL
+    made.pool_fd = -1
+    made.allocated = min(allocate_chunk_bytes, size_bytes) if allocate_chunk_bytes > 0 else size_bytes
+    if fd < 0:
+        return errno
+    if ftruncate(fd, size_bytes) != 0:
+        failed = errno
+    if failed == 0:
+        failed = allocate_range(fd, 0, made.allocated)
+    if failed == 0:
+        address = mmap(NULL, <size_t>size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+        if address == MAP_FAILED:
+            failed = errno
+        else:
+            made.base = <uint8_t*>address
+    if failed == 0 and pooled:
+        address = mmap(NULL, <size_t>size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+        if address == MAP_FAILED:
+            failed = errno
+        else:
+            made.pool = <uint8_t*>address
+            made.pool_fd = fd
+    if failed == 0 and warm:
+        populate_range(made.base if made.pool == NULL else made.pool, 0, made.allocated)
+    if made.pool_fd < 0 or failed != 0:
+        c_close(fd)
+    if failed != 0:
+        drop_mapping(made, size_bytes)
+        unlink(path)
+    return failed
+
+
+cdef void drop_mapping(Mapping* made, int64_t size_bytes) noexcept nogil:
+    if made.base != NULL:
+        munmap(made.base, <size_t>size_bytes)
+        made.base = NULL
+    if made.pool != NULL:
+        munmap(made.pool, <size_t>size_bytes)
+        made.pool = NULL
+
+
+cdef int sync_folder(const char* path) noexcept nogil:
+    """Make the names in a folder durable. 0, or an errno."""
+    cdef int failed = 0
+    cdef int fd = c_open(path, O_RDONLY | O_CLOEXEC)
+    if fd < 0:
+        return errno
+    if fsync(fd) != 0:
+        failed = errno
+    c_close(fd)
+    return failed
+
+
+cdef inline bint any_set(const uint8_t* start, int64_t length) noexcept nogil:
+    """Whether any byte is not zero: the first is not, or two neighbours differ."""
+    return length > 0 and (start[0] != 0 or memcmp(start, start + 1, <size_t>(length - 1)) != 0)
 
 
 cdef class MappedFile:
@@ -32,20 +127,21 @@ cdef class MappedFile:
     cdef int64_t flushed
     cdef int64_t allocated                  # bytes that have blocks behind them
     cdef int64_t allocate_chunk_bytes       # 0: everything at creation
-    cdef int fd
-    cdef int exports
-    cdef int pins                           # log views that point into the mapping
-    cdef bint closing                       # closed while pinned: unmapped with the last view
-    cdef int owner_pid
+    cdef bytes encoded_path
+    cdef const char* c_path
+    cdef int pool_fd
+    cdef int exports                        # views alive: the mapping must stay
+    cdef int generation
     cdef int flush_errno                    # latched: a failed flush is never retried
+    cdef readonly bint closed
 
     def __cinit__(self):
-        self.fd = -1
-        self.owner_pid = getpid()
+        self.pool_fd = -1
+        self.closed = True
+        self.generation = fork_generation
 
     def __dealloc__(self):
-        if self.owner_pid == getpid():
-            self._unmap()
+        self._unmap()
 
     @property
     def wrote_position(self):
@@ -59,122 +155,132 @@ cdef class MappedFile:
     def flushed_position(self):
         return load_acquire(&self.flushed)
 
-    @property
-    def closed(self):
-        return self.base == NULL or self.closing
-
     @staticmethod
     def open(str path, *, int64_t size_bytes=0):
         """Map an existing file read-only. `size_bytes` is the nominal size when the file may be cut short."""
         cdef MappedFile file = MappedFile.__new__(MappedFile)
-        file._open(path, O_RDONLY, size_bytes)
         file.readonly = True
-        file._map(PROT_READ)
-        file._set_positions(file.mapped_bytes)
+        file._open_existing(path, O_RDONLY | O_CLOEXEC, PROT_READ, size_bytes)
         return file
 
     @staticmethod
     def open_writable(str path, *, int64_t allocate_chunk_bytes=0):
         """Map an existing file of full size for reading and writing; all positions at its end."""
         cdef MappedFile file = MappedFile.__new__(MappedFile)
-        file._open(path, O_RDWR, 0)
         file.allocate_chunk_bytes = allocate_chunk_bytes
-        file._map(PROT_READ | PROT_WRITE)
-        # Blocks may be missing anywhere in a file that Java made sparse: allocate before writing again.
-        file.allocated = 0
-        file._set_positions(file.mapped_bytes)
+        # Blocks may be missing anywhere in a file that Java made sparse: none counts as allocated.
+        file._open_existing(path, O_RDWR | O_CLOEXEC, PROT_READ | PROT_WRITE, 0)
         return file
 
     @staticmethod
-    def create(str path, int64_t size_bytes, *, int64_t allocate_chunk_bytes=0, bint warm=False,
-               bint pooled=False):
-        """Create, allocate and map a file. Blocks until the blocks are there; safe off the append path.
+    def create(str path, int64_t size_bytes, *, int64_t allocate_chunk_bytes=0, bint warm=False, bint pooled=False):
+        """Create, allocate and map a new file. Blocks until the blocks are there; safe off the append path.
 
         `warm` populates the page tables for writing; `pooled` appends to memory until `commit`.
         """
         cdef MappedFile file = MappedFile.__new__(MappedFile)
-        file._open(path, O_RDWR | O_CREAT, size_bytes)
-        try:
-            if ftruncate(file.fd, size_bytes) != 0:
-                raise_errno(errno, path, "set the length of")
-            file.mapped_bytes = size_bytes
-            file.allocate_chunk_bytes = allocate_chunk_bytes
-            if allocate_chunk_bytes == 0:
-                file.reserve(size_bytes)
-            file._map(PROT_READ | PROT_WRITE)
-            if pooled:
-                file._map_pool()
-            elif warm:
-                file.populate()
-        except BaseException:
-            file._unmap()
-            raise
+        cdef Mapping made
+        cdef const char* c_path
+        cdef int failed
+        file._name(path)
+        c_path = file.c_path
+        with nogil:
+            failed = make_mapped_file(c_path, size_bytes, allocate_chunk_bytes, warm, pooled, &made)
+        if failed != 0:
+            raise_errno(failed, path, "create")
+        file._adopt(&made, size_bytes, allocate_chunk_bytes)
         return file
 
-    cdef int _open(self, str path, int flags, int64_t size_bytes) except -1:
-        cdef struct_stat facts
-        cdef bytes encoded = path.encode("utf-8", "surrogateescape")
+    cdef int _name(self, str path) except -1:
+        cdef str name = path.rpartition("/")[2]
         self.path = path
-        name = path.rpartition("/")[2]
-        self.start_offset = int(name) if len(name) == 20 and name.isdecimal() else 0
-        self.fd = c_open(encoded, flags, 0o644)
-        if self.fd < 0:
+        self.encoded_path = path.encode("utf-8", "surrogateescape")
+        self.c_path = self.encoded_path
+        self.start_offset = int(name) if len(name) == 20 and name.isascii() and name.isdecimal() else 0
+        return 0
+
+    cdef void _adopt(self, const Mapping* made, int64_t size_bytes, int64_t allocate_chunk_bytes) noexcept:
+        """Take over a mapping that `make_mapped_file` made."""
+        self.base = made.base
+        self.pool = made.pool
+        self.pool_fd = made.pool_fd
+        self.allocated = made.allocated
+        self.size_bytes = size_bytes
+        self.mapped_bytes = size_bytes
+        self.allocate_chunk_bytes = allocate_chunk_bytes
+        self.closed = False
+
+    cdef int _open_existing(self, str path, int flags, int protection, int64_t size_bytes) except -1:
+        cdef struct_stat facts
+        cdef void* address = NULL
+        cdef int failed = 0
+        cdef int fd
+        self._name(path)
+        fd = c_open(self.c_path, flags)
+        if fd < 0:
             raise_errno(errno, path, "open")
-        if fstat(self.fd, &facts) != 0:
-            raise_errno(errno, path, "read the size of")
-        self.mapped_bytes = facts.st_size
-        self.size_bytes = size_bytes or facts.st_size
-        if size_bytes and self.mapped_bytes > size_bytes:
-            self.mapped_bytes = size_bytes
-        return 0
-
-    cdef int _map(self, int protection) except -1:
-        cdef void* address
-        if self.mapped_bytes == 0:
-            return 0
-        address = mmap(NULL, <size_t>self.mapped_bytes, protection, MAP_SHARED, self.fd, 0)
-        if address == MAP_FAILED:
-            raise_errno(errno, self.path, "map")
+        if fstat(fd, &facts) != 0:
+            failed = errno
+        else:
+            self.size_bytes = size_bytes or facts.st_size
+            self.mapped_bytes = min(<int64_t>facts.st_size, self.size_bytes)
+            if self.mapped_bytes > 0:
+                address = mmap(NULL, <size_t>self.mapped_bytes, protection, MAP_SHARED, fd, 0)
+                if address == MAP_FAILED:
+                    failed = errno
+                    address = NULL
+        c_close(fd)
+        if failed != 0:
+            raise_errno(failed, path, "map")
         self.base = <uint8_t*>address
+        self.closed = False
+        self.set_positions(self.mapped_bytes)
         return 0
 
-    cdef int _map_pool(self) except -1:
-        cdef void* address = mmap(NULL, <size_t>self.size_bytes, PROT_READ | PROT_WRITE,
-                                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-        if address == MAP_FAILED:
-            raise_errno(errno, self.path, "get a pool buffer for")
-        self.pool = <uint8_t*>address
-        return 0
-
-    cdef void _set_positions(self, int64_t position) noexcept:
+    cdef void set_positions(self, int64_t position) noexcept:
         self.flushed = position
-        self.committed = position
         store_release(&self.wrote, position)
+        store_release(&self.committed, position)
 
     cdef void _unmap(self) noexcept:
+        # In a forked child the mapping is the child's own copy: letting go of it touches no file.
         if self.base != NULL:
             munmap(self.base, <size_t>self.mapped_bytes)
             self.base = NULL
+        self.release_pool()
+        self.closed = True
+
+    cdef void release_pool(self) noexcept:
         if self.pool != NULL:
             munmap(self.pool, <size_t>self.size_bytes)
             self.pool = NULL
-        if self.fd >= 0:
-            c_close(self.fd)
-            self.fd = -1
+        if self.pool_fd >= 0:
+            c_close(self.pool_fd)
+            self.pool_fd = -1
 
     cdef inline uint8_t* write_base(self) noexcept nogil:
         return self.base if self.pool == NULL else self.pool
 
+    cdef inline void publish(self, int64_t position) noexcept nogil:
+        """Show bytes below `position` to readers. They must be in place."""
+        store_release(&self.wrote, position)
+        if self.pool == NULL:
+            store_release(&self.committed, position)
+
     cdef int allocate_to(self, int64_t position) noexcept nogil:
-        """Put blocks behind bytes up to `position`, in chunks. 0, or an errno. Needs no GIL."""
+        """Put blocks behind bytes up to `position`, in chunks. 0, or an errno. May be called without the GIL."""
         cdef int64_t chunk = self.allocate_chunk_bytes or self.size_bytes
-        cdef int64_t end = ((position + chunk - 1) // chunk) * chunk
+        cdef int64_t end
         cdef int result
+        cdef int fd
         if position <= self.allocated:
             return 0
-        if end > self.size_bytes:
-            end = self.size_bytes
-        result = posix_fallocate(self.fd, self.allocated, end - self.allocated)
+        end = min(((position + chunk - 1) // chunk) * chunk, self.size_bytes)
+        fd = c_open(self.c_path, O_RDWR | O_CLOEXEC)
+        if fd < 0:
+            return errno
+        result = allocate_range(fd, self.allocated, end)
+        c_close(fd)
         if result == 0:
             self.allocated = end
         return result
@@ -186,50 +292,87 @@ cdef class MappedFile:
             StoreFullError: the disk has no room. Nothing was written.
         """
         cdef int result
+        self.check_writable()
         with nogil:
             result = self.allocate_to(position)
         if result != 0:
             raise_errno(result, self.path, "allocate space for")
 
     def populate(self):
-        """Fault every page in for writing. Kernels without MADV_POPULATE_WRITE do it on first touch."""
-        if self.base != NULL:
-            with nogil:
-                madvise(self.base, <size_t>self.mapped_bytes, MADV_POPULATE_WRITE)
+        """Fault every page in for writing. Kernels without MADV_POPULATE_WRITE do it on first touch instead."""
+        self.check_writable()
+        self.reserve(self.size_bytes)
+        self.exports += 1
+        with nogil:
+            populate_range(self.base, 0, self.mapped_bytes)
+        self.exports -= 1
 
     cdef int commit_to_file(self) noexcept nogil:
-        """Move pooled bytes to the file. 0, or an errno."""
+        """Move pooled bytes to the file. 0, or an errno. One caller at a time."""
         cdef int64_t wrote = load_acquire(&self.wrote)
         cdef int64_t done = self.committed
         cdef ssize_t put
         if self.pool == NULL:
-            store_release(&self.committed, wrote)
             return 0
         while done < wrote:
-            put = pwrite(self.fd, self.pool + done, <size_t>(wrote - done), done)
+            put = pwrite(self.pool_fd, self.pool + done, <size_t>(wrote - done), done)
             if put < 0:
+                if errno == EINTR:
+                    continue
                 return errno
             done += put
             store_release(&self.committed, done)
         return 0
 
     cdef int flush_to_disk(self) noexcept nogil:
-        """Make committed bytes durable. 0, or an errno, which stays latched."""
+        """Make committed bytes durable. 0, or an errno, which stays latched. One caller at a time."""
         cdef int64_t end = load_acquire(&self.committed)
         cdef int64_t begin = (self.flushed // 4096) * 4096
         if self.flush_errno != 0:
             return self.flush_errno
         if self.base == NULL or end <= self.flushed:
             return 0
-        if self.pool != NULL:
-            if fdatasync(self.fd) != 0:
+        if self.pool_fd >= 0:
+            if fdatasync(self.pool_fd) != 0:
                 self.flush_errno = errno
-                return self.flush_errno
         elif msync(self.base + begin, <size_t>(end - begin), MS_SYNC) != 0:
             self.flush_errno = errno
-            return self.flush_errno
-        store_release(&self.flushed, end)
-        return 0
+        if self.flush_errno == 0:
+            store_release(&self.flushed, end)
+        return self.flush_errno
+
+    cdef int zero_from(self, int64_t position) noexcept nogil:
+        """Zero what is not zero after `position` and make that durable. 0, or an errno. Holes stay holes."""
+        cdef int64_t begin = position
+        cdef int64_t data, end, length
+        cdef int failed = 0
+        cdef int fd = c_open(self.c_path, O_RDWR | O_CLOEXEC)
+        if fd < 0:
+            return errno
+        # First the bytes where the next record would stand: a crash in between leaves no valid record there.
+        length = min(self.mapped_bytes - position, <int64_t>4096)
+        if length > 0 and any_set(self.base + position, length):
+            memset(self.base + position, 0, <size_t>length)
+            if fdatasync(fd) != 0:
+                failed = errno
+        while begin < self.mapped_bytes and failed == 0:
+            data = lseek(fd, begin, SEEK_DATA)
+            if data < 0 and errno == ENXIO:
+                break
+            begin = max(begin, data)
+            end = lseek(fd, begin, SEEK_HOLE)
+            end = self.mapped_bytes if end <= begin else min(end, self.mapped_bytes)
+            while begin < end:
+                length = min(end - begin, 4096 - (begin & 4095))
+                if any_set(self.base + begin, length):
+                    memset(self.base + begin, 0, <size_t>length)
+                begin += length
+        if failed == 0 and fdatasync(fd) != 0:
+            failed = errno
+        c_close(fd)
+        if self.pool != NULL:
+            memset(self.pool + position, 0, <size_t>(self.size_bytes - position))
+        return failed
 
     def flush(self):
         """Make everything committed durable; return the flushed position (bytes).
@@ -242,48 +385,72 @@ cdef class MappedFile:
         """
         cdef int result
         self._check_usable()
+        self.exports += 1
         with nogil:
             result = self.flush_to_disk()
+        self.exports -= 1
         if result != 0:
             raise errors.StoreFailedError(self.path) from OSError(result, "flush failed", self.path)
         return self.flushed
 
     def view(self, int64_t position, int64_t length):
         """View bytes without copying; the file stays mapped until the view is released."""
-        if position < 0 or length < 0 or position + length > self.committed:
+        cdef int64_t end = load_acquire(&self.committed)
+        if position < 0 or length < 0 or length > end - position:
             raise errors.OffsetOutOfRangeError(self.start_offset + position, self.start_offset,
-                                               self.start_offset + self.committed)
+                                               self.start_offset + end)
         return memoryview(self)[position:position + length]
 
     def read(self, int64_t position, int64_t length):
         """Copy bytes below the committed position."""
+        cdef int64_t end = load_acquire(&self.committed)
         self._check_usable()
-        if position < 0 or length < 0 or position + length > load_acquire(&self.committed):
+        if position < 0 or length < 0 or length > end - position:
             raise errors.OffsetOutOfRangeError(self.start_offset + position, self.start_offset,
-                                               self.start_offset + self.committed)
+                                               self.start_offset + end)
         return PyBytes_FromStringAndSize(<char*>self.base + position, length)
 
     def close(self):
-        """Unmap and close. Raises BufferError while a view is alive; a log view only delays the unmapping."""
-        if self.owner_pid != getpid():
+        """Unmap and close. Raises BufferError while a view is alive."""
+        if self.generation != fork_generation:
             return
         if self.exports:
             raise BufferError(f"{self.path}: {self.exports} views are still in use")
-        self.closing = True
-        if self.pins == 0:
-            self._unmap()
+        self._unmap()
 
-    cdef void pin(self) noexcept:
-        self.pins += 1
+    cdef void unmap_unless_viewed(self):
+        """Unmap now if nobody views the file; else the last view's end does it."""
+        cdef uint8_t* base = self.base
+        cdef size_t mapped_bytes = <size_t>self.mapped_bytes
+        if self.exports:
+            return
+        self.base = NULL
+        self._unmap()
+        if base != NULL:
+            with nogil:
+                munmap(base, mapped_bytes)
 
-    cdef void unpin(self) noexcept:
-        self.pins -= 1
-        if self.closing and self.pins == 0 and self.exports == 0 and self.owner_pid == getpid():
-            self._unmap()
+    cdef int sync_whole(self) noexcept nogil:
+        """Make every byte of the file durable, whoever wrote it. 0, or an errno, which stays latched."""
+        cdef int fd
+        if self.flush_errno == 0:
+            fd = c_open(self.c_path, O_RDONLY | O_CLOEXEC)
+            if fd < 0:
+                return errno
+            if fdatasync(fd) != 0:
+                self.flush_errno = errno
+            c_close(fd)
+        return self.flush_errno
 
     cdef int _check_usable(self) except -1:
-        if self.base == NULL or self.closing or self.owner_pid != getpid():
-            raise_status(-5, self.path, "use")
+        if self.closed or self.generation != fork_generation:
+            raise_status(STATUS_CLOSED, self.path, "use")
+        return 0
+
+    cdef int check_writable(self) except -1:
+        self._check_usable()
+        if self.readonly:
+            raise_status(STATUS_READ_ONLY, self.path, "write to")
         return 0
 
     def __getbuffer__(self, Py_buffer* buffer, int flags):

@@ -1,1 +1,643 @@
-# (to come)
+# MappedFileQueue: the ordered run of mapped files of one folder; its last file takes the appends.
+# Invariant: flushed_where <= committed_where <= max_offset, and no byte below flushed_where is volatile.
+# The interpreter lock orders appends and changes of the run; `io_lock` orders commit, flush and truncation, and
+# `roll_lock` the making of new files. Waiting for either never holds the interpreter lock.
+from _core.posix cimport (fork_generation, load_acquire, pthread_cond_broadcast, pthread_cond_destroy,
+                          pthread_cond_init, pthread_cond_t, pthread_cond_wait, pthread_mutex_destroy,
+                          pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock,
+                          store_release, unlink)
+from _core.status cimport STATUS_CLOSED, STATUS_OK, STATUS_READ_ONLY, STATUS_STORE_FAILED
+from libc.stdint cimport int64_t
+from libc.stdio cimport snprintf
+from posix.unistd cimport close as c_close
+
+import os
+from threading import Lock
+
+from pyledger import errors
+
+cdef enum:
+    AHEAD_MAX = 8
+    PATH_BYTES_MAX = 4096
+    OS_PAGE_BYTES = 4096             # RocketMQ's page, whatever the machine's is
+
+
+cdef struct Ahead:
+    # Files made ahead by the allocator thread, a ring under `mutex`. The thread touches nothing of Python.
+    pthread_mutex_t mutex
+    pthread_cond_t changed
+    Mapping made[AHEAD_MAX]
+    int first
+    int count
+    int depth
+    int64_t next_start               # of the file to be made next; -1: not known yet
+    int failed                       # errno of the last attempt; the next request tries again
+    bint making                      # outside the mutex, at this moment
+    bint running
+    bint stopping
+
+
+cdef class MappedFileQueue:
+    """The mapped files of one folder, in order."""
+
+    cdef readonly str folder
+    cdef readonly int64_t file_size_bytes
+    cdef readonly int64_t allocate_chunk_bytes
+    cdef readonly bint pooled
+    cdef readonly bint readonly
+    cdef tuple run                   # of MappedFile; replaced, never changed
+    cdef MappedFile last             # takes the appends; None when there is no file
+    cdef LogView cached_view
+    cdef object io_lock
+    cdef object roll_lock
+    cdef object failure              # what made the queue fail
+    cdef bytes encoded_folder
+    cdef int64_t flushed
+    cdef int state                   # STATUS_OK or why nothing may be appended
+    cdef int generation
+    cdef bint names_volatile         # files were created since the folder was last synced
+    cdef Ahead ahead
+
+    def __cinit__(self, folder, int64_t file_size_bytes, *, int64_t allocate_chunk_bytes=0, bint pooled=False,
+                  bint readonly=False):
+        self.folder = os.fspath(folder)
+        self.file_size_bytes = file_size_bytes
+        self.allocate_chunk_bytes = allocate_chunk_bytes
+        self.pooled = pooled
+        self.readonly = readonly
+        self.encoded_folder = os.fsencode(self.folder)
+        self.run = ()
+        self.io_lock = Lock()
+        self.roll_lock = Lock()
+        self.generation = fork_generation
+        self.state = STATUS_READ_ONLY if readonly else STATUS_OK
+        self.ahead.next_start = -1
+        pthread_mutex_init(&self.ahead.mutex, NULL)
+        pthread_cond_init(&self.ahead.changed, NULL)
+        if file_size_bytes <= 0 or file_size_bytes >= (1 << 31):
+            raise errors.ConfigError("file_size_bytes", f"{file_size_bytes} is outside [1, 2147483647]")
+        if len(self.encoded_folder) + 22 > PATH_BYTES_MAX:
+            raise errors.ConfigError("folder", "the path is too long")
+
+    def __dealloc__(self):
+        if self.generation == fork_generation and self.encoded_folder is not None:
+            remove_files_ahead(&self.ahead, self.encoded_folder, self.file_size_bytes)
+        pthread_cond_destroy(&self.ahead.changed)
+        pthread_mutex_destroy(&self.ahead.mutex)
+
+    # -- what there is
+
+    @property
+    def files(self):
+        """The mapped files, in order."""
+        return self.run
+
+    @property
+    def min_offset(self):
+        """Start of the first file; -1 when there is none."""
+        return (<MappedFile>self.run[0]).start_offset if self.run else -1
+
+    @property
+    def max_offset(self):
+        """End of what readers may see; 0 when there is no file."""
+        return self.readable_end()
+
+    @property
+    def wrote_where(self):
+        """End of what was appended, pooled bytes included."""
+        return 0 if self.last is None else self.last.start_offset + load_acquire(&self.last.wrote)
+
+    @property
+    def committed_where(self):
+        return self.readable_end()
+
+    @property
+    def flushed_where(self):
+        return load_acquire(&self.flushed)
+
+    @property
+    def next_file_offset(self):
+        """Start of the file that follows the last one."""
+        return self.next_start()
+
+    @property
+    def failed(self):
+        """The error that made the queue refuse writes, or None."""
+        return self.failure
+
+    @property
+    def closed(self):
+        return self.state == STATUS_CLOSED
+
+    cdef int64_t next_start(self) noexcept:
+        return 0 if self.last is None else self.last.start_offset + self.file_size_bytes
+
+    cdef int64_t readable_end(self) noexcept:
+        cdef int64_t committed
+        cdef Py_ssize_t i
+        cdef MappedFile file
+        if self.last is None:
+            return 0
+        committed = load_acquire(&self.last.committed)
+        if committed > 0 or not self.pooled:
+            return self.last.start_offset + committed
+        # With a pool the file before may still have bytes in memory.
+        for i in range(len(self.run) - 1, -1, -1):
+            file = self.run[i]
+            committed = load_acquire(&file.committed)
+            if committed > 0:
+                return file.start_offset + committed
+        return (<MappedFile>self.run[0]).start_offset
+
+    cdef MappedFile find(self, int64_t offset):
+        """The file that holds `offset`, or None."""
+        cdef Py_ssize_t low = 0
+        cdef Py_ssize_t high = len(self.run) - 1
+        cdef Py_ssize_t middle
+        cdef MappedFile file
+        while low <= high:
+            middle = (low + high) >> 1
+            file = self.run[middle]
+            if offset < file.start_offset:
+                high = middle - 1
+            elif offset >= file.start_offset + self.file_size_bytes:
+                low = middle + 1
+            else:
+                return file
+        return None
+
+    def find_file(self, int64_t offset):
+        """The mapped file that holds a physical offset, or None."""
+        return self.find(offset)
+
+    def view(self, end_offset=None):
+        """A LogView of everything readable, or of what lies below `end_offset` (bytes).
+
+        Cost: O(1) while nothing was appended since the last call, else one step per file.
+        """
+        cdef int64_t end = self.readable_end()
+        if end_offset is not None:
+            end = min(end, <int64_t>end_offset)
+        if self.cached_view is None or self.cached_view.end_offset != end:
+            self.check_usable()
+            self.cached_view = LogView(self.run, end)
+        return self.cached_view
+
+    cdef int check_usable(self) except -1:
+        if self.state == STATUS_CLOSED or self.generation != fork_generation:
+            raise_status(STATUS_CLOSED, self.folder, "use")
+        return 0
+
+    cdef int check_writable(self) except -1:
+        self.check_usable()
+        if self.state == STATUS_STORE_FAILED:
+            raise errors.StoreFailedError(self.folder) from self.failure
+        if self.state != STATUS_OK:
+            raise_status(self.state, self.folder, "write to")
+        return 0
+
+    cdef void set_run(self, tuple run):
+        self.run = run
+        self.last = run[len(run) - 1] if run else None
+        self.cached_view = None
+
+    # -- opening
+
+    def load(self):
+        """Map the files of the folder, all positions at their ends; recovery then sets the true end.
+
+        A writer creates a missing folder and removes a last file of zero bytes, as upstream does; it refuses a
+        folder with foreign files. A reader ignores them, and takes a file that was cut short as it is.
+
+        Raises:
+            StoreFormatError: a file has another size than `file_size_bytes`, or does not belong here.
+        """
+        cdef list names, files
+        self.check_usable()
+        if not self.readonly:
+            make_folder(self.folder)
+        names = self._segment_names()
+        if names and not self.readonly:
+            path = f"{self.folder}/{names[len(names) - 1]}"
+            if os.path.getsize(path) == 0:
+                os.unlink(path)
+                names.pop()
+        files = [self._open_file(f"{self.folder}/{name}") for name in names]
+        self.set_run(tuple(files))
+        self.flushed = self.readable_end()
+
+    def _segment_names(self):
+        names = []
+        try:
+            with os.scandir(self.folder) as entries:
+                for entry in entries:
+                    if entry.is_dir():
+                        continue
+                    if len(entry.name) == 20 and entry.name.isascii() and entry.name.isdecimal():
+                        names.append(entry.name)
+                    elif not self.readonly:
+                        raise errors.StoreFormatError(entry.path, "does not belong into a folder of mapped files",
+                                                      "move it elsewhere, then open the store again")
+        except OSError as error:
+            raise_errno(error.errno, self.folder, "list")
+        return sorted(names)
+
+    def _open_file(self, path):
+        cdef MappedFile file
+        if self.readonly:
+            file = MappedFile.open(path, size_bytes=self.file_size_bytes)
+            return file
+        file = MappedFile.open_writable(path, allocate_chunk_bytes=self.allocate_chunk_bytes)
+        if file.size_bytes != self.file_size_bytes:
+            raise errors.StoreFormatError(
+                path, f"has {file.size_bytes} bytes instead of {self.file_size_bytes}",
+                "set the file size the store was made with; a cut or overlong file needs `pyledger repair`")
+        return file
+
+    # -- new files
+
+    def last_file(self, int64_t start_offset=0):
+        """The file that takes appends; made when there is none (holding `start_offset`) or the last is full."""
+        self.check_writable()
+        return self.writable_file(start_offset)
+
+    cdef MappedFile writable_file(self, int64_t start_offset):
+        cdef MappedFile file = self.last
+        while file is None or file.wrote >= file.size_bytes:
+            self.roll(file, start_offset - start_offset % self.file_size_bytes)
+            self.check_writable()
+            file = self.last
+        return file
+
+    cdef int roll(self, MappedFile full, int64_t first_start) except -1:
+        """Add the next file unless another thread already did. Waits without the interpreter lock."""
+        cdef int64_t start
+        with self.roll_lock:
+            self.check_writable()
+            if self.last is not full:
+                return 0
+            start = first_start if full is None else self.next_start()
+            file = self.take_ahead(start)
+            if file is None:
+                file = MappedFile.create(f"{self.folder}/{start:020d}", self.file_size_bytes,
+                                         allocate_chunk_bytes=self.allocate_chunk_bytes, pooled=self.pooled)
+            self.names_volatile = True
+            if full is None:
+                self.flushed = start
+            self.set_run(self.run + (file,))
+        return 0
+
+    # -- files made ahead
+
+    def run_allocator(self, int depth=2):
+        """Make files ahead of the appends, `depth` at most, until `stop_allocator`; the body of one thread.
+
+        Holds the interpreter lock neither while it waits nor while it works. A failed attempt is repeated when
+        the appends next ask for a file; they get the error.
+        """
+        cdef Ahead* ahead = &self.ahead
+        cdef const char* folder = self.encoded_folder
+        cdef int64_t size_bytes = self.file_size_bytes
+        cdef int64_t chunk = self.allocate_chunk_bytes
+        cdef bint pooled = self.pooled
+        self.check_writable()
+        if ahead.running or depth < 1 or depth > AHEAD_MAX:
+            raise errors.InvariantError(f"allocator of {self.folder} runs already, or depth {depth} is impossible")
+        ahead.depth = depth
+        ahead.stopping = False
+        ahead.running = True
+        if self.last is not None:
+            ahead.next_start = self.next_start()
+        with nogil:
+            make_files_ahead(ahead, folder, size_bytes, chunk, pooled)
+
+    def stop_allocator(self):
+        """Let `run_allocator` return; the files it made and nobody used are removed."""
+        cdef Ahead* ahead = &self.ahead
+        if self.generation != fork_generation:
+            return
+        with nogil:
+            pthread_mutex_lock(&ahead.mutex)
+            ahead.stopping = True
+            pthread_cond_broadcast(&ahead.changed)
+            while ahead.running:
+                pthread_cond_wait(&ahead.changed, &ahead.mutex)
+            pthread_mutex_unlock(&ahead.mutex)
+        self.drop_ahead()
+
+    @property
+    def files_ahead(self):
+        """Files that stand ready."""
+        return self.ahead.count
+
+    cdef MappedFile take_ahead(self, int64_t start):
+        """The file that starts at `start` from the allocator thread, waiting for it; None without a thread."""
+        cdef Ahead* ahead = &self.ahead
+        cdef int64_t size_bytes = self.file_size_bytes
+        cdef Mapping made
+        cdef bint taken = False
+        cdef int failed
+        cdef MappedFile file
+        if not ahead.running and ahead.count == 0:
+            return None
+        with nogil:
+            pthread_mutex_lock(&ahead.mutex)
+            if ahead.count == 0:
+                ahead.next_start = start
+                ahead.failed = 0
+                pthread_cond_broadcast(&ahead.changed)
+                while ahead.count == 0 and ahead.failed == 0 and ahead.running and not ahead.stopping:
+                    pthread_cond_wait(&ahead.changed, &ahead.mutex)
+            if ahead.count > 0 and ahead.next_start - ahead.count * size_bytes == start:
+                made = ahead.made[ahead.first]
+                ahead.first = (ahead.first + 1) % AHEAD_MAX
+                ahead.count -= 1
+                taken = True
+                pthread_cond_broadcast(&ahead.changed)
+            failed = ahead.failed
+            pthread_mutex_unlock(&ahead.mutex)
+        if taken:
+            file = MappedFile.__new__(MappedFile)
+            file._name(f"{self.folder}/{start:020d}")
+            file._adopt(&made, size_bytes, self.allocate_chunk_bytes)
+            return file
+        if failed != 0:
+            raise_errno(failed, f"{self.folder}/{start:020d}", "create")
+        return None
+
+    cdef int drop_ahead(self) except -1:
+        """Remove the files that stand ready; the thread goes on once the appends ask again."""
+        cdef Ahead* ahead = &self.ahead
+        cdef const char* folder = self.encoded_folder
+        cdef int64_t size_bytes = self.file_size_bytes
+        with nogil:
+            pthread_mutex_lock(&ahead.mutex)
+            while ahead.making:
+                pthread_cond_wait(&ahead.changed, &ahead.mutex)
+            remove_files_ahead(ahead, folder, size_bytes)
+            ahead.next_start = -1
+            pthread_mutex_unlock(&ahead.mutex)
+        return 0
+
+    # -- commit and flush
+
+    def commit(self, int least_pages=0):
+        """Move pooled bytes into the file that holds `committed_where`; True if any moved. See `flush`.
+
+        Raises:
+            StoreFailedError: the write failed; the queue takes no more writes.
+        """
+        cdef MappedFile file
+        cdef int failed
+        if not self.pooled:
+            return False
+        with self.io_lock:
+            self.check_writable()
+            file = self.file_after(self.readable_end())
+            if file is None or not due(file, file.committed, load_acquire(&file.wrote), least_pages):
+                return False
+            with nogil:
+                failed = file.commit_to_file()
+            if failed != 0:
+                self.fail(failed, file.path)
+            if file.committed == file.size_bytes:
+                file.release_pool()
+            return True
+
+    def flush(self, int least_pages=0):
+        """Make the file that holds `flushed_where` durable up to its committed position; True if that moved.
+
+        Acts when the file is full, when the committed position is `least_pages` page borders (4096 bytes) past
+        the flushed one, or with 0 pages when anything is volatile. One file a call, in order: `flushed_where`
+        never passes a volatile byte.
+
+        Raises:
+            StoreFailedError: this or an earlier flush failed. The queue takes no more writes.
+
+        Durability: bytes below `flushed_where`, and the names of their files, survive a power cut.
+        Source: RocketMQ store/.../MappedFileQueue.java, DefaultMappedFile.java (isAbleToFlush).
+        """
+        cdef MappedFile file
+        cdef int64_t before
+        cdef int failed = 0
+        cdef const char* folder = self.encoded_folder
+        with self.io_lock:
+            self.check_writable()
+            before = self.flushed
+            file = self.file_after(before)
+            if file is None or not due(file, max(<int64_t>0, before - file.start_offset),
+                                       load_acquire(&file.committed), least_pages):
+                return False
+            file.exports += 1
+            if self.names_volatile:
+                self.names_volatile = False
+                with nogil:
+                    failed = sync_folder(folder)
+            if failed == 0:
+                with nogil:
+                    failed = file.flush_to_disk()
+            file.exports -= 1
+            if failed != 0:
+                self.fail(failed, file.path)
+            store_release(&self.flushed, max(before, file.start_offset + file.flushed))
+            return self.flushed > before
+
+    cdef MappedFile file_after(self, int64_t offset):
+        """The file that holds `offset`, or the first beyond a gap there."""
+        cdef MappedFile file = self.find(offset)
+        cdef MappedFile other
+        if file is None:
+            for other in self.run:
+                if other.start_offset >= offset:
+                    return other
+        return file
+
+    cdef int fail(self, int number, str path) except -1:
+        """Latch the queue: the kernel may have dropped the dirty pages, so nothing is tried again."""
+        self.failure = OSError(number, os.strerror(number), path)
+        self.state = STATUS_STORE_FAILED
+        raise errors.StoreFailedError(path) from self.failure
+
+    # -- both ends
+
+    def set_end(self, int64_t offset):
+        """Set the end after recovery, in the last file. No byte is changed; what is there is made durable.
+
+        The bytes beyond must be zero: use `truncate` where they may not be.
+        """
+        cdef MappedFile file = self.last
+        self.check_writable()
+        if file is None or not file.start_offset <= offset <= file.start_offset + self.file_size_bytes:
+            raise errors.OffsetOutOfRangeError(offset, self.next_start() - self.file_size_bytes, self.next_start())
+        with self.roll_lock, self.io_lock:
+            self.drop_ahead()
+            self.sync_files()
+            self.end_at(file, offset)
+
+    def truncate(self, int64_t offset):
+        """Cut the log at `offset`: later files go, and what follows in the file that holds it becomes zero.
+
+        Durability: on return no byte beyond `offset` can come back, and all before it survive a power cut. A
+        crash meanwhile leaves a log that ends at `offset` or later and is cut again. Views made before may see
+        zeroes beyond `offset`.
+        """
+        cdef MappedFile file
+        cdef int64_t position
+        cdef int failed = 0
+        cdef list kept
+        with self.roll_lock, self.io_lock:
+            self.check_writable()
+            if not self.run or offset < self.run[0].start_offset or offset > self.next_start():
+                raise errors.OffsetOutOfRangeError(offset, -1 if not self.run else self.run[0].start_offset,
+                                                   self.next_start())
+            self.drop_ahead()
+            kept = [f for f in self.run if f.start_offset <= offset]
+            for gone in reversed(self.run[len(kept):]):
+                remove_file(gone.path)
+            self.set_run(tuple(kept))
+            self.sync_names()
+            file = self.last
+            position = min(offset - file.start_offset, file.size_bytes)
+            with nogil:
+                failed = file.zero_from(position)
+            if failed != 0:
+                self.fail(failed, file.path)
+            self.sync_files()
+            self.end_at(file, file.start_offset + position)
+
+    def delete_head(self, int count):
+        """Remove the first `count` files, never the last one; return their paths. Live views keep their bytes."""
+        cdef MappedFile file
+        with self.roll_lock, self.io_lock:
+            self.check_usable()
+            if self.readonly:
+                raise_status(STATUS_READ_ONLY, self.folder, "delete from")
+            gone = self.run[:max(0, min(count, len(self.run) - 1))]
+            for file in gone:
+                remove_file(file.path)
+            self.set_run(self.run[len(gone):])
+            self.sync_names()
+            if gone:
+                store_release(&self.flushed, max(self.flushed, <int64_t>self.run[0].start_offset))
+            for file in gone:
+                file.unmap_unless_viewed()
+            return [file.path for file in gone]
+
+    cdef int sync_names(self) except -1:
+        cdef const char* folder = self.encoded_folder
+        cdef int failed
+        with nogil:
+            failed = sync_folder(folder)
+        if failed != 0:
+            self.fail(failed, self.folder)
+        self.names_volatile = False
+        return 0
+
+    cdef int sync_files(self) except -1:
+        """Make durable what an earlier process may have left in the page cache."""
+        cdef MappedFile file
+        cdef int failed
+        for file in self.run:
+            with nogil:
+                failed = file.sync_whole()
+            if failed != 0:
+                self.fail(failed, file.path)
+        return 0
+
+    cdef int end_at(self, MappedFile file, int64_t offset) except -1:
+        file.set_positions(offset - file.start_offset)
+        store_release(&self.flushed, offset)
+        self.cached_view = None
+        return 0
+
+    def close(self):
+        """Take no more appends and unmap what nobody views. Files made ahead are removed. Does not flush."""
+        cdef MappedFile file
+        if self.generation != fork_generation or self.state == STATUS_CLOSED:
+            return
+        self.stop_allocator()
+        with self.roll_lock, self.io_lock:
+            self.state = STATUS_CLOSED
+            run = self.run
+            self.set_run(())
+            for file in run:
+                file.unmap_unless_viewed()
+
+
+cdef bint due(MappedFile file, int64_t done, int64_t ready, int least_pages) noexcept:
+    """Upstream's rule: a full file always, else so many page borders crossed, else anything at all."""
+    if ready <= done:
+        return False
+    if ready == file.size_bytes or least_pages <= 0:
+        return True
+    return ready // OS_PAGE_BYTES - done // OS_PAGE_BYTES >= least_pages
+
+
+cdef int make_folder(str folder) except -1:
+    """Create a folder and make its name durable."""
+    if os.path.isdir(folder):
+        return 0
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise_errno(error.errno, folder, "create")
+    failed = sync_folder(os.fsencode(os.path.dirname(os.path.abspath(folder))))
+    if failed != 0:
+        raise_errno(failed, folder, "create")
+    return 0
+
+
+cdef int remove_file(str path) except -1:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return 0
+    except OSError as error:
+        raise_errno(error.errno, path, "remove")
+    return 0
+
+
+cdef void file_path(char* into, const char* folder, int64_t start) noexcept nogil:
+    snprintf(into, PATH_BYTES_MAX, b"%s/%020lld", folder, <long long>start)
+
+
+cdef void remove_files_ahead(Ahead* ahead, const char* folder, int64_t size_bytes) noexcept nogil:
+    cdef char path[PATH_BYTES_MAX]
+    cdef Mapping* made
+    while ahead.count > 0:
+        made = &ahead.made[ahead.first]
+        file_path(path, folder, ahead.next_start - ahead.count * size_bytes)
+        drop_mapping(made, size_bytes)
+        if made.pool_fd >= 0:
+            c_close(made.pool_fd)
+        unlink(path)
+        ahead.first = (ahead.first + 1) % AHEAD_MAX
+        ahead.count -= 1
+
+
+cdef void make_files_ahead(Ahead* ahead, const char* folder, int64_t size_bytes, int64_t chunk,
+                           bint pooled) noexcept nogil:
+    """The allocator thread's loop. Making a file happens outside the mutex, marked by `making`."""
+    cdef char path[PATH_BYTES_MAX]
+    cdef Mapping made
+    cdef int failed
+    pthread_mutex_lock(&ahead.mutex)
+    while not ahead.stopping:
+        if ahead.next_start < 0 or ahead.count == ahead.depth or ahead.failed != 0:
+            pthread_cond_wait(&ahead.changed, &ahead.mutex)
+            continue
+        file_path(path, folder, ahead.next_start)
+        ahead.making = True
+        pthread_mutex_unlock(&ahead.mutex)
+        failed = make_mapped_file(path, size_bytes, chunk, True, pooled, &made)
+        pthread_mutex_lock(&ahead.mutex)
+        ahead.making = False
+        ahead.failed = failed
+        if failed == 0:
+            ahead.made[(ahead.first + ahead.count) % AHEAD_MAX] = made
+            ahead.count += 1
+            ahead.next_start += size_bytes
+        pthread_cond_broadcast(&ahead.changed)
+    ahead.running = False
+    pthread_cond_broadcast(&ahead.changed)
+    pthread_mutex_unlock(&ahead.mutex)

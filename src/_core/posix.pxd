@@ -10,6 +10,25 @@ cdef extern from "fcntl.h" nogil:
 
 cdef extern from "unistd.h" nogil:
     int fdatasync(int fd)
+    int fsync(int fd)
+    int unlink(const char* path)
+    off_t lseek(int fd, off_t offset, int whence)
+    enum: SEEK_DATA
+    enum: SEEK_HOLE
+
+cdef extern from "pthread.h" nogil:
+    ctypedef struct pthread_mutex_t:
+        pass
+    ctypedef struct pthread_cond_t:
+        pass
+    int pthread_mutex_init(pthread_mutex_t* mutex, void* attributes)
+    int pthread_mutex_destroy(pthread_mutex_t* mutex)
+    int pthread_mutex_lock(pthread_mutex_t* mutex)
+    int pthread_mutex_unlock(pthread_mutex_t* mutex)
+    int pthread_cond_init(pthread_cond_t* condition, void* attributes)
+    int pthread_cond_destroy(pthread_cond_t* condition)
+    int pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex)
+    int pthread_cond_broadcast(pthread_cond_t* condition)
 
 cdef extern from "sys/mman.h" nogil:
     int madvise(void* address, size_t length, int advice)
@@ -21,8 +40,10 @@ cdef extern from "sys/mman.h" nogil:
 
 cdef extern from *:
     """
+    #include <pthread.h>
     #include <stdint.h>
     #include <sys/mman.h>
+    #include <time.h>
     #ifndef MADV_POPULATE_READ
     #define MADV_POPULATE_READ 22
     #endif
@@ -35,7 +56,21 @@ cdef extern from *:
     static inline void store_release(int64_t *where, int64_t value) {
         __atomic_store_n(where, value, __ATOMIC_RELEASE);
     }
+
+    /* Counts the forks on the way from the first process to this one: a fork guard that costs a load. */
+    static int fork_generation;
+    static void count_fork(void) { fork_generation++; }
+    static inline void watch_forks(void) { pthread_atfork(NULL, NULL, count_fork); }
+
+    static inline int64_t wall_clock_ms(void) {
+        struct timespec now;
+        clock_gettime(CLOCK_REALTIME, &now);
+        return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    }
     """
+    int fork_generation
+    void watch_forks() noexcept nogil
+    int64_t wall_clock_ms() noexcept nogil
     enum: MADV_POPULATE_READ
     enum: MADV_POPULATE_WRITE
     int64_t load_acquire(const int64_t* where) noexcept nogil
