@@ -1,13 +1,13 @@
 # CommitLog appends records to the run of mapped files; a QueueAppender is the prepared way to one queue.
-# The interpreter lock is the append lock: from reading the end to publishing the new one nothing lets go of it.
+# The interpreter lock is the append lock: from reading the end to publishing the new one nothing releases it.
 # Invariant: the queue offsets of one (topic, queue) are dense, and store timestamps never fall along the log.
-from _core.layout cimport SYS_INNER_BATCH, SYS_NEED_UNWRAP, SYS_TRANSACTION_MASK, get_i16, get_i32
+from _core.layout cimport (SYS_INNER_BATCH, SYS_NEED_UNWRAP, SYS_TRANSACTION_COMMIT, SYS_TRANSACTION_MASK,
+                           SYS_TRANSACTION_NONE)
 from _core.posix cimport fork_generation, wall_clock_ms
 from _core.status cimport STATUS_OK
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.string cimport memset
 
 import re
 
@@ -17,9 +17,6 @@ cdef object _TOPIC_ALLOWED = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 cdef enum:
     BLANK_BYTES = 8
-    RECORD_OVERHEAD_BYTES_MAX = 65536       # what a record may have beyond the body limit
-    BATCH_ITEM_MIN_BYTES = 22
-    YIELD_BYTES = 4 << 20                   # after so many bytes of one call others may have a turn
 
 
 cdef inline int32_t queue_units(int32_t sys_flag) noexcept nogil:
@@ -97,8 +94,8 @@ cdef class CommitLog:
 
     # -- appending
 
-    def append(self, topic, queue_id, body, tags=None, keys=None, properties=None, *, int flag=0, int sys_flag=0,
-               int64_t born_timestamp_ms=0, born_host=None, int reconsume_times=0,
+    def append(self, topic, queue_id, body, tags=None, keys=None, properties=None, *, int flag=0,
+               int sys_flag=0, int64_t born_timestamp_ms=0, born_host=None, int reconsume_times=0,
                int64_t prepared_transaction_offset=0, int64_t store_timestamp_ms=0, int64_t queue_offset=-1):
         """Append one fully described message.
 
@@ -141,9 +138,9 @@ cdef class CommitLog:
         draft.reconsume_times = reconsume_times
         draft.prepared_transaction_offset = prepared_transaction_offset
         draft.store_timestamp = store_timestamp_ms
-        if queue_offset >= 0 and queue_units(sys_flag):
-            appender.next_offset = queue_offset
-        size_bytes = appender.append_draft(&draft, body, tags, keys, properties, born_host, queue_units(sys_flag))
+        draft.queue_offset = queue_offset
+        draft.keep_queue_offset = queue_offset >= 0
+        size_bytes = appender.append_draft(&draft, body, tags, keys, properties, born_host)
         return draft.physical_offset, size_bytes, draft.queue_offset, draft.store_timestamp
 
     def append_encoded_batch(self, topic, queue_id, batch, *, int sys_flag=0, int64_t born_timestamp_ms=0,
@@ -153,7 +150,8 @@ cdef class CommitLog:
         Args:
             topic: Topic of all.
             queue_id: Queue of all.
-            batch: i32 size, i32 0, i32 0, i32 flag, i32 bodyLength, body, i16 propertiesLength, properties; repeated.
+            batch: i32 size, i32 0, i32 0, i32 flag, i32 bodyLength, body, i16 propertiesLength, properties;
+                for each message.
             sys_flag: As in `append`; a transaction type other than none is refused.
             born_timestamp_ms: As in `append`.
             born_host: As in `append`.
@@ -161,8 +159,8 @@ cdef class CommitLog:
             store_timestamp_ms: As in `append`.
 
         Returns:
-            (physical_offset, size_bytes, queue_offset, store_timestamp_ms, count): of the first record, of all
-            records together, of the first, of all, and the number of messages.
+            (physical_offset, size_bytes, queue_offset, store_timestamp_ms, count): of the first record, of
+            all records together, of the first, of all, and the number of messages.
 
         Raises:
             IllegalMessageError: the batch does not add up; nothing was written.
@@ -213,8 +211,8 @@ cdef class CommitLog:
                            int64_t store_timestamp_ms=0):
         """Append a client's batch body as one record, for a queue of batches (`queue.type=BatchCQ`).
 
-        The batch flags are set, INNER_NUM and INNER_BASE follow the properties given (which must not hold them),
-        and the queue goes on by the number of messages.
+        The batch flags are set, INNER_NUM and INNER_BASE follow the properties given (which must not hold
+        them), and the queue goes on by the number of messages.
 
         Args:
             topic: As in `append`.
@@ -238,9 +236,12 @@ cdef class CommitLog:
             RecordTooLargeError: a limit is exceeded.
         """
         cdef QueueAppender appender = self.appender(topic, queue_id)
+        cdef RecordTemplate with_host
+        cdef const RecordTemplate* template = NULL
         cdef Draft draft
-        cdef bytes encoded
-        cdef int64_t count, size_bytes
+        cdef bytes encoded, numbered
+        cdef bytes body = batch if type(batch) is bytes else bytes(memoryview(batch))
+        cdef int64_t count, size_bytes, base
         start_draft(&draft, self.crc_property)
         draft.flag = flag
         draft.sys_flag = sys_flag | SYS_NEED_UNWRAP | SYS_INNER_BATCH
@@ -249,15 +250,23 @@ cdef class CommitLog:
         draft.store_timestamp = store_timestamp_ms
         if sys_flag & SYS_TRANSACTION_MASK:
             raise errors.IllegalMessageError("a batch takes part in no transaction")
-        count = count_batch(batch)
+        draft.body = <const uint8_t*>PyBytes_AS_STRING(body)
+        draft.body_bytes = PyBytes_GET_SIZE(body)
+        count = count_batch(draft.body, draft.body_bytes)
         encoded = b"" if properties is None else properties_to_bytes(properties, self.crc_property)
         if b"INNER_NUM\x01" in encoded or b"INNER_BASE\x01" in encoded:
             raise errors.IllegalMessageError("INNER_NUM and INNER_BASE are set by the log")
         if encoded and not encoded.endswith(b"\x02"):
             encoded += b"\x02"
-        # No other thread gets in between: what follows runs no Python code of others before the record stands.
-        encoded += b"INNER_NUM\x01%d\x02INNER_BASE\x01%d\x02" % (count, appender.next_offset)
-        size_bytes = appender.append_draft(&draft, batch, tags, keys, encoded, born_host, count)
+        base = -1
+        while base != appender.next_offset:
+            # Another thread may take this queue offset while room is made.
+            base = appender.next_offset
+            numbered = encoded + b"INNER_NUM\x01%d\x02INNER_BASE\x01%d\x02" % (count, base)
+            template = appender.fill_draft(&draft, tags, keys, numbered, born_host, &with_host)
+            self.make_room(self.record_size(template, &draft))
+        size_bytes = self.place(template, appender, &draft, count)
+        self.wake()
         return draft.physical_offset, size_bytes, draft.queue_offset, draft.store_timestamp, count
 
     # -- the one place where records come to stand
@@ -272,8 +281,9 @@ cdef class CommitLog:
             raise errors.RecordTooLargeError("body", d.body_bytes, self.max_message_size_bytes)
         return size_bytes
 
-    cdef int64_t place(self, const RecordTemplate* t, QueueAppender appender, Draft* d, int64_t units) except -1:
-        """Write one record at the end and publish it; its size."""
+    cdef int64_t place(self, const RecordTemplate* t, QueueAppender appender, Draft* d,
+                       int64_t units) except -1:
+        """Write one record at the end and publish it; its size. The queue goes on by `units`."""
         cdef MappedFileQueue queue = self.queue
         cdef MappedFile file = queue.last
         cdef int64_t size_bytes = self.record_size(t, d)
@@ -283,10 +293,12 @@ cdef class CommitLog:
             file = self.make_room(size_bytes)
         position = file.wrote
         d.physical_offset = file.start_offset + position
-        d.queue_offset = appender.next_offset if units > 0 else 0
+        if not d.keep_queue_offset:
+            d.queue_offset = appender.next_offset if units > 0 else 0
         self.stamp(d)
         encode_record(file.write_base() + position, t, d, properties_length(d), size_bytes)
-        appender.next_offset += units
+        if units > 0:
+            appender.next_offset = d.queue_offset + units
         file.publish(position + size_bytes)
         return size_bytes
 
@@ -300,7 +312,7 @@ cdef class CommitLog:
             d.born_timestamp = d.store_timestamp
 
     cdef MappedFile make_room(self, int64_t size_bytes):
-        """The file that takes `size_bytes` more and a blank record behind. May let other threads append first."""
+        """The file that takes `size_bytes` more and a blank record. Other threads may append meanwhile."""
         cdef MappedFileQueue queue = self.queue
         cdef MappedFile file
         cdef int64_t remaining
@@ -325,198 +337,3 @@ cdef class CommitLog:
     cdef inline void wake(self):
         if self.waker is not None:
             self.waker.notify()
-
-
-cdef class QueueAppender:
-    """The prepared way to one queue: its header is encoded once, and its queue offsets are counted here."""
-
-    cdef readonly CommitLog log
-    cdef readonly str topic
-    cdef readonly int queue_id
-    cdef int64_t next_offset
-    cdef bytes topic_bytes
-    cdef RecordTemplate template
-
-    @property
-    def next_queue_offset(self):
-        """Queue offset (units) that the next message gets."""
-        return self.next_offset
-
-    cdef int prepare(self, CommitLog log, str topic, int queue_id) except -1:
-        if queue_id < 0:
-            raise errors.IllegalMessageError(f"queue id {queue_id} is negative")
-        self.log = log
-        self.topic = topic
-        self.queue_id = queue_id
-        self.topic_bytes = check_topic(topic, log.strict_topics)
-        fill_template(&self.template, self.topic_bytes, is_long(topic, self.topic_bytes), queue_id,
-                      log.store_host_bytes, log.store_host_bytes)
-        return 0
-
-    cdef const RecordTemplate* choose_template(self, born_host, RecordTemplate* with_host) except NULL:
-        """The prepared header, or one with another born host, built in the caller's memory."""
-        if born_host is None:
-            return &self.template
-        fill_template(with_host, self.topic_bytes, is_long(self.topic, self.topic_bytes), self.queue_id,
-                      encode_host(born_host), self.log.store_host_bytes)
-        return with_host
-
-    def put(self, body, tags=None, keys=None, properties=None, *, int flag=0, int sys_flag=0,
-            int64_t born_timestamp_ms=0, born_host=None, int reconsume_times=0,
-            int64_t prepared_transaction_offset=0, int64_t store_timestamp_ms=0):
-        """Append one message; return its physical offset (bytes). Arguments and errors as `CommitLog.append`.
-
-        Cost: one encode and one CRC under the interpreter lock; no system call while the file has room.
-        """
-        cdef Draft draft
-        start_draft(&draft, self.log.crc_property)
-        draft.flag = flag
-        draft.sys_flag = sys_flag
-        draft.born_timestamp = born_timestamp_ms
-        draft.reconsume_times = reconsume_times
-        draft.prepared_transaction_offset = prepared_transaction_offset
-        draft.store_timestamp = store_timestamp_ms
-        self.append_draft(&draft, body, tags, keys, properties, born_host, queue_units(sys_flag))
-        return draft.physical_offset
-
-    cdef int64_t append_draft(self, Draft* d, body, tags, keys, properties, born_host, int64_t units) except -1:
-        """Fill in what one message brings and place it; its size."""
-        cdef Py_buffer view
-        cdef RecordTemplate with_host
-        cdef const RecordTemplate* template = self.choose_template(born_host, &with_host)
-        cdef bytes encoded
-        cdef int64_t size_bytes
-        if tags is not None:
-            borrow_text(tags, "tags", &d.tags, &d.tags_bytes)
-        if keys is not None:
-            borrow_text(keys, "keys", &d.keys, &d.keys_bytes)
-        if properties is not None:
-            encoded = properties_to_bytes(properties, d.crc_property)
-            d.properties = <const uint8_t*>PyBytes_AS_STRING(encoded)
-            d.properties_bytes = PyBytes_GET_SIZE(encoded)
-        if PyBytes_CheckExact(body):
-            d.body = <const uint8_t*>PyBytes_AS_STRING(body)
-            d.body_bytes = PyBytes_GET_SIZE(body)
-            size_bytes = self.log.place(template, self, d, units)
-        else:
-            if body is None:
-                raise errors.IllegalMessageError("a message needs a body; it may be empty")
-            PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
-            try:
-                d.body = <const uint8_t*>view.buf
-                d.body_bytes = view.len
-                size_bytes = self.log.place(template, self, d, units)
-            finally:
-                PyBuffer_Release(&view)
-        self.log.wake()
-        return size_bytes
-
-    def put_many(self, bodies, tags=None, keys=None, properties=None, *, int64_t born_timestamp_ms=0,
-                 int64_t store_timestamp_ms=0):
-        """Append many messages that share all but their bodies; return the physical offset of the first.
-
-        Nothing is written when any body is refused. Other threads' messages may come to stand in between.
-
-        Args:
-            bodies: A sequence of bytes-like objects, at least one.
-            tags: As in `CommitLog.append`, for all.
-            keys: As in `CommitLog.append`, for all.
-            properties: As in `CommitLog.append`, for all.
-            born_timestamp_ms: As in `CommitLog.append`, for all.
-            store_timestamp_ms: As in `CommitLog.append`, for all.
-        """
-        cdef Draft draft
-        cdef CommitLog log = self.log
-        cdef list items = bodies if type(bodies) is list else list(bodies)
-        cdef bytes encoded
-        cdef Py_ssize_t i
-        cdef int64_t first = -1
-        cdef int64_t since_yield = 0
-        start_draft(&draft, log.crc_property)
-        draft.born_timestamp = born_timestamp_ms
-        draft.store_timestamp = store_timestamp_ms
-        if tags is not None:
-            borrow_text(tags, "tags", &draft.tags, &draft.tags_bytes)
-        if keys is not None:
-            borrow_text(keys, "keys", &draft.keys, &draft.keys_bytes)
-        if properties is not None:
-            encoded = properties_to_bytes(properties, draft.crc_property)
-            draft.properties = <const uint8_t*>PyBytes_AS_STRING(encoded)
-            draft.properties_bytes = PyBytes_GET_SIZE(encoded)
-        items = self.check_bodies(items, &draft)
-        for i in range(len(items)):
-            draft.body = <const uint8_t*>PyBytes_AS_STRING(items[i])
-            draft.body_bytes = PyBytes_GET_SIZE(items[i])
-            since_yield += log.place(&self.template, self, &draft, 1)
-            if first < 0:
-                first = draft.physical_offset
-            if since_yield > YIELD_BYTES:
-                since_yield = 0
-                with nogil:
-                    pass
-        log.wake()
-        return first
-
-    cdef list check_bodies(self, list items, Draft* d):
-        """The bodies as bytes, each checked against the limits; a list of bytes stays the list it is."""
-        cdef Py_ssize_t i
-        cdef int64_t longest = 0
-        if not items:
-            raise errors.IllegalMessageError("there are no bodies to append")
-        for i in range(len(items)):
-            if not PyBytes_CheckExact(items[i]):
-                if None in items:
-                    raise errors.IllegalMessageError("a message needs a body; it may be empty")
-                return self.check_bodies([bytes(memoryview(item)) for item in items], d)
-            longest = max(longest, PyBytes_GET_SIZE(items[i]))
-        d.body_bytes = longest
-        longest = self.log.record_size(&self.template, d)
-        if longest + BLANK_BYTES > self.log.queue.file_size_bytes:
-            raise errors.RecordTooLargeError("record", longest, self.log.queue.file_size_bytes - BLANK_BYTES)
-        return items
-
-
-cdef inline void start_draft(Draft* draft, bint crc_property) noexcept nogil:
-    memset(draft, 0, sizeof(Draft))
-    draft.crc_property = crc_property
-
-
-cdef bint is_long(str topic, bytes topic_bytes) except -1:
-    """Whether the second layout is needed. Upstream counts UTF-16 units; a V1 length is a signed byte too."""
-    return len(topic.encode("utf-16-le")) // 2 > TOPIC_V1_UNITS_MAX or len(topic_bytes) > TOPIC_V1_UNITS_MAX
-
-
-cdef int64_t read_batch_item(const uint8_t* batch, int64_t at, int64_t end, Draft* d) except -1:
-    """Point the draft at one message of a batch body; where the next one starts."""
-    cdef int64_t size_bytes, body_bytes, properties_bytes
-    if end - at >= BATCH_ITEM_MIN_BYTES:
-        size_bytes = get_i32(batch + at)
-        body_bytes = get_i32(batch + at + 16)
-        if BATCH_ITEM_MIN_BYTES <= size_bytes <= end - at and 0 <= body_bytes <= size_bytes - BATCH_ITEM_MIN_BYTES:
-            properties_bytes = get_i16(batch + at + 20 + body_bytes)
-            if properties_bytes == size_bytes - BATCH_ITEM_MIN_BYTES - body_bytes:
-                d.flag = get_i32(batch + at + 12)
-                d.body = batch + at + 20
-                d.body_bytes = body_bytes
-                d.properties = batch + at + 22 + body_bytes
-                d.properties_bytes = properties_bytes
-                return at + size_bytes
-    raise errors.IllegalMessageError(f"the batch does not add up at byte {at} of {end}")
-
-
-cdef int64_t count_batch(batch) except -1:
-    """The number of messages in a batch body."""
-    cdef Py_buffer view
-    cdef Draft draft
-    cdef int64_t at = 0
-    cdef int64_t count = 0
-    PyObject_GetBuffer(batch, &view, PyBUF_SIMPLE)
-    try:
-        while at < view.len:
-            at = read_batch_item(<const uint8_t*>view.buf, at, view.len, &draft)
-            count += 1
-    finally:
-        PyBuffer_Release(&view)
-    if count == 0:
-        raise errors.IllegalMessageError("the batch is empty")
-    return count

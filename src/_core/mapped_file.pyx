@@ -1,8 +1,10 @@
-# MappedFile owns one mapping of one file. Invariant: flushed <= committed <= wrote <= size, each published
-# after the bytes it covers, by one writer; readers never pass `committed` (which equals `wrote` without a pool).
+# MappedFile owns one mapping of one file.
+# Invariant: flushed <= committed <= wrote <= size, each published after the bytes it covers, by one writer;
+# readers never pass `committed` (which equals `wrote` without a pool).
 # No descriptor stays open: a store of thousands of queues must not run out of them.
-from _core.posix cimport (MADV_POPULATE_WRITE, MS_SYNC, SEEK_DATA, SEEK_HOLE, fdatasync, fork_generation, fsync,
-                          load_acquire, lseek, madvise, msync, posix_fallocate, store_release, unlink, watch_forks)
+from _core.posix cimport (MADV_POPULATE_WRITE, MS_SYNC, SEEK_DATA, SEEK_HOLE, fdatasync, fork_generation,
+                          fsync, load_acquire, lseek, madvise, msync, posix_fallocate, store_release, unlink,
+                          watch_forks)
 from _core.status cimport STATUS_CLOSED, STATUS_READ_ONLY
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -10,7 +12,8 @@ from libc.errno cimport EINTR, ENXIO, errno
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcmp, memset
 from posix.fcntl cimport O_CLOEXEC, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, open as c_open
-from posix.mman cimport MAP_ANONYMOUS, MAP_FAILED, MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE, mmap, munmap
+from posix.mman cimport (MAP_ANONYMOUS, MAP_FAILED, MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE, mmap,
+                         munmap)
 from posix.stat cimport fstat, struct_stat
 from posix.unistd cimport close as c_close, ftruncate, pwrite
 
@@ -130,10 +133,11 @@ cdef class MappedFile:
     cdef bytes encoded_path
     cdef const char* c_path
     cdef int pool_fd
-    cdef int exports                        # views alive: the mapping must stay
+    cdef int exports                        # buffers alive: `close` refuses
+    cdef int pins                           # log views and system calls on the mapping: unmapping waits
     cdef int generation
     cdef int flush_errno                    # latched: a failed flush is never retried
-    cdef readonly bint closed
+    cdef readonly bint closed               # perhaps still mapped for those who view it
 
     def __cinit__(self):
         self.pool_fd = -1
@@ -173,7 +177,8 @@ cdef class MappedFile:
         return file
 
     @staticmethod
-    def create(str path, int64_t size_bytes, *, int64_t allocate_chunk_bytes=0, bint warm=False, bint pooled=False):
+    def create(str path, int64_t size_bytes, *, int64_t allocate_chunk_bytes=0, bint warm=False,
+               bint pooled=False):
         """Create, allocate and map a new file. Blocks until the blocks are there; safe off the append path.
 
         `warm` populates the page tables for writing; `pooled` appends to memory until `commit`.
@@ -268,7 +273,7 @@ cdef class MappedFile:
             store_release(&self.committed, position)
 
     cdef int allocate_to(self, int64_t position) noexcept nogil:
-        """Put blocks behind bytes up to `position`, in chunks. 0, or an errno. May be called without the GIL."""
+        """Put blocks behind bytes up to `position`, in chunks. 0, or an errno. Needs no GIL."""
         cdef int64_t chunk = self.allocate_chunk_bytes or self.size_bytes
         cdef int64_t end
         cdef int result
@@ -299,13 +304,13 @@ cdef class MappedFile:
             raise_errno(result, self.path, "allocate space for")
 
     def populate(self):
-        """Fault every page in for writing. Kernels without MADV_POPULATE_WRITE do it on first touch instead."""
+        """Fault every page in for writing. Kernels without MADV_POPULATE_WRITE do it on first touch."""
         self.check_writable()
         self.reserve(self.size_bytes)
-        self.exports += 1
+        self.pin()
         with nogil:
             populate_range(self.base, 0, self.mapped_bytes)
-        self.exports -= 1
+        self.unpin()
 
     cdef int commit_to_file(self) noexcept nogil:
         """Move pooled bytes to the file. 0, or an errno. One caller at a time."""
@@ -385,10 +390,10 @@ cdef class MappedFile:
         """
         cdef int result
         self._check_usable()
-        self.exports += 1
+        self.pin()
         with nogil:
             result = self.flush_to_disk()
-        self.exports -= 1
+        self.unpin()
         if result != 0:
             raise errors.StoreFailedError(self.path) from OSError(result, "flush failed", self.path)
         return self.flushed
@@ -411,24 +416,33 @@ cdef class MappedFile:
         return PyBytes_FromStringAndSize(<char*>self.base + position, length)
 
     def close(self):
-        """Unmap and close. Raises BufferError while a view is alive."""
+        """Unmap and close. Raises BufferError while a buffer is alive; a log view only delays the unmapping."""
         if self.generation != fork_generation:
             return
         if self.exports:
             raise BufferError(f"{self.path}: {self.exports} views are still in use")
-        self._unmap()
+        self.retire()
 
-    cdef void unmap_unless_viewed(self):
-        """Unmap now if nobody views the file; else the last view's end does it."""
+    cdef void retire(self):
+        """Close for all new use; the mapping goes with the last buffer or log view on it."""
         cdef uint8_t* base = self.base
         cdef size_t mapped_bytes = <size_t>self.mapped_bytes
-        if self.exports:
+        self.closed = True
+        if self.exports or self.pins:
             return
         self.base = NULL
         self._unmap()
         if base != NULL:
             with nogil:
                 munmap(base, mapped_bytes)
+
+    cdef void pin(self) noexcept:
+        self.pins += 1
+
+    cdef void unpin(self) noexcept:
+        self.pins -= 1
+        if self.closed:
+            self.retire()
 
     cdef int sync_whole(self) noexcept nogil:
         """Make every byte of the file durable, whoever wrote it. 0, or an errno, which stays latched."""
@@ -460,3 +474,5 @@ cdef class MappedFile:
 
     def __releasebuffer__(self, Py_buffer* buffer):
         self.exports -= 1
+        if self.closed:
+            self.retire()

@@ -1,15 +1,10 @@
 # MappedFileQueue: the ordered run of mapped files of one folder; its last file takes the appends.
 # Invariant: flushed_where <= committed_where <= max_offset, and no byte below flushed_where is volatile.
-# The interpreter lock orders appends and changes of the run; `io_lock` orders commit, flush and truncation, and
-# `roll_lock` the making of new files. Waiting for either never holds the interpreter lock.
-from _core.posix cimport (fork_generation, load_acquire, pthread_cond_broadcast, pthread_cond_destroy,
-                          pthread_cond_init, pthread_cond_t, pthread_cond_wait, pthread_mutex_destroy,
-                          pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock,
-                          store_release, unlink)
+# The interpreter lock orders appends and changes of the run; `io_lock` orders commit, flush and truncation,
+# and `roll_lock` the making of new files. Waiting for either never holds the interpreter lock.
+from _core.posix cimport fork_generation, load_acquire, store_release
 from _core.status cimport STATUS_CLOSED, STATUS_OK, STATUS_READ_ONLY, STATUS_STORE_FAILED
 from libc.stdint cimport int64_t
-from libc.stdio cimport snprintf
-from posix.unistd cimport close as c_close
 
 import os
 from threading import Lock
@@ -17,24 +12,7 @@ from threading import Lock
 from pyledger import errors
 
 cdef enum:
-    AHEAD_MAX = 8
-    PATH_BYTES_MAX = 4096
-    OS_PAGE_BYTES = 4096             # RocketMQ's page, whatever the machine's is
-
-
-cdef struct Ahead:
-    # Files made ahead by the allocator thread, a ring under `mutex`. The thread touches nothing of Python.
-    pthread_mutex_t mutex
-    pthread_cond_t changed
-    Mapping made[AHEAD_MAX]
-    int first
-    int count
-    int depth
-    int64_t next_start               # of the file to be made next; -1: not known yet
-    int failed                       # errno of the last attempt; the next request tries again
-    bint making                      # outside the mutex, at this moment
-    bint running
-    bint stopping
+    RULE_PAGE_BYTES = 4096           # RocketMQ's page, whatever the machine's is
 
 
 cdef class MappedFileQueue:
@@ -56,7 +34,7 @@ cdef class MappedFileQueue:
     cdef int state                   # STATUS_OK or why nothing may be appended
     cdef int generation
     cdef bint names_volatile         # files were created since the folder was last synced
-    cdef Ahead ahead
+    cdef FileAllocator allocator
 
     def __cinit__(self, folder, int64_t file_size_bytes, *, int64_t allocate_chunk_bytes=0, bint pooled=False,
                   bint readonly=False):
@@ -71,19 +49,9 @@ cdef class MappedFileQueue:
         self.roll_lock = Lock()
         self.generation = fork_generation
         self.state = STATUS_READ_ONLY if readonly else STATUS_OK
-        self.ahead.next_start = -1
-        pthread_mutex_init(&self.ahead.mutex, NULL)
-        pthread_cond_init(&self.ahead.changed, NULL)
         if file_size_bytes <= 0 or file_size_bytes >= (1 << 31):
             raise errors.ConfigError("file_size_bytes", f"{file_size_bytes} is outside [1, 2147483647]")
-        if len(self.encoded_folder) + 22 > PATH_BYTES_MAX:
-            raise errors.ConfigError("folder", "the path is too long")
-
-    def __dealloc__(self):
-        if self.generation == fork_generation and self.encoded_folder is not None:
-            remove_files_ahead(&self.ahead, self.encoded_folder, self.file_size_bytes)
-        pthread_cond_destroy(&self.ahead.changed)
-        pthread_mutex_destroy(&self.ahead.mutex)
+        self.allocator = FileAllocator(self.folder, file_size_bytes, allocate_chunk_bytes, pooled)
 
     # -- what there is
 
@@ -206,8 +174,8 @@ cdef class MappedFileQueue:
     def load(self):
         """Map the files of the folder, all positions at their ends; recovery then sets the true end.
 
-        A writer creates a missing folder and removes a last file of zero bytes, as upstream does; it refuses a
-        folder with foreign files. A reader ignores them, and takes a file that was cut short as it is.
+        A writer creates a missing folder and removes a last file of zero bytes, as upstream does; it
+        refuses a folder with foreign files. A reader ignores them, and takes a file that was cut as it is.
 
         Raises:
             StoreFormatError: a file has another size than `file_size_bytes`, or does not belong here.
@@ -236,8 +204,9 @@ cdef class MappedFileQueue:
                     if len(entry.name) == 20 and entry.name.isascii() and entry.name.isdecimal():
                         names.append(entry.name)
                     elif not self.readonly:
-                        raise errors.StoreFormatError(entry.path, "does not belong into a folder of mapped files",
-                                                      "move it elsewhere, then open the store again")
+                        raise errors.StoreFormatError(
+                            entry.path, "does not belong into a folder of mapped files",
+                            "move it elsewhere, then open the store again")
         except OSError as error:
             raise_errno(error.errno, self.folder, "list")
         return sorted(names)
@@ -257,7 +226,7 @@ cdef class MappedFileQueue:
     # -- new files
 
     def last_file(self, int64_t start_offset=0):
-        """The file that takes appends; made when there is none (holding `start_offset`) or the last is full."""
+        """The file that takes appends; a new one when the last is full, or to hold `start_offset`."""
         self.check_writable()
         return self.writable_file(start_offset)
 
@@ -277,7 +246,7 @@ cdef class MappedFileQueue:
             if self.last is not full:
                 return 0
             start = first_start if full is None else self.next_start()
-            file = self.take_ahead(start)
+            file = self.allocator.take(start)
             if file is None:
                 file = MappedFile.create(f"{self.folder}/{start:020d}", self.file_size_bytes,
                                          allocate_chunk_bytes=self.allocate_chunk_bytes, pooled=self.pooled)
@@ -292,92 +261,20 @@ cdef class MappedFileQueue:
     def run_allocator(self, int depth=2):
         """Make files ahead of the appends, `depth` at most, until `stop_allocator`; the body of one thread.
 
-        Holds the interpreter lock neither while it waits nor while it works. A failed attempt is repeated when
-        the appends next ask for a file; they get the error.
+        Holds the interpreter lock neither while it waits nor while it works. Where making a file fails, the
+        append that needs it gets the error, and the next one makes it try again.
         """
-        cdef Ahead* ahead = &self.ahead
-        cdef const char* folder = self.encoded_folder
-        cdef int64_t size_bytes = self.file_size_bytes
-        cdef int64_t chunk = self.allocate_chunk_bytes
-        cdef bint pooled = self.pooled
         self.check_writable()
-        if ahead.running or depth < 1 or depth > AHEAD_MAX:
-            raise errors.InvariantError(f"allocator of {self.folder} runs already, or depth {depth} is impossible")
-        ahead.depth = depth
-        ahead.stopping = False
-        ahead.running = True
-        if self.last is not None:
-            ahead.next_start = self.next_start()
-        with nogil:
-            make_files_ahead(ahead, folder, size_bytes, chunk, pooled)
+        self.allocator.run(depth, -1 if self.last is None else self.next_start())
 
     def stop_allocator(self):
         """Let `run_allocator` return; the files it made and nobody used are removed."""
-        cdef Ahead* ahead = &self.ahead
-        if self.generation != fork_generation:
-            return
-        with nogil:
-            pthread_mutex_lock(&ahead.mutex)
-            ahead.stopping = True
-            pthread_cond_broadcast(&ahead.changed)
-            while ahead.running:
-                pthread_cond_wait(&ahead.changed, &ahead.mutex)
-            pthread_mutex_unlock(&ahead.mutex)
-        self.drop_ahead()
+        self.allocator.stop()
 
     @property
     def files_ahead(self):
         """Files that stand ready."""
-        return self.ahead.count
-
-    cdef MappedFile take_ahead(self, int64_t start):
-        """The file that starts at `start` from the allocator thread, waiting for it; None without a thread."""
-        cdef Ahead* ahead = &self.ahead
-        cdef int64_t size_bytes = self.file_size_bytes
-        cdef Mapping made
-        cdef bint taken = False
-        cdef int failed
-        cdef MappedFile file
-        if not ahead.running and ahead.count == 0:
-            return None
-        with nogil:
-            pthread_mutex_lock(&ahead.mutex)
-            if ahead.count == 0:
-                ahead.next_start = start
-                ahead.failed = 0
-                pthread_cond_broadcast(&ahead.changed)
-                while ahead.count == 0 and ahead.failed == 0 and ahead.running and not ahead.stopping:
-                    pthread_cond_wait(&ahead.changed, &ahead.mutex)
-            if ahead.count > 0 and ahead.next_start - ahead.count * size_bytes == start:
-                made = ahead.made[ahead.first]
-                ahead.first = (ahead.first + 1) % AHEAD_MAX
-                ahead.count -= 1
-                taken = True
-                pthread_cond_broadcast(&ahead.changed)
-            failed = ahead.failed
-            pthread_mutex_unlock(&ahead.mutex)
-        if taken:
-            file = MappedFile.__new__(MappedFile)
-            file._name(f"{self.folder}/{start:020d}")
-            file._adopt(&made, size_bytes, self.allocate_chunk_bytes)
-            return file
-        if failed != 0:
-            raise_errno(failed, f"{self.folder}/{start:020d}", "create")
-        return None
-
-    cdef int drop_ahead(self) except -1:
-        """Remove the files that stand ready; the thread goes on once the appends ask again."""
-        cdef Ahead* ahead = &self.ahead
-        cdef const char* folder = self.encoded_folder
-        cdef int64_t size_bytes = self.file_size_bytes
-        with nogil:
-            pthread_mutex_lock(&ahead.mutex)
-            while ahead.making:
-                pthread_cond_wait(&ahead.changed, &ahead.mutex)
-            remove_files_ahead(ahead, folder, size_bytes)
-            ahead.next_start = -1
-            pthread_mutex_unlock(&ahead.mutex)
-        return 0
+        return self.allocator.ready
 
     # -- commit and flush
 
@@ -407,9 +304,9 @@ cdef class MappedFileQueue:
     def flush(self, int least_pages=0):
         """Make the file that holds `flushed_where` durable up to its committed position; True if that moved.
 
-        Acts when the file is full, when the committed position is `least_pages` page borders (4096 bytes) past
-        the flushed one, or with 0 pages when anything is volatile. One file a call, in order: `flushed_where`
-        never passes a volatile byte.
+        Acts when the file is full, when the committed position is `least_pages` page borders (4096 bytes)
+        past the flushed one, or with 0 pages when anything is volatile. One file a call, in order:
+        `flushed_where` never passes a volatile byte.
 
         Raises:
             StoreFailedError: this or an earlier flush failed. The queue takes no more writes.
@@ -428,7 +325,7 @@ cdef class MappedFileQueue:
             if file is None or not due(file, max(<int64_t>0, before - file.start_offset),
                                        load_acquire(&file.committed), least_pages):
                 return False
-            file.exports += 1
+            file.pin()
             if self.names_volatile:
                 self.names_volatile = False
                 with nogil:
@@ -436,7 +333,7 @@ cdef class MappedFileQueue:
             if failed == 0:
                 with nogil:
                     failed = file.flush_to_disk()
-            file.exports -= 1
+            file.unpin()
             if failed != 0:
                 self.fail(failed, file.path)
             store_release(&self.flushed, max(before, file.start_offset + file.flushed))
@@ -468,18 +365,19 @@ cdef class MappedFileQueue:
         cdef MappedFile file = self.last
         self.check_writable()
         if file is None or not file.start_offset <= offset <= file.start_offset + self.file_size_bytes:
-            raise errors.OffsetOutOfRangeError(offset, self.next_start() - self.file_size_bytes, self.next_start())
+            raise errors.OffsetOutOfRangeError(offset, self.next_start() - self.file_size_bytes,
+                                               self.next_start())
         with self.roll_lock, self.io_lock:
-            self.drop_ahead()
+            self.allocator.drop()
             self.sync_files()
             self.end_at(file, offset)
 
     def truncate(self, int64_t offset):
         """Cut the log at `offset`: later files go, and what follows in the file that holds it becomes zero.
 
-        Durability: on return no byte beyond `offset` can come back, and all before it survive a power cut. A
-        crash meanwhile leaves a log that ends at `offset` or later and is cut again. Views made before may see
-        zeroes beyond `offset`.
+        Durability: on return no byte beyond `offset` can come back, and all before it survive a power cut.
+        A crash meanwhile leaves a log that ends at `offset` or later and is cut again. Views made before
+        may see zeroes beyond `offset`.
         """
         cdef MappedFile file
         cdef int64_t position
@@ -490,7 +388,7 @@ cdef class MappedFileQueue:
             if not self.run or offset < self.run[0].start_offset or offset > self.next_start():
                 raise errors.OffsetOutOfRangeError(offset, -1 if not self.run else self.run[0].start_offset,
                                                    self.next_start())
-            self.drop_ahead()
+            self.allocator.drop()
             kept = [f for f in self.run if f.start_offset <= offset]
             for gone in reversed(self.run[len(kept):]):
                 remove_file(gone.path)
@@ -506,7 +404,7 @@ cdef class MappedFileQueue:
             self.end_at(file, file.start_offset + position)
 
     def delete_head(self, int count):
-        """Remove the first `count` files, never the last one; return their paths. Live views keep their bytes."""
+        """Remove the first `count` files, never the last; return their paths. Views keep their bytes."""
         cdef MappedFile file
         with self.roll_lock, self.io_lock:
             self.check_usable()
@@ -520,7 +418,7 @@ cdef class MappedFileQueue:
             if gone:
                 store_release(&self.flushed, max(self.flushed, <int64_t>self.run[0].start_offset))
             for file in gone:
-                file.unmap_unless_viewed()
+                file.retire()
             return [file.path for file in gone]
 
     cdef int sync_names(self) except -1:
@@ -561,7 +459,7 @@ cdef class MappedFileQueue:
             run = self.run
             self.set_run(())
             for file in run:
-                file.unmap_unless_viewed()
+                file.retire()
 
 
 cdef bint due(MappedFile file, int64_t done, int64_t ready, int least_pages) noexcept:
@@ -570,7 +468,7 @@ cdef bint due(MappedFile file, int64_t done, int64_t ready, int least_pages) noe
         return False
     if ready == file.size_bytes or least_pages <= 0:
         return True
-    return ready // OS_PAGE_BYTES - done // OS_PAGE_BYTES >= least_pages
+    return ready // RULE_PAGE_BYTES - done // RULE_PAGE_BYTES >= least_pages
 
 
 cdef int make_folder(str folder) except -1:
@@ -595,49 +493,3 @@ cdef int remove_file(str path) except -1:
     except OSError as error:
         raise_errno(error.errno, path, "remove")
     return 0
-
-
-cdef void file_path(char* into, const char* folder, int64_t start) noexcept nogil:
-    snprintf(into, PATH_BYTES_MAX, b"%s/%020lld", folder, <long long>start)
-
-
-cdef void remove_files_ahead(Ahead* ahead, const char* folder, int64_t size_bytes) noexcept nogil:
-    cdef char path[PATH_BYTES_MAX]
-    cdef Mapping* made
-    while ahead.count > 0:
-        made = &ahead.made[ahead.first]
-        file_path(path, folder, ahead.next_start - ahead.count * size_bytes)
-        drop_mapping(made, size_bytes)
-        if made.pool_fd >= 0:
-            c_close(made.pool_fd)
-        unlink(path)
-        ahead.first = (ahead.first + 1) % AHEAD_MAX
-        ahead.count -= 1
-
-
-cdef void make_files_ahead(Ahead* ahead, const char* folder, int64_t size_bytes, int64_t chunk,
-                           bint pooled) noexcept nogil:
-    """The allocator thread's loop. Making a file happens outside the mutex, marked by `making`."""
-    cdef char path[PATH_BYTES_MAX]
-    cdef Mapping made
-    cdef int failed
-    pthread_mutex_lock(&ahead.mutex)
-    while not ahead.stopping:
-        if ahead.next_start < 0 or ahead.count == ahead.depth or ahead.failed != 0:
-            pthread_cond_wait(&ahead.changed, &ahead.mutex)
-            continue
-        file_path(path, folder, ahead.next_start)
-        ahead.making = True
-        pthread_mutex_unlock(&ahead.mutex)
-        failed = make_mapped_file(path, size_bytes, chunk, True, pooled, &made)
-        pthread_mutex_lock(&ahead.mutex)
-        ahead.making = False
-        ahead.failed = failed
-        if failed == 0:
-            ahead.made[(ahead.first + ahead.count) % AHEAD_MAX] = made
-            ahead.count += 1
-            ahead.next_start += size_bytes
-        pthread_cond_broadcast(&ahead.changed)
-    ahead.running = False
-    pthread_cond_broadcast(&ahead.changed)
-    pthread_mutex_unlock(&ahead.mutex)

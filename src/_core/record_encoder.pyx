@@ -1,13 +1,13 @@
-# The bytes of one commit-log record. What all records of a queue share stands ready in a RecordTemplate; what
-# one message brings comes in a Draft. See docs/formats/commit_log.md for the grammar.
-from _core.layout cimport (AT_BODY_CRC, AT_BORN_HOST, AT_BORN_TIMESTAMP, AT_FLAG, AT_MAGIC, AT_PHYSICAL_OFFSET,
-                           AT_QUEUE_ID, AT_QUEUE_OFFSET, AT_SYS_FLAG, CRC_PROPERTY_BYTES, MAGIC_BLANK, MAGIC_V1,
-                           MAGIC_V2, PROPERTY_END, PROPERTY_NAME_END, SYS_BORN_HOST_V6, SYS_STORE_HOST_V6, put_i16,
-                           put_i32, put_i64)
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+# The bytes of one commit-log record. What all records of a queue share stands ready in a RecordTemplate;
+# what one message brings comes in a Draft. See docs/formats/commit_log.md for the grammar.
+from _core.layout cimport (AT_BODY_CRC, AT_BORN_HOST, AT_BORN_TIMESTAMP, AT_FLAG, AT_MAGIC,
+                           AT_PHYSICAL_OFFSET, AT_QUEUE_ID, AT_QUEUE_OFFSET, AT_SYS_FLAG, CRC_PROPERTY_BYTES,
+                           MAGIC_BLANK, MAGIC_V1, MAGIC_V2, PROPERTY_END, SYS_BORN_HOST_V6, SYS_STORE_HOST_V6,
+                           get_i16, get_i32, put_i16, put_i32, put_i64)
+from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
-from libc.string cimport memchr, memcpy
+from libc.string cimport memchr, memcpy, memset
 
 import socket
 
@@ -19,6 +19,7 @@ cdef enum:
     TOPIC_BYTES_MAX = 255
     TOPIC_V1_UNITS_MAX = 127         # UTF-16 units; the length is a signed byte
     PROPERTIES_BYTES_MAX = 32767
+    BATCH_ITEM_MIN_BYTES = 22
 
 
 cdef struct RecordTemplate:
@@ -47,6 +48,7 @@ cdef struct Draft:
     int32_t flag
     int32_t sys_flag
     int32_t reconsume_times
+    bint keep_queue_offset
     bint crc_property
 
 
@@ -113,7 +115,7 @@ cdef uint8_t* encode_properties(uint8_t* at, const Draft* d) noexcept nogil:
         at = put_text(at, b"KEYS\x01", 5, d.keys, d.keys_bytes)
     memcpy(at, d.properties, <size_t>d.properties_bytes)
     at += d.properties_bytes
-    if d.crc_property and d.properties_bytes > 0 and at[-1] != PROPERTY_END:
+    if d.crc_property and d.properties_bytes > 0 and (at - 1)[0] != PROPERTY_END:
         at[0] = PROPERTY_END
         at += 1
     return at
@@ -139,7 +141,7 @@ cdef void put_blank(uint8_t* to, int64_t remaining) noexcept nogil:
 
 cdef int fill_template(RecordTemplate* t, bytes topic, bint long_topic, int32_t queue_id, bytes born_host,
                        bytes store_host) except -1:
-    """Prepare what all records of one queue and host pair share. Hosts: address bytes, then the port (i32)."""
+    """Prepare what all records of one queue and host pair share. Hosts: address bytes, port (i32)."""
     cdef uint8_t* at
     cdef Py_ssize_t born_bytes = len(born_host)
     cdef Py_ssize_t store_bytes = len(store_host)
@@ -153,7 +155,9 @@ cdef int fill_template(RecordTemplate* t, bytes topic, bint long_topic, int32_t 
     at = t.header + t.at_store_timestamp + 8
     memcpy(at, PyBytes_AS_STRING(store_host), <size_t>store_bytes)
     t.header_bytes = <int32_t>(at + store_bytes + 16 - t.header)
-    t.host_flags = ((SYS_BORN_HOST_V6 if born_bytes == 20 else 0) | (SYS_STORE_HOST_V6 if store_bytes == 20 else 0))
+    t.host_flags = SYS_BORN_HOST_V6 if born_bytes == 20 else 0
+    if store_bytes == 20:
+        t.host_flags |= SYS_STORE_HOST_V6
     if long_topic:
         put_i16(t.topic_field, <short>len(topic))
     else:
@@ -212,3 +216,45 @@ cdef bytes properties_to_bytes(properties, bint crc_property):
         return "".join(parts).encode()
     except UnicodeEncodeError as error:
         raise errors.IllegalMessageError("a property cannot be encoded as UTF-8") from error
+
+
+cdef inline void start_draft(Draft* draft, bint crc_property) noexcept nogil:
+    memset(draft, 0, sizeof(Draft))
+    draft.crc_property = crc_property
+
+
+cdef bint is_long(str topic, bytes topic_bytes) except -1:
+    """Whether the second layout is needed. Upstream counts UTF-16 units; a V1 length is a signed byte too."""
+    return len(topic.encode("utf-16-le")) // 2 > TOPIC_V1_UNITS_MAX or len(topic_bytes) > TOPIC_V1_UNITS_MAX
+
+
+cdef int64_t read_batch_item(const uint8_t* batch, int64_t at, int64_t end, Draft* d) except -1:
+    """Point the draft at one message of a batch body; where the next one starts."""
+    cdef int64_t size_bytes, body_bytes, properties_bytes
+    if end - at >= BATCH_ITEM_MIN_BYTES:
+        size_bytes = get_i32(batch + at)
+        body_bytes = get_i32(batch + at + 16)
+        if (BATCH_ITEM_MIN_BYTES <= size_bytes <= end - at
+                and 0 <= body_bytes <= size_bytes - BATCH_ITEM_MIN_BYTES):
+            properties_bytes = get_i16(batch + at + 20 + body_bytes)
+            if properties_bytes == size_bytes - BATCH_ITEM_MIN_BYTES - body_bytes:
+                d.flag = get_i32(batch + at + 12)
+                d.body = batch + at + 20
+                d.body_bytes = body_bytes
+                d.properties = batch + at + 22 + body_bytes
+                d.properties_bytes = properties_bytes
+                return at + size_bytes
+    raise errors.IllegalMessageError(f"the batch does not add up at byte {at} of {end}")
+
+
+cdef int64_t count_batch(const uint8_t* batch, int64_t batch_bytes) except -1:
+    """The number of messages in a batch body."""
+    cdef Draft draft
+    cdef int64_t at = 0
+    cdef int64_t count = 0
+    while at < batch_bytes:
+        at = read_batch_item(batch, at, batch_bytes, &draft)
+        count += 1
+    if count == 0:
+        raise errors.IllegalMessageError("the batch is empty")
+    return count

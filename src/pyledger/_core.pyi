@@ -1,6 +1,6 @@
 """The typed face of the native module. One section per fragment, in the order of `_core.pyx`."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Self, final
 
 from typing_extensions import Buffer
@@ -166,6 +166,381 @@ class LogView:
 
         Raises:
             OffsetOutOfRangeError: the bytes are not within one file of the view.
+        """
+
+# --- file_allocator.pyx
+
+@final
+class FileAllocator:
+    """The files made ahead for one folder; used through `MappedFileQueue.run_allocator`."""
+
+    def __new__(cls, folder: str, file_size_bytes: int, allocate_chunk_bytes: int, pooled: bool) -> Self: ...
+    @property
+    def ready(self) -> int:
+        """Files that stand ready."""
+
+# --- mapped_file_queue.pyx
+
+@final
+class MappedFileQueue:
+    """The ordered run of mapped files of one folder; its last file takes the appends.
+
+    Invariant: flushed_where <= committed_where <= max_offset, and no byte below flushed_where is volatile.
+    """
+
+    folder: str
+    file_size_bytes: int
+    allocate_chunk_bytes: int
+    pooled: bool
+    readonly: bool
+
+    def __new__(
+        cls,
+        folder: str,
+        file_size_bytes: int,
+        *,
+        allocate_chunk_bytes: int = 0,
+        pooled: bool = False,
+        readonly: bool = False,
+    ) -> Self:
+        """Name the folder; `load` opens it.
+
+        Args:
+            folder: Where the files are.
+            file_size_bytes: Size of every file, below 2**31.
+            allocate_chunk_bytes: Allocate blocks in steps of this size; 0: a whole file at once.
+            pooled: Append to memory; `commit` moves the bytes to the file, and only then readers see them.
+            readonly: Change nothing in the folder.
+        """
+    @property
+    def files(self) -> tuple[MappedFile, ...]:
+        """The mapped files, in order."""
+    @property
+    def min_offset(self) -> int:
+        """Physical offset of the first file's start; -1 when there is none."""
+    @property
+    def max_offset(self) -> int:
+        """Physical offset of the end of what readers may see; 0 when there is no file."""
+    @property
+    def wrote_where(self) -> int:
+        """Physical offset of the end of what was appended, pooled bytes included."""
+    @property
+    def committed_where(self) -> int:
+        """Physical offset up to which bytes are in their files; equals `max_offset`."""
+    @property
+    def flushed_where(self) -> int:
+        """Physical offset up to which bytes are durable."""
+    @property
+    def next_file_offset(self) -> int:
+        """Physical offset of the start of the file that follows the last one."""
+    @property
+    def failed(self) -> OSError | None:
+        """What made the queue refuse all further writes, or None."""
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+    @property
+    def files_ahead(self) -> int:
+        """Files that the allocator has ready."""
+    def load(self) -> None:
+        """Map the files of the folder, all positions at their ends; recovery then sets the true end.
+
+        A writer creates a missing folder and removes a last file of zero bytes, as upstream does; it
+        refuses a folder with foreign files. A reader ignores them, and takes a file that was cut as it is.
+
+        Raises:
+            StoreFormatError: a file has another size than `file_size_bytes`, or does not belong here.
+        """
+    def find_file(self, offset: int) -> MappedFile | None:
+        """The mapped file that holds a physical offset, or None."""
+    def last_file(self, start_offset: int = 0) -> MappedFile:
+        """The file that takes appends; a new one when the last is full, or to hold `start_offset`.
+
+        Args:
+            start_offset: Offset (bytes) that the first file of an empty folder is to hold.
+        """
+    def view(self, end_offset: int | None = None) -> LogView:
+        """A LogView of everything readable, or of what lies below `end_offset` (bytes).
+
+        Cost: O(1) while nothing was appended since the last call, else one step per file.
+        """
+    def run_allocator(self, depth: int = 2) -> None:
+        """Make files ahead of the appends, `depth` at most, until `stop_allocator`; the body of one thread.
+
+        Holds the interpreter lock neither while it waits nor while it works. Where making a file fails,
+        the append that needs it gets the error, and the next one makes it try again.
+        """
+    def stop_allocator(self) -> None:
+        """Let `run_allocator` return; the files it made and nobody used are removed."""
+    def commit(self, least_pages: int = 0) -> bool:
+        """Move pooled bytes into the file that holds `committed_where`; True if any moved. See `flush`.
+
+        Raises:
+            StoreFailedError: the write failed; the queue takes no more writes.
+        """
+    def flush(self, least_pages: int = 0) -> bool:
+        """Make the file that holds `flushed_where` durable up to its committed position; True if that moved.
+
+        Acts when the file is full, when the committed position is `least_pages` page borders (4096 bytes)
+        past the flushed one, or with 0 pages when anything is volatile. One file a call, in order:
+        `flushed_where` never passes a volatile byte.
+
+        Raises:
+            StoreFailedError: this or an earlier flush failed. The queue takes no more writes.
+
+        Durability: bytes below `flushed_where`, and the names of their files, survive a power cut.
+        Source: RocketMQ store/.../MappedFileQueue.java, DefaultMappedFile.java (isAbleToFlush).
+        """
+    def set_end(self, offset: int) -> None:
+        """Set the end after recovery, in the last file. No byte is changed; what is there is made durable.
+
+        The bytes beyond must be zero: use `truncate` where they may not be.
+
+        Args:
+            offset: Physical offset of the new end.
+        """
+    def truncate(self, offset: int) -> None:
+        """Cut the log at `offset`: later files go, and what follows in the file that holds it becomes zero.
+
+        Args:
+            offset: Physical offset of the new end.
+
+        Durability: on return no byte beyond `offset` can come back, and all before it survive a power cut.
+        A crash meanwhile leaves a log that ends at `offset` or later and is cut again. Views made before
+        may see zeroes beyond `offset`.
+        """
+    def delete_head(self, count: int) -> list[str]:
+        """Remove the first `count` files, never the last; return their paths. Views keep their bytes."""
+    def close(self) -> None:
+        """Take no more appends and unmap what nobody views. Files made ahead are removed. Does not flush."""
+
+# --- commit_log.pyx
+
+@final
+class CommitLog:
+    """The one physical log of a broker.
+
+    Invariant: the queue offsets of one (topic, queue) are dense, and store timestamps never fall along the
+    log unless the caller sets them.
+    """
+
+    queue: MappedFileQueue
+    store_host: tuple[str, int]
+    max_message_size_bytes: int
+    last_store_timestamp_ms: int
+    crc_property: bool
+    strict_topics: bool
+
+    def __new__(
+        cls,
+        queue: MappedFileQueue,
+        *,
+        store_host: tuple[str, int] = ("127.0.0.1", 10911),
+        max_message_size_bytes: int = 4 << 20,
+        crc_property: bool = False,
+        strict_topics: bool = True,
+        last_store_timestamp_ms: int = 0,
+        waker: object | None = None,
+    ) -> Self:
+        """Append to a loaded and recovered queue of files.
+
+        Args:
+            queue: Where the records go.
+            store_host: Address literal (IPv4 or IPv6) and port, as stored in every record.
+            max_message_size_bytes: Limit of a body; a record may have 64 KiB more.
+            crc_property: End every record with 5.x's CRC property over the whole of it.
+            strict_topics: Allow the topic names that upstream allows; else any that can name a folder.
+            last_store_timestamp_ms: Store time of the last record that is there.
+            waker: Woken after every append.
+        """
+    def appender(self, topic: str, queue_id: int) -> QueueAppender:
+        """The prepared way to one queue; the same object at every call.
+
+        Raises:
+            IllegalMessageError: the topic's name or the queue id is not allowed.
+        """
+    def next_queue_offset(self, topic: str, queue_id: int) -> int:
+        """Queue offset (units) that the next message of a queue gets; 0 for an unknown queue."""
+    def set_next_queue_offset(self, topic: str, queue_id: int, queue_offset: int) -> None:
+        """Set it (units) after a recovery, before the first append."""
+    def append(
+        self,
+        topic: str,
+        queue_id: int,
+        body: Buffer,
+        tags: str | None = None,
+        keys: str | None = None,
+        properties: Mapping[str, str] | bytes | None = None,
+        *,
+        flag: int = 0,
+        sys_flag: int = 0,
+        born_timestamp_ms: int = 0,
+        born_host: tuple[str, int] | None = None,
+        reconsume_times: int = 0,
+        prepared_transaction_offset: int = 0,
+        store_timestamp_ms: int = 0,
+        queue_offset: int = -1,
+    ) -> tuple[int, int, int, int]:
+        """Append one fully described message.
+
+        Args:
+            topic: Its topic.
+            queue_id: Its queue.
+            body: Any bytes-like object.
+            tags: TAGS property; an empty one counts as none.
+            keys: KEYS property, separated by single spaces.
+            properties: A mapping, or bytes in the stored form (name 0x01 value 0x02 …), kept as they are.
+            flag: The application's number.
+            sys_flag: See docs/formats/commit_log.md; the host bits are set by the log.
+            born_timestamp_ms: 0: the store timestamp.
+            born_host: (address literal, port); None: the store host.
+            reconsume_times: Deliveries that failed.
+            prepared_transaction_offset: Physical offset of the half message of a committed one.
+            store_timestamp_ms: 0: now, or the last record's where the clock stepped back.
+            queue_offset: -1: the next one of the queue. Else it is stored, and the queue goes on after it.
+
+        Returns:
+            (physical_offset, size_bytes, queue_offset, store_timestamp_ms).
+
+        Raises:
+            IllegalMessageError: something that no reader could read back.
+            RecordTooLargeError: body, properties or record exceed a limit.
+            StoreFullError: no space for a new file; nothing was written.
+            StoreFailedError: an earlier flush failed.
+            StoreClosedError: closed, or opened before a fork.
+
+        Durability: none yet; see `MappedFileQueue.flush`.
+        Source: RocketMQ store/.../CommitLog.java, MessageExtEncoder.java.
+        """
+    def append_encoded_batch(
+        self,
+        topic: str,
+        queue_id: int,
+        batch: Buffer,
+        *,
+        sys_flag: int = 0,
+        born_timestamp_ms: int = 0,
+        born_host: tuple[str, int] | None = None,
+        reconsume_times: int = 0,
+        store_timestamp_ms: int = 0,
+    ) -> tuple[int, int, int, int, int]:
+        """Append the messages of a client's batch body as records of their own, all in one file.
+
+        Args:
+            topic: Topic of all.
+            queue_id: Queue of all.
+            batch: i32 size, i32 0, i32 0, i32 flag, i32 bodyLength, body, i16 propertiesLength, properties;
+                for each message.
+            sys_flag: As in `append`; a transaction type other than none is refused.
+            born_timestamp_ms: As in `append`.
+            born_host: As in `append`.
+            reconsume_times: As in `append`.
+            store_timestamp_ms: As in `append`.
+
+        Returns:
+            (physical_offset, size_bytes, queue_offset, store_timestamp_ms, count): of the first record, of
+            all records together, of the first, of all, and the number of messages.
+
+        Raises:
+            IllegalMessageError: the batch does not add up; nothing was written.
+            RecordTooLargeError: the batch exceeds the body limit, or does not fit into one file.
+        """
+    def append_inner_batch(
+        self,
+        topic: str,
+        queue_id: int,
+        batch: Buffer,
+        tags: str | None = None,
+        keys: str | None = None,
+        properties: Mapping[str, str] | bytes | None = None,
+        *,
+        flag: int = 0,
+        sys_flag: int = 0,
+        born_timestamp_ms: int = 0,
+        born_host: tuple[str, int] | None = None,
+        reconsume_times: int = 0,
+        store_timestamp_ms: int = 0,
+    ) -> tuple[int, int, int, int, int]:
+        """Append a client's batch body as one record, for a queue of batches (`queue.type=BatchCQ`).
+
+        The batch flags are set, INNER_NUM and INNER_BASE follow the properties given (which must not hold
+        them), and the queue goes on by the number of messages.
+
+        Args:
+            topic: As in `append`.
+            queue_id: As in `append`.
+            batch: As in `append_encoded_batch`.
+            tags: As in `append`.
+            keys: As in `append`.
+            properties: As in `append`.
+            flag: As in `append`.
+            sys_flag: As in `append_encoded_batch`.
+            born_timestamp_ms: As in `append`.
+            born_host: As in `append`.
+            reconsume_times: As in `append`.
+            store_timestamp_ms: As in `append`.
+
+        Returns:
+            (physical_offset, size_bytes, queue_offset, store_timestamp_ms, count).
+
+        Raises:
+            IllegalMessageError: the batch does not add up; nothing was written.
+            RecordTooLargeError: a limit is exceeded.
+        """
+
+# --- queue_appender.pyx
+
+@final
+class QueueAppender:
+    """The prepared way to one queue, from `CommitLog.appender`: its header is encoded once."""
+
+    log: CommitLog
+    topic: str
+    queue_id: int
+
+    @property
+    def next_queue_offset(self) -> int:
+        """Queue offset (units) that the next message gets."""
+    def put(
+        self,
+        body: Buffer,
+        tags: str | None = None,
+        keys: str | None = None,
+        properties: Mapping[str, str] | bytes | None = None,
+        *,
+        flag: int = 0,
+        sys_flag: int = 0,
+        born_timestamp_ms: int = 0,
+        born_host: tuple[str, int] | None = None,
+        reconsume_times: int = 0,
+        prepared_transaction_offset: int = 0,
+        store_timestamp_ms: int = 0,
+    ) -> int:
+        """Append one message; return its physical offset (bytes). Arguments as `CommitLog.append`.
+
+        Cost: one encode and one CRC under the interpreter lock; no system call while the file has room.
+        """
+    def put_many(
+        self,
+        bodies: Sequence[Buffer],
+        tags: str | None = None,
+        keys: str | None = None,
+        properties: Mapping[str, str] | bytes | None = None,
+        *,
+        born_timestamp_ms: int = 0,
+        store_timestamp_ms: int = 0,
+    ) -> int:
+        """Append many messages that share all but their bodies; return the physical offset of the first.
+
+        Nothing is written when any body is refused. Other threads' messages may come to stand in between.
+
+        Args:
+            bodies: Bytes-like objects, at least one.
+            tags: As in `CommitLog.append`, for all.
+            keys: As in `CommitLog.append`, for all.
+            properties: As in `CommitLog.append`, for all.
+            born_timestamp_ms: As in `CommitLog.append`, for all.
+            store_timestamp_ms: As in `CommitLog.append`, for all.
         """
 
 # --- scan.pyx

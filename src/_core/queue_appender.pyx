@@ -1,0 +1,164 @@
+# QueueAppender: the hot path from Python to one queue. Arguments are made ready first; `CommitLog.place`
+# then runs no Python code, so that nothing comes between reading the log's end and publishing the new one.
+from _core.layout cimport SYS_INNER_BATCH
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint8_t
+
+from pyledger import errors
+
+cdef enum:
+    YIELD_BYTES = 4 << 20            # after so many bytes of one call others may have a turn
+
+
+cdef class QueueAppender:
+    """The prepared way to one queue: its header is encoded once, and its queue offsets are counted here."""
+
+    cdef readonly CommitLog log
+    cdef readonly str topic
+    cdef readonly int queue_id
+    cdef int64_t next_offset
+    cdef bytes topic_bytes
+    cdef RecordTemplate template
+
+    @property
+    def next_queue_offset(self):
+        """Queue offset (units) that the next message gets."""
+        return self.next_offset
+
+    cdef int prepare(self, CommitLog log, str topic, int queue_id) except -1:
+        if queue_id < 0:
+            raise errors.IllegalMessageError(f"queue id {queue_id} is negative")
+        self.log = log
+        self.topic = topic
+        self.queue_id = queue_id
+        self.topic_bytes = check_topic(topic, log.strict_topics)
+        fill_template(&self.template, self.topic_bytes, is_long(topic, self.topic_bytes), queue_id,
+                      log.store_host_bytes, log.store_host_bytes)
+        return 0
+
+    cdef const RecordTemplate* choose_template(self, born_host, RecordTemplate* with_host) except NULL:
+        """The prepared header, or one with another born host, built in the caller's memory."""
+        if born_host is None:
+            return &self.template
+        fill_template(with_host, self.topic_bytes, is_long(self.topic, self.topic_bytes), self.queue_id,
+                      encode_host(born_host), self.log.store_host_bytes)
+        return with_host
+
+    def put(self, body, tags=None, keys=None, properties=None, *, int flag=0, int sys_flag=0,
+            int64_t born_timestamp_ms=0, born_host=None, int reconsume_times=0,
+            int64_t prepared_transaction_offset=0, int64_t store_timestamp_ms=0):
+        """Append one message; return its physical offset (bytes). Arguments as `CommitLog.append`.
+
+        Cost: one encode and one CRC under the interpreter lock; no system call while the file has room.
+        """
+        cdef Draft draft
+        start_draft(&draft, self.log.crc_property)
+        draft.flag = flag
+        draft.sys_flag = sys_flag
+        draft.born_timestamp = born_timestamp_ms
+        draft.reconsume_times = reconsume_times
+        draft.prepared_transaction_offset = prepared_transaction_offset
+        draft.store_timestamp = store_timestamp_ms
+        self.append_draft(&draft, body, tags, keys, properties, born_host)
+        return draft.physical_offset
+
+    cdef const RecordTemplate* fill_draft(self, Draft* d, tags, keys, bytes properties, born_host,
+                                          RecordTemplate* with_host) except NULL:
+        """Point the draft at what the caller keeps alive; the template to use."""
+        if tags is not None:
+            borrow_text(tags, "tags", &d.tags, &d.tags_bytes)
+        if keys is not None:
+            borrow_text(keys, "keys", &d.keys, &d.keys_bytes)
+        if properties is not None:
+            d.properties = <const uint8_t*>PyBytes_AS_STRING(properties)
+            d.properties_bytes = PyBytes_GET_SIZE(properties)
+        return self.choose_template(born_host, with_host)
+
+    cdef int64_t append_draft(self, Draft* d, body, tags, keys, properties, born_host) except -1:
+        """Fill in what one message brings and place it; its size."""
+        cdef Py_buffer view
+        cdef RecordTemplate with_host
+        cdef const RecordTemplate* template
+        cdef bytes encoded = None
+        cdef int64_t size_bytes
+        if d.sys_flag & SYS_INNER_BATCH and not d.keep_queue_offset:
+            raise errors.IllegalMessageError("an inner batch is appended with append_inner_batch")
+        if properties is not None:
+            encoded = properties_to_bytes(properties, d.crc_property)
+        template = self.fill_draft(d, tags, keys, encoded, born_host, &with_host)
+        if PyBytes_CheckExact(body):
+            d.body = <const uint8_t*>PyBytes_AS_STRING(body)
+            d.body_bytes = PyBytes_GET_SIZE(body)
+            size_bytes = self.log.place(template, self, d, queue_units(d.sys_flag))
+        else:
+            if body is None:
+                raise errors.IllegalMessageError("a message needs a body; it may be empty")
+            PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
+            try:
+                d.body = <const uint8_t*>view.buf
+                d.body_bytes = view.len
+                size_bytes = self.log.place(template, self, d, queue_units(d.sys_flag))
+            finally:
+                PyBuffer_Release(&view)
+        self.log.wake()
+        return size_bytes
+
+    def put_many(self, bodies, tags=None, keys=None, properties=None, *, int64_t born_timestamp_ms=0,
+                 int64_t store_timestamp_ms=0):
+        """Append many messages that share all but their bodies; return the physical offset of the first.
+
+        Nothing is written when any body is refused. Other threads' messages may come to stand in between.
+
+        Args:
+            bodies: A sequence of bytes-like objects, at least one.
+            tags: As in `CommitLog.append`, for all.
+            keys: As in `CommitLog.append`, for all.
+            properties: As in `CommitLog.append`, for all.
+            born_timestamp_ms: As in `CommitLog.append`, for all.
+            store_timestamp_ms: As in `CommitLog.append`, for all.
+        """
+        cdef Draft draft
+        cdef CommitLog log = self.log
+        cdef list items = bodies if type(bodies) is list else list(bodies)
+        cdef bytes encoded = None
+        cdef Py_ssize_t i
+        cdef int64_t first = -1
+        cdef int64_t since_yield = 0
+        start_draft(&draft, log.crc_property)
+        draft.born_timestamp = born_timestamp_ms
+        draft.store_timestamp = store_timestamp_ms
+        if properties is not None:
+            encoded = properties_to_bytes(properties, draft.crc_property)
+        self.fill_draft(&draft, tags, keys, encoded, None, &self.template)
+        items = self.check_bodies(items, &draft)
+        for i in range(len(items)):
+            draft.body = <const uint8_t*>PyBytes_AS_STRING(items[i])
+            draft.body_bytes = PyBytes_GET_SIZE(items[i])
+            since_yield += log.place(&self.template, self, &draft, 1)
+            if first < 0:
+                first = draft.physical_offset
+            if since_yield > YIELD_BYTES:
+                since_yield = 0
+                with nogil:
+                    pass
+        log.wake()
+        return first
+
+    cdef list check_bodies(self, list items, Draft* d):
+        """The bodies as bytes, each checked against the limits; a list of bytes stays the list it is."""
+        cdef Py_ssize_t i
+        cdef int64_t longest = 0
+        if not items:
+            raise errors.IllegalMessageError("there are no bodies to append")
+        for i in range(len(items)):
+            if not PyBytes_CheckExact(items[i]):
+                if None in items:
+                    raise errors.IllegalMessageError("a message needs a body; it may be empty")
+                return self.check_bodies([bytes(memoryview(item)) for item in items], d)
+            longest = max(longest, PyBytes_GET_SIZE(items[i]))
+        d.body_bytes = longest
+        longest = self.log.record_size(&self.template, d)
+        if longest + BLANK_BYTES > self.log.queue.file_size_bytes:
+            raise errors.RecordTooLargeError("record", longest, self.log.queue.file_size_bytes - BLANK_BYTES)
+        return items
