@@ -416,7 +416,7 @@ cdef class MappedFile:
         return PyBytes_FromStringAndSize(<char*>self.base + position, length)
 
     def close(self):
-        """Unmap and close. Raises BufferError while a buffer is alive; a log view only delays the unmapping."""
+        """Unmap and close. Raises BufferError while a buffer is alive; a log view only delays unmapping."""
         if self.generation != fork_generation:
             return
         if self.exports:
