@@ -5,10 +5,11 @@ can be held against upstream's own store.
 """
 
 import hashlib
+import struct
 import zlib
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,8 @@ class Recovered:
     index: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
 
     def ranges(self) -> dict[Queue, tuple[int, int]]:
-        return {queue: (min(units), self.ends[queue]) for queue, units in self.queues.items()}
+        """First offset and end of every queue; equal for one whose messages are all deleted."""
+        return {queue: (min(self.queues.get(queue, {end: None})), end) for queue, end in self.ends.items()}
 
     def is_batch_queue(self, queue: Queue) -> bool:
         return any(record.sys_flag & 0x80 for record in self.queues[queue].values())
@@ -111,7 +113,21 @@ def recover(store: Path) -> Recovered:
             found.ends[queue] = record.queue_offset + count
         else:
             found.unindexed.append(record)
-    return found
+    return replace(found, ends=emptied_queues(store, found) | found.ends)
+
+
+def emptied_queues(store: Path, found: Recovered) -> dict[Queue, int]:
+    """Ends of the queues whose units all point before the log: nothing is left, yet their numbers go on."""
+    ends = {}
+    for folder in store.glob("consumequeue/*/*"):
+        if (folder.parent.name, int(folder.name)) in found.ends:
+            continue
+        files = sorted(path for path in folder.iterdir() if path.stat().st_size)
+        units = list(struct.iter_unpack(">qiq", files[-1].read_bytes())) if files else []
+        left = [position for position, size, _ in units if size > 0]
+        if left and left[-1] < found.log.start:
+            ends[folder.parent.name, int(folder.name)] = int(files[-1].name) // 20 + len(left)
+    return ends
 
 
 def message_line(record: Record, kind: str = "message") -> dict[str, Any]:
