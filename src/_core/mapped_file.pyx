@@ -115,6 +115,11 @@ cdef inline bint any_set(const uint8_t* start, int64_t length) noexcept nogil:
     return length > 0 and (start[0] != 0 or memcmp(start, start + 1, <size_t>(length - 1)) != 0)
 
 
+cdef bint is_offset_name(str name):
+    """Whether a file name is a start offset: 20 digits, below 10**18 so that no sum with a size overflows."""
+    return len(name) == 20 and name.startswith("00") and name.isascii() and name.isdecimal()
+
+
 cdef class MappedFile:
     """One fixed-size file mapped to memory; its name is its start offset in 20 digits."""
 
@@ -201,7 +206,7 @@ cdef class MappedFile:
         self.path = path
         self.encoded_path = path.encode("utf-8", "surrogateescape")
         self.c_path = self.encoded_path
-        self.start_offset = int(name) if len(name) == 20 and name.isascii() and name.isdecimal() else 0
+        self.start_offset = int(name) if is_offset_name(name) else 0
         return 0
 
     cdef void _adopt(self, const Mapping* made, int64_t size_bytes, int64_t allocate_chunk_bytes) noexcept:

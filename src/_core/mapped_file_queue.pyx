@@ -201,7 +201,7 @@ cdef class MappedFileQueue:
                 for entry in entries:
                     if entry.is_dir():
                         continue
-                    if len(entry.name) == 20 and entry.name.isascii() and entry.name.isdecimal():
+                    if is_offset_name(entry.name):
                         names.append(entry.name)
                     elif not self.readonly:
                         raise errors.StoreFormatError(

@@ -32,8 +32,9 @@ DEFAULT_BATCH_QUEUE_FILE_BYTES = 13_800_000
 INDEX_SLOTS_DEFAULT = 5_000_000
 INDEX_ENTRIES_DEFAULT = 20_000_000
 
-_OFFSET_NAME = re.compile(r"\d{20}")
-_INDEX_NAME = re.compile(r"\d{17}")
+# Offsets stay below 10**18, so that no sum with a size overflows.
+_OFFSET_NAME = re.compile(r"00\d{18}", re.ASCII)
+_INDEX_NAME = re.compile(r"\d{17}", re.ASCII)
 _ROCKSDB = re.compile(r"CURRENT|MANIFEST-\d+|\d+\.sst")
 _KNOWN_FILES = {CHECKPOINT_FILE, ABORT_FILE, "abort.bak", LOCK_FILE, "timerwheel"}
 _KNOWN_FOLDERS = {
@@ -95,7 +96,7 @@ class StoreFolder:
             topic_path = os.path.join(root, topic)
             if not os.path.isdir(topic_path):
                 continue
-            for queue_id in sorted(int(name) for name in _names(topic_path) if name.isdecimal()):
+            for queue_id in sorted(int(name) for name in _names(topic_path) if _is_queue_id(name)):
                 yield topic, queue_id, os.path.join(topic_path, str(queue_id))
 
     def queue_file_size_bytes(self, kind: str = QUEUE_FOLDER) -> int:
@@ -171,6 +172,10 @@ def offset_files(path: str) -> list[StoreFile]:
     while found and found[-1].size_bytes == 0:
         found.pop()
     return found
+
+
+def _is_queue_id(name: str) -> bool:
+    return name.isascii() and name.isdecimal() and name == str(int(name)) and int(name) < 1 << 31
 
 
 def _names(path: str) -> list[str]:
