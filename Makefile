@@ -22,17 +22,19 @@ $(READY): pyproject.toml setup.py
 	[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=24"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	@touch $@ $(NATIVE)
+	@touch $@
 
+# Right after the set-up, which built it too, there is nothing left to compile.
 $(NATIVE): $(READY) $(CORE)
-	$(BIN)/python setup.py --quiet build_ext --inplace --force
+	@[ ! -e $@ -a -z "$$(find $(CORE) -newer $(READY))" ] || $(BIN)/python setup.py --quiet build_ext --inplace
 	@touch $@
 
 build: $(NATIVE)  ## compile the native module in place
 
+# What it leaves is marked as old, so that the next `make build` replaces it.
 build-debug: $(READY)  ## the same with bounds checks and assertions; `make build` afterwards goes back
-	@rm -f $(NATIVE)
 	PYLEDGER_DEBUG=1 $(BIN)/python setup.py --quiet build_ext --inplace --force
+	@touch -d @0 $(NATIVE) build/lib*/pyledger/_core.*.so
 
 annotate: $(READY)  ## build/cython/src/_core/_core.html: the lines that touch Python objects
 	PYLEDGER_ANNOTATE=1 $(BIN)/python setup.py --quiet build_ext --inplace --force
@@ -45,8 +47,7 @@ test: lint type tidy  ## lint, types, the house rules, all tests that need no JD
 
 test-all: test interop build-debug  ## also interop with Java, and the native tests on the checked build
 	$(BIN)/python -m pytest -m "not java and not spark and not slow" $(TESTS)
-	$(BIN)/python setup.py --quiet build_ext --inplace --force
-	@touch $(NATIVE)
+	$(BIN)/python setup.py --quiet build_ext --inplace && touch $(NATIVE)
 
 interop: $(NATIVE)  ## against RocketMQ's own store: needs Java 17 or newer, and Maven
 	$(BIN)/python -m pytest -m java $(TESTS)
@@ -60,7 +61,7 @@ compare: $(READY)  ## ratio table of two saved runs: A=file B=file
 lint: $(READY)  ## ruff and cython-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/cython-lint src/_core
+	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint src/_core
 
 type: $(READY)  ## mypy, strict
 	$(BIN)/mypy
