@@ -237,7 +237,7 @@ cdef inline int32_t java_hash(int32_t seed, const uint8_t* text, int64_t length)
     cdef uint32_t h = <uint32_t>seed
     cdef uint32_t point
     cdef int64_t i = 0
-    cdef int more, k
+    cdef int more, _step
     while i < length:
         if text[i] < 0x80:
             h = 31 * h + text[i]
@@ -256,7 +256,7 @@ cdef inline int32_t java_hash(int32_t seed, const uint8_t* text, int64_t length)
             more = 0
             point = 0xFFFD
         i += 1
-        for k in range(more):
+        for _step in range(more):
             if i >= length or (text[i] & 0xC0) != 0x80:
                 point = 0xFFFD
                 break

@@ -1,6 +1,5 @@
 # One table from status code to exception. Native code raises our classes and nothing else.
-from _core.status cimport (STATUS_CLOSED, STATUS_IO_ERROR, STATUS_OUT_OF_RANGE, STATUS_PROPERTIES_TOO_LARGE,
-                           STATUS_READ_ONLY, STATUS_RECORD_TOO_LARGE, STATUS_STORE_FAILED, STATUS_STORE_FULL)
+from _core.status cimport STATUS_CLOSED, STATUS_READ_ONLY, STATUS_STORE_FAILED, STATUS_STORE_FULL
 
 import os
 
