@@ -347,7 +347,7 @@ class CommitLog:
         Args:
             queue: Where the records go.
             store_host: Address literal (IPv4 or IPv6) and port, as stored in every record.
-            max_message_size_bytes: Limit of a body; a record may have 64 KiB more.
+            max_message_size_bytes: Limit of a body, and of the body of a batch.
             crc_property: End every record with 5.x's CRC property over the whole of it.
             strict_topics: Allow the topic names that upstream allows; else any that can name a folder.
             last_store_timestamp_ms: Store time of the last record that is there.
