@@ -14,12 +14,9 @@ import lz4.frame
 import zstandard
 
 from pyledger.errors import CorruptBodyError
+from pyledger.wire.sysflag import COMPRESSED, COMPRESSION_MASK, COMPRESSION_SHIFT
 
-COMPRESSED = 0x1
-"""sysFlag bit: the body is packed."""
 PLAIN_BODY_LIMIT_BYTES = 64 * 1024 * 1024
-_TYPE_SHIFT = 8
-_TYPE_MASK = 0x7
 
 Buffer = bytes | bytearray | memoryview
 
@@ -54,7 +51,7 @@ def decompress(
     """
     if not sys_flag & COMPRESSED:
         return bytes(body)
-    kind = (sys_flag >> _TYPE_SHIFT) & _TYPE_MASK
+    kind = (sys_flag & COMPRESSION_MASK) >> COMPRESSION_SHIFT
     if kind not in _CODECS:
         raise CorruptBodyError(place, f"has the unknown compression type {kind}")
     try:
