@@ -1,1 +1,505 @@
-# (to come)
+# ConsumeQueue: 20-byte units (physical offset i64, size i32, tags code i64), unit n at byte n * 20.
+# An accelerator, never an authority: everything in it comes from the log. See docs/formats/consume_queue.md.
+from _core.layout cimport (AT_SYS_FLAG, CQ_UNIT_BYTES, RECORD_MIN_BYTES, SYS_BORN_HOST_V6, Record, find_property,
+                           get_i16, get_i32, get_i64, java_hash, put_i32, put_i64)
+from _core.posix cimport load_acquire
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport free, malloc
+
+import os
+
+from pyledger import errors
+
+cdef enum:
+    FILL_SIZE_BYTES = 0x7FFFFFFF     # size of a unit that stands for no record
+
+
+cdef inline bint is_fill(const uint8_t* unit) noexcept nogil:
+    return get_i32(unit + 8) == FILL_SIZE_BYTES and get_i64(unit) == 0
+
+
+cdef inline void write_unit(uint8_t* unit, int64_t physical_offset, int32_t size_bytes,
+                            int64_t tags_code) noexcept nogil:
+    put_i64(unit, physical_offset)
+    put_i32(unit + 8, size_bytes)
+    put_i64(unit + 12, tags_code)
+
+
+cdef inline int put_unit(UnitCursor* c, int64_t physical_offset, int32_t size_bytes, int64_t tags_code,
+                         int64_t queue_offset) noexcept nogil:
+    """Append one unit, unless the queue has it. PUT_*, or what must be done before putting again."""
+    cdef uint8_t* unit
+    cdef int status = 0
+    if physical_offset + size_bytes <= c.max_physical_offset or queue_offset < c.next_queue_offset:
+        return PUT_PRESENT
+    if queue_offset > c.next_queue_offset:
+        return PUT_GAP
+    unit = next_unit(c, &status)
+    if unit == NULL:
+        return status
+    write_unit(unit, physical_offset, size_bytes, tags_code)
+    publish_unit(c, queue_offset + 1, physical_offset + size_bytes)
+    return PUT_APPENDED
+
+
+cdef int64_t check_units(const uint8_t* units, int64_t length, int64_t limit, int64_t* highest) noexcept nogil:
+    """Bytes of good units: each names a place below `limit`, after what its predecessor names."""
+    cdef int64_t at = 0
+    cdef int64_t offset
+    cdef int32_t size
+    while at + CQ_UNIT_BYTES <= length:
+        offset = get_i64(units + at)
+        size = get_i32(units + at + 8)
+        if not is_fill(units + at):
+            if size <= 0 or offset < 0 or offset < highest[0] or offset > limit - size:
+                break
+            highest[0] = offset + size
+        at += CQ_UNIT_BYTES
+    return at
+
+
+# A stretch of units that one file holds; the search by time works on a row of them.
+cdef struct UnitSpan:
+    const uint8_t* base
+    int64_t start_where
+    int64_t length
+
+
+cdef int64_t stored_time(LogView view, const uint8_t* unit) noexcept nogil:
+    """Store time of the record that a unit names; -1 when it does not lie in the log."""
+    cdef int64_t offset = get_i64(unit)
+    cdef int32_t size = get_i32(unit + 8)
+    cdef int64_t available = 0
+    cdef const uint8_t* record
+    if offset < view.start_offset or size < RECORD_MIN_BYTES or offset > view.end_offset - size:
+        return -1
+    record = view.at(offset, &available)
+    if record == NULL or available < RECORD_MIN_BYTES:
+        return -1
+    return get_i64(record + (68 if get_i32(record + AT_SYS_FLAG) & SYS_BORN_HOST_V6 else 56))
+
+
+cdef const UnitSpan* span_by_time(LogView view, const UnitSpan* spans, int count, int64_t timestamp,
+                                  bint upper) noexcept nogil:
+    """The file to search: the first whose last unit is late enough, or the last whose first is early enough."""
+    cdef int i
+    cdef int64_t time
+    if upper:
+        for i in range(count - 1, -1, -1):
+            time = stored_time(view, spans[i].base)
+            # A first unit whose record is gone (-1) is early enough for any time.
+            if (time if time > 0 else -1) <= timestamp:
+                return &spans[i]
+        return NULL
+    for i in range(count - 1):
+        if stored_time(view, spans[i].base + spans[i].length - CQ_UNIT_BYTES) >= timestamp:
+            return &spans[i]
+    return &spans[count - 1] if count else NULL
+
+
+cdef int64_t search_span(LogView view, const UnitSpan* span, int64_t min_where, int64_t timestamp,
+                         bint upper) noexcept nogil:
+    """Queue offset for a store time within one file, with upstream's answers at its edges."""
+    cdef int64_t floor = max(<int64_t>0, min_where - span.start_where)
+    cdef int64_t ceiling = span.length - CQ_UNIT_BYTES
+    cdef int64_t low = floor
+    cdef int64_t high = ceiling
+    cdef int64_t target = -1
+    cdef int64_t left = -CQ_UNIT_BYTES
+    cdef int64_t right = -CQ_UNIT_BYTES
+    cdef int64_t middle, time
+    if ceiling < 0 or floor > ceiling:
+        return (span.start_where + max(floor, <int64_t>0)) // CQ_UNIT_BYTES
+    if stored_time(view, span.base + ceiling) < timestamp:
+        return (span.start_where + ceiling) // CQ_UNIT_BYTES + (0 if upper else 1)
+    if stored_time(view, span.base + low) > timestamp:
+        return 0 if upper else span.start_where // CQ_UNIT_BYTES
+    while high >= low:
+        middle = (low + high) // (2 * CQ_UNIT_BYTES) * CQ_UNIT_BYTES
+        time = stored_time(view, span.base + middle)
+        if get_i64(span.base + middle) < view.start_offset or is_fill(span.base + middle):
+            low = middle + CQ_UNIT_BYTES
+            left = middle
+        elif time < 0:
+            return 0
+        elif time == timestamp:
+            target = middle
+            break
+        elif time > timestamp:
+            high = middle - CQ_UNIT_BYTES
+            right = middle
+        else:
+            low = middle + CQ_UNIT_BYTES
+            left = middle
+    if target < 0:
+        target = left if upper else right
+    elif upper:
+        while target + CQ_UNIT_BYTES <= ceiling and stored_time(
+                view, span.base + target + CQ_UNIT_BYTES) == timestamp:
+            target += CQ_UNIT_BYTES
+    else:
+        while target - CQ_UNIT_BYTES >= floor and stored_time(
+                view, span.base + target - CQ_UNIT_BYTES) == timestamp:
+            target -= CQ_UNIT_BYTES
+    return max((span.start_where + target) // CQ_UNIT_BYTES, <int64_t>0)
+
+
+cdef int64_t search_spans(LogView view, const UnitSpan* spans, int count, int64_t min_where, int64_t timestamp,
+                          bint upper) noexcept nogil:
+    cdef const UnitSpan* span = span_by_time(view, spans, count, timestamp, upper)
+    return 0 if span == NULL else search_span(view, span, min_where, timestamp, upper)
+
+
+def search_units_by_time(const uint8_t[::1] units not None, LogView view not None, int64_t timestamp_ms, *,
+                         bint upper=False, int64_t first_queue_offset=0, int64_t min_queue_offset=0,
+                         int64_t file_size_bytes=6_000_000):
+    """Queue offset for a store time over raw 20-byte units in memory, as `ConsumeQueue.offset_by_time`."""
+    cdef int64_t where = first_queue_offset * CQ_UNIT_BYTES
+    cdef int64_t end = where + units.shape[0] // CQ_UNIT_BYTES * CQ_UNIT_BYTES
+    cdef int64_t done = 0
+    cdef int64_t stop, answer
+    cdef int count = 0
+    cdef UnitSpan* spans
+    if file_size_bytes <= 0 or file_size_bytes % CQ_UNIT_BYTES or first_queue_offset < 0 or end == where:
+        return max(first_queue_offset, min_queue_offset, 0)
+    spans = <UnitSpan*>malloc(<size_t>((end - where) // file_size_bytes + 2) * sizeof(UnitSpan))
+    if spans == NULL:
+        raise MemoryError()
+    while where < end:
+        stop = min(end, (where // file_size_bytes + 1) * file_size_bytes)
+        spans[count].base = &units[done]
+        spans[count].start_where = where
+        spans[count].length = stop - where
+        done += stop - where
+        where = stop
+        count += 1
+    answer = search_spans(view, spans, count, min_queue_offset * CQ_UNIT_BYTES, timestamp_ms, upper)
+    free(spans)
+    return min(max(answer, min_queue_offset, first_queue_offset), end // CQ_UNIT_BYTES)
+
+
+cdef int64_t tags_code_of(const Record* record) noexcept nogil:
+    """Java's hash of TAGS, 0 without; the delivery times of delayed messages are the dispatcher's matter."""
+    cdef const uint8_t* tags = NULL
+    cdef int32_t tags_bytes = 0
+    if not find_property(record, b"TAGS", 4, &tags, &tags_bytes):
+        return 0
+    return java_hash(0, tags, tags_bytes)
+
+
+cdef enum:
+    EXT_UNIT_MIN_BYTES = 20
+cdef int64_t EXT_ADDRESS_MAX = -2147483649
+cdef int64_t EXT_ADDRESS_BASE = (<int64_t>-1) << 63
+
+
+cdef class ConsumeQueueExt:
+    """Extended units of one queue, read-only: size i16, tags code i64, store time i64, bit map size i16, bit map.
+
+    A unit's address stands as the tags code of its 20-byte unit: its byte offset less 2**63.
+    """
+
+    cdef readonly list files
+    cdef readonly int64_t file_size_bytes
+
+    def __init__(self, str folder, str topic, int queue_id):
+        cdef MappedFile file
+        found = list_units_files(queue_folder(folder, topic, queue_id))
+        self.file_size_bytes = guess_file_size(found, 1)
+        self.files = []
+        for _, path, size in found:
+            if size >= EXT_UNIT_MIN_BYTES:
+                file = MappedFile.open(path, size_bytes=self.file_size_bytes)
+                c_close(file.fd)
+                file.fd = -1
+                self.files.append(file)
+
+    def read(self, int64_t address):
+        """(tags code, store time in ms, bit map) of the unit at an address; None when nothing good stands there."""
+        cdef uint64_t offset = <uint64_t>address ^ <uint64_t>EXT_ADDRESS_BASE
+        cdef MappedFile file
+        cdef const uint8_t* unit
+        cdef int64_t position, size
+        if address > EXT_ADDRESS_MAX:
+            return None
+        for file in self.files:
+            position = <int64_t>offset - file.start_offset
+            if position < 0 or position > file.mapped_bytes - EXT_UNIT_MIN_BYTES:
+                continue
+            unit = file.base + position
+            size = get_i16(unit)
+            if size < EXT_UNIT_MIN_BYTES or size > file.mapped_bytes - position or (
+                    get_i16(unit + 18) != size - EXT_UNIT_MIN_BYTES):
+                return None
+            return get_i64(unit + 2), get_i64(unit + 10), (<const char*>unit)[EXT_UNIT_MIN_BYTES:size]
+        return None
+
+    def tags_code(self, int64_t address):
+        """The real tags code behind an address; the address itself when its unit is missing or damaged."""
+        found = self.read(address)
+        return address if found is None else found[0]
+
+
+cdef class ConsumeQueue(UnitQueue):
+    """The index of one topic and queue into the commit log.
+
+    Args:
+        folder: The store's `consumequeue` folder.
+        file_size_bytes: Size of a queue file, rounded up to whole units. Read-only: None reads it off the files.
+        readonly: Never write; take cut files, files of other sizes and foreign files as they come.
+        ext_folder: The store's `consumequeue_ext` folder, when units may point there for their tags codes.
+
+    After opening, a queue holds whatever its files hold; call `recover` before use.
+    """
+
+    cdef readonly object ext
+
+    def __init__(self, str folder, str topic, int queue_id, file_size_bytes=None, *, bint readonly=False,
+                 ext_folder=None):
+        if file_size_bytes is None and not readonly:
+            file_size_bytes = 6_000_000
+        self._open(folder, topic, queue_id, file_size_bytes, readonly, CQ_UNIT_BYTES)
+        self.cursor.next_queue_offset = self.cursor.end_where // CQ_UNIT_BYTES
+        self.min_where = self.first_where()
+        self.ext = None if ext_folder is None else ConsumeQueueExt(ext_folder, topic, queue_id)
+
+    @property
+    def min_offset(self):
+        return self.min_where // CQ_UNIT_BYTES
+
+    @property
+    def max_offset(self):
+        return load_acquire(&self.cursor.end_where) // CQ_UNIT_BYTES
+
+    def put(self, int64_t physical_offset, int32_t size_bytes, int64_t tags_code, int64_t queue_offset):
+        """Append a unit. False when the queue has it already; missing units before it become fill units.
+
+        Raises:
+            StoreFullError: no room for the next file or chunk. Nothing was appended.
+        """
+        cdef int status
+        self._check_writable()
+        while True:
+            status = put_unit(&self.cursor, physical_offset, size_bytes, tags_code, queue_offset)
+            if status >= 0:
+                return status == PUT_APPENDED
+            self._make_room(status, queue_offset, physical_offset)
+
+    cdef int _make_room(self, int status, int64_t queue_offset, int64_t physical_offset) except -1:
+        if status == PUT_GAP:
+            return self._fill_to(queue_offset, physical_offset)
+        return UnitQueue._make_room(self, status, queue_offset, physical_offset)
+
+    cdef int _fill_to(self, int64_t queue_offset, int64_t physical_offset) except -1:
+        """Write fill units up to `queue_offset`, so that unit n always stands at byte n * 20."""
+        cdef UnitCursor* c = &self.cursor
+        cdef uint8_t* unit
+        cdef int status = 0
+        cdef int64_t start = self.file_size_bytes
+        cdef bint fresh = not self.files
+        if queue_offset > ((<int64_t>1) << 58) // CQ_UNIT_BYTES or (
+                not fresh and queue_offset - c.next_queue_offset > gap_units_max(physical_offset - c.max_physical_offset)):
+            raise errors.StoreFormatError(
+                self.folder, f"the log's next record for this queue has queue offset {queue_offset}, the queue "
+                f"ends at {c.next_queue_offset}", "check the log with `pyledger verify`, cut it with `pyledger repair`")
+        if fresh:
+            start = queue_offset * CQ_UNIT_BYTES // self.file_size_bytes * self.file_size_bytes
+            self._add_file(start)
+            c.next_queue_offset = start // CQ_UNIT_BYTES
+        while c.next_queue_offset < queue_offset:
+            unit = next_unit(c, &status)
+            if unit == NULL:
+                UnitQueue._make_room(self, status, queue_offset, physical_offset)
+                continue
+            write_unit(unit, 0, FILL_SIZE_BYTES, 0)
+            publish_unit(c, c.next_queue_offset + 1, c.max_physical_offset)
+            c.filled_units += 1
+        if fresh or self.min_where == self.first_where() and c.max_physical_offset < 0:
+            self.min_where = queue_offset * CQ_UNIT_BYTES
+        return 0
+
+    def get(self, int64_t queue_offset):
+        """(physical offset, size in bytes, tags code) of one unit, the real tags code where it is stored apart.
+
+        Raises:
+            OffsetOutOfRangeError: the queue does not hold this offset.
+        """
+        cdef int64_t available = 0
+        cdef const uint8_t* unit = NULL
+        if self.min_offset <= queue_offset < self.max_offset:
+            unit = self.unit_at(queue_offset * CQ_UNIT_BYTES, &available)
+        if unit == NULL:
+            raise errors.OffsetOutOfRangeError(queue_offset, self.min_offset, self.max_offset)
+        tags_code = get_i64(unit + 12)
+        if self.ext is not None and tags_code <= EXT_ADDRESS_MAX:
+            tags_code = self.ext.tags_code(tags_code)
+        return get_i64(unit), get_i32(unit + 8), tags_code
+
+    def units(self, int64_t start, int64_t count):
+        """View raw 20-byte units from queue offset `start` without copying; ends at the file's end.
+
+        Returns:
+            memoryview of at most `count` units; empty when `start` is outside the queue.
+        """
+        if start < 0 or start > (<int64_t>1) << 58:
+            return memoryview(b"")
+        return self.view_units_at(start * CQ_UNIT_BYTES, count)
+
+    def recover(self, LogView view=None, *, int files=3):
+        """Find the last good unit in the last `files` files (0: in all), and cut the queue after it.
+
+        A unit is good when it names a place in the log, after its predecessor's. With a view the last unit must also
+        be that record's: its queue offset, size and tags code. A read-only queue is cut in memory only.
+
+        Returns:
+            Units dropped, as far as they did not look empty.
+        """
+        cdef int64_t where, end, available
+        cdef int64_t highest = -1
+        cdef int64_t good
+        cdef const uint8_t* unit
+        cdef int64_t limit = view.end_offset if view is not None else ((<int64_t>1) << 62)
+        available = 0
+        end = self.cursor.end_where
+        good = where = self.first_where()
+        if files and len(self.files) > files:
+            where = (<MappedFile>self.files[len(self.files) - files]).start_offset
+            good = where
+        while where < end:
+            unit = self.unit_at(where, &available)
+            if unit == NULL:
+                break
+            good = where + check_units(unit, available, limit, &highest)
+            where += available
+            if good < where:
+                break
+        if view is not None:
+            good = self._match_last(view, good)
+        dropped = self._count_used(good, end)
+        self.cursor.max_physical_offset = self._last_end(good)
+        self._set_end(good)
+        self.cursor.next_queue_offset = self.cursor.end_where // CQ_UNIT_BYTES
+        self.min_where = min(max(self.min_where, self.first_where()), self.cursor.end_where)
+        return dropped
+
+    cdef int64_t _match_last(self, LogView view, int64_t good) except -1:
+        """Drop units that their record disowns, from the end. A record that was deleted cannot disown one."""
+        cdef int64_t available = 0
+        cdef const uint8_t* unit
+        cdef Record record
+        while good > self.first_where():
+            unit = self.unit_at(good - CQ_UNIT_BYTES, &available)
+            if unit == NULL or get_i64(unit) < view.start_offset and not is_fill(unit):
+                break
+            if not is_fill(unit) and view.parse(get_i64(unit), &record) == 1 and (
+                    record.size_bytes == get_i32(unit + 8)
+                    and record.queue_offset == good // CQ_UNIT_BYTES - 1
+                    and record.queue_id == self.queue_id
+                    and self._tags_agree(&record, get_i64(unit + 12))):
+                break
+            good -= CQ_UNIT_BYTES
+        return good
+
+    cdef bint _tags_agree(self, const Record* record, int64_t tags_code) noexcept:
+        # Delivery times of delayed messages exceed a hash's range, addresses of extended units fall below it.
+        return tags_code == tags_code_of(record) or tags_code > 0x7FFFFFFF or tags_code <= EXT_ADDRESS_MAX
+
+    cdef int64_t _count_used(self, int64_t begin, int64_t end):
+        cdef int64_t available = 0
+        cdef int64_t count = 0
+        cdef const uint8_t* unit
+        while begin < end:
+            unit = self.unit_at(begin, &available)
+            if unit == NULL or get_i32(unit + 8) == 0:
+                break
+            count += 1
+            begin += CQ_UNIT_BYTES
+        return count
+
+    cdef int64_t _last_end(self, int64_t where) except -2:
+        """End of the record that the last real unit below `where` names; -1 without one."""
+        cdef int64_t available = 0
+        cdef const uint8_t* unit
+        while where > self.first_where():
+            where -= CQ_UNIT_BYTES
+            unit = self.unit_at(where, &available)
+            if unit != NULL and not is_fill(unit):
+                return get_i64(unit) + get_i32(unit + 8)
+        return -1
+
+    def truncate_to_physical(self, int64_t physical_offset):
+        """Drop units whose records end after `physical_offset`. Durable on return."""
+        cdef int64_t available = 0
+        cdef int64_t where = self.cursor.end_where
+        cdef const uint8_t* unit
+        self._check_writable()
+        while where > self.first_where():
+            unit = self.unit_at(where - CQ_UNIT_BYTES, &available)
+            if unit != NULL and not is_fill(unit) and get_i64(unit) + get_i32(unit + 8) <= physical_offset:
+                break
+            where -= CQ_UNIT_BYTES
+        if where == self.cursor.end_where:
+            return
+        self.cursor.max_physical_offset = self._last_end(where)
+        self._set_end(where)
+        self.cursor.next_queue_offset = self.cursor.end_where // CQ_UNIT_BYTES
+        self.min_where = min(self.min_where, self.cursor.end_where)
+
+    def correct_min_offset(self, int64_t min_physical_offset):
+        """Move `min_offset` to the first unit that names a record at or above the log's start.
+
+        When every record was deleted it becomes `max_offset`: queue offsets are never used twice.
+        """
+        cdef int64_t low = max(self.min_where, self.first_where())
+        cdef int64_t end = self.cursor.end_where
+        cdef int64_t high = end
+        cdef int64_t middle, real, available
+        available = 0
+        while low < high:
+            middle = (low + high) // (2 * CQ_UNIT_BYTES) * CQ_UNIT_BYTES
+            real = self._next_real(middle, end)
+            if real == end or get_i64(self.unit_at(real, &available)) >= min_physical_offset:
+                high = middle
+            else:
+                low = real + CQ_UNIT_BYTES
+        self.min_where = self._next_real(low, end)
+
+    cdef int64_t _next_real(self, int64_t where, int64_t end) noexcept:
+        """The first unit at or after `where` that stands for a record; `end` without one."""
+        cdef int64_t available = 0
+        cdef const uint8_t* unit
+        while where < end:
+            unit = self.unit_at(where, &available)
+            if unit != NULL and not is_fill(unit):
+                return where
+            where += CQ_UNIT_BYTES
+        return end
+
+    def offset_by_time(self, LogView view not None, int64_t timestamp_ms, *, bint upper=False):
+        """Queue offset for a store time in ms.
+
+        Lower: the first message stored at or after it; upper: the last stored at or before it. Without such a message
+        the answer is the nearest end of the queue, as upstream gives it.
+        """
+        cdef int64_t available = 0
+        cdef int64_t answer
+        cdef int count = 0
+        cdef const uint8_t* unit
+        cdef MappedFile file
+        cdef UnitSpan* spans = <UnitSpan*>malloc((<size_t>len(self.files) + 1) * sizeof(UnitSpan))
+        if spans == NULL:
+            raise MemoryError()
+        for file in self.files:
+            unit = self.unit_at(file.start_offset, &available)
+            if unit != NULL:
+                spans[count] = UnitSpan(unit, file.start_offset, available)
+                count += 1
+        answer = search_spans(view, spans, count, self.min_where, timestamp_ms, upper)
+        free(spans)
+        return min(max(answer, self.min_offset), self.max_offset)
+
+    def delete_head(self, int64_t min_physical_offset):
+        """Remove files of deleted records only, never the last file; returns their paths."""
+        paths = self._delete_head(min_physical_offset)
+        self.correct_min_offset(min_physical_offset)
+        return paths

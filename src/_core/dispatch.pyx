@@ -1,1 +1,352 @@
-# (to come)
+# Dispatcher: from the commit log to consume queues and index files. It walks a range of the log without the
+# interpreter lock in small groups: parse and prefetch the hash slots of all keys of a group, then put. It takes the
+# lock only for a new queue or a new file. Invariants: `dispatched_where` is published after all that it covers; a
+# group that could not be put whole is kept and goes on from the very unit or key where it stopped.
+from _core.layout cimport (PARSED_RECORD, SYS_INNER_BATCH, SYS_TRANSACTION_MASK, SYS_TRANSACTION_ROLLBACK,
+                           Record)
+from _core.posix cimport load_acquire, store_release
+from _core.status cimport STATUS_END_OF_FILE
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memchr
+
+import threading
+
+from pyledger import errors
+
+cdef extern from *:
+    """
+    #define prefetch_write(p) __builtin_prefetch((p), 1, 3)
+    """
+    void prefetch_write(const void* p) noexcept nogil
+
+cdef enum:
+    GROUP_RECORDS = 32
+    RECORD_KEYS_MAX = 16386          # a property string has at most 32,767 bytes
+    GROUP_KEYS = 2 * RECORD_KEYS_MAX
+
+# Upstream's delays of levels 1 to 18.
+DELAYS_MS = tuple(1000 * s for s in (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800,
+                                     3600, 7200))
+
+cdef struct PendingRecord:
+    QueueEntry* queue
+    int64_t physical_offset
+    int64_t queue_offset
+    int64_t tags_code
+    int64_t store_timestamp
+    int64_t inner_base
+    int32_t size_bytes
+    int32_t keys_end                 # its keys are keys[previous record's keys_end:keys_end]
+    int16_t inner_count
+    bint unit
+    bint inner_batch
+
+cdef struct PendingKey:
+    uint8_t* slot
+    int32_t hash
+
+
+cdef class Dispatcher:
+    """Builds consume queues and index files from the commit log.
+
+    Args:
+        open_queue: Called as `open_queue(topic, queue_id, inner_batch)` for the first unit of a queue; returns its
+            recovered ConsumeQueue or BatchConsumeQueue. May raise: the record is then tried again.
+        index: Takes the keys; None builds no index.
+        start_offset: Where to begin, a record's start. Records that the queues or the index have are passed over.
+        delays_ms: Delays of levels 1, 2, …; they make the tags codes of delayed messages.
+    """
+
+    cdef readonly dict queues
+    cdef readonly object failure        # what the last call raised, until one succeeds
+    cdef object open_queue
+    cdef IndexFileSet index
+    cdef QueueTable table
+    cdef object lock
+    cdef int64_t where                  # published
+    cdef int64_t parsed_where           # end of the pending group
+    cdef int64_t index_from             # records below have all their entries
+    cdef int32_t index_skip             # entries that the record at index_from has already
+    cdef IndexCursor* index_cursor
+    cdef PendingRecord* records
+    cdef PendingKey* keys
+    cdef int record_count
+    cdef int records_done
+    cdef int32_t key_count
+    cdef int32_t keys_done
+    cdef int64_t* delays
+    cdef int32_t delay_count
+    cdef QueueEntry* touched
+    cdef readonly int64_t message_count
+    cdef readonly int64_t unit_count
+    cdef readonly int64_t entry_count
+
+    def __init__(self, open_queue, IndexFileSet index=None, *, int64_t start_offset=0, delays_ms=DELAYS_MS):
+        cdef int i
+        self.open_queue = open_queue
+        self.index = index
+        self.queues = {}
+        self.table = QueueTable()
+        self.lock = threading.Lock()
+        self.records = <PendingRecord*>malloc(GROUP_RECORDS * sizeof(PendingRecord))
+        self.keys = <PendingKey*>malloc(GROUP_KEYS * sizeof(PendingKey))
+        self.delay_count = <int32_t>len(delays_ms)
+        self.delays = <int64_t*>malloc(<size_t>(self.delay_count + 1) * sizeof(int64_t))
+        if self.records == NULL or self.keys == NULL or self.delays == NULL:
+            raise MemoryError()
+        for i in range(self.delay_count):
+            self.delays[i] = delays_ms[i]
+        self._enter_index()
+        self.start_at(start_offset)
+
+    def __dealloc__(self):
+        free(self.records)
+        free(self.keys)
+        free(self.delays)
+
+    cdef int _enter_index(self) except -1:
+        if self.index is None:
+            return 0
+        self.index_from = self.index.end_physical_offset
+        self.index_skip = self.index.entries_of_last_record()
+        self.index_cursor = &self.index.last_file().cursor if self.index.files else NULL
+        return 0
+
+    @property
+    def dispatched_where(self):
+        """Physical offset up to which queues and index have everything."""
+        return load_acquire(&self.where)
+
+    def start_at(self, int64_t offset):
+        """Go on from another place, a record's start: after the log was cut, or to leave a damaged part out.
+
+        The queues and the index must have been cut before.
+        """
+        with self.lock:
+            self.record_count = self.records_done = 0
+            self.key_count = self.keys_done = 0
+            self.parsed_where = offset
+            self._enter_index()
+            store_release(&self.where, offset)
+
+    def forget(self, str topic, int queue_id):
+        """Let a queue go; its next unit opens it again."""
+        cdef bytes name = topic.encode("utf-8", "surrogateescape")
+        with self.lock:
+            self.table.of(name, <int32_t>len(name), queue_id).cursor = NULL
+            self.queues.pop((topic, queue_id), None)
+
+    def dispatch(self, LogView view not None, end_offset=None):
+        """Dispatch records that end at or before `end_offset` (None: the view's end); returns `dispatched_where`.
+
+        Any thread may call; one walks, the others wait for it without the interpreter lock.
+
+        Raises:
+            CorruptRecordError: no record where one should be. Nothing beyond was dispatched.
+            StoreFullError: no room for a queue or index file. The next call goes on from the same unit or key.
+        """
+        cdef int64_t end = view.end_offset if end_offset is None else min(<int64_t>end_offset, view.end_offset)
+        cdef int status = 0
+        if load_acquire(&self.where) >= end:
+            return self.where
+        with self.lock:
+            try:
+                while True:
+                    with nogil:
+                        status = self._run(view, end)
+                    if status == 0:
+                        break
+                    self._resolve(view, status)
+                self.failure = None
+            except BaseException as failure:
+                self.failure = failure
+                raise
+        return self.where
+
+    def take_advanced(self):
+        """[(topic, queue id, max offset)] of queues that got units since the last call."""
+        found = []
+        cdef QueueEntry* entry
+        with self.lock:
+            entry = self.touched
+            while entry != NULL:
+                if entry.cursor != NULL:
+                    found.append((entry_topic(entry), entry.queue_id, entry.cursor.next_queue_offset))
+                entry.touched = False
+                entry = entry.next_touched
+            self.touched = NULL
+        return found
+
+    cdef int _run(self, LogView view, int64_t end) noexcept nogil:
+        """Walk on; 0 at the end, or what needs the interpreter lock."""
+        cdef int status
+        while True:
+            status = self._put_group()
+            if status < 0:
+                return status
+            store_release(&self.where, self.parsed_where)
+            status = self._parse_group(view, end)
+            if self.record_count == 0:
+                store_release(&self.where, self.parsed_where)
+                return status
+
+    cdef int _parse_group(self, LogView view, int64_t end) noexcept nogil:
+        cdef Record record
+        cdef int64_t at
+        cdef int status
+        self.record_count = self.records_done = 0
+        self.key_count = self.keys_done = 0
+        while self.record_count < GROUP_RECORDS and self.key_count <= GROUP_KEYS - RECORD_KEYS_MAX:
+            at = self.parsed_where
+            status = next_record(view, &at, end, &record)
+            if status != PARSED_RECORD:
+                self.parsed_where = at
+                return status
+            if self._parse_record(&record) < 0:
+                return WALK_NO_MEMORY
+            self.parsed_where = at + record.size_bytes
+        return 0
+
+    cdef int _parse_record(self, const Record* record) noexcept nogil:
+        cdef RecordFacts facts
+        cdef PendingRecord* pending = &self.records[self.record_count]
+        cdef QueueEntry* entry = self.table.of(record.topic, record.topic_bytes, record.queue_id)
+        if entry == NULL:
+            return -1
+        read_facts(record, &facts)
+        pending.queue = entry
+        pending.physical_offset = record.physical_offset
+        pending.queue_offset = record.queue_offset
+        pending.tags_code = code_of(entry, record, &facts, self.delays, self.delay_count)
+        pending.store_timestamp = record.store_timestamp
+        pending.size_bytes = record.size_bytes
+        pending.unit = has_unit(record)
+        pending.inner_batch = (record.sys_flag & SYS_INNER_BATCH) != 0
+        batch_place(record, &facts, &pending.inner_base, &pending.inner_count)
+        if self.index is not None and record.physical_offset >= self.index_from and (
+                (record.sys_flag & SYS_TRANSACTION_MASK) != SYS_TRANSACTION_ROLLBACK):
+            self._add_keys(entry, &facts, record.physical_offset)
+        pending.keys_end = self.key_count
+        self.record_count += 1
+        return 0
+
+    cdef void _add_keys(self, const QueueEntry* entry, const RecordFacts* facts,
+                        int64_t physical_offset) noexcept nogil:
+        cdef int32_t first = self.key_count
+        cdef const uint8_t* at = facts.keys
+        cdef const uint8_t* stop
+        cdef const uint8_t* end
+        if facts.unique_key != NULL:
+            self._add_key(key_hash(entry.topic_hash, facts.unique_key, facts.unique_key_bytes))
+        if at != NULL:
+            end = at + facts.keys_bytes
+            while at < end:
+                stop = <const uint8_t*>memchr(at, 32, <size_t>(end - at))
+                if stop == NULL:
+                    stop = end
+                if stop > at:
+                    self._add_key(key_hash(entry.topic_hash, at, stop - at))
+                at = stop + 1
+        if physical_offset == self.index_from:
+            self._drop_keys(first)
+
+    cdef void _add_key(self, int32_t hash) noexcept nogil:
+        cdef PendingKey* key = &self.keys[self.key_count]
+        key.hash = hash
+        key.slot = NULL
+        if self.index_cursor != NULL:
+            key.slot = slot_of(self.index_cursor, hash)
+            prefetch_write(key.slot)
+        self.key_count += 1
+
+    cdef void _drop_keys(self, int32_t first) noexcept nogil:
+        """Leave out the keys that the last indexed record has entries for."""
+        cdef int32_t i
+        cdef int32_t kept = max(self.key_count - first - self.index_skip, 0)
+        for i in range(kept):
+            self.keys[first + i] = self.keys[self.key_count - kept + i]
+        self.key_count = first + kept
+
+    cdef int _put_group(self) noexcept nogil:
+        """Put the units and keys of the group, from where an earlier attempt stopped."""
+        cdef PendingRecord* pending
+        cdef PendingKey* key
+        cdef int status
+        while self.records_done < self.record_count:
+            pending = &self.records[self.records_done]
+            if pending.unit:
+                status = self._put_unit(pending)
+                if status < 0:
+                    return status
+            while self.keys_done < pending.keys_end:
+                key = &self.keys[self.keys_done]
+                status = STATUS_END_OF_FILE
+                if self.index_cursor != NULL:
+                    if key.slot == NULL:
+                        key.slot = slot_of(self.index_cursor, key.hash)
+                    status = put_key(self.index_cursor, key.hash, pending.physical_offset,
+                                     pending.store_timestamp, key.slot)
+                if status < 0:
+                    return WALK_INDEX + status
+                self.keys_done += 1
+                self.entry_count += 1
+            self.records_done += 1
+            self.message_count += 1
+        return 0
+
+    cdef int _put_unit(self, PendingRecord* pending) noexcept nogil:
+        cdef QueueEntry* entry = pending.queue
+        cdef int status
+        if entry.cursor == NULL:
+            return WALK_NEEDS_QUEUE
+        if entry.batch:
+            status = put_batch_unit(entry.cursor, pending.physical_offset, pending.size_bytes, pending.tags_code,
+                                    pending.store_timestamp, pending.inner_base, pending.inner_count)
+        else:
+            status = put_unit(entry.cursor, pending.physical_offset, pending.size_bytes, pending.tags_code,
+                              pending.queue_offset)
+        if status < 0:
+            return status
+        # Done: a later attempt at this record goes straight to its keys.
+        pending.unit = False
+        if status == PUT_APPENDED:
+            self.unit_count += 1
+            if not entry.touched:
+                entry.touched = True
+                entry.next_touched = self.touched
+                self.touched = entry
+        return 0
+
+    cdef int _resolve(self, LogView view, int status) except -1:
+        """Do with the interpreter lock what the walk could not."""
+        cdef PendingRecord* pending = &self.records[self.records_done]
+        cdef UnitQueue queue
+        if status == WALK_NO_MEMORY:
+            raise MemoryError()
+        if status == WALK_CORRUPT:
+            raise_corrupt(view, self.parsed_where, "no record stands here")
+        topic = entry_topic(pending.queue)
+        if status == WALK_NEEDS_QUEUE:
+            queue = self.open_queue(topic, pending.queue.queue_id, pending.inner_batch)
+            queue._check_writable()
+            self.queues[topic, pending.queue.queue_id] = queue
+            pending.queue.batch = isinstance(queue, BatchConsumeQueue)
+            pending.queue.cursor = &queue.cursor
+        elif status < WALK_INDEX:
+            self.index.make_room(status - WALK_INDEX)
+            self._enter_new_index_file()
+        else:
+            queue = self.queues[topic, pending.queue.queue_id]
+            try:
+                queue._make_room(status, pending.queue_offset, pending.physical_offset)
+            except errors.StoreFormatError as failure:
+                raise_corrupt(view, pending.physical_offset, failure.problem)
+        return 0
+
+    cdef int _enter_new_index_file(self) except -1:
+        cdef int32_t i
+        self.index_cursor = &self.index.last_file().cursor
+        for i in range(self.keys_done, self.key_count):
+            self.keys[i].slot = NULL
+        return 0

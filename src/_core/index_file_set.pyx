@@ -1,0 +1,238 @@
+# IndexFileSet: the index files of a store, oldest to newest by name; the last one takes the new keys.
+from _core.layout cimport Record
+from _core.status cimport STATUS_END_OF_FILE, STATUS_IO_ERROR
+from libc.stdint cimport INT32_MAX, int32_t, int64_t
+
+import os
+from datetime import datetime
+
+from pyledger import errors
+
+cdef enum:
+    QUERY_MAX = 64                   # upstream's maxMsgsNumBatch
+
+
+def index_file_name():
+    """A name for an index file made now: local time as yyyyMMddHHmmssSSS."""
+    now = datetime.now()
+    return now.strftime("%Y%m%d%H%M%S") + f"{now.microsecond // 1000:03d}"
+
+
+cdef class IndexFileSet:
+    """All index files of a store.
+
+    Args:
+        folder: The store's `index` folder.
+        slots: Hash slots of a new file.
+        entries: Entry capacity of a new file.
+        readonly: Never write; leave out files that are too damaged to read.
+        name_file: Makes the name of a new file; later than all names there, or one more than the last is taken.
+        safe_timestamp_ms: After an unclean exit, the time up to which index files are known to be on disk: files
+            that end later are removed (read-only: left out) and must be dispatched again. None after a clean one.
+    """
+
+    cdef readonly str folder
+    cdef readonly bint readonly
+    cdef readonly list files
+    cdef readonly list removed          # paths that were unsafe or unreadable when the set was opened
+    cdef int64_t slots
+    cdef int64_t entries
+    cdef object name_file
+    cdef object clean                   # files that need no flush any more
+    cdef bint folder_changed
+
+    def __init__(self, str folder, int64_t slots=5_000_000, int64_t entries=20_000_000, *, bint readonly=False,
+                 name_file=index_file_name, safe_timestamp_ms=None):
+        self.folder = folder
+        self.slots = slots
+        self.entries = entries
+        self.readonly = readonly
+        self.name_file = name_file
+        self.files = []
+        self.removed = []
+        self.clean = set()
+        for path, size in self._list():
+            self._load(path, size, safe_timestamp_ms)
+
+    cdef list _list(self):
+        try:
+            found = [(int(entry.name), entry.path, entry.stat().st_size) for entry in os.scandir(self.folder)
+                     if entry.name.isascii() and entry.name.isdecimal() and len(entry.name) < 20 and entry.is_file()]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return [(path, size) for _, path, size in sorted(found)]
+
+    cdef int _load(self, str path, int64_t size, safe_timestamp_ms) except -1:
+        cdef IndexFile file
+        # The configured counts when they fit the size; else whatever the file shows.
+        fits = size == INDEX_HEADER_BYTES + self.slots * INDEX_SLOT_BYTES + self.entries * INDEX_ENTRY_BYTES
+        try:
+            file = IndexFile(path, self.slots if fits else 0, readonly=self.readonly)
+        except errors.StoreFormatError:
+            file = None
+        if file is None or safe_timestamp_ms is not None and file.end_timestamp > safe_timestamp_ms:
+            self.removed.append(path)
+            if not self.readonly:
+                os.unlink(path)
+            return 0
+        self.files.append(file)
+        return 0
+
+    @property
+    def end_physical_offset(self):
+        """Start of the last record with an entry; -1 without one. Dispatch for the index goes on here."""
+        cdef IndexFile file
+        for file in reversed(self.files):
+            if file.entry_count > 1:
+                return file.end_physical_offset
+        return -1
+
+    @property
+    def end_timestamp(self):
+        return self.files[len(self.files) - 1].end_timestamp if self.files else 0
+
+    cdef IndexFile last_file(self):
+        return <IndexFile>self.files[len(self.files) - 1] if self.files else None
+
+    cdef int roll(self) except -1:
+        """Add a file that goes on from the last one's end."""
+        cdef IndexFile last = self.last_file()
+        previous = (0, 0)
+        name = self.name_file()
+        if last is not None:
+            previous = (last.end_timestamp, last.end_physical_offset)
+            newest = int(os.path.basename(last.path))
+            if int(name) <= newest:
+                name = f"{newest + 1:017d}"
+        os.makedirs(self.folder, exist_ok=True)
+        file = IndexFile(os.path.join(self.folder, name), self.slots, self.entries, previous=previous)
+        self.folder_changed = True
+        self.files = [*self.files, file]
+        return 0
+
+    cdef int make_room(self, int status) except -1:
+        """Do what a nogil put asked for; the caller then puts again."""
+        if self.readonly:
+            raise errors.ReadOnlyStoreError(self.folder)
+        if status == STATUS_END_OF_FILE:
+            return self.roll()
+        raise_errno(self.last_file().cursor.error, self.folder, "allocate space for")
+
+    cdef int32_t entries_of_last_record(self) noexcept:
+        """Entries that the last indexed record has; a dispatch cut short may have put some of its keys only."""
+        cdef int32_t found = 0
+        cdef int32_t number
+        cdef int64_t offset = -1
+        cdef IndexFile file
+        for file in reversed(self.files):
+            for number in range(file.cursor.count - 1, 0, -1):
+                if offset < 0:
+                    offset = file.cursor.end_physical
+                if get_i64(file.cursor.entries + <int64_t>number * INDEX_ENTRY_BYTES + 4) != offset:
+                    return found
+                found += 1
+        return found
+
+    def put(self, str topic, str key, int64_t physical_offset, int64_t store_timestamp_ms):
+        """Add a key of a message, in a new file when the last one is full.
+
+        Raises:
+            StoreFullError: no room for the next file or chunk. Nothing was added.
+        """
+        cdef int32_t hash = index_key_hash(topic, key)
+        cdef int status
+        cdef IndexFile last
+        while True:
+            status = STATUS_END_OF_FILE
+            if self.files and not self.readonly:
+                last = self.last_file()
+                status = put_key(&last.cursor, hash, physical_offset, store_timestamp_ms,
+                                 slot_of(&last.cursor, hash))
+            if status >= 0:
+                return
+            self.make_room(status)
+
+    def query(self, str topic, str key, int64_t begin_ms=0, int64_t end_ms=0x7FFFFFFFFFFFFFFF, int limit=QUERY_MAX):
+        """Physical offsets of messages that may have a key, ascending; at most 64, the newest.
+
+        Only hashes are compared, times to the second: look at the messages. Offsets below the log's start are of
+        deleted messages.
+        """
+        cdef int64_t found[QUERY_MAX]
+        cdef int count = 0
+        cdef int i
+        cdef int64_t begin, end
+        cdef int32_t hash = index_key_hash(topic, key)
+        cdef IndexFile file
+        limit = min(limit, QUERY_MAX)
+        for file in reversed(self.files):
+            if file.cursor.base == NULL:
+                continue
+            begin = get_i64(file.cursor.base + AT_BEGIN_TIMESTAMP)
+            end = get_i64(file.cursor.base + AT_END_TIMESTAMP)
+            if begin_ms <= end and end_ms >= begin:
+                count = file.select(hash, begin_ms, end_ms, found, count, limit)
+            if begin < begin_ms or count >= limit:
+                break
+        return sorted([found[i] for i in range(count)])
+
+    def truncate_to_physical(self, int64_t physical_offset, LogView view=None):
+        """Take back the entries of records at or above `physical_offset`. Durable on return.
+
+        `view` gives the exact time of the last record left.
+        """
+        cdef IndexFile file
+        if self.readonly:
+            raise errors.ReadOnlyStoreError(self.folder)
+        while self.files:
+            file = self.last_file()
+            if file.cursor.end_physical < physical_offset:
+                break
+            file.cut(physical_offset, view)
+            if file.cursor.count > 1:
+                file.flush()
+                break
+            os.unlink(file.path)
+            self.files = self.files[:len(self.files) - 1]
+            sync_folder(self.folder)
+
+    def delete_head(self, int64_t min_physical_offset):
+        """Remove files whose last record was deleted, never the last file; returns their paths."""
+        cdef IndexFile file
+        gone = []
+        for file in self.files[:max(len(self.files) - 1, 0)]:
+            if file.end_physical_offset >= min_physical_offset:
+                break
+            gone.append(file.path)
+        self.files = self.files[len(gone):]
+        for path in gone:
+            os.unlink(path)
+        if gone:
+            sync_folder(self.folder)
+        return gone
+
+    def flush(self):
+        """Make all entries durable; returns the end timestamp of what is on disk, for the checkpoint."""
+        cdef IndexFile file
+        timestamp = 0
+        if self.readonly:
+            return self.end_timestamp
+        if self.folder_changed:
+            self.folder_changed = False
+            sync_folder(self.folder)
+            sync_folder(os.path.dirname(self.folder) or ".")
+        files = self.files
+        for file in files:
+            timestamp = file.end_timestamp
+            if file.path not in self.clean:
+                full = file.full
+                file.flush()
+                if full:
+                    self.clean.add(file.path)
+        return timestamp
+
+    def close(self):
+        cdef IndexFile file
+        for file in self.files:
+            file.close()
+        self.files = []

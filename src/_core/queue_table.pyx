@@ -1,0 +1,264 @@
+# QueueTable: from (topic bytes, queue id) to what a walk over the log needs to know of that queue, without the
+# interpreter lock. And what such a walk reads of each record besides its fixed fields.
+from _core.layout cimport (PARSED_BLANK, PARSED_RECORD, SYS_TRANSACTION_MASK, SYS_TRANSACTION_PREPARED, SYS_TRANSACTION_ROLLBACK,
+                           Record, java_hash, next_property)
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcmp, memcpy
+
+from pyledger import errors
+
+cdef enum:
+    WALK_CORRUPT = -30               # the bytes at `where` are no record
+    WALK_NO_MEMORY = -31
+    WALK_NEEDS_QUEUE = -32
+    WALK_INDEX = -33                 # added to a status that the index gave
+
+cdef struct QueueEntry:
+    uint64_t hash
+    uint8_t* topic
+    int32_t topic_bytes
+    int32_t queue_id
+    int32_t topic_hash               # Java's hash of "topic#", the start of each index key's hash
+    bint delayed                     # the topic of delayed messages: tags codes are delivery times
+    bint batch
+    bint touched                     # got units since somebody asked
+    UnitCursor* cursor               # NULL until the queue is open
+    QueueEntry* next_touched
+    # Of a walk that gathers units in memory:
+    uint8_t* units
+    int64_t used_bytes
+    int64_t room_bytes
+    int64_t first_queue_offset
+    int64_t next_queue_offset
+    int64_t repeated
+
+# What a walk needs from the properties.
+cdef struct RecordFacts:
+    int64_t delay_level
+    int64_t inner_base               # -1 without
+    int64_t inner_count
+    const uint8_t* tags
+    const uint8_t* unique_key
+    const uint8_t* keys
+    int32_t tags_bytes
+    int32_t unique_key_bytes
+    int32_t keys_bytes
+
+
+cdef int64_t decimal_of(const uint8_t* text, int32_t length, int64_t otherwise) noexcept nogil:
+    """A non-negative decimal number of at most 18 digits; `otherwise` for anything else."""
+    cdef int64_t value = 0
+    cdef int32_t i
+    if length <= 0 or length > 18:
+        return otherwise
+    for i in range(length):
+        if not 48 <= text[i] <= 57:
+            return otherwise
+        value = value * 10 + text[i] - 48
+    return value
+
+
+cdef inline void read_facts(const Record* record, RecordFacts* facts) noexcept nogil:
+    """One pass over the properties; the last of several with one name wins, as in Java's map."""
+    cdef const uint8_t* at = record.properties
+    cdef const uint8_t* end = at + record.properties_bytes
+    cdef const uint8_t* name = NULL
+    cdef const uint8_t* value = NULL
+    cdef int32_t name_bytes = 0
+    cdef int32_t value_bytes = 0
+    facts.delay_level = 0
+    facts.inner_base = -1
+    facts.inner_count = -1
+    facts.tags = NULL
+    facts.unique_key = NULL
+    facts.keys = NULL
+    while next_property(&at, end, &name, &name_bytes, &value, &value_bytes):
+        if name_bytes == 4:
+            if memcmp(name, b"TAGS", 4) == 0:
+                facts.tags = value
+                facts.tags_bytes = value_bytes
+            elif memcmp(name, b"KEYS", 4) == 0:
+                facts.keys = value
+                facts.keys_bytes = value_bytes
+        elif name_bytes == 8:
+            if memcmp(name, b"UNIQ_KEY", 8) == 0:
+                facts.unique_key = value
+                facts.unique_key_bytes = value_bytes
+        elif name_bytes == 5:
+            if memcmp(name, b"DELAY", 5) == 0:
+                facts.delay_level = decimal_of(value, value_bytes, 0)
+        elif name_bytes == 9:
+            if memcmp(name, b"INNER_NUM", 9) == 0:
+                facts.inner_count = decimal_of(value, value_bytes, -1)
+        elif name_bytes == 10 and memcmp(name, b"INNER_BASE", 10) == 0:
+            facts.inner_base = decimal_of(value, value_bytes, -1)
+
+
+cdef inline bint has_unit(const Record* record) noexcept nogil:
+    """Whether consumers may see the record: half messages and rollbacks have no unit."""
+    cdef int32_t kind = record.sys_flag & SYS_TRANSACTION_MASK
+    return kind != SYS_TRANSACTION_PREPARED and kind != SYS_TRANSACTION_ROLLBACK
+
+
+cdef inline int64_t code_of(const QueueEntry* entry, const Record* record, const RecordFacts* facts,
+                            const int64_t* delays, int32_t delay_count) noexcept nogil:
+    """Tags code of a unit: the hash of the tags, or when a delayed message is due."""
+    cdef int64_t level
+    if entry.delayed and facts.delay_level > 0 and delay_count > 0:
+        level = facts.delay_level if facts.delay_level < delay_count else delay_count
+        return record.store_timestamp + delays[level - 1]
+    return 0 if facts.tags == NULL else java_hash(0, facts.tags, facts.tags_bytes)
+
+
+cdef inline void batch_place(const Record* record, const RecordFacts* facts, int64_t* base,
+                             int16_t* count) noexcept nogil:
+    """First queue offset and number of messages of a record in a batch queue."""
+    if facts.inner_base >= 0 and 0 < facts.inner_count <= 32767:
+        base[0] = facts.inner_base
+        count[0] = <int16_t>facts.inner_count
+    else:
+        base[0] = record.queue_offset
+        count[0] = 1
+
+
+cdef inline uint64_t topic_hash(const uint8_t* topic, int32_t length, int32_t queue_id) noexcept nogil:
+    cdef uint64_t h = <uint64_t><uint32_t>queue_id * 0x9E3779B97F4A7C15ULL + <uint64_t>length
+    cdef uint64_t word
+    cdef int32_t i = 0
+    while i + 8 <= length:
+        memcpy(&word, topic + i, 8)
+        h = (h ^ word) * 0xBF58476D1CE4E5B9ULL
+        h ^= h >> 29
+        i += 8
+    while i < length:
+        h = (h ^ topic[i]) * 0x94D049BB133111EBULL
+        i += 1
+    return h ^ (h >> 32)
+
+
+cdef class QueueTable:
+    """Open addressing over malloc'ed entries; entries never move."""
+
+    cdef QueueEntry** buckets
+    cdef QueueEntry* last
+    cdef int64_t mask
+    cdef int64_t count
+
+    def __cinit__(self):
+        self.buckets = <QueueEntry**>calloc(256, sizeof(QueueEntry*))
+        if self.buckets == NULL:
+            raise MemoryError()
+        self.mask = 255
+
+    def __dealloc__(self):
+        cdef int64_t i
+        if self.buckets == NULL:
+            return
+        for i in range(self.mask + 1):
+            if self.buckets[i] != NULL:
+                free(self.buckets[i].units)
+                free(self.buckets[i].topic)
+                free(self.buckets[i])
+        free(self.buckets)
+
+    cdef QueueEntry* of(self, const uint8_t* topic, int32_t topic_bytes, int32_t queue_id) noexcept nogil:
+        """The entry of a queue, made when it is new; NULL without memory."""
+        cdef QueueEntry* entry = self.last
+        cdef uint64_t hash
+        cdef int64_t i
+        if entry != NULL and entry.queue_id == queue_id and entry.topic_bytes == topic_bytes and (
+                memcmp(entry.topic, topic, <size_t>topic_bytes) == 0):
+            return entry
+        hash = topic_hash(topic, topic_bytes, queue_id)
+        i = <int64_t>(hash & <uint64_t>self.mask)
+        while self.buckets[i] != NULL:
+            entry = self.buckets[i]
+            if entry.hash == hash and entry.queue_id == queue_id and entry.topic_bytes == topic_bytes and (
+                    memcmp(entry.topic, topic, <size_t>topic_bytes) == 0):
+                self.last = entry
+                return entry
+            i = (i + 1) & self.mask
+        return self._add(hash, topic, topic_bytes, queue_id)
+
+    cdef QueueEntry* _add(self, uint64_t hash, const uint8_t* topic, int32_t topic_bytes,
+                          int32_t queue_id) noexcept nogil:
+        cdef QueueEntry* entry
+        cdef int64_t i
+        if self.count * 2 > self.mask and not self._grow():
+            return NULL
+        entry = <QueueEntry*>calloc(1, sizeof(QueueEntry))
+        if entry == NULL:
+            return NULL
+        entry.topic = <uint8_t*>malloc(<size_t>topic_bytes + 1)
+        if entry.topic == NULL:
+            free(entry)
+            return NULL
+        memcpy(entry.topic, topic, <size_t>topic_bytes)
+        entry.topic[topic_bytes] = 35                        # "#"
+        entry.hash = hash
+        entry.topic_bytes = topic_bytes
+        entry.queue_id = queue_id
+        entry.topic_hash = java_hash(0, entry.topic, topic_bytes + 1)
+        entry.delayed = topic_bytes == 19 and memcmp(topic, b"SCHEDULE_TOPIC_XXXX", 19) == 0
+        entry.first_queue_offset = -1
+        i = <int64_t>(hash & <uint64_t>self.mask)
+        while self.buckets[i] != NULL:
+            i = (i + 1) & self.mask
+        self.buckets[i] = entry
+        self.count += 1
+        self.last = entry
+        return entry
+
+    cdef bint _grow(self) noexcept nogil:
+        cdef int64_t size = (self.mask + 1) * 2
+        cdef int64_t i, j
+        cdef QueueEntry** buckets = <QueueEntry**>calloc(<size_t>size, sizeof(QueueEntry*))
+        if buckets == NULL:
+            return False
+        for i in range(self.mask + 1):
+            if self.buckets[i] != NULL:
+                j = <int64_t>(self.buckets[i].hash & <uint64_t>(size - 1))
+                while buckets[j] != NULL:
+                    j = (j + 1) & (size - 1)
+                buckets[j] = self.buckets[i]
+        free(self.buckets)
+        self.buckets = buckets
+        self.mask = size - 1
+        return True
+
+    cdef list entries(self):
+        """Addresses of all entries, as integers."""
+        cdef int64_t i
+        return [<size_t>self.buckets[i] for i in range(self.mask + 1) if self.buckets[i] != NULL]
+
+
+cdef str entry_topic(const QueueEntry* entry):
+    return (<const char*>entry.topic)[:entry.topic_bytes].decode("utf-8", "surrogateescape")
+
+
+cdef int next_record(LogView view, int64_t* where, int64_t end, Record* record) noexcept nogil:
+    """Parse the record at `where`, or after the blank there. PARSED_RECORD with its place in `where`; 0 when none
+    ends at or before `end`; WALK_CORRUPT when the bytes at `where` are no record."""
+    cdef const Span* span
+    cdef int status
+    while where[0] < end:
+        status = view.parse(where[0], record)
+        if status == PARSED_RECORD:
+            if record.physical_offset != where[0]:
+                return WALK_CORRUPT
+            return PARSED_RECORD if record.size_bytes <= end - where[0] else 0
+        if status != PARSED_BLANK:
+            return WALK_CORRUPT
+        span = view.find(where[0])
+        if span == NULL:
+            return WALK_CORRUPT
+        if span.start + view.file_size_bytes > end:
+            return 0
+        where[0] = span.start + view.file_size_bytes
+    return 0
+
+
+cdef int raise_corrupt(LogView view, int64_t physical_offset, str problem) except -1:
+    paths = [(<MappedFile>file).path for file in view.files if (<MappedFile>file).start_offset <= physical_offset]
+    raise errors.CorruptRecordError(paths[len(paths) - 1] if paths else "", physical_offset, problem)

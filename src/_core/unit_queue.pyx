@@ -1,0 +1,427 @@
+# UnitQueue: an ordered run of mapped files of fixed-size units, the ground of both kinds of consume queue.
+# Invariants: unit n of a file stands at byte n * unit_bytes; cursor.end_where is published after the unit's
+# bytes, by one writer; readers never pass it; the list of files changes under the interpreter lock only.
+from _core.layout cimport RECORD_MIN_BYTES, get_i64
+from _core.posix cimport (FALLOC_FL_KEEP_SIZE, MADV_POPULATE_WRITE, fallocate, load_acquire, madvise,
+                          posix_fallocate, store_release)
+from _core.status cimport STATUS_END_OF_FILE, STATUS_IO_ERROR
+from libc.errno cimport errno
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memset
+from posix.fcntl cimport O_RDONLY, O_RDWR, open as c_open
+from posix.unistd cimport close as c_close, fsync
+
+import os
+
+from pyledger import errors
+
+cdef enum:
+    PUT_APPENDED = 1
+    PUT_PRESENT = 0                  # the queue has this unit already
+    PUT_GAP = -20                    # units before this one are missing: fill, then put again
+    FIRST_CHUNK_BYTES = 65536
+    CHUNK_BYTES = 1048576
+    PAGE = 4096
+    FALLOC_FL_PUNCH_HOLE = 2
+    GAP_UNITS_FREE = 1000
+
+# The write end of a queue as plain C, so that dispatch can append without the interpreter lock.
+cdef struct UnitCursor:
+    uint8_t* base                    # mapping of the last file; NULL: there is none
+    const char* path                 # of the last file, for allocation
+    int64_t* wrote                   # positions of the last file's MappedFile
+    int64_t* committed
+    int64_t file_size
+    int64_t position                 # next free byte of the last file
+    int64_t reserved                 # bytes of the last file with blocks behind them
+    int64_t end_where                # published: bytes of units in the queue, deleted ones included
+    int64_t next_queue_offset
+    int64_t max_physical_offset      # plain: end of the last record named; batch: its start; -1 none
+    int64_t filled_units             # units that stand for records nobody has
+    int32_t unit_bytes
+    int32_t error                    # errno of a failed allocation
+
+
+cdef inline int64_t gap_units_max(int64_t distance_bytes) noexcept nogil:
+    """Units that may be missing between two records so far apart; a greater jump of queue offsets is damage."""
+    return GAP_UNITS_FREE + (distance_bytes // RECORD_MIN_BYTES if distance_bytes > 0 else 0)
+
+
+cdef int reserve_chunk(UnitCursor* c) noexcept nogil:
+    """Put blocks behind the next chunk of the last file. A hole on a full disk would be SIGBUS at the write."""
+    cdef int64_t begin = c.reserved if c.reserved else c.position // PAGE * PAGE
+    cdef int64_t chunk = FIRST_CHUNK_BYTES if c.position < CHUNK_BYTES else CHUNK_BYTES
+    cdef int64_t end = ((c.position + c.unit_bytes - 1) // chunk + 1) * chunk
+    cdef int fd, result
+    if end > c.file_size:
+        end = c.file_size
+    # Opened for each chunk: a store may have more queues than a process may have open files.
+    fd = c_open(c.path, O_RDWR)
+    if fd < 0:
+        c.error = errno
+        return STATUS_IO_ERROR
+    result = posix_fallocate(fd, begin, end - begin)
+    c_close(fd)
+    if result != 0:
+        c.error = result
+        return STATUS_IO_ERROR
+    if begin >= FIRST_CHUNK_BYTES:
+        begin = begin // PAGE * PAGE
+        madvise(c.base + begin, <size_t>(end - begin), MADV_POPULATE_WRITE)
+    c.reserved = end
+    return 0
+
+
+cdef inline uint8_t* next_unit(UnitCursor* c, int* status) noexcept nogil:
+    """Where the next unit goes; NULL with a status when there is no room yet."""
+    if c.position + c.unit_bytes > c.reserved or c.base == NULL:
+        if c.base == NULL or c.position == c.file_size:
+            status[0] = STATUS_END_OF_FILE
+            return NULL
+        while c.position + c.unit_bytes > c.reserved:
+            status[0] = reserve_chunk(c)
+            if status[0] < 0:
+                return NULL
+    return c.base + c.position
+
+
+cdef inline void publish_unit(UnitCursor* c, int64_t next_queue_offset, int64_t max_physical_offset) noexcept nogil:
+    c.position += c.unit_bytes
+    c.max_physical_offset = max_physical_offset
+    store_release(c.wrote, c.position)
+    store_release(c.committed, c.position)
+    store_release(&c.end_where, c.end_where + c.unit_bytes)
+    store_release(&c.next_queue_offset, next_queue_offset)
+
+
+cdef str queue_folder(str folder, str topic, object queue_id):
+    """Path of a queue's folder. Topics come from outside: none may lead out of the store."""
+    if (not topic or topic in (".", "..") or "/" in topic or "\0" in topic
+            or len(topic.encode("utf-8", "surrogateescape")) > 255):
+        raise errors.IllegalMessageError(f"topic {topic!r} cannot name a folder")
+    if queue_id < 0:
+        raise errors.IllegalMessageError(f"queue id {queue_id} of topic {topic!r} is negative")
+    return os.path.join(folder, topic, str(queue_id))
+
+
+cdef int sync_folder(str path) except -1:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    return 0
+
+
+cdef list list_units_files(str folder):
+    """(start offset, path, size) of files with 20-digit names, in order; others are not ours."""
+    found = []
+    try:
+        entries = list(os.scandir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return found
+    for entry in entries:
+        if len(entry.name) == 20 and entry.name.isdecimal() and entry.name.isascii() and entry.is_file():
+            start = int(entry.name)
+            if start < 1 << 62:
+                found.append((start, entry.path, entry.stat().st_size))
+    return sorted(found)
+
+
+cdef int64_t guess_file_size(list found, int unit_bytes):
+    """The size that files were made with, from names and sizes alone; a cut file misleads only when alone."""
+    steps = [b[0] - a[0] for a, b in zip(found, found[1:], strict=False) if (b[0] - a[0]) % unit_bytes == 0]
+    if steps:
+        return min(steps)
+    return max([size for _, _, size in found], default=0) // unit_bytes * unit_bytes
+
+
+cdef class UnitQueue:
+    """Files of fixed-size units of one topic and queue. See ConsumeQueue and BatchConsumeQueue."""
+
+    cdef readonly str folder
+    cdef readonly str topic
+    cdef readonly int queue_id
+    cdef readonly int64_t file_size_bytes
+    cdef readonly bint readonly
+    cdef readonly list files
+    cdef readonly int64_t min_where     # bytes: first unit that names a record of the log
+    cdef UnitCursor cursor
+    cdef bytes cursor_path
+    cdef bint folder_changed            # a file was made or removed since the last flush
+    cdef bint closed
+
+    cdef int _open(self, str folder, str topic, int queue_id, object file_size_bytes, bint readonly,
+                   int unit_bytes) except -1:
+        self.folder = queue_folder(folder, topic, queue_id)
+        self.topic = topic
+        self.queue_id = queue_id
+        self.readonly = readonly
+        self.cursor.unit_bytes = unit_bytes
+        self.cursor.max_physical_offset = -1
+        found = list_units_files(self.folder)
+        if readonly:
+            self.file_size_bytes = file_size_bytes or guess_file_size(found, unit_bytes)
+        else:
+            self.file_size_bytes = (file_size_bytes + unit_bytes - 1) // unit_bytes * unit_bytes
+            self._check_sizes(found)
+        self.files = [self._map(path) for start, path, size in found if size >= unit_bytes]
+        self._cut_at_missing_file()
+        self._enter_last_file()
+        return 0
+
+    cdef int _check_sizes(self, list found) except -1:
+        if found and found[len(found) - 1][2] == 0:
+            os.unlink(found.pop()[1])
+        for start, path, size in found:
+            if size != self.file_size_bytes or start % self.cursor.unit_bytes:
+                raise errors.StoreFormatError(
+                    path, f"a queue file of {size} bytes where {self.file_size_bytes} are configured",
+                    "set the size that the store was made with, or rebuild the queues with `pyledger rebuild`")
+        return 0
+
+    cdef MappedFile _map(self, str path):
+        cdef MappedFile file
+        if self.readonly:
+            file = MappedFile.open(path, size_bytes=self.file_size_bytes)
+        else:
+            file = MappedFile.open_writable(path, allocate_chunk_bytes=FIRST_CHUNK_BYTES)
+        self._release_descriptor(file)
+        return file
+
+    cdef void _release_descriptor(self, MappedFile file) noexcept:
+        # The mapping keeps the file; thousands of queues must not use up the descriptors.
+        if file.fd >= 0:
+            c_close(file.fd)
+            file.fd = -1
+
+    cdef int _cut_at_missing_file(self) except -1:
+        """Units after a missing or cut file cannot be reached in order; the log has them."""
+        cdef MappedFile file
+        cdef int64_t expected
+        keep = []
+        expected = (<MappedFile>self.files[0]).start_offset if self.files else 0
+        for file in self.files:
+            if file.start_offset != expected:
+                break
+            keep.append(file)
+            expected += file.mapped_bytes
+        if len(keep) < len(self.files) and not self.readonly:
+            self._remove_files(self.files[len(keep):])
+        self.files = keep
+        return 0
+
+    cdef int _remove_files(self, list files) except -1:
+        # Unlinked, not unmapped: views that readers hold stay good until they are released.
+        for file in files:
+            os.unlink((<MappedFile>file).path)
+        if files:
+            sync_folder(self.folder)
+        return 0
+
+    cdef MappedFile last_file(self):
+        return <MappedFile>self.files[len(self.files) - 1]
+
+    cdef int _enter_last_file(self) except -1:
+        """Point the cursor at the last file, at the position its MappedFile has."""
+        cdef MappedFile file
+        self.cursor.file_size = self.file_size_bytes
+        self.cursor.reserved = 0
+        if not self.files:
+            self.cursor.base = NULL
+            self.cursor.position = 0
+            store_release(&self.cursor.end_where, 0)
+            return 0
+        file = self.last_file()
+        self.cursor_path = file.path.encode("utf-8", "surrogateescape")
+        self.cursor.path = self.cursor_path
+        self.cursor.base = file.base
+        self.cursor.wrote = &file.wrote
+        self.cursor.committed = &file.committed
+        self.cursor.position = file.wrote // self.cursor.unit_bytes * self.cursor.unit_bytes
+        store_release(&self.cursor.end_where, file.start_offset + self.cursor.position)
+        return 0
+
+    cdef int _add_file(self, int64_t start) except -1:
+        cdef MappedFile file
+        os.makedirs(self.folder, exist_ok=True)
+        file = MappedFile.create(os.path.join(self.folder, f"{start:020d}"), self.file_size_bytes,
+                                 allocate_chunk_bytes=FIRST_CHUNK_BYTES)
+        self._release_descriptor(file)
+        self.folder_changed = True
+        self.files = [*self.files, file]
+        self._enter_last_file()
+        return 0
+
+    cdef int _check_writable(self) except -1:
+        if self.closed:
+            raise errors.StoreClosedError(self.folder)
+        if self.readonly:
+            raise errors.ReadOnlyStoreError(self.folder)
+        return 0
+
+    cdef int _make_room(self, int status, int64_t queue_offset, int64_t physical_offset) except -1:
+        """Do what a nogil put asked for; the caller then puts again."""
+        if status == STATUS_END_OF_FILE:
+            if self.cursor.base == NULL:
+                self._add_file(0)
+            else:
+                self._add_file(self.last_file().start_offset + self.file_size_bytes)
+        elif status == STATUS_IO_ERROR:
+            raise_errno(self.cursor.error, self.folder, "allocate space for")
+        return 0
+
+    cdef const uint8_t* unit_at(self, int64_t where, int64_t* available) noexcept:
+        """The unit at a byte offset and the bytes readable from there in its file; NULL outside the queue."""
+        cdef int64_t end = load_acquire(&self.cursor.end_where)
+        cdef MappedFile file
+        cdef int64_t first, index
+        cdef list files = self.files
+        if where < 0 or where >= end or not files or self.file_size_bytes == 0:
+            return NULL
+        file = <MappedFile>files[0]
+        first = file.start_offset
+        if where < first:
+            return NULL
+        index = (where - first) // self.file_size_bytes
+        if index >= len(files):
+            return NULL
+        file = <MappedFile>files[index]
+        available[0] = min(end - where, file.start_offset + file.mapped_bytes - where)
+        if file.base == NULL or available[0] < self.cursor.unit_bytes:
+            return NULL
+        available[0] -= available[0] % self.cursor.unit_bytes
+        return file.base + (where - file.start_offset)
+
+    cdef int64_t first_where(self) noexcept:
+        return (<MappedFile>self.files[0]).start_offset if self.files else 0
+
+    cdef object view_units_at(self, int64_t where, int64_t count):
+        """Raw units as one memoryview, ending at the file's end."""
+        cdef int64_t available = 0
+        cdef int64_t length
+        cdef MappedFile file
+        if count <= 0 or self.unit_at(where, &available) == NULL:
+            return memoryview(b"")
+        file = <MappedFile>self.files[(where - self.first_where()) // self.file_size_bytes]
+        length = min(available, min(count, available) * self.cursor.unit_bytes)
+        return memoryview(file)[where - file.start_offset:where - file.start_offset + length]
+
+    cdef int _set_end(self, int64_t end_where) except -1:
+        """Cut the queue; on a writable one durably, with nothing left behind that could pass for a unit."""
+        cdef MappedFile file
+        keep = [f for f in self.files if (<MappedFile>f).start_offset < end_where]
+        if not keep and self.files:
+            keep = self.files[:1]
+        gone = self.files[len(keep):]
+        self.files = keep
+        if keep:
+            file = self.last_file()
+            end_where = max(end_where, file.start_offset)
+            store_release(&file.wrote, end_where - file.start_offset)
+            store_release(&file.committed, end_where - file.start_offset)
+            file.flushed = min(file.flushed, file.wrote)
+        self._enter_last_file()
+        if not self.readonly:
+            self._remove_files(gone)
+            if keep:
+                self._zero_tail()
+        return 0
+
+    cdef int _zero_tail(self) except -1:
+        """Punch out what stands after the end, if anything does."""
+        cdef int64_t position = self.cursor.position
+        cdef int64_t page_end = min((position + PAGE - 1) // PAGE * PAGE, self.file_size_bytes)
+        cdef int fd, result
+        if position == self.file_size_bytes:
+            return 0
+        fd = c_open(self.cursor.path, O_RDWR)
+        if fd < 0:
+            raise_errno(errno, self.folder, "open")
+        try:
+            clean = not any(memoryview(self._tail(position, page_end)))
+            if clean:
+                try:
+                    os.lseek(fd, page_end, os.SEEK_DATA)
+                except OSError:
+                    return 0                      # nothing but a hole follows
+            memset(self.cursor.base + position, 0, <size_t>(page_end - position))
+            result = fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, page_end,
+                               self.file_size_bytes - page_end) if page_end < self.file_size_bytes else 0
+            if result != 0:
+                with nogil:
+                    memset(self.cursor.base + page_end, 0, <size_t>(self.file_size_bytes - page_end))
+            with nogil:
+                result = fsync(fd)
+            if result != 0:
+                raise_errno(errno, self.folder, "make the truncation durable in")
+        finally:
+            c_close(fd)
+        return 0
+
+    cdef bytes _tail(self, int64_t begin, int64_t end):
+        return (<const char*>self.cursor.base)[begin:end]
+
+    @property
+    def max_physical_offset(self):
+        return self.cursor.max_physical_offset
+
+    @property
+    def end_where(self):
+        return load_acquire(&self.cursor.end_where)
+
+    @property
+    def filled_units(self):
+        return self.cursor.filled_units
+
+    @property
+    def flushed_where(self):
+        cdef MappedFile file
+        for file in self.files:
+            if file.flushed < file.size_bytes:
+                return file.start_offset + file.flushed
+        return self.first_where() + len(self.files) * self.file_size_bytes
+
+    def flush(self, int64_t least_pages=0):
+        """Make units durable when at least `least_pages` pages are dirty or a file is full; True if it did."""
+        cdef MappedFile file
+        cdef int64_t wrote
+        done = False
+        if self.readonly or self.closed:
+            return False
+        for file in list(self.files):
+            wrote = load_acquire(&file.wrote)
+            if file.flushed >= wrote:
+                continue
+            if least_pages and wrote < file.size_bytes and wrote // PAGE - file.flushed // PAGE < least_pages:
+                continue
+            file.flush()
+            done = True
+        if done and self.folder_changed:
+            self.folder_changed = False
+            for path in (self.folder, os.path.dirname(self.folder), os.path.dirname(os.path.dirname(self.folder))):
+                sync_folder(path)
+        return done
+
+    def close(self):
+        """Let the files go. Units viewed before stay readable until their views are released."""
+        self.closed = True
+        self.cursor.base = NULL
+        self.cursor.end_where = 0
+        self.files = []
+
+    cdef list _delete_head(self, int64_t min_physical_offset):
+        """Remove files whose last unit names a record below the log's start; never the last file."""
+        cdef int64_t available = 0
+        cdef const uint8_t* unit
+        cdef MappedFile file
+        self._check_writable()
+        gone = []
+        for file in self.files[:max(len(self.files) - 1, 0)]:
+            unit = self.unit_at(file.start_offset + self.file_size_bytes - self.cursor.unit_bytes, &available)
+            if unit == NULL or get_i64(unit) >= min_physical_offset:
+                break
+            gone.append(file)
+        self.files = self.files[len(gone):]
+        self._remove_files(gone)
+        return [(<MappedFile>file).path for file in gone]
