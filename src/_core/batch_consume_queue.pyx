@@ -1,5 +1,6 @@
 # BatchConsumeQueue: 46-byte units, one for a record that may hold many messages. Byte positions say nothing
-# about queue offsets here: a lookup is a binary search on the base offsets. See docs/formats/consume_queue.md.
+# about queue offsets here: a lookup is a binary search on the base offsets. See
+# docs/formats/consume_queue.md.
 from _core.layout cimport BATCH_CQ_UNIT_BYTES, Record, get_i16, get_i32, get_i64, put_i16, put_i32, put_i64
 from _core.posix cimport load_acquire
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
@@ -14,8 +15,9 @@ cdef enum:
     AT_BATCH_RESERVED = 42
 
 
-cdef inline void write_batch_unit(uint8_t* unit, int64_t physical_offset, int32_t size_bytes, int64_t tags_code,
-                                  int64_t store_timestamp, int64_t base_offset, int16_t count) noexcept nogil:
+cdef inline void write_batch_unit(uint8_t* unit, int64_t physical_offset, int32_t size_bytes,
+                                  int64_t tags_code, int64_t store_timestamp, int64_t base_offset,
+                                  int16_t count) noexcept nogil:
     put_i64(unit, physical_offset)
     put_i32(unit + 8, size_bytes)
     put_i64(unit + 12, tags_code)
@@ -61,8 +63,10 @@ cdef int64_t check_batch_units(const uint8_t* units, int64_t length, int64_t lim
     return at
 
 
-cdef int64_t search_batch_units(const uint8_t* units, int64_t length, int64_t timestamp, bint upper) noexcept nogil:
-    """Byte position of the unit for a store time in one file, or -1, by upstream's steps: its answers for times
+cdef int64_t search_batch_units(const uint8_t* units, int64_t length, int64_t timestamp,
+                                bint upper) noexcept nogil:
+    """Byte position of the unit for a store time in one file, or -1, by upstream's steps: its answers for
+    times
     that no record has follow from them alone."""
     cdef int64_t low = 0
     cdef int64_t high = length // BATCH_CQ_UNIT_BYTES - 1
@@ -92,7 +96,8 @@ cdef class BatchConsumeQueue(UnitQueue):
 
     Args:
         folder: The store's `batchconsumequeue` folder.
-        file_size_bytes: Size of a queue file, rounded up to whole units. Read-only: None reads it off the files.
+        file_size_bytes: Size of a queue file, rounded up to whole units. Read-only: None reads it off the
+            files.
         readonly: Never write; take cut files, files of other sizes and foreign files as they come.
     """
 
@@ -127,7 +132,8 @@ cdef class BatchConsumeQueue(UnitQueue):
 
     def put(self, int64_t physical_offset, int32_t size_bytes, int64_t tags_code, int64_t store_timestamp_ms,
             int64_t base_offset, int count=1):
-        """Append a unit for a record of `count` messages from queue offset `base_offset`; False when it is there.
+        """Append a unit for a record of `count` messages from queue offset `base_offset`; False when it is
+        there.
 
         Raises:
             StoreFullError: no room for the next file or chunk. Nothing was appended.
@@ -161,7 +167,8 @@ cdef class BatchConsumeQueue(UnitQueue):
         return low - BATCH_CQ_UNIT_BYTES if low > first else -1
 
     def get(self, int64_t queue_offset):
-        """(physical offset, size in bytes, tags code, store time in ms, base offset, count) of the holding record.
+        """(physical offset, size in bytes, tags code, store time in ms, base offset, count) of the holding
+        record.
 
         Raises:
             OffsetOutOfRangeError: no record of the queue holds this offset.
@@ -268,9 +275,9 @@ cdef class BatchConsumeQueue(UnitQueue):
     def offset_by_time(self, LogView view, int64_t timestamp_ms, *, bint upper=False):
         """Queue offset for a store time in ms, from the times in the units; `view` is not needed.
 
-        Lower: base of the first record stored at or after it. From the time of the last record on, the base of that
-        one. Upper is only of use for a time that some record has; for others upstream's search may answer the
-        lowest offset, and so does this one.
+        Lower: base of the first record stored at or after it. From the time of the last record on, the base
+        of that one. Upper is only of use for a time that some record has; for others upstream's search may
+        answer the lowest offset, and so does this one.
         """
         cdef int64_t available = 0
         cdef int64_t length

@@ -1,21 +1,11 @@
 # ConsumeQueue: 20-byte units (physical offset i64, size i32, tags code i64), unit n at byte n * 20.
 # An accelerator, never an authority: everything in it comes from the log. See docs/formats/consume_queue.md.
-from _core.layout cimport (AT_SYS_FLAG, CQ_UNIT_BYTES, RECORD_MIN_BYTES, SYS_BORN_HOST_V6, Record, find_property,
-                           get_i16, get_i32, get_i64, java_hash, put_i32, put_i64)
+from _core.layout cimport CQ_UNIT_BYTES, Record, find_property, get_i32, get_i64, java_hash, put_i32, put_i64
 from _core.posix cimport load_acquire
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 
-import os
-
 from pyledger import errors
-
-cdef enum:
-    FILL_SIZE_BYTES = 0x7FFFFFFF     # size of a unit that stands for no record
-
-
-cdef inline bint is_fill(const uint8_t* unit) noexcept nogil:
-    return get_i32(unit + 8) == FILL_SIZE_BYTES and get_i64(unit) == 0
 
 
 cdef inline void write_unit(uint8_t* unit, int64_t physical_offset, int32_t size_bytes,
@@ -42,7 +32,8 @@ cdef inline int put_unit(UnitCursor* c, int64_t physical_offset, int32_t size_by
     return PUT_APPENDED
 
 
-cdef int64_t check_units(const uint8_t* units, int64_t length, int64_t limit, int64_t* highest) noexcept nogil:
+cdef int64_t check_units(const uint8_t* units, int64_t length, int64_t limit,
+                         int64_t* highest) noexcept nogil:
     """Bytes of good units: each names a place below `limit`, after what its predecessor names."""
     cdef int64_t at = 0
     cdef int64_t offset
@@ -58,127 +49,7 @@ cdef int64_t check_units(const uint8_t* units, int64_t length, int64_t limit, in
     return at
 
 
-# A stretch of units that one file holds; the search by time works on a row of them.
-cdef struct UnitSpan:
-    const uint8_t* base
-    int64_t start_where
-    int64_t length
-
-
-cdef int64_t stored_time(LogView view, const uint8_t* unit) noexcept nogil:
-    """Store time of the record that a unit names; -1 when it does not lie in the log."""
-    cdef int64_t offset = get_i64(unit)
-    cdef int32_t size = get_i32(unit + 8)
-    cdef int64_t available = 0
-    cdef const uint8_t* record
-    if offset < view.start_offset or size < RECORD_MIN_BYTES or offset > view.end_offset - size:
-        return -1
-    record = view.at(offset, &available)
-    if record == NULL or available < RECORD_MIN_BYTES:
-        return -1
-    return get_i64(record + (68 if get_i32(record + AT_SYS_FLAG) & SYS_BORN_HOST_V6 else 56))
-
-
-cdef const UnitSpan* span_by_time(LogView view, const UnitSpan* spans, int count, int64_t timestamp,
-                                  bint upper) noexcept nogil:
-    """The file to search: the first whose last unit is late enough, or the last whose first is early enough."""
-    cdef int i
-    cdef int64_t time
-    if upper:
-        for i in range(count - 1, -1, -1):
-            time = stored_time(view, spans[i].base)
-            # A first unit whose record is gone (-1) is early enough for any time.
-            if (time if time > 0 else -1) <= timestamp:
-                return &spans[i]
-        return NULL
-    for i in range(count - 1):
-        if stored_time(view, spans[i].base + spans[i].length - CQ_UNIT_BYTES) >= timestamp:
-            return &spans[i]
-    return &spans[count - 1] if count else NULL
-
-
-cdef int64_t search_span(LogView view, const UnitSpan* span, int64_t min_where, int64_t timestamp,
-                         bint upper) noexcept nogil:
-    """Queue offset for a store time within one file, with upstream's answers at its edges."""
-    cdef int64_t floor = max(<int64_t>0, min_where - span.start_where)
-    cdef int64_t ceiling = span.length - CQ_UNIT_BYTES
-    cdef int64_t low = floor
-    cdef int64_t high = ceiling
-    cdef int64_t target = -1
-    cdef int64_t left = -CQ_UNIT_BYTES
-    cdef int64_t right = -CQ_UNIT_BYTES
-    cdef int64_t middle, time
-    if ceiling < 0 or floor > ceiling:
-        return (span.start_where + max(floor, <int64_t>0)) // CQ_UNIT_BYTES
-    if stored_time(view, span.base + ceiling) < timestamp:
-        return (span.start_where + ceiling) // CQ_UNIT_BYTES + (0 if upper else 1)
-    if stored_time(view, span.base + low) > timestamp:
-        return 0 if upper else span.start_where // CQ_UNIT_BYTES
-    while high >= low:
-        middle = (low + high) // (2 * CQ_UNIT_BYTES) * CQ_UNIT_BYTES
-        time = stored_time(view, span.base + middle)
-        if get_i64(span.base + middle) < view.start_offset or is_fill(span.base + middle):
-            low = middle + CQ_UNIT_BYTES
-            left = middle
-        elif time < 0:
-            return 0
-        elif time == timestamp:
-            target = middle
-            break
-        elif time > timestamp:
-            high = middle - CQ_UNIT_BYTES
-            right = middle
-        else:
-            low = middle + CQ_UNIT_BYTES
-            left = middle
-    if target < 0:
-        target = left if upper else right
-    elif upper:
-        while target + CQ_UNIT_BYTES <= ceiling and stored_time(
-                view, span.base + target + CQ_UNIT_BYTES) == timestamp:
-            target += CQ_UNIT_BYTES
-    else:
-        while target - CQ_UNIT_BYTES >= floor and stored_time(
-                view, span.base + target - CQ_UNIT_BYTES) == timestamp:
-            target -= CQ_UNIT_BYTES
-    return max((span.start_where + target) // CQ_UNIT_BYTES, <int64_t>0)
-
-
-cdef int64_t search_spans(LogView view, const UnitSpan* spans, int count, int64_t min_where, int64_t timestamp,
-                          bint upper) noexcept nogil:
-    cdef const UnitSpan* span = span_by_time(view, spans, count, timestamp, upper)
-    return 0 if span == NULL else search_span(view, span, min_where, timestamp, upper)
-
-
-def search_units_by_time(const uint8_t[::1] units not None, LogView view not None, int64_t timestamp_ms, *,
-                         bint upper=False, int64_t first_queue_offset=0, int64_t min_queue_offset=0,
-                         int64_t file_size_bytes=6_000_000):
-    """Queue offset for a store time over raw 20-byte units in memory, as `ConsumeQueue.offset_by_time`."""
-    cdef int64_t where = first_queue_offset * CQ_UNIT_BYTES
-    cdef int64_t end = where + units.shape[0] // CQ_UNIT_BYTES * CQ_UNIT_BYTES
-    cdef int64_t done = 0
-    cdef int64_t stop, answer
-    cdef int count = 0
-    cdef UnitSpan* spans
-    if file_size_bytes <= 0 or file_size_bytes % CQ_UNIT_BYTES or first_queue_offset < 0 or end == where:
-        return max(first_queue_offset, min_queue_offset, 0)
-    spans = <UnitSpan*>malloc(<size_t>((end - where) // file_size_bytes + 2) * sizeof(UnitSpan))
-    if spans == NULL:
-        raise MemoryError()
-    while where < end:
-        stop = min(end, (where // file_size_bytes + 1) * file_size_bytes)
-        spans[count].base = &units[done]
-        spans[count].start_where = where
-        spans[count].length = stop - where
-        done += stop - where
-        where = stop
-        count += 1
-    answer = search_spans(view, spans, count, min_queue_offset * CQ_UNIT_BYTES, timestamp_ms, upper)
-    free(spans)
-    return min(max(answer, min_queue_offset, first_queue_offset), end // CQ_UNIT_BYTES)
-
-
-cdef int64_t tags_code_of(const Record* record) noexcept nogil:
+cdef int64_t tags_hash_of(const Record* record) noexcept nogil:
     """Java's hash of TAGS, 0 without; the delivery times of delayed messages are the dispatcher's matter."""
     cdef const uint8_t* tags = NULL
     cdef int32_t tags_bytes = 0
@@ -187,65 +58,13 @@ cdef int64_t tags_code_of(const Record* record) noexcept nogil:
     return java_hash(0, tags, tags_bytes)
 
 
-cdef enum:
-    EXT_UNIT_MIN_BYTES = 20
-cdef int64_t EXT_ADDRESS_MAX = -2147483649
-cdef int64_t EXT_ADDRESS_BASE = (<int64_t>-1) << 63
-
-
-cdef class ConsumeQueueExt:
-    """Extended units of one queue, read-only: size i16, tags code i64, store time i64, bit map size i16, bit map.
-
-    A unit's address stands as the tags code of its 20-byte unit: its byte offset less 2**63.
-    """
-
-    cdef readonly list files
-    cdef readonly int64_t file_size_bytes
-
-    def __init__(self, str folder, str topic, int queue_id):
-        cdef MappedFile file
-        found = list_units_files(queue_folder(folder, topic, queue_id))
-        self.file_size_bytes = guess_file_size(found, 1)
-        self.files = []
-        for _, path, size in found:
-            if size >= EXT_UNIT_MIN_BYTES:
-                file = MappedFile.open(path, size_bytes=self.file_size_bytes)
-                c_close(file.fd)
-                file.fd = -1
-                self.files.append(file)
-
-    def read(self, int64_t address):
-        """(tags code, store time in ms, bit map) of the unit at an address; None when nothing good stands there."""
-        cdef uint64_t offset = <uint64_t>address ^ <uint64_t>EXT_ADDRESS_BASE
-        cdef MappedFile file
-        cdef const uint8_t* unit
-        cdef int64_t position, size
-        if address > EXT_ADDRESS_MAX:
-            return None
-        for file in self.files:
-            position = <int64_t>offset - file.start_offset
-            if position < 0 or position > file.mapped_bytes - EXT_UNIT_MIN_BYTES:
-                continue
-            unit = file.base + position
-            size = get_i16(unit)
-            if size < EXT_UNIT_MIN_BYTES or size > file.mapped_bytes - position or (
-                    get_i16(unit + 18) != size - EXT_UNIT_MIN_BYTES):
-                return None
-            return get_i64(unit + 2), get_i64(unit + 10), (<const char*>unit)[EXT_UNIT_MIN_BYTES:size]
-        return None
-
-    def tags_code(self, int64_t address):
-        """The real tags code behind an address; the address itself when its unit is missing or damaged."""
-        found = self.read(address)
-        return address if found is None else found[0]
-
-
 cdef class ConsumeQueue(UnitQueue):
     """The index of one topic and queue into the commit log.
 
     Args:
         folder: The store's `consumequeue` folder.
-        file_size_bytes: Size of a queue file, rounded up to whole units. Read-only: None reads it off the files.
+        file_size_bytes: Size of a queue file, rounded up to whole units. Read-only: None reads it off the
+            files.
         readonly: Never write; take cut files, files of other sizes and foreign files as they come.
         ext_folder: The store's `consumequeue_ext` folder, when units may point there for their tags codes.
 
@@ -297,11 +116,12 @@ cdef class ConsumeQueue(UnitQueue):
         cdef int status = 0
         cdef int64_t start = self.file_size_bytes
         cdef bint fresh = not self.files
+        cdef int64_t distance = physical_offset - c.max_physical_offset
         if queue_offset > ((<int64_t>1) << 58) // CQ_UNIT_BYTES or (
-                not fresh and queue_offset - c.next_queue_offset > gap_units_max(physical_offset - c.max_physical_offset)):
+                not fresh and queue_offset - c.next_queue_offset > gap_units_max(distance)):
             raise errors.StoreFormatError(
-                self.folder, f"the log's next record for this queue has queue offset {queue_offset}, the queue "
-                f"ends at {c.next_queue_offset}", "check the log with `pyledger verify`, cut it with `pyledger repair`")
+                self.folder, f"the log goes on with queue offset {queue_offset}, the queue ends "
+                f"at {c.next_queue_offset}", "look at the log with `pyledger verify`")
         if fresh:
             start = queue_offset * CQ_UNIT_BYTES // self.file_size_bytes * self.file_size_bytes
             self._add_file(start)
@@ -319,7 +139,8 @@ cdef class ConsumeQueue(UnitQueue):
         return 0
 
     def get(self, int64_t queue_offset):
-        """(physical offset, size in bytes, tags code) of one unit, the real tags code where it is stored apart.
+        """(physical offset, size in bytes, tags code) of one unit, the real tags code where it is stored
+        apart.
 
         Raises:
             OffsetOutOfRangeError: the queue does not hold this offset.
@@ -348,8 +169,9 @@ cdef class ConsumeQueue(UnitQueue):
     def recover(self, LogView view=None, *, int files=3):
         """Find the last good unit in the last `files` files (0: in all), and cut the queue after it.
 
-        A unit is good when it names a place in the log, after its predecessor's. With a view the last unit must also
-        be that record's: its queue offset, size and tags code. A read-only queue is cut in memory only.
+        A unit is good when it names a place in the log, after its predecessor's. With a view the last unit
+        must also be that record's: its queue offset, size and tags code. A read-only queue is cut in memory
+        only.
 
         Returns:
             Units dropped, as far as they did not look empty.
@@ -402,7 +224,7 @@ cdef class ConsumeQueue(UnitQueue):
 
     cdef bint _tags_agree(self, const Record* record, int64_t tags_code) noexcept:
         # Delivery times of delayed messages exceed a hash's range, addresses of extended units fall below it.
-        return tags_code == tags_code_of(record) or tags_code > 0x7FFFFFFF or tags_code <= EXT_ADDRESS_MAX
+        return tags_code == tags_hash_of(record) or tags_code > 0x7FFFFFFF or tags_code <= EXT_ADDRESS_MAX
 
     cdef int64_t _count_used(self, int64_t begin, int64_t end):
         cdef int64_t available = 0
@@ -478,8 +300,8 @@ cdef class ConsumeQueue(UnitQueue):
     def offset_by_time(self, LogView view not None, int64_t timestamp_ms, *, bint upper=False):
         """Queue offset for a store time in ms.
 
-        Lower: the first message stored at or after it; upper: the last stored at or before it. Without such a message
-        the answer is the nearest end of the queue, as upstream gives it.
+        Lower: the first message stored at or after it; upper: the last stored at or before it. Without such a
+        message the answer is the nearest end of the queue, as upstream gives it.
         """
         cdef int64_t available = 0
         cdef int64_t answer

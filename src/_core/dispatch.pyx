@@ -1,7 +1,8 @@
 # Dispatcher: from the commit log to consume queues and index files. It walks a range of the log without the
-# interpreter lock in small groups: parse and prefetch the hash slots of all keys of a group, then put. It takes the
-# lock only for a new queue or a new file. Invariants: `dispatched_where` is published after all that it covers; a
-# group that could not be put whole is kept and goes on from the very unit or key where it stopped.
+# interpreter lock in small groups: parse and prefetch the hash slots of all keys of a group, then put. It
+# takes the lock only for a new queue or a new file. Invariants: `dispatched_where` is published after all
+# that it covers; a group that could not be put whole is kept and goes on from the very unit or key where it
+# stopped.
 from _core.layout cimport (PARSED_RECORD, SYS_INNER_BATCH, SYS_TRANSACTION_MASK, SYS_TRANSACTION_ROLLBACK,
                            Record)
 from _core.posix cimport load_acquire, store_release
@@ -26,8 +27,8 @@ cdef enum:
     GROUP_KEYS = 2 * RECORD_KEYS_MAX
 
 # Upstream's delays of levels 1 to 18.
-DELAYS_MS = tuple(1000 * s for s in (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800,
-                                     3600, 7200))
+DELAYS_MS = tuple(1000 * s for s in (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200,
+                                     1800, 3600, 7200))
 
 cdef struct PendingRecord:
     QueueEntry* queue
@@ -51,10 +52,12 @@ cdef class Dispatcher:
     """Builds consume queues and index files from the commit log.
 
     Args:
-        open_queue: Called as `open_queue(topic, queue_id, inner_batch)` for the first unit of a queue; returns its
-            recovered ConsumeQueue or BatchConsumeQueue. May raise: the record is then tried again.
+        open_queue: Called as `open_queue(topic, queue_id, inner_batch)` for the first unit of a queue;
+            returns its recovered ConsumeQueue or BatchConsumeQueue. May raise: the record is then tried
+            again.
         index: Takes the keys; None builds no index.
-        start_offset: Where to begin, a record's start. Records that the queues or the index have are passed over.
+        start_offset: Where to begin, a record's start. Records that the queues or the index have are passed
+            over.
         delays_ms: Delays of levels 1, 2, …; they make the tags codes of delayed messages.
     """
 
@@ -138,16 +141,20 @@ cdef class Dispatcher:
             self.queues.pop((topic, queue_id), None)
 
     def dispatch(self, LogView view not None, end_offset=None):
-        """Dispatch records that end at or before `end_offset` (None: the view's end); returns `dispatched_where`.
+        """Dispatch records that end at or before `end_offset` (None: the view's end); returns
+        `dispatched_where`.
 
         Any thread may call; one walks, the others wait for it without the interpreter lock.
 
         Raises:
             CorruptRecordError: no record where one should be. Nothing beyond was dispatched.
-            StoreFullError: no room for a queue or index file. The next call goes on from the same unit or key.
+            StoreFullError: no room for a queue or index file. The next call goes on from the same unit or
+                key.
         """
-        cdef int64_t end = view.end_offset if end_offset is None else min(<int64_t>end_offset, view.end_offset)
+        cdef int64_t end = view.end_offset
         cdef int status = 0
+        if end_offset is not None:
+            end = min(<int64_t>end_offset, end)
         if load_acquire(&self.where) >= end:
             return self.where
         with self.lock:
@@ -199,7 +206,7 @@ cdef class Dispatcher:
         self.key_count = self.keys_done = 0
         while self.record_count < GROUP_RECORDS and self.key_count <= GROUP_KEYS - RECORD_KEYS_MAX:
             at = self.parsed_where
-            status = next_record(view, &at, end, &record)
+            status = step_to_record(view, &at, end, &record)
             if status != PARSED_RECORD:
                 self.parsed_where = at
                 return status
@@ -301,8 +308,9 @@ cdef class Dispatcher:
         if entry.cursor == NULL:
             return WALK_NEEDS_QUEUE
         if entry.batch:
-            status = put_batch_unit(entry.cursor, pending.physical_offset, pending.size_bytes, pending.tags_code,
-                                    pending.store_timestamp, pending.inner_base, pending.inner_count)
+            status = put_batch_unit(entry.cursor, pending.physical_offset, pending.size_bytes,
+                                    pending.tags_code, pending.store_timestamp, pending.inner_base,
+                                    pending.inner_count)
         else:
             status = put_unit(entry.cursor, pending.physical_offset, pending.size_bytes, pending.tags_code,
                               pending.queue_offset)

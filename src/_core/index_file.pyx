@@ -98,7 +98,8 @@ cdef inline int put_key(IndexCursor* c, int32_t hash, int64_t physical_offset, i
     previous = get_i32(slot)
     if previous <= 0 or previous > c.count:
         previous = 0
-    # For the first entry of a later file this is the distance from the previous file's end, as upstream has it.
+    # For the first entry of a later file this is the distance from the previous file's end, as upstream has
+    # it.
     if c.begin_timestamp > 0:
         seconds = (timestamp - c.begin_timestamp) // 1000
         if seconds > INT32_MAX:
@@ -217,20 +218,25 @@ cdef class IndexFile:
 
     cdef int _open(self, int64_t slots, int64_t entries) except -1:
         cdef IndexCursor* c = &self.cursor
+        cdef int64_t room, needed
         if self.readonly:
             self.file = MappedFile.open(self.path)
         else:
             self.file = MappedFile.open_writable(self.path, allocate_chunk_bytes=INDEX_CHUNK_BYTES)
         if self.file.mapped_bytes < INDEX_HEADER_BYTES + INDEX_SLOT_BYTES + INDEX_ENTRY_BYTES:
-            raise errors.StoreFormatError(self.path, "too short for an index file", "remove it; it is rebuilt")
+            raise errors.StoreFormatError(self.path, "too short for an index file",
+                                          "remove it and `pyledger rebuild` the store")
         if slots <= 0:
             slots = find_slot_count(self.file)
+        room = self.file.mapped_bytes - INDEX_HEADER_BYTES - slots * INDEX_SLOT_BYTES
         if entries <= 0:
-            entries = (self.file.mapped_bytes - INDEX_HEADER_BYTES - slots * INDEX_SLOT_BYTES) // INDEX_ENTRY_BYTES
-        if (not 0 < slots < INT32_MAX or not 1 < entries < INT32_MAX or self.file.mapped_bytes
-                < INDEX_HEADER_BYTES + slots * INDEX_SLOT_BYTES + (0 if self.readonly else entries * INDEX_ENTRY_BYTES)):
-            raise errors.StoreFormatError(self.path, f"not an index file of {slots} slots and {entries} entries",
-                                          "set the counts that the store was made with, or remove the file")
+            entries = room // INDEX_ENTRY_BYTES
+        # A file that was cut short can still be read.
+        needed = 0 if self.readonly else entries * INDEX_ENTRY_BYTES
+        if not 0 < slots < INT32_MAX or not 1 < entries < INT32_MAX or room < needed:
+            raise errors.StoreFormatError(
+                self.path, f"not an index file of {slots} slots and {entries} entries",
+                "set the counts that the store was made with, or remove the file")
         self._enter(slots, entries)
         c.begin_timestamp = get_i64(c.base + AT_BEGIN_TIMESTAMP)
         c.end_timestamp = get_i64(c.base + AT_END_TIMESTAMP)
@@ -321,7 +327,7 @@ cdef class IndexFile:
         return status == 0
 
     def entry(self, int32_t number):
-        """(key hash, physical offset, seconds since the file's begin, number of the previous entry in the chain)."""
+        """(key hash, physical offset, seconds since the file's begin, the chain's previous entry)."""
         cdef int32_t hash = 0
         cdef int32_t seconds = 0
         cdef int32_t previous = 0
@@ -350,8 +356,8 @@ cdef class IndexFile:
         count = get_i32(base + AT_INDEX_COUNT)
         if number <= 0 or number > count or count <= 1:
             return found_count
-        while found_count < limit and chain_step(base, entries_at, self.cursor.file_size, number, &hash, &physical,
-                                                 &seconds, &previous):
+        while found_count < limit and chain_step(base, entries_at, self.cursor.file_size, number, &hash,
+                                                 &physical, &seconds, &previous):
             if seconds < 0:
                 break
             time = begin + <int64_t>seconds * 1000
@@ -365,7 +371,7 @@ cdef class IndexFile:
         return found_count
 
     cdef int cut(self, int64_t physical_offset, LogView view) except -1:
-        """Take back entries of records at or above `physical_offset`, newest first: the reverse of putting them."""
+        """Take back entries of records at or above `physical_offset`, newest first: the reverse of a put."""
         cdef IndexCursor* c = &self.cursor
         cdef uint8_t* entry
         cdef uint8_t* slot
@@ -424,8 +430,8 @@ cdef int64_t find_slot_count(MappedFile file) except -1:
     if room % 84 == 0 and (count <= 1 or slots_agree(file, room // 84)):
         return room // 84
     slots = 1
-    while slots * INDEX_SLOT_BYTES + 2 * INDEX_ENTRY_BYTES <= room:
-        if (room - slots * INDEX_SLOT_BYTES) % INDEX_ENTRY_BYTES == 0 and count > 1 and slots_agree(file, slots):
+    while count > 1 and slots * INDEX_SLOT_BYTES + 2 * INDEX_ENTRY_BYTES <= room:
+        if (room - slots * INDEX_SLOT_BYTES) % INDEX_ENTRY_BYTES == 0 and slots_agree(file, slots):
             return slots
         slots += 1
     return max(room // 84, <int64_t>1)
@@ -439,7 +445,8 @@ cdef bint slots_agree(MappedFile file, int64_t slots) noexcept nogil:
     cdef int32_t seconds = 0
     cdef int32_t previous = 0
     cdef int64_t physical = 0
-    if not chain_step(file.base, entries_at, file.mapped_bytes, count - 1, &hash, &physical, &seconds, &previous):
+    if not chain_step(file.base, entries_at, file.mapped_bytes, count - 1, &hash, &physical, &seconds,
+                      &previous):
         return False
     if hash < 0 or previous >= count - 1 or physical != get_i64(file.base + AT_END_PHYSICAL):
         return False

@@ -1,7 +1,7 @@
 # IndexFileSet: the index files of a store, oldest to newest by name; the last one takes the new keys.
-from _core.layout cimport Record
-from _core.status cimport STATUS_END_OF_FILE, STATUS_IO_ERROR
-from libc.stdint cimport INT32_MAX, int32_t, int64_t
+from _core.layout cimport INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, INDEX_SLOT_BYTES, get_i64
+from _core.status cimport STATUS_END_OF_FILE
+from libc.stdint cimport int32_t, int64_t
 
 import os
 from datetime import datetime
@@ -26,9 +26,11 @@ cdef class IndexFileSet:
         slots: Hash slots of a new file.
         entries: Entry capacity of a new file.
         readonly: Never write; leave out files that are too damaged to read.
-        name_file: Makes the name of a new file; later than all names there, or one more than the last is taken.
-        safe_timestamp_ms: After an unclean exit, the time up to which index files are known to be on disk: files
-            that end later are removed (read-only: left out) and must be dispatched again. None after a clean one.
+        name_file: Makes the name of a new file; later than all names there, or one more than the last is
+            taken.
+        safe_timestamp_ms: After an unclean exit, the time up to which index files are known to be on disk:
+            files that end later are removed (read-only: left out) and must be dispatched again. None after a
+            clean one.
     """
 
     cdef readonly str folder
@@ -41,8 +43,8 @@ cdef class IndexFileSet:
     cdef object clean                   # files that need no flush any more
     cdef bint folder_changed
 
-    def __init__(self, str folder, int64_t slots=5_000_000, int64_t entries=20_000_000, *, bint readonly=False,
-                 name_file=index_file_name, safe_timestamp_ms=None):
+    def __init__(self, str folder, int64_t slots=5_000_000, int64_t entries=20_000_000, *,
+                 bint readonly=False, name_file=index_file_name, safe_timestamp_ms=None):
         self.folder = folder
         self.slots = slots
         self.entries = entries
@@ -57,7 +59,7 @@ cdef class IndexFileSet:
     cdef list _list(self):
         try:
             found = [(int(entry.name), entry.path, entry.stat().st_size) for entry in os.scandir(self.folder)
-                     if entry.name.isascii() and entry.name.isdecimal() and len(entry.name) < 20 and entry.is_file()]
+                     if entry.name.isascii() and entry.name.isdecimal() and entry.is_file()]
         except (FileNotFoundError, NotADirectoryError):
             return []
         return [(path, size) for _, path, size in sorted(found)]
@@ -119,7 +121,7 @@ cdef class IndexFileSet:
         raise_errno(self.last_file().cursor.error, self.folder, "allocate space for")
 
     cdef int32_t entries_of_last_record(self) noexcept:
-        """Entries that the last indexed record has; a dispatch cut short may have put some of its keys only."""
+        """Entries of the last indexed record; a dispatch cut short may have put some of its keys only."""
         cdef int32_t found = 0
         cdef int32_t number
         cdef int64_t offset = -1
@@ -152,11 +154,12 @@ cdef class IndexFileSet:
                 return
             self.make_room(status)
 
-    def query(self, str topic, str key, int64_t begin_ms=0, int64_t end_ms=0x7FFFFFFFFFFFFFFF, int limit=QUERY_MAX):
+    def query(self, str topic, str key, int64_t begin_ms=0, int64_t end_ms=0x7FFFFFFFFFFFFFFF,
+              int limit=QUERY_MAX):
         """Physical offsets of messages that may have a key, ascending; at most 64, the newest.
 
-        Only hashes are compared, times to the second: look at the messages. Offsets below the log's start are of
-        deleted messages.
+        Only hashes are compared, times to the second: look at the messages. Offsets below the log's start are
+        of deleted messages.
         """
         cdef int64_t found[QUERY_MAX]
         cdef int count = 0

@@ -1,7 +1,7 @@
-# QueueTable: from (topic bytes, queue id) to what a walk over the log needs to know of that queue, without the
-# interpreter lock. And what such a walk reads of each record besides its fixed fields.
-from _core.layout cimport (PARSED_BLANK, PARSED_RECORD, SYS_TRANSACTION_MASK, SYS_TRANSACTION_PREPARED, SYS_TRANSACTION_ROLLBACK,
-                           Record, java_hash, next_property)
+# QueueTable: from (topic bytes, queue id) to what a walk over the log needs to know of that queue, without
+# the interpreter lock. And what such a walk reads of each record besides its fixed fields.
+from _core.layout cimport (PARSED_BLANK, PARSED_RECORD, SYS_TRANSACTION_MASK, SYS_TRANSACTION_PREPARED,
+                           SYS_TRANSACTION_ROLLBACK, Record, java_hash, next_property)
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy
@@ -237,8 +237,9 @@ cdef str entry_topic(const QueueEntry* entry):
     return (<const char*>entry.topic)[:entry.topic_bytes].decode("utf-8", "surrogateescape")
 
 
-cdef int next_record(LogView view, int64_t* where, int64_t end, Record* record) noexcept nogil:
-    """Parse the record at `where`, or after the blank there. PARSED_RECORD with its place in `where`; 0 when none
+cdef int step_to_record(LogView view, int64_t* where, int64_t end, Record* record) noexcept nogil:
+    """Parse the record at `where`, or after the blank there. PARSED_RECORD with its place in `where`; 0 when
+    none
     ends at or before `end`; WALK_CORRUPT when the bytes at `where` are no record."""
     cdef const Span* span
     cdef int status
@@ -260,5 +261,6 @@ cdef int next_record(LogView view, int64_t* where, int64_t end, Record* record) 
 
 
 cdef int raise_corrupt(LogView view, int64_t physical_offset, str problem) except -1:
-    paths = [(<MappedFile>file).path for file in view.files if (<MappedFile>file).start_offset <= physical_offset]
+    paths = [(<MappedFile>file).path for file in view.files
+             if (<MappedFile>file).start_offset <= physical_offset]
     raise errors.CorruptRecordError(paths[len(paths) - 1] if paths else "", physical_offset, problem)

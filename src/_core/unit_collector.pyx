@@ -1,10 +1,9 @@
-# UnitCollector: the walk of the Dispatcher with memory in place of files, for folders that must not be changed and
-# whose queue files are missing or behind.
+# UnitCollector: the walk of the Dispatcher with memory in place of files, for folders that must not be
+# changed and whose queue files are missing or behind.
 from _core.layout cimport (BATCH_CQ_UNIT_BYTES, CQ_UNIT_BYTES, PARSED_RECORD, SYS_INNER_BATCH, Record)
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport int16_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc, realloc
-
 
 
 cdef class UnitRun:
@@ -33,7 +32,8 @@ cdef class UnitCollector:
     """Gathers the units that dispatch would write.
 
     Args:
-        batch_topics: Topics whose queues are batch queues; records that hold an inner batch make theirs one too.
+        batch_topics: Topics whose queues are batch queues; records that hold an inner batch make theirs one
+            too.
         delays_ms: As of the Dispatcher.
     """
 
@@ -67,7 +67,7 @@ cdef class UnitCollector:
         Cost: no interpreter lock is held; about 20 bytes of memory a message.
         """
         cdef int64_t where = view.start_offset if start_offset is None else start_offset
-        cdef int64_t end = view.end_offset if end_offset is None else min(<int64_t>end_offset, view.end_offset)
+        cdef int64_t end = min(view.end_offset, view.end_offset if end_offset is None else end_offset)
         cdef int status = 0
         cdef QueueEntry* entry = NULL
         self.fill_units += gap_units_max(where - self.where)
@@ -88,7 +88,7 @@ cdef class UnitCollector:
         cdef QueueEntry* entry
         cdef int status
         while True:
-            status = next_record(view, where, end, &record)
+            status = step_to_record(view, where, end, &record)
             if status != PARSED_RECORD:
                 return status
             if has_unit(&record):
@@ -131,7 +131,8 @@ cdef class UnitCollector:
         if unit == NULL:
             return -1
         if entry.batch:
-            write_batch_unit(unit, record.physical_offset, record.size_bytes, code, record.store_timestamp, base, count)
+            write_batch_unit(unit, record.physical_offset, record.size_bytes, code, record.store_timestamp,
+                             base, count)
         else:
             write_unit(unit, record.physical_offset, record.size_bytes, code)
         entry.next_queue_offset = base + count
@@ -194,9 +195,9 @@ def collect_units(LogView view not None, start_offset=None, end_offset=None, *, 
         CorruptRecordError: no record where one should be.
     """
     collector = UnitCollector(batch_topics)
-    cdef int64_t end = view.end_offset if end_offset is None else min(<int64_t>end_offset, view.end_offset)
+    cdef int64_t end = min(view.end_offset, view.end_offset if end_offset is None else end_offset)
     cdef int64_t where = collector.collect(view, start_offset, end)
     cdef Record record
-    if next_record(view, &where, end, &record) == WALK_CORRUPT:
+    if step_to_record(view, &where, end, &record) == WALK_CORRUPT:
         raise_corrupt(view, where, "no record stands here")
     return collector.take()

@@ -8,7 +8,7 @@ from _core.status cimport STATUS_END_OF_FILE, STATUS_IO_ERROR
 from libc.errno cimport errno
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memset
-from posix.fcntl cimport O_RDONLY, O_RDWR, open as c_open
+from posix.fcntl cimport O_RDWR, open as c_open
 from posix.unistd cimport close as c_close, fsync
 
 import os
@@ -43,12 +43,12 @@ cdef struct UnitCursor:
 
 
 cdef inline int64_t gap_units_max(int64_t distance_bytes) noexcept nogil:
-    """Units that may be missing between two records so far apart; a greater jump of queue offsets is damage."""
+    """Units that may be missing between two records so far apart; a greater jump of offsets is damage."""
     return GAP_UNITS_FREE + (distance_bytes // RECORD_MIN_BYTES if distance_bytes > 0 else 0)
 
 
 cdef int reserve_chunk(UnitCursor* c) noexcept nogil:
-    """Put blocks behind the next chunk of the last file. A hole on a full disk would be SIGBUS at the write."""
+    """Put blocks behind the next chunk of the last file: a write to a hole of a full disk is SIGBUS."""
     cdef int64_t begin = c.reserved if c.reserved else c.position // PAGE * PAGE
     cdef int64_t chunk = FIRST_CHUNK_BYTES if c.position < CHUNK_BYTES else CHUNK_BYTES
     cdef int64_t end = ((c.position + c.unit_bytes - 1) // chunk + 1) * chunk
@@ -85,7 +85,8 @@ cdef inline uint8_t* next_unit(UnitCursor* c, int* status) noexcept nogil:
     return c.base + c.position
 
 
-cdef inline void publish_unit(UnitCursor* c, int64_t next_queue_offset, int64_t max_physical_offset) noexcept nogil:
+cdef inline void publish_unit(UnitCursor* c, int64_t next_queue_offset,
+                              int64_t max_physical_offset) noexcept nogil:
     c.position += c.unit_bytes
     c.max_physical_offset = max_physical_offset
     store_release(c.wrote, c.position)
@@ -165,7 +166,7 @@ cdef class UnitQueue:
         else:
             self.file_size_bytes = (file_size_bytes + unit_bytes - 1) // unit_bytes * unit_bytes
             self._check_sizes(found)
-        self.files = [self._map(path) for start, path, size in found if size >= unit_bytes]
+        self.files = [self._map(path) for _, path, size in found if size >= unit_bytes]
         self._cut_at_missing_file()
         self._enter_last_file()
         return 0
@@ -177,7 +178,7 @@ cdef class UnitQueue:
             if size != self.file_size_bytes or start % self.cursor.unit_bytes:
                 raise errors.StoreFormatError(
                     path, f"a queue file of {size} bytes where {self.file_size_bytes} are configured",
-                    "set the size that the store was made with, or rebuild the queues with `pyledger rebuild`")
+                    "set the size that the store was made with, or rebuild with `pyledger rebuild`")
         return 0
 
     cdef MappedFile _map(self, str path):
@@ -383,7 +384,7 @@ cdef class UnitQueue:
         return self.first_where() + len(self.files) * self.file_size_bytes
 
     def flush(self, int64_t least_pages=0):
-        """Make units durable when at least `least_pages` pages are dirty or a file is full; True if it did."""
+        """Make units durable when `least_pages` pages are dirty or a file is full; True if it did."""
         cdef MappedFile file
         cdef int64_t wrote
         done = False
@@ -399,7 +400,8 @@ cdef class UnitQueue:
             done = True
         if done and self.folder_changed:
             self.folder_changed = False
-            for path in (self.folder, os.path.dirname(self.folder), os.path.dirname(os.path.dirname(self.folder))):
+            topic_folder = os.path.dirname(self.folder)
+            for path in (self.folder, topic_folder, os.path.dirname(topic_folder)):
                 sync_folder(path)
         return done
 

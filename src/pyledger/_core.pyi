@@ -685,3 +685,529 @@ class MessageScan:
     def __next__(self) -> StoredMessage: ...
     stop: ScanStop | None
     """The `ScanStop` once the iteration is over; None before."""
+
+# --- unit_queue.pyx
+
+class UnitQueue:
+    """Files of fixed-size units of one topic and queue: what both kinds of consume queue share."""
+
+    folder: str
+    """The queue's own folder."""
+    topic: str
+    queue_id: int
+    file_size_bytes: int
+    readonly: bool
+    files: list[MappedFile]
+    min_where: int
+    """Byte offset of the first unit that names a record of the log."""
+
+    @property
+    def max_physical_offset(self) -> int:
+        """End (batch queues: start) of the last record with a unit, in bytes of the log; -1 without one."""
+    @property
+    def end_where(self) -> int:
+        """Byte offset of the end of the last unit."""
+    @property
+    def filled_units(self) -> int:
+        """Fill units written since the queue was opened."""
+    @property
+    def flushed_where(self) -> int:
+        """Byte offset up to which units are durable."""
+    def flush(self, least_pages: int = 0) -> bool:
+        """Make units durable when at least `least_pages` pages are dirty or a file is full; True if it did.
+
+        Raises:
+            StoreFailedError: this or an earlier flush failed.
+        """
+    def close(self) -> None:
+        """Let the files go. Units viewed before stay readable until their views are released."""
+
+# --- queue_search.pyx
+
+def search_units_by_time(
+    units: Buffer,
+    view: LogView,
+    timestamp_ms: int,
+    *,
+    upper: bool = False,
+    first_queue_offset: int = 0,
+    min_queue_offset: int = 0,
+    file_size_bytes: int = 6_000_000,
+) -> int:
+    """Queue offset for a store time over raw 20-byte units in memory, as `ConsumeQueue.offset_by_time`.
+
+    Args:
+        units: Raw units; the first has `first_queue_offset`.
+        view: The log that they point into.
+        timestamp_ms: Store time.
+        upper: As of `offset_by_time`.
+        first_queue_offset: In units.
+        min_queue_offset: In units; the first that names a record of the log.
+        file_size_bytes: The search goes file by file, and its answers at their edges depend on it.
+    """
+
+# --- consume_queue_ext.pyx
+
+@final
+class ConsumeQueueExt:
+    """Extended units of one queue, read-only. A tags code at or below -2147483649 is the address of one."""
+
+    files: list[MappedFile]
+    file_size_bytes: int
+
+    def __init__(self, folder: str, topic: str, queue_id: int) -> None: ...
+    def read(self, address: int) -> tuple[int, int, bytes] | None:
+        """(tags code, store time in ms, bit map) of the unit at an address; None when none is there."""
+    def tags_code(self, address: int) -> int:
+        """The real tags code behind an address; the address itself when its unit is missing or damaged."""
+
+# --- consume_queue.pyx
+
+@final
+class ConsumeQueue(UnitQueue):
+    """The index of one topic and queue into the commit log.
+
+    Args:
+        folder: The store's `consumequeue` folder.
+        file_size_bytes: Size of a queue file, rounded up to whole units; None: 6,000,000. Read-only: None
+            reads it off the files.
+        readonly: Never write; take cut files, files of other sizes and foreign files as they come.
+        ext_folder: The store's `consumequeue_ext` folder, when units may point there for their tags codes.
+
+    After opening, a queue holds whatever its files hold; call `recover` before use. One thread writes at a
+    time.
+
+    Raises:
+        StoreFormatError: a file has another size than configured (not when read-only).
+        IllegalMessageError: the topic cannot name a folder.
+    """
+
+    ext: ConsumeQueueExt | None
+
+    def __init__(
+        self,
+        folder: str,
+        topic: str,
+        queue_id: int,
+        file_size_bytes: int | None = None,
+        *,
+        readonly: bool = False,
+        ext_folder: str | None = None,
+    ) -> None: ...
+    @property
+    def min_offset(self) -> int:
+        """First queue offset whose record the log has, in units; `max_offset` when it has none."""
+    @property
+    def max_offset(self) -> int:
+        """Queue offset of the next message, in units."""
+    def put(self, physical_offset: int, size_bytes: int, tags_code: int, queue_offset: int) -> bool:
+        """Append a unit. False when the queue has it already; missing units before it become fill units.
+
+        Args:
+            physical_offset: Where the record stands, in bytes of the log.
+            size_bytes: Its length.
+            tags_code: Java's hash of its tags, or a delayed message's delivery time in ms.
+            queue_offset: In units.
+
+        Raises:
+            StoreFullError: no room for the next file or chunk. Nothing was appended.
+            StoreFormatError: more units are missing before it than records could stand in between.
+        """
+    def get(self, queue_offset: int) -> tuple[int, int, int]:
+        """(physical offset, size in bytes, tags code), the real tags code where it is stored apart.
+
+        Args:
+            queue_offset: In units.
+
+        Raises:
+            OffsetOutOfRangeError: the queue does not hold this offset.
+        """
+    def units(self, start: int, count: int) -> memoryview:
+        """View raw 20-byte units from queue offset `start` without copying; ends at the file's end.
+
+        Returns:
+            At most `count` units; empty when `start` is outside the queue.
+        """
+    def recover(self, view: LogView | None = None, *, files: int = 3) -> int:
+        """Find the last good unit in the last `files` files (0: in all), and cut the queue after it.
+
+        A unit is good when it names a place in the log, after its predecessor's. With a view the last unit
+        must also be that record's: its queue offset, size and tags code. A read-only queue is cut in memory
+        only.
+
+        Returns:
+            Units dropped, as far as they did not look empty.
+        """
+    def truncate_to_physical(self, physical_offset: int) -> None:
+        """Drop units whose records end after `physical_offset` (bytes of the log). Durable on return."""
+    def correct_min_offset(self, min_physical_offset: int) -> None:
+        """Move `min_offset` to the first unit whose record is at or above the log's start (bytes).
+
+        When every record was deleted it becomes `max_offset`: queue offsets are never used twice.
+        """
+    def offset_by_time(self, view: LogView, timestamp_ms: int, *, upper: bool = False) -> int:
+        """Queue offset for a store time in ms.
+
+        Lower: the first message stored at or after it; upper: the last stored at or before it. Without such a
+        message the answer is an end of the queue or of a file, as upstream gives it.
+        """
+    def delete_head(self, min_physical_offset: int) -> list[str]:
+        """Remove files that name only records below the log's start (bytes), never the last; their paths."""
+
+# --- batch_consume_queue.pyx
+
+@final
+class BatchConsumeQueue(UnitQueue):
+    """The index of one topic and queue whose records are batches; the face of ConsumeQueue.
+
+    Args:
+        folder: The store's `batchconsumequeue` folder.
+        file_size_bytes: Size of a queue file, rounded up to whole units; None: 13,800,000. Read-only: None
+            reads it off the files.
+        readonly: Never write; take cut files, files of other sizes and foreign files as they come.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        topic: str,
+        queue_id: int,
+        file_size_bytes: int | None = None,
+        *,
+        readonly: bool = False,
+    ) -> None: ...
+    @property
+    def min_offset(self) -> int:
+        """First queue offset whose record the log has; `max_offset` when it has none."""
+    @property
+    def max_offset(self) -> int:
+        """Queue offset of the next message."""
+    @property
+    def unit_count(self) -> int:
+        """Units from the first whose record the log has."""
+    def put(
+        self,
+        physical_offset: int,
+        size_bytes: int,
+        tags_code: int,
+        store_timestamp_ms: int,
+        base_offset: int,
+        count: int = 1,
+    ) -> bool:
+        """Append a unit for a record of `count` messages from `base_offset` on; False if it is there.
+
+        Args:
+            physical_offset: Where the record stands, in bytes of the log.
+            size_bytes: Its length.
+            tags_code: Java's hash of its tags.
+            store_timestamp_ms: Its store time.
+            base_offset: Queue offset of its first message.
+            count: Its messages, 1 to 32767.
+
+        Raises:
+            StoreFullError: no room for the next file or chunk. Nothing was appended.
+        """
+    def get(self, queue_offset: int) -> tuple[int, int, int, int, int, int]:
+        """The unit of the record that holds a queue offset (in messages).
+
+        Returns:
+            (physical offset, size in bytes, tags code, store time in ms, base offset, count)
+
+        Raises:
+            OffsetOutOfRangeError: no record of the queue holds this offset.
+        """
+    def units(self, start: int, count: int) -> memoryview:
+        """View raw 46-byte units from the one that holds queue offset `start`; ends at the file's end.
+
+        Returns:
+            At most `count` units; empty when `start` is at or above the queue's end. Below its start it
+            begins with the first unit.
+        """
+    def recover(self, view: LogView | None = None, *, files: int = 3) -> int:
+        """Find the last good unit in the last `files` files (0: in all), and cut the queue after it.
+
+        Returns:
+            Units dropped, as far as they did not look empty.
+        """
+    def truncate_to_physical(self, physical_offset: int) -> None:
+        """Drop units whose records end after `physical_offset` (bytes of the log). Durable on return."""
+    def correct_min_offset(self, min_physical_offset: int) -> None:
+        """Move `min_offset` to the first unit whose record is at or above the log's start (bytes)."""
+    def offset_by_time(self, view: LogView | None, timestamp_ms: int, *, upper: bool = False) -> int:
+        """Queue offset for a store time in ms, from the times in the units; `view` is not needed.
+
+        Lower: base of the first record stored at or after it. From the time of the last record on, the base
+        of that one. Upper is only of use for a time that some record has; for others upstream's search may
+        answer the lowest offset, and so does this one.
+        """
+    def delete_head(self, min_physical_offset: int) -> list[str]:
+        """Remove files that name only records below the log's start (bytes), never the last; their paths."""
+
+# --- index_file.pyx
+
+def index_key_hash(topic: str, key: str) -> int:
+    """Hash under which the index keeps a key of a topic: 0 to 2**31 - 1."""
+
+@final
+class IndexFile:
+    """One index file.
+
+    Args:
+        path: The file; created with `slots` and `entries` when missing and not read-only.
+        slots: Hash slots. 0 for an existing file: found from its size and contents.
+        entries: Entry capacity, the unused entry 0 included. 0 for an existing file: from its size.
+        readonly: Never write.
+        previous: (end timestamp in ms, end physical offset) of the file before; a new header starts from it.
+
+    Raises:
+        StoreFormatError: the bytes cannot be an index file.
+    """
+
+    path: str
+    readonly: bool
+    slot_count: int
+    entry_capacity: int
+
+    def __init__(
+        self,
+        path: str,
+        slots: int = 0,
+        entries: int = 0,
+        *,
+        readonly: bool = False,
+        previous: tuple[int, int] = (0, 0),
+    ) -> None: ...
+    @property
+    def begin_timestamp(self) -> int:
+        """Store time of the first entry, ms."""
+    @property
+    def end_timestamp(self) -> int:
+        """Store time of the last entry, ms."""
+    @property
+    def begin_physical_offset(self) -> int:
+        """Where the first entry's record stands, bytes of the log."""
+    @property
+    def end_physical_offset(self) -> int:
+        """Where the last entry's record stands, bytes of the log."""
+    @property
+    def slots_used(self) -> int:
+        """Slots with a chain."""
+    @property
+    def entry_count(self) -> int:
+        """Number of the next entry; the first is 1."""
+    @property
+    def full(self) -> bool:
+        """Whether no entry fits any more."""
+    def put(self, topic: str, key: str, physical_offset: int, store_timestamp_ms: int) -> bool:
+        """Add a key of the message at `physical_offset` (bytes of the log). False when the file is full.
+
+        Raises:
+            StoreFullError: no room for the next chunk. Nothing was added.
+        """
+    def entry(self, number: int) -> tuple[int, int, int, int]:
+        """(key hash, physical offset, seconds since the file's begin, the chain's previous entry)."""
+    def flush(self) -> None:
+        """Make everything put so far durable.
+
+        Raises:
+            StoreFailedError: this or an earlier flush failed.
+        """
+    def close(self) -> None:
+        """Unmap the file."""
+
+# --- index_file_set.pyx
+
+def index_file_name() -> str:
+    """A name for an index file made now: local time as yyyyMMddHHmmssSSS."""
+
+@final
+class IndexFileSet:
+    """All index files of a store; the last one takes new keys.
+
+    Args:
+        folder: The store's `index` folder.
+        slots: Hash slots of a new file.
+        entries: Entry capacity of a new file.
+        readonly: Never write; leave out files that are too damaged to read.
+        name_file: Makes the name of a new file; later than all names there, or one more than the last is
+            taken.
+        safe_timestamp_ms: After an unclean exit, the time up to which index files are known to be on disk:
+            files that end later are removed (read-only: left out) and must be dispatched again. None after a
+            clean one.
+    """
+
+    folder: str
+    readonly: bool
+    files: list[IndexFile]
+    removed: list[str]
+    """Paths of files that were unsafe or unreadable when the set was opened."""
+
+    def __init__(
+        self,
+        folder: str,
+        slots: int = 5_000_000,
+        entries: int = 20_000_000,
+        *,
+        readonly: bool = False,
+        name_file: Callable[[], str] = ...,
+        safe_timestamp_ms: int | None = None,
+    ) -> None: ...
+    @property
+    def end_physical_offset(self) -> int:
+        """Start of the last record with an entry (bytes of the log): dispatch goes on there; -1 without."""
+    @property
+    def end_timestamp(self) -> int:
+        """Store time of the last entry, ms; 0 without one."""
+    def put(self, topic: str, key: str, physical_offset: int, store_timestamp_ms: int) -> None:
+        """Add a key of the message at `physical_offset` (bytes), in a new file when the last one is full.
+
+        Raises:
+            StoreFullError: no room for the next file or chunk. Nothing was added.
+        """
+    def query(
+        self,
+        topic: str,
+        key: str,
+        begin_ms: int = 0,
+        end_ms: int = 0x7FFFFFFFFFFFFFFF,
+        limit: int = 64,
+    ) -> list[int]:
+        """Physical offsets (bytes) of messages that may have a key, ascending; at most 64, the newest.
+
+        Only hashes are compared, times to the second: look at the messages. Offsets below the log's start are
+        of deleted messages.
+        """
+    def truncate_to_physical(self, physical_offset: int, view: LogView | None = None) -> None:
+        """Take back the entries of records at or above `physical_offset` (bytes). Durable on return.
+
+        `view` gives the exact time of the last record left.
+        """
+    def delete_head(self, min_physical_offset: int) -> list[str]:
+        """Remove files whose last record is below the log's start (bytes), never the last; their paths."""
+    def flush(self) -> int:
+        """Make all entries durable; returns the end timestamp in ms of what is on disk, for the checkpoint.
+
+        Raises:
+            StoreFailedError: this or an earlier flush failed.
+        """
+    def close(self) -> None:
+        """Unmap the files."""
+
+# --- queue_table.pyx
+
+@final
+class QueueTable:
+    """What a walk over the log knows of each queue; no use of its own."""
+
+# --- dispatch.pyx
+
+DELAYS_MS: tuple[int, ...]
+"""Upstream's delays of levels 1 to 18."""
+
+@final
+class Dispatcher:
+    """Builds consume queues and index files from the commit log.
+
+    Args:
+        open_queue: Called as `open_queue(topic, queue_id, inner_batch)` for the first unit of a queue;
+            returns its recovered ConsumeQueue or BatchConsumeQueue. May raise: the record is then tried
+            again.
+        index: Takes the keys; None builds no index.
+        start_offset: Where to begin (bytes of the log), a record's start. What the queues or the index have
+            is passed over.
+        delays_ms: Delays of levels 1, 2, …; they make the tags codes of delayed messages.
+    """
+
+    queues: dict[tuple[str, int], ConsumeQueue | BatchConsumeQueue]
+    failure: BaseException | None
+    """What the last call of `dispatch` raised, until one succeeds."""
+    message_count: int
+    unit_count: int
+    entry_count: int
+
+    def __init__(
+        self,
+        open_queue: Callable[[str, int, bool], ConsumeQueue | BatchConsumeQueue],
+        index: IndexFileSet | None = None,
+        *,
+        start_offset: int = 0,
+        delays_ms: Sequence[int] = ...,
+    ) -> None: ...
+    @property
+    def dispatched_where(self) -> int:
+        """Physical offset (bytes) up to which queues and index have everything."""
+    def start_at(self, offset: int) -> None:
+        """Go on from a record's start (bytes): after the log was cut, or to leave a damaged part out.
+
+        The queues and the index must have been cut before.
+        """
+    def forget(self, topic: str, queue_id: int) -> None:
+        """Let a queue go; its next unit opens it again."""
+    def dispatch(self, view: LogView, end_offset: int | None = None) -> int:
+        """Dispatch records that end at or before `end_offset` (bytes; None: the view's end).
+
+        Any thread may call; one walks, the others wait for it without the interpreter lock.
+
+        Returns:
+            `dispatched_where`.
+
+        Raises:
+            CorruptRecordError: no record where one should be. Nothing beyond was dispatched.
+            StoreFullError: no room for a queue or index file. The next call goes on from the same unit or
+                key.
+        """
+    def take_advanced(self) -> list[tuple[str, int, int]]:
+        """[(topic, queue id, max offset)] of queues that got units since the last call."""
+
+# --- unit_collector.pyx
+
+@final
+class UnitRun:
+    """Units of one queue in memory of its own: a read-only buffer of raw 20-byte (batch: 46-byte) units."""
+
+    topic: str
+    queue_id: int
+    batch: bool
+    first_queue_offset: int
+    next_queue_offset: int
+    repeated: int
+    """Records left out because their queue offsets cannot be true: given before, or far too high."""
+
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+@final
+class UnitCollector:
+    """Gathers in memory the units that dispatch would write.
+
+    Args:
+        batch_topics: Topics whose queues are batch queues; a record that holds an inner batch makes its queue
+            one too.
+        delays_ms: As of the Dispatcher.
+    """
+
+    message_count: int
+
+    def __init__(self, batch_topics: Iterable[str] = (), *, delays_ms: Sequence[int] = ...) -> None: ...
+    def collect(self, view: LogView, start_offset: int | None = None, end_offset: int | None = None) -> int:
+        """Gather the units of records in a range of the log (bytes); returns where it ended.
+
+        That is below the range's end when a record crosses the end, or when no record stands there (damage).
+
+        Cost: no interpreter lock is held; about 20 bytes of memory a message.
+        """
+    def take(self) -> dict[tuple[str, int], UnitRun]:
+        """Hand over what was gathered; later units go on where these end."""
+
+def collect_units(
+    view: LogView,
+    start_offset: int | None = None,
+    end_offset: int | None = None,
+    *,
+    batch_topics: Iterable[str] = (),
+) -> dict[tuple[str, int], UnitRun]:
+    """Units that dispatch of a range of the log (bytes) would write, by (topic, queue id).
+
+    Raises:
+        CorruptRecordError: no record where one should be.
+    """
