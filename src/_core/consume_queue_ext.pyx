@@ -1,7 +1,6 @@
 # ConsumeQueueExt: what does not fit a 20-byte unit. Read-only: units that we write keep their tags codes.
 from _core.layout cimport get_i16, get_i64
 from libc.stdint cimport int64_t, uint8_t, uint64_t
-from posix.unistd cimport close as c_close
 
 cdef enum:
     EXT_UNIT_MIN_BYTES = 20
@@ -20,16 +19,12 @@ cdef class ConsumeQueueExt:
     cdef readonly int64_t file_size_bytes
 
     def __init__(self, str folder, str topic, int queue_id):
-        cdef MappedFile file
         found = list_units_files(queue_folder(folder, topic, queue_id))
         self.file_size_bytes = guess_file_size(found, 1)
         self.files = []
         for _, path, size in found:
             if size >= EXT_UNIT_MIN_BYTES:
-                file = MappedFile.open(path, size_bytes=self.file_size_bytes)
-                c_close(file.fd)
-                file.fd = -1
-                self.files.append(file)
+                self.files.append(MappedFile.open(path, size_bytes=self.file_size_bytes))
 
     def read(self, int64_t address):
         """(tags code, store time in ms, bit map) of the unit at an address; None when none is there."""

@@ -81,12 +81,14 @@ cdef class Dispatcher:
     cdef int64_t* delays
     cdef int32_t delay_count
     cdef QueueEntry* touched
+    cdef int generation
     cdef readonly int64_t message_count
     cdef readonly int64_t unit_count
     cdef readonly int64_t entry_count
 
     def __init__(self, open_queue, IndexFileSet index=None, *, int64_t start_offset=0, delays_ms=DELAYS_MS):
         cdef int i
+        self.generation = fork_generation
         self.open_queue = open_queue
         self.index = index
         self.queues = {}
@@ -155,6 +157,8 @@ cdef class Dispatcher:
         cdef int status = 0
         if end_offset is not None:
             end = min(<int64_t>end_offset, end)
+        if self.generation != fork_generation:
+            raise errors.StoreClosedError("dispatch of the commit log")
         if load_acquire(&self.where) >= end:
             return self.where
         with self.lock:

@@ -2,12 +2,11 @@
 # oldest; only hashes are kept, so an answer may hold other keys' messages. See docs/formats/index_file.md.
 from _core.layout cimport (INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, INDEX_SLOT_BYTES, Record, get_i32, get_i64,
                            java_hash, put_i32, put_i64)
-from _core.posix cimport MADV_POPULATE_WRITE, madvise, posix_fallocate
 from _core.status cimport STATUS_END_OF_FILE, STATUS_IO_ERROR
 from libc.errno cimport errno
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memset
-from posix.fcntl cimport O_RDWR, open as c_open
+from posix.fcntl cimport O_CLOEXEC, O_RDWR, open as c_open
 from posix.unistd cimport close as c_close
 
 import os
@@ -61,22 +60,20 @@ cdef inline uint8_t* slot_of(const IndexCursor* c, int32_t hash) noexcept nogil:
 
 cdef int reserve_entries(IndexCursor* c, int64_t end) noexcept nogil:
     cdef int64_t begin = c.reserved
-    cdef int64_t page
     cdef int fd, result
     end = (end + INDEX_CHUNK_BYTES - 1) // INDEX_CHUNK_BYTES * INDEX_CHUNK_BYTES
     if end > c.file_size:
         end = c.file_size
-    fd = c_open(c.path, O_RDWR)
+    fd = c_open(c.path, O_RDWR | O_CLOEXEC)
     if fd < 0:
         c.error = errno
         return STATUS_IO_ERROR
-    result = posix_fallocate(fd, begin, end - begin)
+    result = allocate_range(fd, begin, end)
     c_close(fd)
     if result != 0:
         c.error = result
         return STATUS_IO_ERROR
-    page = begin // 4096 * 4096
-    madvise(c.base + page, <size_t>(end - page), MADV_POPULATE_WRITE)
+    populate_range(c.base, begin // PAGE * PAGE, end)
     c.reserved = end
     return 0
 
@@ -191,15 +188,14 @@ cdef class IndexFile:
             self.file.reserve(min(size, INDEX_HEADER_BYTES + slots * INDEX_SLOT_BYTES + INDEX_CHUNK_BYTES))
             self.cursor.reserved = self.file.allocated
             with nogil:
-                madvise(self.cursor.base, <size_t>self.cursor.reserved, MADV_POPULATE_WRITE)
+                populate_range(self.cursor.base, 0, self.cursor.reserved)
             end_timestamp, end_physical = previous
             self._preset(max(end_timestamp, 0), max(end_physical, 0))
             os.rename(temporary, self.path)
-            self.file.path = self.path
+            self.file._name(self.path)
         except BaseException:
             os.unlink(temporary)
             raise
-        self._release_descriptor()
         return 0
 
     cdef int _preset(self, int64_t timestamp, int64_t physical_offset) except -1:
@@ -246,7 +242,6 @@ cdef class IndexFile:
         c.count = min(max(get_i32(c.base + AT_INDEX_COUNT), 1), <int32_t>entries)
         if not self.readonly:
             self._reserve_used()
-        self._release_descriptor()
         return 0
 
     cdef int _reserve_used(self) except -1:
@@ -267,12 +262,6 @@ cdef class IndexFile:
         self.cursor.entry_max = <int32_t>entries
         self.cursor.entries = self.file.base + INDEX_HEADER_BYTES + slots * INDEX_SLOT_BYTES
         self.cursor.file_size = self.file.mapped_bytes
-        return 0
-
-    cdef int _release_descriptor(self) except -1:
-        if self.file.fd >= 0:
-            c_close(self.file.fd)
-            self.file.fd = -1
         return 0
 
     @property
@@ -413,6 +402,7 @@ cdef class IndexFile:
         if self.readonly or self.cursor.base == NULL:
             return
         # The whole mapping is handed to msync; it writes dirty pages only.
+        self.file.set_positions(self.file.mapped_bytes)
         self.file.flushed = 0
         self.file.flush()
 

@@ -197,7 +197,7 @@ cdef class IndexFileSet:
                 break
             os.unlink(file.path)
             self.files = self.files[:len(self.files) - 1]
-            sync_folder(self.folder)
+            make_names_durable(self.folder)
 
     def delete_head(self, int64_t min_physical_offset):
         """Remove files whose last record was deleted, never the last file; returns their paths."""
@@ -211,7 +211,7 @@ cdef class IndexFileSet:
         for path in gone:
             os.unlink(path)
         if gone:
-            sync_folder(self.folder)
+            make_names_durable(self.folder)
         return gone
 
     def flush(self):
@@ -222,8 +222,8 @@ cdef class IndexFileSet:
             return self.end_timestamp
         if self.folder_changed:
             self.folder_changed = False
-            sync_folder(self.folder)
-            sync_folder(os.path.dirname(self.folder) or ".")
+            make_names_durable(self.folder)
+            make_names_durable(os.path.dirname(self.folder) or ".")
         files = self.files
         for file in files:
             timestamp = file.end_timestamp

@@ -2,14 +2,12 @@
 # Invariants: unit n of a file stands at byte n * unit_bytes; cursor.end_where is published after the unit's
 # bytes, by one writer; readers never pass it; the list of files changes under the interpreter lock only.
 from _core.layout cimport RECORD_MIN_BYTES, get_i64
-from _core.posix cimport (FALLOC_FL_KEEP_SIZE, MADV_POPULATE_WRITE, fallocate, load_acquire, madvise,
-                          posix_fallocate, store_release)
+from _core.posix cimport load_acquire, store_release
 from _core.status cimport STATUS_END_OF_FILE, STATUS_IO_ERROR
 from libc.errno cimport errno
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.string cimport memset
-from posix.fcntl cimport O_RDWR, open as c_open
-from posix.unistd cimport close as c_close, fsync
+from posix.fcntl cimport O_CLOEXEC, O_RDWR, open as c_open
+from posix.unistd cimport close as c_close
 
 import os
 
@@ -22,7 +20,6 @@ cdef enum:
     FIRST_CHUNK_BYTES = 65536
     CHUNK_BYTES = 1048576
     PAGE = 4096
-    FALLOC_FL_PUNCH_HOLE = 2
     GAP_UNITS_FREE = 1000
 
 # The write end of a queue as plain C, so that dispatch can append without the interpreter lock.
@@ -56,18 +53,18 @@ cdef int reserve_chunk(UnitCursor* c) noexcept nogil:
     if end > c.file_size:
         end = c.file_size
     # Opened for each chunk: a store may have more queues than a process may have open files.
-    fd = c_open(c.path, O_RDWR)
+    fd = c_open(c.path, O_RDWR | O_CLOEXEC)
     if fd < 0:
         c.error = errno
         return STATUS_IO_ERROR
-    result = posix_fallocate(fd, begin, end - begin)
+    result = allocate_range(fd, begin, end)
     c_close(fd)
     if result != 0:
         c.error = result
         return STATUS_IO_ERROR
+    # Most queues never leave their first chunk: those pages are touched only as they are written.
     if begin >= FIRST_CHUNK_BYTES:
-        begin = begin // PAGE * PAGE
-        madvise(c.base + begin, <size_t>(end - begin), MADV_POPULATE_WRITE)
+        populate_range(c.base, begin // PAGE * PAGE, end)
     c.reserved = end
     return 0
 
@@ -105,12 +102,14 @@ cdef str queue_folder(str folder, str topic, object queue_id):
     return os.path.join(folder, topic, str(queue_id))
 
 
-cdef int sync_folder(str path) except -1:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+cdef int make_names_durable(str folder) except -1:
+    cdef bytes path = folder.encode("utf-8", "surrogateescape")
+    cdef const char* c_path = path
+    cdef int failed
+    with nogil:
+        failed = sync_folder(c_path)
+    if failed != 0:
+        raise_errno(failed, folder, "make names durable in")
     return 0
 
 
@@ -151,9 +150,11 @@ cdef class UnitQueue:
     cdef bytes cursor_path
     cdef bint folder_changed            # a file was made or removed since the last flush
     cdef bint closed
+    cdef int generation
 
     cdef int _open(self, str folder, str topic, int queue_id, object file_size_bytes, bint readonly,
                    int unit_bytes) except -1:
+        self.generation = fork_generation
         self.folder = queue_folder(folder, topic, queue_id)
         self.topic = topic
         self.queue_id = queue_id
@@ -182,19 +183,9 @@ cdef class UnitQueue:
         return 0
 
     cdef MappedFile _map(self, str path):
-        cdef MappedFile file
         if self.readonly:
-            file = MappedFile.open(path, size_bytes=self.file_size_bytes)
-        else:
-            file = MappedFile.open_writable(path, allocate_chunk_bytes=FIRST_CHUNK_BYTES)
-        self._release_descriptor(file)
-        return file
-
-    cdef void _release_descriptor(self, MappedFile file) noexcept:
-        # The mapping keeps the file; thousands of queues must not use up the descriptors.
-        if file.fd >= 0:
-            c_close(file.fd)
-            file.fd = -1
+            return MappedFile.open(path, size_bytes=self.file_size_bytes)
+        return MappedFile.open_writable(path, allocate_chunk_bytes=FIRST_CHUNK_BYTES)
 
     cdef int _cut_at_missing_file(self) except -1:
         """Units after a missing or cut file cannot be reached in order; the log has them."""
@@ -217,7 +208,7 @@ cdef class UnitQueue:
         for file in files:
             os.unlink((<MappedFile>file).path)
         if files:
-            sync_folder(self.folder)
+            make_names_durable(self.folder)
         return 0
 
     cdef MappedFile last_file(self):
@@ -237,6 +228,7 @@ cdef class UnitQueue:
         self.cursor_path = file.path.encode("utf-8", "surrogateescape")
         self.cursor.path = self.cursor_path
         self.cursor.base = file.base
+        self.cursor.reserved = file.allocated
         self.cursor.wrote = &file.wrote
         self.cursor.committed = &file.committed
         self.cursor.position = file.wrote // self.cursor.unit_bytes * self.cursor.unit_bytes
@@ -248,14 +240,13 @@ cdef class UnitQueue:
         os.makedirs(self.folder, exist_ok=True)
         file = MappedFile.create(os.path.join(self.folder, f"{start:020d}"), self.file_size_bytes,
                                  allocate_chunk_bytes=FIRST_CHUNK_BYTES)
-        self._release_descriptor(file)
         self.folder_changed = True
         self.files = [*self.files, file]
         self._enter_last_file()
         return 0
 
     cdef int _check_writable(self) except -1:
-        if self.closed:
+        if self.closed or self.generation != fork_generation:
             raise errors.StoreClosedError(self.folder)
         if self.readonly:
             raise errors.ReadOnlyStoreError(self.folder)
@@ -330,38 +321,15 @@ cdef class UnitQueue:
         return 0
 
     cdef int _zero_tail(self) except -1:
-        """Punch out what stands after the end, if anything does."""
-        cdef int64_t position = self.cursor.position
-        cdef int64_t page_end = min((position + PAGE - 1) // PAGE * PAGE, self.file_size_bytes)
-        cdef int fd, result
-        if position == self.file_size_bytes:
-            return 0
-        fd = c_open(self.cursor.path, O_RDWR)
-        if fd < 0:
-            raise_errno(errno, self.folder, "open")
-        try:
-            clean = not any(memoryview(self._tail(position, page_end)))
-            if clean:
-                try:
-                    os.lseek(fd, page_end, os.SEEK_DATA)
-                except OSError:
-                    return 0                      # nothing but a hole follows
-            memset(self.cursor.base + position, 0, <size_t>(page_end - position))
-            result = fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, page_end,
-                               self.file_size_bytes - page_end) if page_end < self.file_size_bytes else 0
-            if result != 0:
-                with nogil:
-                    memset(self.cursor.base + page_end, 0, <size_t>(self.file_size_bytes - page_end))
-            with nogil:
-                result = fsync(fd)
-            if result != 0:
-                raise_errno(errno, self.folder, "make the truncation durable in")
-        finally:
-            c_close(fd)
+        cdef MappedFile file = self.last_file()
+        cdef int failed
+        file.pin()
+        with nogil:
+            failed = file.zero_from(self.cursor.position)
+        file.unpin()
+        if failed != 0:
+            raise_errno(failed, self.folder, "make the truncation durable in")
         return 0
-
-    cdef bytes _tail(self, int64_t begin, int64_t end):
-        return (<const char*>self.cursor.base)[begin:end]
 
     @property
     def max_physical_offset(self):
@@ -402,7 +370,7 @@ cdef class UnitQueue:
             self.folder_changed = False
             topic_folder = os.path.dirname(self.folder)
             for path in (self.folder, topic_folder, os.path.dirname(topic_folder)):
-                sync_folder(path)
+                make_names_durable(path)
         return done
 
     def close(self):

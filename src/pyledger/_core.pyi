@@ -1,6 +1,6 @@
 """The typed face of the native module. One section per fragment, in the order of `_core.pyx`."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Self, final
 
 from typing_extensions import Buffer
