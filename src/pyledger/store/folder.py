@@ -242,7 +242,7 @@ def _log_file_size(files: Sequence[StoreFile]) -> int:
     if not files:
         return DEFAULT_LOG_FILE_BYTES
     steps = Counter(b.start_offset - a.start_offset for a, b in pairwise(files))
-    evidence = steps + Counter(file.size_bytes for file in files)
+    evidence = steps + Counter(file.size_bytes for file in files if file.size_bytes)
     # A missing file makes a step too long and a cut one makes a length too short: neither divides the other
     # steps.
     fitting = {size: times for size, times in evidence.items() if not any(step % size for step in steps)}
