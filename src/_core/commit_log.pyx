@@ -183,7 +183,7 @@ cdef class CommitLog:
         draft.store_timestamp = store_timestamp_ms
         if sys_flag & (SYS_TRANSACTION_MASK | SYS_INNER_BATCH):
             raise errors.IllegalMessageError("a batch takes part in no transaction and holds no inner batch")
-        template = appender.choose_template(born_host, &with_host)
+        template = appender.template_from(born_host, &with_host)
         PyObject_GetBuffer(batch, &view, PyBUF_SIMPLE)
         try:
             if view.len > self.max_message_size_bytes:

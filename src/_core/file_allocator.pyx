@@ -14,6 +14,7 @@ from pyledger import errors
 
 cdef enum:
     AHEAD_MAX = 8
+    AHEAD_BYTES = 64 << 20           # small files: so much lies ahead
     PATH_BYTES_MAX = 4096
 
 
@@ -72,8 +73,10 @@ cdef class FileAllocator:
     cdef int run(self, int depth, int64_t next_start) except -1:
         """The body of the allocator thread."""
         cdef Ahead* ahead = &self.ahead
-        if ahead.running or not 1 <= depth <= AHEAD_MAX:
+        if ahead.running or not 0 <= depth <= AHEAD_MAX:
             raise errors.InvariantError(f"{self.folder}: an allocator runs, or depth {depth} is impossible")
+        if depth == 0:
+            depth = <int>max(2, min(AHEAD_MAX, AHEAD_BYTES // ahead.file_size_bytes))
         ahead.depth = depth
         ahead.stopping = False
         ahead.running = True
@@ -120,13 +123,19 @@ cdef class FileAllocator:
             return None
         with nogil:
             pthread_mutex_lock(&ahead.mutex)
-            if ahead.count == 0 and not ahead.making:
+            while ahead.making and ahead.count == 0:
+                pthread_cond_wait(&ahead.changed, &ahead.mutex)
+            if ahead.next_start - ahead.count * ahead.file_size_bytes != start:
+                while ahead.making:
+                    pthread_cond_wait(&ahead.changed, &ahead.mutex)
+                remove_files_ahead(ahead)
+            if ahead.count == 0:
                 ahead.next_start = start
                 ahead.failed = 0
                 pthread_cond_broadcast(&ahead.changed)
             while ahead.count == 0 and ahead.failed == 0 and ahead.running:
                 pthread_cond_wait(&ahead.changed, &ahead.mutex)
-            if ahead.count > 0 and ahead.next_start - ahead.count * ahead.file_size_bytes == start:
+            if ahead.count > 0:
                 made = ahead.made[ahead.first]
                 ahead.first = (ahead.first + 1) % AHEAD_MAX
                 ahead.count -= 1

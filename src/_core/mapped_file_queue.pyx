@@ -258,14 +258,15 @@ cdef class MappedFileQueue:
 
     # -- files made ahead
 
-    def run_allocator(self, int depth=2):
+    def run_allocator(self, int depth=0):
         """Make files ahead of the appends, `depth` at most, until `stop_allocator`; the body of one thread.
 
+        Depth 0 is two files, or up to eight small ones that hold 64 MiB together.
         Holds the interpreter lock neither while it waits nor while it works. Where making a file fails, the
         append that needs it gets the error, and the next one makes it try again.
         """
         self.check_writable()
-        self.allocator.run(depth, -1 if self.last is None else self.next_start())
+        self.allocator.run(depth, self.next_start())
 
     def stop_allocator(self):
         """Let `run_allocator` return; the files it made and nobody used are removed."""

@@ -37,8 +37,8 @@ cdef class QueueAppender:
                       log.store_host_bytes, log.store_host_bytes)
         return 0
 
-    cdef const RecordTemplate* choose_template(self, born_host, RecordTemplate* with_host) except NULL:
-        """The prepared header, or one with another born host, built in the caller's memory."""
+    cdef const RecordTemplate* template_from(self, born_host, RecordTemplate* with_host) except NULL:
+        """The header for another born host than the store host, built in the caller's memory."""
         if born_host is None:
             return &self.template
         fill_template(with_host, self.topic_bytes, is_long(self.topic, self.topic_bytes), self.queue_id,
@@ -63,8 +63,8 @@ cdef class QueueAppender:
         self.append_draft(&draft, body, tags, keys, properties, born_host)
         return draft.physical_offset
 
-    cdef const RecordTemplate* fill_draft(self, Draft* d, tags, keys, bytes properties, born_host,
-                                          RecordTemplate* with_host) except NULL:
+    cdef inline const RecordTemplate* fill_draft(self, Draft* d, tags, keys, bytes properties, born_host,
+                                                 RecordTemplate* with_host) except NULL:
         """Point the draft at what the caller keeps alive; the template to use."""
         if tags is not None:
             borrow_text(tags, "tags", &d.tags, &d.tags_bytes)
@@ -73,11 +73,10 @@ cdef class QueueAppender:
         if properties is not None:
             d.properties = <const uint8_t*>PyBytes_AS_STRING(properties)
             d.properties_bytes = PyBytes_GET_SIZE(properties)
-        return self.choose_template(born_host, with_host)
+        return &self.template if born_host is None else self.template_from(born_host, with_host)
 
-    cdef int64_t append_draft(self, Draft* d, body, tags, keys, properties, born_host) except -1:
+    cdef inline int64_t append_draft(self, Draft* d, body, tags, keys, properties, born_host) except -1:
         """Fill in what one message brings and place it; its size."""
-        cdef Py_buffer view
         cdef RecordTemplate with_host
         cdef const RecordTemplate* template
         cdef bytes encoded = None
@@ -92,17 +91,22 @@ cdef class QueueAppender:
             d.body_bytes = PyBytes_GET_SIZE(body)
             size_bytes = self.log.place(template, self, d, queue_units(d.sys_flag))
         else:
-            if body is None:
-                raise errors.IllegalMessageError("a message needs a body; it may be empty")
-            PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
-            try:
-                d.body = <const uint8_t*>view.buf
-                d.body_bytes = view.len
-                size_bytes = self.log.place(template, self, d, queue_units(d.sys_flag))
-            finally:
-                PyBuffer_Release(&view)
+            size_bytes = self.place_buffer(template, d, body)
         self.log.wake()
         return size_bytes
+
+    cdef int64_t place_buffer(self, const RecordTemplate* template, Draft* d, body) except -1:
+        """Place a message whose body is another bytes-like object than `bytes`."""
+        cdef Py_buffer view
+        if body is None:
+            raise errors.IllegalMessageError("a message needs a body; it may be empty")
+        PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
+        try:
+            d.body = <const uint8_t*>view.buf
+            d.body_bytes = view.len
+            return self.log.place(template, self, d, queue_units(d.sys_flag))
+        finally:
+            PyBuffer_Release(&view)
 
     def put_many(self, bodies, tags=None, keys=None, properties=None, *, int64_t born_timestamp_ms=0,
                  int64_t store_timestamp_ms=0):

@@ -264,9 +264,10 @@ class MappedFileQueue:
 
         Cost: O(1) while nothing was appended since the last call, else one step per file.
         """
-    def run_allocator(self, depth: int = 2) -> None:
+    def run_allocator(self, depth: int = 0) -> None:
         """Make files ahead of the appends, `depth` at most, until `stop_allocator`; the body of one thread.
 
+        Depth 0 is two files, or up to eight small ones that hold 64 MiB together.
         Holds the interpreter lock neither while it waits nor while it works. Where making a file fails,
         the append that needs it gets the error, and the next one makes it try again.
         """
@@ -313,6 +314,14 @@ class MappedFileQueue:
         """Remove the first `count` files, never the last; return their paths. Views keep their bytes."""
     def close(self) -> None:
         """Take no more appends and unmap what nobody views. Files made ahead are removed. Does not flush."""
+
+# --- record_encoder.pyx
+
+def copy_and_digest(target: Buffer, bodies: list[bytes]) -> int:
+    """Copy bodies one after the other into a writable buffer and digest each; the last CRC.
+
+    What appending cannot do without: benchmarks measure the append against it.
+    """
 
 # --- commit_log.pyx
 

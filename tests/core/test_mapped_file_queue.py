@@ -256,6 +256,20 @@ def test_truncate_with_an_allocator_starts_over_behind_the_new_end(
     assert starts == [n * FILE_SIZE_BYTES for n in range(len(starts))]
 
 
+def test_allocator_that_began_elsewhere_follows_the_first_file(
+    folder: Path,
+    make: Callable[..., MappedFileQueue],
+    allocator: Callable[[MappedFileQueue], threading.Thread],
+) -> None:
+    queue = make()
+    allocator(queue)
+    queue.last_file(7 * FILE_SIZE_BYTES)
+    fill(queue, 40)
+    assert [file.start_offset // FILE_SIZE_BYTES for file in queue.files] == [7, 8, 9]
+    queue.stop_allocator()
+    assert names(folder) == [file_name(n) for n in (7, 8, 9)]
+
+
 def test_second_allocator_is_refused(
     make: Callable[..., MappedFileQueue], allocator: Callable[[MappedFileQueue], threading.Thread]
 ) -> None:
