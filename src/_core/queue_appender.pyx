@@ -37,7 +37,7 @@ cdef class QueueAppender:
                       log.store_host_bytes, log.store_host_bytes)
         return 0
 
-    cdef const RecordTemplate* template_from(self, born_host, RecordTemplate* with_host) except NULL:
+    cdef inline const RecordTemplate* template_from(self, born_host, RecordTemplate* with_host) except NULL:
         """The header for another born host than the store host, built in the caller's memory."""
         if born_host is None:
             return &self.template
@@ -73,7 +73,7 @@ cdef class QueueAppender:
         if properties is not None:
             d.properties = <const uint8_t*>PyBytes_AS_STRING(properties)
             d.properties_bytes = PyBytes_GET_SIZE(properties)
-        return &self.template if born_host is None else self.template_from(born_host, with_host)
+        return self.template_from(born_host, with_host)
 
     cdef inline int64_t append_draft(self, Draft* d, body, tags, keys, properties, born_host) except -1:
         """Fill in what one message brings and place it; its size."""

@@ -82,7 +82,7 @@ def drafts(draw: st.DrawFn) -> tuple[Draft, dict[str, Any]]:
     }  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(messages=st.lists(drafts(), min_size=1, max_size=12), store_host=hosts, crc_property=st.booleans())
 @example(messages=[], store_host=HOST, crc_property=False)
 def test_append_any_messages_equals_model(
@@ -110,7 +110,7 @@ def test_append_any_messages_equals_model(
             assert log.next_queue_offset(topic, queue_id) == queue_offset
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     bodies=st.lists(st.binary(max_size=700), min_size=1, max_size=30),
     tags=st.none() | text,
@@ -195,7 +195,7 @@ def test_append_encoded_batch_cut_short_is_refused_whole(log: CommitLog, cut: in
     assert log.next_queue_offset("t", 0) == 0
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(batch=st.binary(min_size=1, max_size=80), at=st.integers(0, 60), byte=st.integers(0, 255))
 def test_append_encoded_batch_of_any_bytes_is_stored_or_refused(batch: bytes, at: int, byte: int) -> None:
     mutated = bytearray(encode_batch(BATCH))

@@ -397,7 +397,7 @@ class RuleModel:
         return ready > done
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     steps=st.lists(st.tuples(st.integers(0, 6000), st.integers(0, 5)), min_size=1, max_size=15),
     pooled=st.booleans(),
