@@ -1220,3 +1220,30 @@ def collect_units(
     Raises:
         CorruptRecordError: no record where one should be.
     """
+
+# --- key_collector.pyx
+
+@final
+class KeyCollector:
+    """Gathers the key hashes of records, oldest first; a read-only buffer of 24-byte entries.
+
+    An entry is physical offset i64, store time in ms i64, key hash i32, 4 unused bytes; in native byte order.
+    """
+
+    def __init__(self) -> None: ...
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+    def collect(self, view: LogView, start_offset: int, end_offset: int | None = None) -> int:
+        """Gather the keys of records in a range of the log (bytes); returns where it ended.
+
+        That is below the range's end when a record crosses the end, or when no record stands there (damage).
+
+        Raises:
+            BufferError: a view of the entries is alive.
+
+        Cost: no interpreter lock is held; 24 bytes of memory a key.
+        """
+    def query(
+        self, topic: str, key: str, begin_ms: int = 0, end_ms: int = ..., limit: int = 64
+    ) -> list[int]:
+        """Physical offsets (bytes) of records that may have a key, newest first. Only hashes are compared."""
