@@ -1,0 +1,242 @@
+"""The units of one consume queue as recovery would leave them: from its files, then from the log.
+
+The log is the authority. Queue files save walking it; where they are missing, behind, or name records beyond
+the end of the log, units derived from the records take their place.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from pyledger._core import (
+    BatchConsumeQueue,
+    ConsumeQueue,
+    LogView,
+    StoredMessage,
+    UnitRun,
+    read_message,
+)
+from pyledger.errors import CorruptRecordError, OffsetOutOfRangeError
+from pyledger.message import QueueRange
+from pyledger.store.folder import BATCH_QUEUE_FOLDER, QUEUE_FOLDER
+from pyledger.store.views import (
+    BATCH_CQ_UNIT,
+    CQ_UNIT,
+    FILL_SIZE_BYTES,
+    Raw,
+    Units,
+    batch_units_array,
+    drop_fill,
+    plain_units,
+    units_array,
+)
+
+StoredQueue = ConsumeQueue | BatchConsumeQueue
+
+
+@dataclass(slots=True)
+class QueueUnits:
+    """One queue: queue offsets below `stored_end` from its files, the rest derived from the log."""
+
+    folder: str
+    """The store folder."""
+    topic: str
+    queue_id: int
+    batch: bool
+    """Whether a unit may stand for several messages."""
+    min_offset: int = 0
+    """First queue offset whose record is still in the log."""
+    stored_end: int = 0
+    """Queue offset up to which the files are used."""
+    derived_first: int = -1
+    """Queue offset of the first derived unit; -1 without one."""
+    max_offset: int = 0
+    """Queue offset that the next message gets."""
+    _derived: bytearray = field(default_factory=bytearray)
+    """Raw units as the files hold them, 20 bytes each, of a batch queue 46."""
+    _stored: StoredQueue | None = None
+
+    @property
+    def range(self) -> QueueRange:
+        """Queue offsets that can be read."""
+        return QueueRange(self.min_offset, self.max_offset)
+
+    @property
+    def has_units(self) -> bool:
+        """Whether any message of the queue is left."""
+        return self.min_offset < self.max_offset
+
+    def chunks(self, start: int, end: int, count: int, *, newest_first: bool = False) -> Iterator[Raw]:
+        """Raw 20-byte units of queue offsets [start, end), at most `count` in a chunk, fill units left out.
+
+        A batch that begins before `start` and reaches into the range is among them. `newest_first` turns the
+        order of the chunks around, not that within one.
+        """
+        start, end = max(start, self.min_offset), min(end, self.max_offset)
+        parts = [self._stored_chunks, self._derived_chunks]
+        for part in reversed(parts) if newest_first else parts:
+            for raw in part(start, end, count, newest_first):
+                yield drop_fill(raw)
+
+    def array(self, start: int | None = None, end: int | None = None) -> Units:
+        """Units of queue offsets [start, end) as an array of dtype `CQ_UNIT`; a copy."""
+        first = self.min_offset if start is None else start
+        last = self.max_offset if end is None else end
+        return units_array(b"".join(self.chunks(first, last, 1 << 16)))
+
+    def add(self, run: UnitRun) -> None:
+        """Take in units derived from the log; those that are there already are left out.
+
+        Where files and log differ the log is right: files are used up to the first derived unit only.
+        """
+        raw = memoryview(run)
+        if not raw.nbytes:
+            return
+        if self.derived_first < 0:
+            self.derived_first = run.first_queue_offset
+            self.stored_end = min(self.stored_end, self.derived_first)
+            if self.min_offset >= self.stored_end:
+                self.min_offset = self.derived_first
+        self._derived += raw
+        self.max_offset = run.next_queue_offset
+
+    def cut_stored(self, physical_offset: int) -> None:
+        """Use the files only for records below a physical offset (bytes); the rest is to be derived."""
+        low, high = self.min_offset, self.stored_end
+        while low < high:
+            middle = (low + high) // 2
+            place, size_bytes = self._open().get(middle)[:2]
+            if place < physical_offset or size_bytes == FILL_SIZE_BYTES:
+                low = middle + 1
+            else:
+                high = middle
+        self.stored_end = self.max_offset = low
+
+    def correct_min(self, min_physical_offset: int) -> None:
+        """Move `min_offset` to the first unit that names a record at or above the log's start (bytes)."""
+        if self.min_offset < self.stored_end:
+            stored = self._open()
+            stored.correct_min_offset(min_physical_offset)
+            self.min_offset = min(max(self.min_offset, stored.min_offset), self.stored_end)
+        if self.min_offset >= self.stored_end:
+            self.min_offset = self._derived_min(min_physical_offset)
+
+    def offset_by_time(self, view: LogView, timestamp_ms: int, *, upper: bool) -> int:
+        """Queue offset for a store time (ms): see `StoreReader.offset_by_time`."""
+        low, high = self.min_offset, self.max_offset
+        if self.batch and low < high and self._store_timestamp(view, high - 1) <= timestamp_ms:
+            return self._base_of(view, high - 1)
+        while low < high:
+            middle = (low + high) // 2
+            stored_ms = self._store_timestamp(view, middle)
+            if stored_ms < timestamp_ms or (upper and stored_ms == timestamp_ms):
+                low = middle + 1
+            else:
+                high = middle
+        if upper:
+            return self._base_of(view, low - 1) if low > self.min_offset else self.min_offset
+        return low
+
+    def _message_at(self, view: LogView, queue_offset: int) -> StoredMessage | None:
+        """The record that holds a queue offset, or the next one that can be read."""
+        for raw in self.chunks(queue_offset, self.max_offset, 1):
+            for physical_offset in units_array(raw)["physical_offset"].tolist():
+                with suppress(CorruptRecordError, OffsetOutOfRangeError):
+                    return read_message(view, physical_offset, check=False)
+        return None
+
+    def _store_timestamp(self, view: LogView, queue_offset: int) -> int:
+        message = self._message_at(view, queue_offset)
+        return 1 << 62 if message is None else message.store_timestamp
+
+    def _base_of(self, view: LogView, queue_offset: int) -> int:
+        """Queue offset of the record that holds a message: of a batch its first."""
+        message = self._message_at(view, queue_offset) if self.batch else None
+        return queue_offset if message is None else message.queue_offset
+
+    def _stored_chunks(self, start: int, end: int, count: int, newest_first: bool) -> Iterator[Raw]:
+        end = min(end, self.stored_end)
+        if start >= end:
+            return
+        stored = self._open()
+        if isinstance(stored, BatchConsumeQueue):
+            chunks = list(_stored_batches(stored, start, end, count))
+            yield from reversed(chunks) if newest_first else chunks
+            return
+        firsts = range(start, end, count)
+        for first in reversed(firsts) if newest_first else firsts:
+            yield _joined(stored, first, min(first + count, end))
+
+    def _derived_chunks(self, start: int, end: int, count: int, newest_first: bool) -> Iterator[Raw]:
+        if self.derived_first < 0 or end <= self.derived_first:
+            return
+        raw = memoryview(self._derived).toreadonly()
+        if self.batch:
+            bases = batch_units_array(raw)["base_offset"]
+            low = max(0, int(bases.searchsorted(start, "right")) - 1)
+            high = int(bases.searchsorted(end))
+        else:
+            low, high = max(0, start - self.derived_first), end - self.derived_first
+        size = BATCH_CQ_UNIT.itemsize if self.batch else CQ_UNIT.itemsize
+        firsts = range(low, high, count)
+        for first in reversed(firsts) if newest_first else firsts:
+            part = raw[first * size : min(first + count, high) * size]
+            yield plain_units(part) if self.batch else bytes(part)
+
+    def _derived_min(self, min_physical_offset: int) -> int:
+        if self.derived_first < 0:
+            return self.max_offset
+        if self.batch:
+            batches = batch_units_array(self._derived)
+            at = int(batches["physical_offset"].searchsorted(min_physical_offset))
+            return int(batches["base_offset"][at]) if at < len(batches) else self.max_offset
+        # Fill units name no place, so the array is not sorted: walk from the front; heads are deleted file by
+        # file.
+        first = max(self.min_offset, self.derived_first)
+        units = units_array(self._derived)["physical_offset"]
+        while first < self.max_offset and units[first - self.derived_first] < min_physical_offset:
+            first += 1
+        return first
+
+    def _open(self) -> StoredQueue:
+        if self._stored is None:
+            self._stored = open_stored(self.folder, self.topic, self.queue_id, batch=self.batch)
+            self._stored.recover()
+        return self._stored
+
+    def close(self) -> None:
+        """Let go of the queue's files."""
+        if self._stored is not None:
+            self._stored.close()
+            self._stored = None
+
+
+def open_stored(store_path: str, topic: str, queue_id: int, *, batch: bool) -> StoredQueue:
+    """Map the files of one queue read-only."""
+    if batch:
+        return BatchConsumeQueue(f"{store_path}/{BATCH_QUEUE_FOLDER}", topic, queue_id, readonly=True)
+    return ConsumeQueue(f"{store_path}/{QUEUE_FOLDER}", topic, queue_id, readonly=True)
+
+
+def _joined(stored: ConsumeQueue, start: int, end: int) -> Raw:
+    """Units [start, end) in one piece; they may lie in two files."""
+    parts = []
+    while start < end:
+        part = stored.units(start, end - start)
+        if not part.nbytes:
+            break
+        parts.append(part)
+        start += part.nbytes // CQ_UNIT.itemsize
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _stored_batches(stored: BatchConsumeQueue, start: int, end: int, count: int) -> Iterator[Raw]:
+    while start < end:
+        raw = stored.units(start, count)
+        if not raw.nbytes:
+            return
+        units = batch_units_array(raw)
+        keep = int(units["base_offset"].searchsorted(end))
+        yield plain_units(raw[: keep * units.itemsize])
+        last = units[-1]
+        start = max(start + 1, int(last["base_offset"]) + int(last["batch_size"]))

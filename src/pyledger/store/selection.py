@@ -1,0 +1,57 @@
+"""Which messages are wanted: topics, queues, store times, tags and key."""
+
+from dataclasses import dataclass, field
+
+from pyledger._core import StoredMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a message must have to be selected; None asks for nothing."""
+
+    topics: frozenset[str] | None = None
+    queues: frozenset[int] | None = None
+    since_ms: int | None = None
+    """Stored at or after, ms."""
+    until_ms: int | None = None
+    """Stored before, ms."""
+    tags: frozenset[str] | None = None
+    key: str | None = None
+    tag_codes: frozenset[int] | None = field(init=False, default=None)
+    """Hashes of the tags, as consume queues hold them."""
+
+    def __post_init__(self) -> None:
+        if self.tags is not None:
+            object.__setattr__(self, "tag_codes", frozenset(map(tags_code, self.tags)))
+
+    def matches(self, message: StoredMessage) -> bool:
+        """Whether a message is selected."""
+        return (
+            (self.topics is None or message.topic in self.topics)
+            and (self.queues is None or message.queue_id in self.queues)
+            and (self.since_ms is None or message.store_timestamp >= self.since_ms)
+            and (self.until_ms is None or message.store_timestamp < self.until_ms)
+            and (self.tags is None or message.tags in self.tags)
+            and (self.key is None or carries_key(message, self.key))
+        )
+
+
+def parse_tags(expression: str | None) -> frozenset[str] | None:
+    """Tags of a subscription expression, `TagA || TagB`; None when all tags are wanted (`*` or nothing)."""
+    if expression is None or expression.strip() in ("", "*"):
+        return None
+    return frozenset(tag for part in expression.split("||") if (tag := part.strip()))
+
+
+def carries_key(message: StoredMessage, key: str) -> bool:
+    """Whether the index files a message under a key: its client id, or one of its keys."""
+    return key == message.unique_key or key in (message.keys or "").split(" ")
+
+
+def tags_code(tags: str) -> int:
+    """What a queue unit holds for a message's tags: Java's `String.hashCode`, signed 32 bits."""
+    units = memoryview(tags.encode("utf-16-be", "surrogatepass"))
+    code = 0
+    for at in range(0, len(units), 2):
+        code = (31 * code + (units[at] << 8) + units[at + 1]) & 0xFFFFFFFF
+    return code - (1 << 32) if code >> 31 else code

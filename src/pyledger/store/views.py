@@ -1,0 +1,183 @@
+"""Numpy views of index units: the only module of the store that imports numpy.
+
+`CQ_UNIT` is what a consume queue file holds, `BATCH_CQ_UNIT` what a batch queue file holds; both packed and
+big-endian. Arrays over mapped files are views: the file stays mapped until they are gone.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyledger._core import KeyCollector, MappedFile
+
+CQ_UNIT = np.dtype([("physical_offset", ">i8"), ("size_bytes", ">i4"), ("tags_code", ">i8")])
+BATCH_CQ_UNIT = np.dtype(
+    [
+        ("physical_offset", ">i8"),
+        ("size_bytes", ">i4"),
+        ("tags_code", ">i8"),
+        ("store_timestamp", ">i8"),
+        ("base_offset", ">i8"),
+        ("batch_size", ">i2"),
+        ("compacted_offset", ">i4"),
+        ("reserved", ">i4"),
+    ]
+)
+INDEX_ENTRY = np.dtype(
+    [("key_hash", ">i4"), ("physical_offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")]
+)
+COLLECTED_KEY = np.dtype(
+    [("physical_offset", "i8"), ("store_timestamp", "i8"), ("key_hash", "i4"), ("unused", "i4")]
+)
+FILL_SIZE_BYTES = 0x7FFFFFFF
+INDEX_HEADER_BYTES = 40
+_BLOCK = 1 << 16
+
+Units = NDArray[np.void]
+IndexEntries = NDArray[np.void]
+Raw = bytes | bytearray | memoryview
+"""Raw units."""
+
+
+def units_array(raw: Raw) -> Units:
+    """View raw units of a consume queue, shape ``(n,)``, dtype `CQ_UNIT`; half a unit is left out."""
+    return _view(raw, CQ_UNIT)
+
+
+def batch_units_array(raw: Raw) -> Units:
+    """View raw units of a batch queue, shape ``(n,)``, dtype `BATCH_CQ_UNIT`."""
+    return _view(raw, BATCH_CQ_UNIT)
+
+
+def _view(raw: Raw, unit: np.dtype[Any]) -> Units:
+    return np.frombuffer(raw, unit, memoryview(raw).nbytes // unit.itemsize)
+
+
+def plain_units(raw: Raw) -> bytes:
+    """The 20 bytes that each unit of a batch queue has in common with one of a consume queue."""
+    count = memoryview(raw).nbytes // BATCH_CQ_UNIT.itemsize
+    rows = np.frombuffer(raw, np.uint8, count * BATCH_CQ_UNIT.itemsize).reshape(-1, BATCH_CQ_UNIT.itemsize)
+    return rows[:, : CQ_UNIT.itemsize].tobytes()
+
+
+def keep_tags(raw: Raw, codes: frozenset[int]) -> bytes:
+    """Raw units whose tags code is one of `codes`, as consumers filter: by the lower 32 bits of the code.
+
+    Codes that are no hash of a tag, delivery times and addresses of extended units, are kept: look at the
+    messages.
+    """
+    units = units_array(raw)
+    stored = units["tags_code"].astype(np.int64)
+    wanted = np.array(sorted(codes), dtype=np.int64).astype(np.int32)
+    hit = np.isin(stored.astype(np.int32), wanted) | _no_hash(stored)
+    return units[hit].tobytes()
+
+
+def drop_fill(raw: Raw) -> Raw:
+    """Raw units without those that stand for records nobody has."""
+    units = units_array(raw)
+    fill = units["size_bytes"] == FILL_SIZE_BYTES
+    return units[~fill].tobytes() if fill.any() else raw
+
+
+def differing_units(found: Raw, wanted: Raw, unit_bytes: int) -> Iterator[tuple[int, str]]:
+    """Index of each unit that is not as wanted, and how it differs; of equal length, 20 or 46 bytes each.
+
+    A tags code that says where the code lies (an extended unit), or when a delayed message is due, is not
+    compared.
+    """
+    view = batch_units_array if unit_bytes == BATCH_CQ_UNIT.itemsize else units_array
+    have, want = view(found), view(wanted)
+    fill = want["size_bytes"] == FILL_SIZE_BYTES
+    names = [name for name in have.dtype.names or () if name not in ("compacted_offset", "reserved")]
+    elsewhere = _no_hash(have["tags_code"])
+    for name in names:
+        wrong = (have[name] != want[name]) & ~fill
+        if name == "tags_code":
+            wrong &= ~elsewhere
+        for index in np.flatnonzero(wrong).tolist():
+            yield index, f"{name} is {have[name][index]}, its record gives {want[name][index]}"
+
+
+def _no_hash(tags_code: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which tags codes are no 32-bit hash: delivery times, addresses of extended units."""
+    codes = tags_code.astype(np.int64)
+    return np.not_equal(codes, codes.astype(np.int32))
+
+
+def index_entries(raw: MappedFile, slots: int, entry_count: int) -> IndexEntries:
+    """View the entries of an index file: number 1, which is the first, to `entry_count` - 1."""
+    start = INDEX_HEADER_BYTES + 4 * slots + INDEX_ENTRY.itemsize
+    room = (memoryview(raw).nbytes - start) // INDEX_ENTRY.itemsize
+    count = max(0, min(entry_count - 1, room))
+    return np.frombuffer(memoryview(raw), INDEX_ENTRY, count, start) if count else np.empty(0, INDEX_ENTRY)
+
+
+def chain_faults(raw: MappedFile, slots: int, entries: IndexEntries) -> list[tuple[int, str]]:
+    """Entry numbers where a hash chain is broken, and how."""
+    table = np.frombuffer(memoryview(raw), ">i4", slots, INDEX_HEADER_BYTES)
+    numbers = np.arange(1, len(entries) + 1, dtype=np.int32)
+    hashes = entries["key_hash"].astype(np.int32)
+    slot = hashes % slots
+    # Entries of one slot stand together and in order: each one's predecessor is the entry before it in its
+    # chain.
+    order = np.argsort(slot, kind="stable")
+    sorted_slot = slot[order]
+    previous = np.zeros(len(entries), np.int32)
+    same = sorted_slot[1:] == sorted_slot[:-1]
+    previous[order[1:][same]] = numbers[order[:-1][same]]
+    newest = np.zeros(slots, np.int32)
+    last = np.append(~same, True)[: len(order)]
+    newest[sorted_slot[last]] = numbers[order[last]]
+    stated = entries["previous"]
+    negative = np.flatnonzero(hashes < 0)[:_BLOCK].tolist()
+    faults = [(int(numbers[i]), "its key hash is negative") for i in negative]
+    faults += [
+        (int(numbers[i]), f"names entry {stated[i]} as the one before it in its slot, that is {previous[i]}")
+        for i in np.flatnonzero(stated != previous)[:_BLOCK].tolist()
+    ]
+    faults += [
+        (int(table[i]), f"slot {i} begins its chain here, its newest entry is {newest[i]}")
+        for i in np.flatnonzero(table != newest)[:_BLOCK].tolist()
+    ]
+    return faults
+
+
+def leading_below(entries: IndexEntries, first: int, physical_offset: int) -> int:
+    """How many entries from `first` on name places below a physical offset (bytes), without a break."""
+    offsets = entries["physical_offset"]
+    at = first
+    while at < len(offsets):
+        beyond = np.flatnonzero(offsets[at : at + _BLOCK] >= physical_offset)
+        if len(beyond):
+            return at + int(beyond[0]) - first
+        at += _BLOCK
+    return len(offsets) - first
+
+
+def collected_keys(raw: KeyCollector) -> NDArray[np.void]:
+    """View the keys of records, oldest first, dtype `COLLECTED_KEY`."""
+    return np.frombuffer(memoryview(raw), COLLECTED_KEY) if len(raw) else np.empty(0, COLLECTED_KEY)
+
+
+def strange_entries(
+    entries: IndexEntries, keys: NDArray[np.void], min_physical_offset: int
+) -> Iterator[tuple[int, str]]:
+    """Index of each entry that names no record with such a key, and why.
+
+    Entries of records below `min_physical_offset` (bytes) are of deleted ones and pass.
+    """
+    same = len(entries) == len(keys) and all(
+        bool((entries[name] == keys[name]).all()) for name in ("physical_offset", "key_hash")
+    )
+    if same:
+        return
+    places = set(keys["physical_offset"].tolist())
+    known = set(zip(keys["physical_offset"].tolist(), keys["key_hash"].tolist(), strict=True))
+    found = zip(entries["physical_offset"].tolist(), entries["key_hash"].tolist(), strict=True)
+    for index, (place, key_hash) in enumerate(found):
+        if place >= min_physical_offset and (place, key_hash) not in known:
+            what = "no record with this key" if place in places else "no record with keys"
+            yield index, f"{what} stands at physical offset {place}"
