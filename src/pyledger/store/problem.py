@@ -1,0 +1,42 @@
+"""What a check of a store found: problems that lose or hide messages, and notes."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Severity = Literal["problem", "note"]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One finding of `verify`."""
+
+    kind: str
+    """A short name, one of `KINDS`."""
+    file: str
+    """Path of the file or folder."""
+    offset: int | None
+    """Where: in the log a physical offset (bytes), in a queue a queue offset, in an index file an entry
+    number."""
+    detail: str
+    severity: Severity = "problem"
+    """`note`: nothing is lost; recovery at the next opening for writing mends it, or it is merely unusual."""
+
+
+KINDS = {
+    "damaged-record": "bytes in the middle of the log are no sound record",
+    "torn-record": "the last record is not whole; recovery cuts it off",
+    "lost-records": "sound records stand behind the place where recovery ends the log",
+    "blank-record": "the blank record at a file's end gives another size than is left",
+    "cut-file": "a commit-log file is shorter than it was made",
+    "missing-file": "a commit-log file is not there",
+    "queue-unit": "a unit of a consume queue is not what its record gives",
+    "queue-missing": "records have no unit in their consume queue",
+    "queue-beyond": "units of a consume queue name no record of the log",
+    "index-header": "the header of an index file does not fit its entries",
+    "index-chain": "a hash chain of an index file is broken",
+    "index-entry": "an index entry names no record with such a key",
+    "index-missing": "keys of records are not in the index",
+    "checkpoint": "the checkpoint does not fit the log",
+    "unclean": "the last writer did not shut down in good order, or one is running",
+    "unusual": "something that does not belong into a store folder",
+}

@@ -1,0 +1,86 @@
+"""`verify`: everything in a store folder held against everything else, without changing a byte.
+
+The log is the measure: each record against its own digests and place, each queue unit and each index entry
+against its record, the checkpoint against the log. Findings come as they are found, file of the log by file
+of the log.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+
+from pyledger.store.folder import ABORT_FILE, CHECKPOINT_FILE
+from pyledger.store.problem import Problem
+from pyledger.store.reader import StoreReader
+from pyledger.store.verify_index import IndexCheck
+from pyledger.store.verify_log import check_log_end, check_log_file, check_run_of_files
+from pyledger.store.verify_queues import QueueCheck
+
+
+def verify(
+    path: str | os.PathLike[str], *, progress: Callable[[int], None] | None = None
+) -> Iterator[Problem]:
+    """Check a store whole.
+
+    Args:
+        path: The store folder.
+        progress: Called with the physical offset (bytes) up to which records were checked.
+
+    Yields:
+        Findings. One with `severity` "note" does not make a store unsound: recovery mends it, or it is only
+        unusual.
+
+    Raises:
+        StoreNotFoundError: there is no store.
+        StoreFormatError: its log is kept in another form.
+
+    Cost: the log is read once and walked three times; memory for the units and keys of one log file.
+    """
+    advance = progress or _ignore
+    with StoreReader.open(path, on_corrupt="skip") as reader:
+        yield from _check_folder(reader)
+        yield from check_run_of_files(reader.layout)
+        queues = QueueCheck(reader.layout, reader.view)
+        index = IndexCheck(reader.layout, reader.view, reader.checkpoint)
+        try:
+            yield from index.check_files()
+            for file in reader.view.files:
+                file_end = min(file.start_offset + file.size_bytes, reader.max_offset)
+                if file.start_offset < file_end:
+                    yield from check_log_file(reader.view, file, file_end, advance)
+                    yield from queues.check_range(file.start_offset, file_end)
+                    yield from index.check_range(file.start_offset, file_end)
+            yield from check_log_end(list(reader.view.files), reader.stop)
+            yield from queues.check_rest()
+            yield from index.check_rest()
+        finally:
+            queues.close()
+
+
+def _ignore(_done: int) -> None:
+    """Progress that nobody asked for."""
+
+
+def _check_folder(reader: StoreReader) -> Iterator[Problem]:
+    folder = reader.layout
+    for stranger in folder.unusual:
+        yield Problem("unusual", stranger.path, None, stranger.what, "note")
+    if not folder.clean:
+        detail = "recovery runs at the next opening for writing"
+        yield Problem("unclean", os.path.join(folder.path, ABORT_FILE), None, detail, "note")
+    path = os.path.join(folder.path, CHECKPOINT_FILE)
+    if not folder.has_checkpoint:
+        if folder.log_files:
+            yield Problem("checkpoint", path, None, "not there; recovery walks the whole log", "note")
+        return
+    if reader.checkpoint is None:
+        yield Problem("checkpoint", path, 0, "too short, or names a time before 1970")
+        return
+    last_ms = reader.stop.last_store_timestamp
+    if (
+        folder.clean
+        and reader.stop.last_record_offset >= 0
+        and reader.checkpoint.physic_msg_timestamp > last_ms
+    ):
+        promised_ms = reader.checkpoint.physic_msg_timestamp
+        detail = f"says that records up to {promised_ms} ms are on disk; the last one is of {last_ms} ms"
+        yield Problem("checkpoint", path, 0, detail)
