@@ -1243,7 +1243,5 @@ class KeyCollector:
 
         Cost: no interpreter lock is held; 24 bytes of memory a key.
         """
-    def query(
-        self, topic: str, key: str, begin_ms: int = 0, end_ms: int = ..., limit: int = 64
-    ) -> list[int]:
+    def query(self, topic: str, key: str, begin_ms: int = 0, end_ms: int = ..., limit: int = 64) -> list[int]:
         """Physical offsets (bytes) of records that may have a key, newest first. Only hashes are compared."""
