@@ -7,6 +7,17 @@ from pyledger import _core
 pytest_plugins = ("tests.golden.fixtures", "tests.interop.fixtures")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--rewrite` for the text tests."""
+    parser.addoption("--rewrite", action="store_true", help="accept new output of the text tests")
+
+
 def pytest_report_header(config: pytest.Config) -> str:
     """Name the build and the digest kernels: a failure may hang on either."""
     return f"pyledger._core: {_core.build_kind()} build, digests by {_core.digest_backend()}"
+
+
+@pytest.fixture
+def rewrite(pytestconfig: pytest.Config) -> bool:
+    """Whether text tests accept what the code says."""
+    return bool(pytestconfig.getoption("--rewrite"))
