@@ -1,0 +1,119 @@
+# CommitFutures: what the tasks of one event loop wait for in a group commit. A flush rings the bell, an
+# eventfd that the loop watches, at most once; the loop then answers every future that was reached.
+from _core.futex cimport load_word, pthread_mutex_lock, pthread_mutex_unlock
+from _core.posix cimport load_acquire
+from libc.errno cimport errno
+from libc.stdint cimport int64_t, uint64_t
+from libc.stdlib cimport calloc, free
+from posix.unistd cimport close as c_close, read as c_read
+
+from collections import deque
+
+from pyledger import errors
+
+cdef extern from "<sys/eventfd.h>" nogil:
+    int eventfd(unsigned int initial, int flags)
+    enum: EFD_CLOEXEC
+    enum: EFD_NONBLOCK
+
+
+cdef class CommitFutures:
+    """What the tasks of one event loop wait for. Only that loop's thread touches it, except for the bell."""
+
+    cdef GroupCommit commit
+    cdef object loop
+    cdef object pending              # deque of (offset, future), ascending
+    cdef int64_t last_offset         # of the last one pending
+    cdef Bell* bell                  # owned by the commit, which outlives this
+
+    cdef int start(self, GroupCommit commit, object loop) except -1:
+        cdef Bell* bell = <Bell*>calloc(1, sizeof(Bell))
+        if bell == NULL:
+            raise MemoryError()
+        bell.event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
+        if bell.event_fd < 0:
+            free(bell)
+            raise_errno(errno, commit.path, "wake the event loop for")
+        bell.awaited = NO_OFFSET
+        self.commit = commit
+        self.loop = loop
+        self.pending = deque()
+        self.bell = bell
+        pthread_mutex_lock(&commit.lock)
+        bell.next = commit.bells
+        commit.bells = bell
+        pthread_mutex_unlock(&commit.lock)
+        loop.add_reader(bell.event_fd, self.drain)
+        return 0
+
+    cdef int retire(self) except -1:
+        """Stop listening. The bell itself stays with the commit, silent."""
+        cdef int event_fd = self.bell.event_fd
+        if event_fd < 0:
+            return 0
+        if not self.loop.is_closed():
+            self.loop.remove_reader(event_fd)
+        pthread_mutex_lock(&self.commit.lock)
+        self.bell.event_fd = -1
+        pthread_mutex_unlock(&self.commit.lock)
+        c_close(event_fd)
+        self.commit.loops.remove(self)
+        return 0
+
+    cdef int add(self, int64_t offset, object future) except -1:
+        self.pending.append((offset, future))
+        if offset >= self.last_offset:
+            self.last_offset = offset
+        else:
+            self.pending = deque(sorted(self.pending, key=_first))
+        if not self.listen(offset):
+            self.drain()
+        return 0
+
+    cdef bint listen(self, int64_t offset) noexcept nogil:
+        """Have the bell rung when `offset` is reached. False when it already is, or never will be."""
+        cdef bint waits, asks = False
+        pthread_mutex_lock(&self.commit.lock)
+        waits = self.commit.flushed < offset and self.commit.status_word == 0
+        if waits:
+            if self.bell.awaited > offset:
+                self.bell.awaited = offset
+            asks = self.commit.request(offset)
+        pthread_mutex_unlock(&self.commit.lock)
+        if asks:
+            self.commit.flusher.wake()
+        return waits
+
+    def drain(self):
+        """Answer the futures that the last flush reached; the event loop calls this when the bell rang."""
+        cdef uint64_t rings
+        cdef int64_t flushed
+        if self.bell.event_fd >= 0:
+            c_read(self.bell.event_fd, &rings, sizeof(rings))
+        while True:
+            flushed = load_acquire(&self.commit.flushed)
+            while self.pending and self.pending[0][0] <= flushed:
+                future = self.pending.popleft()[1]
+                if not future.done():
+                    future.set_result(None)
+            if load_word(&self.commit.status_word) != 0 and flushed == load_acquire(&self.commit.flushed):
+                self.refuse()
+                return
+            if not self.pending or self.listen(self.pending[0][0]):
+                return
+
+    cdef int refuse(self) except -1:
+        """Give those who still wait the final error, and stop listening."""
+        while self.pending:
+            future = self.pending.popleft()[1]
+            if future.done():
+                continue
+            try:
+                self.commit.check_usable()
+            except errors.StoreError as error:
+                future.set_exception(error)
+        return self.retire()
+
+
+def _first(pair):
+    return pair[0]

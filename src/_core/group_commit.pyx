@@ -1,0 +1,430 @@
+# GroupCommit: many callers wait until their bytes are on disk, one thread flushes for all of them.
+#
+# Waiters form a list in the order of their offsets. A flush moves those it reached to the `ready` list and
+# wakes the first two; each of them, once it has the GIL, wakes the next. So there is never a crowd at the
+# GIL, where every handover would cost two context switches more. The flush thread needs no GIL in between.
+#
+# Tasks of an event loop wait as futures in one CommitFutures a loop; a flush rings its bell (an eventfd that
+# the loop reads) at most once, and the loop then answers every future that was reached.
+#
+# Invariants: flushed_where only grows; nobody is told "done" beyond it, and nobody after `fail` who was not
+# before. The lock is held for a few instructions and while bells ring, never while Python code runs.
+from _core.futex cimport (futex_wake_all, load_word, pthread_mutex_destroy, pthread_mutex_init,
+                          pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock, store_word)
+from _core.posix cimport load_acquire, store_release
+from _core.status cimport STATUS_CLOSED, STATUS_STORE_FAILED
+from cpython.exc cimport PyErr_CheckSignals
+from libc.errno cimport EINTR, ETIMEDOUT
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport free
+from posix.unistd cimport close as c_close, getpid, usleep, write as c_write
+
+from pyledger import errors
+
+cdef enum:
+    # States of a waiter; its word in memory is what it sleeps on.
+    WAITER_ASLEEP = 0
+    WAITER_READY = 1                 # its flush is done, its turn to run is not yet
+    WAITER_WOKEN = 2
+    # Woken threads that may be on their way to the GIL at a time.
+    TURNS_MAX = 2
+    FLUSH_RETRY_US = 1000            # pause when a flush did not reach what was asked for
+    QUEUE_PAUSE_US = 100             # lets those who wait for the queue's lock have it: locks are not fair
+
+cdef int64_t NO_OFFSET = 0x7FFFFFFFFFFFFFFF
+
+cdef struct Waiter:
+    Waiter* previous
+    Waiter* next
+    int64_t offset
+    uint32_t word
+
+cdef struct WaiterList:
+    Waiter* first
+    Waiter* last
+
+
+cdef struct Bell:
+    Bell* next
+    int64_t awaited                  # lowest offset that its loop waits for
+    int event_fd                     # -1: retired
+
+
+cdef inline void unlink_waiter(WaiterList* waiters, Waiter* waiter) noexcept nogil:
+    if waiter.previous == NULL:
+        waiters.first = waiter.next
+    else:
+        waiter.previous.next = waiter.next
+    if waiter.next == NULL:
+        waiters.last = waiter.previous
+    else:
+        waiter.next.previous = waiter.previous
+
+
+cdef inline void append_waiter(WaiterList* waiters, Waiter* waiter) noexcept nogil:
+    waiter.previous = waiters.last
+    waiter.next = NULL
+    if waiters.last == NULL:
+        waiters.first = waiter
+    else:
+        waiters.last.next = waiter
+    waiters.last = waiter
+
+
+cdef inline void insert_waiter(WaiterList* waiters, Waiter* waiter) noexcept nogil:
+    """Keep ascending order; offsets nearly always grow, so the search starts at the end."""
+    cdef Waiter* before = waiters.last
+    while before != NULL and before.offset > waiter.offset:
+        before = before.previous
+    waiter.previous = before
+    waiter.next = waiters.first if before == NULL else before.next
+    if before == NULL:
+        waiters.first = waiter
+    else:
+        before.next = waiter
+    if waiter.next == NULL:
+        waiters.last = waiter
+    else:
+        waiter.next.previous = waiter
+
+
+cdef class CommitFutures
+
+
+cdef class GroupCommit:
+    """Callers wait until an offset is durable; one thread flushes for all of them."""
+
+    cdef readonly str path
+    cdef object cause
+    cdef list loops
+    cdef pthread_mutex_t lock
+    cdef WaiterList waiting
+    cdef WaiterList ready
+    cdef int64_t flushed
+    cdef int64_t requested
+    cdef int turns                   # threads woken that have not passed their turn on yet
+    cdef uint32_t status_word        # 0, or the negated status: failed, closed
+    cdef int owner_pid
+    cdef Bell* bells
+    cdef Waker flusher
+
+    def __cinit__(self, str path="", *, int64_t flushed_where=0):
+        self.path = path
+        self.flushed = flushed_where
+        self.requested = flushed_where
+        self.loops = []
+        self.flusher = Waker()
+        self.owner_pid = getpid()
+        pthread_mutex_init(&self.lock, NULL)
+
+    def __dealloc__(self):
+        cdef Bell* bell = self.bells
+        cdef Bell* after
+        while bell != NULL:
+            after = bell.next
+            if bell.event_fd >= 0:
+                c_close(bell.event_fd)
+            free(bell)
+            bell = after
+        pthread_mutex_destroy(&self.lock)
+
+    @property
+    def flushed_where(self):
+        return load_acquire(&self.flushed)
+
+    @property
+    def requested_where(self):
+        return load_acquire(&self.requested)
+
+    @property
+    def failed(self):
+        return load_word(&self.status_word) == -STATUS_STORE_FAILED
+
+    @property
+    def closed(self):
+        return load_word(&self.status_word) == -STATUS_CLOSED
+
+    cdef int check_usable(self) except -1:
+        cdef int status = -<int>load_word(&self.status_word)
+        if self.owner_pid != getpid():
+            status = STATUS_CLOSED
+        if status == STATUS_STORE_FAILED:
+            raise errors.StoreFailedError(self.path) from self.cause
+        if status != 0:
+            raise_status(status, self.path, "wait for a flush of")
+        return 0
+
+    # --- callers
+
+    cdef bint request(self, int64_t offset) noexcept nogil:
+        """Ask for a flush; the lock is held. True when the flush thread must be woken."""
+        if offset <= self.requested:
+            return False
+        store_release(&self.requested, offset)
+        return True
+
+    cdef bint enlist(self, Waiter* waiter) noexcept nogil:
+        """Join the waiters. False when there is nothing to wait for (done, failed or closed)."""
+        cdef bint asks
+        pthread_mutex_lock(&self.lock)
+        if self.flushed >= waiter.offset or self.status_word != 0:
+            pthread_mutex_unlock(&self.lock)
+            return False
+        waiter.word = WAITER_ASLEEP
+        insert_waiter(&self.waiting, waiter)
+        asks = self.request(waiter.offset)
+        pthread_mutex_unlock(&self.lock)
+        if asks:
+            self.flusher.wake()
+        return True
+
+    cdef void leave(self, Waiter* waiter) noexcept nogil:
+        """Give up waiting. A turn that came meanwhile is passed on."""
+        cdef bint woken
+        pthread_mutex_lock(&self.lock)
+        if waiter.word == WAITER_ASLEEP:
+            unlink_waiter(&self.waiting, waiter)
+        elif waiter.word == WAITER_READY:
+            unlink_waiter(&self.ready, waiter)
+        woken = waiter.word == WAITER_WOKEN
+        pthread_mutex_unlock(&self.lock)
+        if woken:
+            self.pass_turn()
+
+    cdef uint32_t* next_turn(self) noexcept nogil:
+        """Give a turn to the next ready waiter; the lock is held. The word to wake after it, or NULL.
+
+        The waiter may be gone by then. Waking a word where nobody sleeps does nothing.
+        """
+        cdef Waiter* waiter = self.ready.first
+        if waiter == NULL or self.turns >= TURNS_MAX:
+            return NULL
+        unlink_waiter(&self.ready, waiter)
+        self.turns += 1
+        store_word(&waiter.word, WAITER_WOKEN)
+        return &waiter.word
+
+    cdef void pass_turn(self) noexcept nogil:
+        """Give the turn to the next ready waiter; a woken thread calls this once, when it has the GIL."""
+        cdef uint32_t* word
+        pthread_mutex_lock(&self.lock)
+        self.turns -= 1
+        word = self.next_turn()
+        pthread_mutex_unlock(&self.lock)
+        if word != NULL:
+            futex_wake_all(word)
+
+    cdef int sleep(self, Waiter* waiter, int64_t deadline_ns) noexcept nogil:
+        """True: its turn; False: the deadline passed; -1: look for signals, then sleep on."""
+        cdef uint32_t word
+        cdef int result
+        while True:
+            word = load_word(&waiter.word)
+            if word == WAITER_WOKEN:
+                return True
+            result = sleep_on(&waiter.word, word, deadline_ns)
+            if result == EINTR:
+                return -1
+            if result == ETIMEDOUT:
+                return load_word(&waiter.word) == WAITER_WOKEN
+
+    def wait(self, int64_t offset, int64_t timeout_ms):
+        """Wait without the GIL until bytes below `offset` are durable; see _core.pyi."""
+        cdef Waiter waiter
+        cdef int woken = -1
+        cdef int64_t deadline_ns
+        if load_acquire(&self.flushed) >= offset and self.owner_pid == getpid():
+            return True
+        self.check_usable()
+        waiter.offset = offset
+        deadline_ns = deadline_after(timeout_ms)
+        if self.enlist(&waiter):
+            try:
+                while woken < 0:
+                    with nogil:
+                        woken = self.sleep(&waiter, deadline_ns)
+                    if woken < 0:
+                        PyErr_CheckSignals()
+            except BaseException:
+                self.leave(&waiter)
+                raise
+            if woken:
+                self.pass_turn()
+            else:
+                self.leave(&waiter)
+        if load_acquire(&self.flushed) >= offset:
+            return True
+        self.check_usable()
+        return False
+
+    def register(self, int64_t offset, loop):
+        """Future of `loop`, done when bytes below `offset` are durable; see _core.pyi."""
+        future = loop.create_future()
+        if load_acquire(&self.flushed) >= offset and self.owner_pid == getpid():
+            future.set_result(None)
+            return future
+        self.check_usable()
+        self.futures_of(loop).add(offset, future)
+        return future
+
+    cdef CommitFutures futures_of(self, object loop):
+        cdef CommitFutures futures
+        for futures in self.loops:
+            if futures.loop is loop:
+                return futures
+        for futures in list(self.loops):
+            if futures.loop.is_closed():
+                futures.retire()
+        futures = CommitFutures.__new__(CommitFutures)
+        futures.start(self, loop)
+        self.loops.append(futures)
+        return futures
+
+    # --- the flush thread
+
+    cdef bint await_request(self, int64_t deadline_ns) noexcept nogil:
+        """True: there is a request beyond what is flushed. May be early: -1 asks to look for signals."""
+        cdef int woken
+        while load_acquire(&self.requested) <= load_acquire(&self.flushed):
+            if load_word(&self.status_word) != 0:
+                return False
+            woken = self.flusher.sleep(deadline_ns)
+            if woken != 1:
+                return woken
+        return True
+
+    def wait_for_request(self, int64_t timeout_ms):
+        """Sleep without the GIL until somebody waits for more than is flushed; see _core.pyi."""
+        cdef int64_t deadline_ns = deadline_after(timeout_ms)
+        cdef int woken = -1
+        self.check_usable()
+        while woken < 0:
+            with nogil:
+                woken = self.await_request(deadline_ns)
+            if woken < 0:
+                PyErr_CheckSignals()
+        return woken == 1
+
+    cdef void ring_bells(self) noexcept nogil:
+        """Tell the event loops that wait for what is reached; the lock, which is held, keeps the bells."""
+        cdef Bell* bell = self.bells
+        cdef uint64_t one = 1
+        while bell != NULL:
+            if bell.event_fd >= 0 and (bell.awaited <= self.flushed or self.status_word != 0):
+                bell.awaited = NO_OFFSET
+                c_write(bell.event_fd, &one, sizeof(one))
+            bell = bell.next
+
+    cdef void answer(self, int64_t flushed_where, int status) noexcept nogil:
+        """Move on to a new end or a final status; those it answers become ready, the first ones get turns."""
+        cdef Waiter* waiter
+        cdef uint32_t* words[TURNS_MAX]
+        cdef int count = 0
+        pthread_mutex_lock(&self.lock)
+        if flushed_where > self.flushed and self.status_word == 0:
+            store_release(&self.flushed, flushed_where)
+        if status != 0 and self.status_word == 0:
+            store_word(&self.status_word, <uint32_t>-status)
+        waiter = self.waiting.first
+        while waiter != NULL and (waiter.offset <= self.flushed or self.status_word != 0):
+            unlink_waiter(&self.waiting, waiter)
+            append_waiter(&self.ready, waiter)
+            store_word(&waiter.word, WAITER_READY)
+            waiter = self.waiting.first
+        self.ring_bells()
+        while count < TURNS_MAX:
+            words[count] = self.next_turn()
+            if words[count] == NULL:
+                break
+            count += 1
+        pthread_mutex_unlock(&self.lock)
+        while count > 0:
+            count -= 1
+            futex_wake_all(words[count])
+
+    cdef void publish_where(self, int64_t flushed_where) noexcept nogil:
+        """Tell everybody that bytes below `flushed_where` are durable."""
+        self.answer(flushed_where, 0)
+
+    def publish(self, int64_t flushed_where):
+        """Tell everybody that bytes below `flushed_where` are durable."""
+        self.publish_where(flushed_where)
+
+    def fail(self, cause=None):
+        """Latch: a flush failed. Everybody who waits, or will, gets StoreFailedError."""
+        if self.cause is None:
+            self.cause = cause
+        self.answer(0, STATUS_STORE_FAILED)
+        self.flusher.wake()
+
+    def close(self):
+        """Nobody waits any more: who does gets StoreClosedError."""
+        if self.owner_pid == getpid():
+            self.answer(0, STATUS_CLOSED)
+            self.flusher.wake()
+
+    def serve(self, MappedFileQueue queue, int64_t timeout_ms):
+        """Be the flush thread of a queue for a while; see _core.pyi."""
+        cdef int64_t deadline_ns = deadline_after(timeout_ms)
+        cdef int woken = 1
+        self.check_usable()
+        try:
+            while woken != 0:
+                with queue.io_lock:
+                    woken = self.serve_file(queue, deadline_ns)
+                PyErr_CheckSignals()
+        except errors.StoreFailedError as error:
+            self.fail(error.__cause__)
+            raise
+        with nogil:
+            usleep(QUEUE_PAUSE_US)
+        return self.flushed_where
+
+    cdef int serve_file(self, MappedFileQueue queue, int64_t deadline_ns) except -2:
+        """Serve the file with the first byte that is not durable; the queue's lock is held."""
+        cdef MappedFile file
+        cdef const char* folder = queue.encoded_folder
+        cdef int failure = 0
+        cdef int woken = 1
+        queue.check_writable()
+        file = queue.file_after(queue.flushed)
+        if file is None:
+            # Nothing is written yet: whoever writes first also makes the file.
+            with nogil:
+                woken = self.await_request(deadline_ns)
+                if woken == 1:
+                    usleep(FLUSH_RETRY_US)
+            return 0 if 0 <= deadline_ns <= monotonic_ns() else woken
+        file.pin()
+        with nogil:
+            if queue.names_volatile:
+                queue.names_volatile = False
+                failure = sync_folder(folder)
+            if failure == 0:
+                woken = self.serve_requests(queue, file, deadline_ns, &failure)
+        file.unpin()
+        if failure != 0:
+            queue.fail(failure, file.path)
+        return woken
+
+    cdef int serve_requests(self, MappedFileQueue queue, MappedFile file, int64_t deadline_ns,
+                            int* failure) noexcept nogil:
+        """1: the file is full and flushed, or a flush failed; 0: time is up; -1: look for signals."""
+        cdef int woken
+        cdef int64_t before
+        while file.flushed < file.size_bytes:
+            woken = self.await_request(deadline_ns)
+            if woken != 1:
+                return woken
+            before = file.flushed
+            failure[0] = file.flush_to_disk()
+            if failure[0] != 0:
+                return 1
+            store_release(&queue.flushed, max(queue.flushed, file.start_offset + file.flushed))
+            self.publish_where(queue.flushed)
+            if load_word(&self.status_word) != 0 or 0 <= deadline_ns <= monotonic_ns():
+                return 0
+            if file.flushed == before:
+                # Somebody waits for bytes that are not written yet.
+                usleep(FLUSH_RETRY_US)
+        return 1

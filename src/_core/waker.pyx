@@ -1,0 +1,99 @@
+# Waker: one thread sleeps until there is work, others say that there is. Saying it costs a plain load while
+# an earlier word has not been heard yet. Invariant: after `wake` returned, the sleeper looks for work again.
+#
+# States: QUIET -> (wake) SIGNALLED -> (wait) QUIET; QUIET -> (wait) ASLEEP -> (wake) SIGNALLED.
+# A waker that finds SIGNALLED does nothing. It must then be sure that the sleeper, which turns SIGNALLED into
+# QUIET and looks for work, sees the work: that is a store before a load on either side. The sleeper's heavy
+# fence between the two orders both sides, so `wake` needs no fence of its own.
+from _core.futex cimport (exchange_word, futex_wait, futex_wake_all, heavy_fence, is_first_thread,
+                          light_fence, load_word, monotonic_ns, prepare_fences, replace_word)
+from cpython.exc cimport PyErr_CheckSignals
+from libc.errno cimport EINTR, ETIMEDOUT
+from libc.stdint cimport int64_t, uint32_t
+from posix.unistd cimport getpid
+
+cdef enum:
+    WAKER_QUIET = 0
+    WAKER_SIGNALLED = 1
+    WAKER_ASLEEP = 2
+    # How long the first thread sleeps at most before it looks for Ctrl-C again.
+    SIGNAL_CHECK_NS = 100_000_000
+
+cdef enum:
+    WAIT_MAX_MS = 1_000_000_000_000  # in nanoseconds still an int64_t
+
+prepare_fences()
+
+
+cdef inline int64_t deadline_after(int64_t timeout_ms) noexcept nogil:
+    """Monotonic nanoseconds; -1 for a negative timeout, which has no end."""
+    if timeout_ms < 0:
+        return -1
+    return monotonic_ns() + min(timeout_ms, <int64_t>WAIT_MAX_MS) * 1_000_000
+
+
+cdef inline int sleep_on(uint32_t* word, uint32_t expected, int64_t deadline_ns) noexcept nogil:
+    """One sleep, short enough to notice Ctrl-C: 0, EAGAIN, EINTR (look for signals) or ETIMEDOUT."""
+    cdef int64_t slice_ns
+    cdef int result
+    if not is_first_thread():
+        return futex_wait(word, expected, deadline_ns)
+    slice_ns = monotonic_ns() + SIGNAL_CHECK_NS
+    if 0 <= deadline_ns <= slice_ns:
+        return futex_wait(word, expected, deadline_ns)
+    result = futex_wait(word, expected, slice_ns)
+    return EINTR if result == ETIMEDOUT else result
+
+
+cdef class Waker:
+    """One thread sleeps until there is work; others wake it."""
+
+    cdef uint32_t state
+    cdef int owner_pid
+
+    def __cinit__(self):
+        self.owner_pid = getpid()
+
+    cdef inline void wake(self) noexcept nogil:
+        """There is work. Publish it before the call."""
+        light_fence()
+        if load_word(&self.state) == WAKER_SIGNALLED:
+            return
+        if exchange_word(&self.state, WAKER_SIGNALLED) == WAKER_ASLEEP:
+            futex_wake_all(&self.state)
+
+    cdef bint take_signal(self) noexcept nogil:
+        if not replace_word(&self.state, WAKER_SIGNALLED, WAKER_QUIET):
+            return False
+        heavy_fence()
+        return True
+
+    cdef int sleep(self, int64_t deadline_ns) noexcept nogil:
+        """True: woken; False: the deadline passed; -1: look for signals, then sleep on."""
+        cdef int result
+        while not self.take_signal():
+            replace_word(&self.state, WAKER_QUIET, WAKER_ASLEEP)
+            result = sleep_on(&self.state, WAKER_ASLEEP, deadline_ns)
+            if result == EINTR:
+                return -1
+            if result == ETIMEDOUT:
+                replace_word(&self.state, WAKER_ASLEEP, WAKER_QUIET)
+                return self.take_signal()
+        return True
+
+    def wait(self, int64_t timeout_ms):
+        """Sleep without the GIL until woken; see _core.pyi."""
+        cdef int64_t deadline_ns = deadline_after(timeout_ms)
+        cdef int woken
+        if self.owner_pid != getpid():
+            raise_status(STATUS_CLOSED, "waker", "wait on")
+        while True:
+            with nogil:
+                woken = self.sleep(deadline_ns)
+            if woken >= 0:
+                return woken == 1
+            PyErr_CheckSignals()
+
+    def notify(self):
+        """Wake the sleeper, or let its next `wait` return at once."""
+        self.wake()
