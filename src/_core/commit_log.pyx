@@ -90,6 +90,8 @@ cdef class CommitLog:
 
     def set_next_queue_offset(self, topic, queue_id, int64_t queue_offset):
         """Set it after a recovery, before the first append."""
+        if queue_offset < 0:
+            raise errors.InvariantError(f"queue offset {queue_offset} of {topic}/{queue_id} is negative")
         (<QueueAppender>self.appender(topic, queue_id)).next_offset = queue_offset
 
     # -- appending

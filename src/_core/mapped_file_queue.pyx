@@ -378,7 +378,7 @@ cdef class MappedFileQueue:
 
         Durability: on return no byte beyond `offset` can come back, and all before it survive a power cut.
         A crash meanwhile leaves a log that ends at `offset` or later and is cut again. Views made before
-        may see zeroes beyond `offset`.
+        may see zeroes beyond `offset`. Nothing may be appended meanwhile.
         """
         cdef MappedFile file
         cdef int64_t position

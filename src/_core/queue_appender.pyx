@@ -124,7 +124,8 @@ cdef class QueueAppender:
         """
         cdef Draft draft
         cdef CommitLog log = self.log
-        cdef list items = bodies if type(bodies) is list else list(bodies)
+        # A tuple of our own: other threads may change the caller's list while this one waits for a file.
+        cdef tuple items = tuple(bodies)
         cdef bytes encoded = None
         cdef Py_ssize_t i
         cdef int64_t first = -1
@@ -149,8 +150,8 @@ cdef class QueueAppender:
         log.wake()
         return first
 
-    cdef list check_bodies(self, list items, Draft* d):
-        """The bodies as bytes, each checked against the limits; a list of bytes stays the list it is."""
+    cdef tuple check_bodies(self, tuple items, Draft* d):
+        """The bodies as bytes, each checked against the limits."""
         cdef Py_ssize_t i
         cdef int64_t longest = 0
         if not items:
@@ -159,7 +160,7 @@ cdef class QueueAppender:
             if not PyBytes_CheckExact(items[i]):
                 if None in items:
                     raise errors.IllegalMessageError("a message needs a body; it may be empty")
-                return self.check_bodies([bytes(memoryview(item)) for item in items], d)
+                return self.check_bodies(tuple([bytes(memoryview(item)) for item in items]), d)
             longest = max(longest, PyBytes_GET_SIZE(items[i]))
         d.body_bytes = longest
         longest = self.log.record_size(&self.template, d)

@@ -85,7 +85,6 @@ cdef inline void encode_record(uint8_t* to, const RecordTemplate* t, const Draft
     else:
         memcpy(to, t.header, <size_t>t.header_bytes)
     put_i32(to, <int32_t>size_bytes)
-    put_i32(to + AT_BODY_CRC, body_crc_of(d.body, <size_t>d.body_bytes))
     put_i32(to + AT_FLAG, d.flag)
     put_i64(to + AT_QUEUE_OFFSET, d.queue_offset)
     put_i64(to + AT_PHYSICAL_OFFSET, d.physical_offset)
@@ -96,7 +95,9 @@ cdef inline void encode_record(uint8_t* to, const RecordTemplate* t, const Draft
     put_i32(at - 16, d.reconsume_times)
     put_i64(at - 12, d.prepared_transaction_offset)
     put_i32(at - 4, <int32_t>d.body_bytes)
+    # The CRC is of the bytes as they stand here: a body in shared memory may change under our eyes.
     memcpy(at, d.body, <size_t>d.body_bytes)
+    put_i32(to + AT_BODY_CRC, body_crc_of(at, <size_t>d.body_bytes))
     at += d.body_bytes
     memcpy(at, t.topic_field, <size_t>t.topic_field_bytes)
     at += t.topic_field_bytes

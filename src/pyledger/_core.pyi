@@ -356,7 +356,7 @@ class MappedFileQueue:
 
         Durability: on return no byte beyond `offset` can come back, and all before it survive a power cut.
         A crash meanwhile leaves a log that ends at `offset` or later and is cut again. Views made before
-        may see zeroes beyond `offset`.
+        may see zeroes beyond `offset`. Nothing may be appended meanwhile.
         """
     def delete_head(self, count: int) -> list[str]:
         """Remove the first `count` files, never the last; return their paths. Views keep their bytes."""
