@@ -1,1 +1,481 @@
-# (to come)
+# ColumnBuilder: records to Arrow buffers, row by row, without a Python object for a row. Two drivers share
+# one append: a walk over a range of the log, and a list of places (consume queue units).
+#
+# Invariant: a batch's variable-length bytes stay below 2^31, so 32-bit Arrow offsets hold: a row that would
+# pass `batch_bytes` starts the next batch, and text grows at most threefold when it is made well-formed.
+from _core.layout cimport (CHECK_ALL, CHECK_POSITION, CQ_UNIT_BYTES, MAGIC_V1, PARSED_RECORD, SYS_COMPRESSED,
+                           Record, get_i64)
+from _core.text cimport is_utf8, replace_ill_formed
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.exc cimport PyErr_CheckSignals
+from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memset
+
+cimport cython
+
+from pyledger import errors
+
+cdef enum:
+    # Kinds of columns; the order is that of _COLUMN_KINDS.
+    TOPIC, QUEUE_ID, QUEUE_OFFSET, STORE_TIMESTAMP, BORN_TIMESTAMP, TAGS, KEYS, BODY, PROPERTIES
+    PHYSICAL_OFFSET, STORE_SIZE, LAYOUT, FLAG, SYS_FLAG, RECONSUME_TIMES, BORN_HOST, STORE_HOST, MSG_ID
+    BODY_CRC, BODY_LENGTH, TAGS_CODE, PREPARED_TRANSACTION_OFFSET
+
+cdef enum:
+    FILL_FULL = 16                   # the batch has its rows or bytes
+    FILL_PACKED = 17                 # the body of the record at hand has to be unpacked first
+    FILL_PAUSED = 18                 # a slice of the walk is over
+    FILL_NO_MEMORY = 19
+    FILL_SLICE_BYTES = 33554432
+    BATCH_ROWS_MAX = 16777216
+    BATCH_BYTES_MAX = 536870912      # so that threefold growth and one more row stay below 2^31
+    GATHER_SLICE_UNITS = 65536
+    HOSTS_BYTES = 168                # both hosts and the message id of a row, at most
+
+cdef tuple _COLUMN_KINDS = (
+    "topic", "queueId", "queueOffset", "storeTimestamp", "bornTimestamp", "tags", "keys", "body",
+    "properties", "physicalOffset", "storeSize", "layout", "flag", "sysFlag", "reconsumeTimes", "bornHost",
+    "storeHost", "msgId", "bodyCRC", "bodyLength", "tagsCode", "preparedTransactionOffset",
+)
+
+
+cdef struct Column:
+    int kind
+    int width                        # 4 or 8: fixed; 0: text or bytes with 32-bit offsets
+    Buffer validity                  # only tags and keys may be null
+    Buffer values                    # fixed values, or offsets
+    Buffer data
+    Buffer name_offsets              # of the properties' map; its values stand in value_offsets and data
+    Buffer names
+    Buffer value_offsets
+    int64_t null_count
+
+
+cdef inline int64_t micros(int64_t ms) noexcept nogil:
+    """Microseconds; a time outside 64 bits of them is clamped."""
+    return max(INT64_MIN // 1000, min(INT64_MAX // 1000, ms)) * 1000
+
+
+@cython.final
+@cython.no_gc
+cdef class ColumnBuilder:
+    """Fills the buffers of one Arrow batch after another from records of a log view.
+
+    Args:
+        columns: Names of the wanted columns, in order.
+        row_filter: Which records become rows; None takes all that consumers can reach.
+        batch_rows: Rows of a batch at most.
+        batch_bytes: Bytes of text and bodies of a batch at most, unless one row has more.
+        check: Check body CRCs and CRC properties where rows are made: "body" when bodies are wanted,
+            "always", or "never". Lengths and stored positions are always checked.
+        unpack: Unpack compressed bodies.
+        unpack_limit_bytes: The most that one body may unpack to.
+    """
+
+    cdef readonly tuple columns
+    cdef readonly int64_t row_count
+    cdef readonly int64_t next_offset       # where the walk goes on
+    cdef readonly int64_t next_index        # unit at which the gathering goes on
+    cdef readonly int64_t fault_offset
+    cdef readonly str fault                 # what is wrong at fault_offset; None while all is sound
+    cdef RowFilter row_filter
+    cdef Column* table
+    cdef int column_count
+    cdef int64_t batch_rows
+    cdef int64_t batch_bytes
+    cdef int64_t unpack_limit_bytes
+    cdef int64_t used_bytes
+    cdef int checks                         # on every row
+    cdef bint unpack
+    cdef bint wants_text
+    cdef bint wants_properties
+    cdef bint wants_body
+    cdef bint is_bounded                    # some column has bytes of varying length
+    cdef PropertyTable text
+
+    def __init__(self, columns, row_filter=None, *, int64_t batch_rows=8192, int64_t batch_bytes=8388608,
+                 str check="body", bint unpack=False, int64_t unpack_limit_bytes=PLAIN_BODY_LIMIT_BYTES):
+        cdef int i
+        if self.table != NULL:
+            raise errors.InvariantError("a ColumnBuilder is made once")
+        self.columns = tuple(columns)
+        self.row_filter = RowFilter() if row_filter is None else row_filter
+        self.batch_rows = max(1, min(batch_rows, <int64_t>BATCH_ROWS_MAX))
+        self.batch_bytes = max(1, min(batch_bytes, <int64_t>BATCH_BYTES_MAX))
+        self.unpack = unpack
+        self.unpack_limit_bytes = max(0, min(unpack_limit_bytes, <int64_t>BATCH_BYTES_MAX))
+        self.table = <Column*>calloc(<size_t>len(self.columns) + 1, sizeof(Column))
+        if self.table == NULL:
+            raise MemoryError()
+        self.text = PropertyTable()
+        self.column_count = <int>len(self.columns)
+        for i in range(self.column_count):
+            if self.columns[i] not in _COLUMN_KINDS:
+                raise errors.InvariantError(f"no column {self.columns[i]!r}")
+            self._plan_column(&self.table[i], <int>_COLUMN_KINDS.index(self.columns[i]))
+        self.wants_text = self.wants_text or self.wants_properties or self.row_filter.needs_properties
+        if check == "always" or (check == "body" and self.wants_body):
+            self.checks = CHECK_ALL & ~CHECK_POSITION
+        self.next_index = 0
+        self._start_batch()
+
+    def __dealloc__(self):
+        cdef int i
+        cdef Column* c
+        for i in range(self.column_count):
+            c = &self.table[i]
+            free(c.validity.data)
+            free(c.values.data)
+            free(c.data.data)
+            free(c.name_offsets.data)
+            free(c.names.data)
+            free(c.value_offsets.data)
+        free(self.table)
+
+    cdef void _plan_column(self, Column* c, int kind) noexcept:
+        c.kind = kind
+        if kind in (TOPIC, TAGS, KEYS, BODY, PROPERTIES, BORN_HOST, STORE_HOST, MSG_ID):
+            c.width = 0
+        elif kind in (QUEUE_OFFSET, STORE_TIMESTAMP, BORN_TIMESTAMP, PHYSICAL_OFFSET, TAGS_CODE,
+                      PREPARED_TRANSACTION_OFFSET):
+            c.width = 8
+        else:
+            c.width = 4
+        self.wants_text |= kind == TAGS or kind == KEYS
+        self.wants_properties |= kind == PROPERTIES
+        self.wants_body |= kind == BODY
+        self.is_bounded |= c.width == 0
+
+    cdef int _start_batch(self) except -1:
+        """Fixed-size buffers get their whole room now, so that a row only ever grows text and bodies."""
+        cdef int i
+        cdef Column* c
+        cdef int64_t validity_bytes = (self.batch_rows + 7) // 8
+        self.row_count = 0
+        self.used_bytes = 0
+        for i in range(self.column_count):
+            c = &self.table[i]
+            c.null_count = 0
+            c.values.capacity = c.values.size = c.data.size = c.names.size = 0
+            if reserve(&c.values, self.batch_rows * c.width if c.width else 4 * (self.batch_rows + 1)) != 0:
+                raise MemoryError()
+            if c.width == 0:
+                put_end(&c.values, 0)
+                self._restore(&c.data)
+            if c.kind == TAGS or c.kind == KEYS:
+                c.validity.capacity = c.validity.size = 0
+                if reserve(&c.validity, validity_bytes) != 0:
+                    raise MemoryError()
+                memset(c.validity.data, 0, <size_t>validity_bytes)
+            elif c.kind == PROPERTIES:
+                self._restore(&c.names)
+                self._restore(&c.name_offsets)
+                self._restore(&c.value_offsets)
+                put_end(&c.name_offsets, 0)
+                put_end(&c.value_offsets, 0)
+        return 0
+
+    cdef int _restore(self, Buffer* b) except -1:
+        """Room for as much as the last batch took: the next one is most likely alike."""
+        cdef int64_t wanted = max(min(b.capacity, 2 * self.batch_bytes), <int64_t>4096)
+        b.size = b.capacity = 0
+        if reserve(b, wanted) != 0:
+            raise MemoryError()
+        return 0
+
+    # One row.
+
+    cdef int take(self, const Record* r, int64_t offset, const uint8_t* plain,
+                  int64_t plain_bytes) noexcept nogil:
+        """Append the record if it is wanted: PARSED_RECORD when done, else why not.
+
+        `plain` is the unpacked body, once FILL_PACKED asked for it.
+        """
+        cdef int64_t body_bytes = r.body_bytes
+        cdef int64_t room
+        cdef int status
+        if not self.row_filter.wants(r):
+            return PARSED_RECORD
+        if self.wants_text:
+            self.text.parse(r, self.wants_properties)
+            if self.row_filter.needs_properties and not self.row_filter.wants_properties(self.text):
+                return PARSED_RECORD
+        if self.checks and plain == NULL:
+            status = check_record(r, offset, self.checks)
+            if status != PARSED_RECORD:
+                return status
+        if self.unpack and self.wants_body and r.sys_flag & SYS_COMPRESSED:
+            if plain == NULL:
+                return FILL_PACKED
+            body_bytes = plain_bytes
+        if self.is_bounded:
+            room = (body_bytes if self.wants_body else 0) + r.properties_bytes + r.topic_bytes + HOSTS_BYTES
+            if self.row_count > 0 and self.used_bytes + room > self.batch_bytes:
+                return FILL_FULL
+            self.used_bytes += room
+        if self.append_row(r, r.body if plain == NULL else plain, body_bytes) != 0:
+            return FILL_NO_MEMORY
+        self.row_count += 1
+        return PARSED_RECORD
+
+    cdef int append_row(self, const Record* r, const uint8_t* body, int64_t body_bytes) noexcept nogil:
+        cdef int i
+        cdef int failed = 0
+        cdef Column* c
+        for i in range(self.column_count):
+            c = &self.table[i]
+            if c.width == 8:
+                (<int64_t*>c.values.data)[self.row_count] = wide_value(c.kind, r)
+            elif c.width == 4:
+                (<int32_t*>c.values.data)[self.row_count] = narrow_value(c.kind, r)
+            elif c.kind == BODY:
+                failed |= put_bytes(&c.data, body, body_bytes)
+                put_end(&c.values, c.data.size)
+            elif c.kind == PROPERTIES:
+                failed |= self.append_properties(c)
+            elif c.kind == TAGS:
+                failed |= self.append_nullable(c, self.text.tags)
+            elif c.kind == KEYS:
+                failed |= self.append_nullable(c, self.text.keys)
+            else:
+                failed |= self.append_text(c, r)
+        return failed
+
+    cdef int append_nullable(self, Column* c, Text value) noexcept nogil:
+        if value.text == NULL:
+            c.null_count += 1
+        else:
+            c.validity.data[self.row_count >> 3] |= <uint8_t>(1 << (self.row_count & 7))
+            if put_bytes(&c.data, value.text, value.length) != 0:
+                return -1
+        put_end(&c.values, c.data.size)
+        return 0
+
+    cdef int append_text(self, Column* c, const Record* r) noexcept nogil:
+        cdef char text[64]
+        cdef int length
+        cdef const uint8_t* source = <const uint8_t*>text
+        if c.kind == TOPIC:
+            if not is_utf8(r.topic, r.topic_bytes):
+                if reserve(&c.data, 3 * r.topic_bytes) != 0:
+                    return -1
+                c.data.size += replace_ill_formed(c.data.data + c.data.size, r.topic, r.topic_bytes)
+                put_end(&c.values, c.data.size)
+                return 0
+            source = r.topic
+            length = r.topic_bytes
+        elif c.kind == BORN_HOST:
+            length = write_host(r.born_host, r.born_host_bytes, text)
+        elif c.kind == STORE_HOST:
+            length = write_host(r.store_host, r.store_host_bytes, text)
+        else:
+            length = write_message_id(r, text)
+        if put_bytes(&c.data, source, length) != 0:
+            return -1
+        put_end(&c.values, c.data.size)
+        return 0
+
+    cdef int append_properties(self, Column* c) noexcept nogil:
+        cdef int i
+        cdef Property* p
+        if reserve(&c.name_offsets, 4 * self.text.count) != 0:
+            return -1
+        if reserve(&c.value_offsets, 4 * self.text.count) != 0:
+            return -1
+        for i in range(self.text.count):
+            p = &self.text.items[i]
+            if put_bytes(&c.names, p.name.text, p.name.length) != 0:
+                return -1
+            if put_bytes(&c.data, p.value.text, p.value.length) != 0:
+                return -1
+            put_end(&c.name_offsets, c.names.size)
+            put_end(&c.value_offsets, c.data.size)
+        put_end(&c.values, c.name_offsets.size // 4 - 1)
+        return 0
+
+    # Drivers.
+
+    def scan(self, LogView view not None, int64_t start, end=None):
+        """Walk the records that start in [start, end) and append those wanted.
+
+        Returns:
+            True when the batch is full and more may follow; False when the range is walked or a fault was
+            met: then `fault` says what, at `fault_offset`. `next_offset` is where to go on.
+        """
+        cdef Record record
+        cdef ScanState s = [start, 0, 0, -1, 0]
+        cdef int64_t stop = view.end_offset if end is None else end
+        cdef int64_t walked = start
+        cdef int status = FILL_PAUSED
+        self.fault = None
+        while status == FILL_PAUSED or status == FILL_PACKED:
+            if status == FILL_PACKED:
+                status = self._take_packed(view, s.offset)
+                if status == PARSED_RECORD:
+                    view.parse(s.offset, &record)
+                    s.offset += record.size_bytes
+                    status = FILL_PAUSED
+            else:
+                with nogil:
+                    status = self.fill_by_scan(view, stop, &s)
+                if s.offset - walked >= FILL_SLICE_BYTES:
+                    walked = s.offset
+                    PyErr_CheckSignals()
+        self.next_offset = s.offset
+        return self._end_fill(status, s.offset)
+
+    cdef int fill_by_scan(self, LogView view, int64_t end, ScanState* s) noexcept nogil:
+        cdef Record record
+        cdef int64_t place
+        cdef int64_t pause = min(end, s.offset + FILL_SLICE_BYTES)
+        cdef int status
+        while s.offset < pause:
+            if self.row_count == self.batch_rows:
+                return FILL_FULL
+            status = next_record(view, end, CHECK_POSITION, s, &record)
+            if status != PARSED_RECORD:
+                return status
+            place = s.last_record_offset
+            status = self.take(&record, place, NULL, 0)
+            if status != PARSED_RECORD:
+                s.offset = place
+                return status
+        return FILL_PAUSED if s.offset < end else SCAN_END
+
+    def gather(self, LogView view not None, units, int64_t start=0):
+        """Append the records that consume queue units name, from unit number `start` on, those wanted.
+
+        Returns:
+            True when the batch is full and more may follow; False when all units are done or a fault was met:
+            then `fault` says what, at `fault_offset`. `next_index` is the unit to go on with.
+        """
+        cdef Py_buffer buffer
+        cdef const uint8_t* first
+        cdef int64_t count, offset
+        cdef int status = FILL_PAUSED
+        self.fault = None
+        self.next_index = max(0, start)
+        PyObject_GetBuffer(units, &buffer, PyBUF_SIMPLE)
+        try:
+            first = <const uint8_t*>buffer.buf
+            count = buffer.len // CQ_UNIT_BYTES
+            while status == FILL_PAUSED or status == FILL_PACKED:
+                if status == FILL_PACKED:
+                    status = self._take_packed(view, get_i64(first + self.next_index * CQ_UNIT_BYTES))
+                    if status == PARSED_RECORD:
+                        self.next_index += 1
+                        status = FILL_PAUSED
+                else:
+                    with nogil:
+                        status = self.fill_by_units(view, first, count)
+                    PyErr_CheckSignals()
+            offset = get_i64(first + self.next_index * CQ_UNIT_BYTES) if self.next_index < count else 0
+        finally:
+            PyBuffer_Release(&buffer)
+        return self._end_fill(status, offset)
+
+    cdef int fill_by_units(self, LogView view, const uint8_t* units, int64_t count) noexcept nogil:
+        cdef Record record
+        cdef int64_t offset
+        cdef int64_t looked_at = 0
+        cdef int status
+        while self.next_index < count:
+            if self.row_count == self.batch_rows:
+                return FILL_FULL
+            if looked_at == GATHER_SLICE_UNITS:
+                return FILL_PAUSED
+            looked_at += 1
+            offset = get_i64(units + self.next_index * CQ_UNIT_BYTES)
+            status = view.parse(offset, &record)
+            if status == PARSED_RECORD:
+                status = check_record(&record, offset, CHECK_POSITION)
+            if status == PARSED_RECORD:
+                status = self.take(&record, offset, NULL, 0)
+            if status != PARSED_RECORD:
+                return status
+            self.next_index += 1
+        return SCAN_END
+
+    cdef int _take_packed(self, LogView view, int64_t offset) except -128:
+        """Append the record at `offset` with its body unpacked."""
+        cdef Record record
+        cdef bytes plain
+        parse_sound(view, offset, CHECK_POSITION, &record)
+        message = wrap_record(view, &record, offset)
+        try:
+            plain = message.unpack_body(self.unpack_limit_bytes)
+        except errors.CorruptBodyError as error:
+            self.fault = error.problem
+            return PARSED_BAD_CRC
+        return self.take(&record, offset, <const uint8_t*><char*>plain, len(plain))
+
+    cdef bint _end_fill(self, int status, int64_t offset) except -1:
+        if status == FILL_NO_MEMORY:
+            raise MemoryError()
+        if status != FILL_FULL and status != SCAN_END:
+            self.fault_offset = offset
+            if self.fault is None:
+                self.fault = _PROBLEMS[status]
+        return status == FILL_FULL
+
+    def finish(self):
+        """Hand over the batch and start the next one.
+
+        Returns:
+            For each column `(null_count, buffers)`: validity or None, then values; for text and bytes
+            validity or None, offsets, data; for properties offsets, name offsets, names, value offsets,
+            values.
+        """
+        cdef Column* c
+        cdef int i
+        cdef list out = []
+        for i in range(self.column_count):
+            c = &self.table[i]
+            if c.width:
+                c.values.size = self.row_count * c.width
+                out.append((0, [None, release_buffer(&c.values)]))
+            elif c.kind == PROPERTIES:
+                out.append((0, [release_buffer(&c.values), release_buffer(&c.name_offsets),
+                                release_buffer(&c.names), release_buffer(&c.value_offsets),
+                                release_buffer(&c.data)]))
+            elif c.kind == TAGS or c.kind == KEYS:
+                c.validity.size = (self.row_count + 7) // 8
+                out.append((c.null_count, [release_buffer(&c.validity), release_buffer(&c.values),
+                                           release_buffer(&c.data)]))
+            else:
+                out.append((0, [None, release_buffer(&c.values), release_buffer(&c.data)]))
+        self._start_batch()
+        return out
+
+
+cdef inline int64_t wide_value(int kind, const Record* r) noexcept nogil:
+    if kind == QUEUE_OFFSET:
+        return r.queue_offset
+    if kind == STORE_TIMESTAMP:
+        return micros(r.store_timestamp)
+    if kind == BORN_TIMESTAMP:
+        return micros(r.born_timestamp)
+    if kind == PHYSICAL_OFFSET:
+        return r.physical_offset
+    if kind == TAGS_CODE:
+        return tags_code_of(r)
+    return r.prepared_transaction_offset
+
+
+cdef inline int32_t narrow_value(int kind, const Record* r) noexcept nogil:
+    if kind == QUEUE_ID:
+        return r.queue_id
+    if kind == STORE_SIZE:
+        return r.size_bytes
+    if kind == LAYOUT:
+        return 1 if r.magic == MAGIC_V1 else 2
+    if kind == FLAG:
+        return r.flag
+    if kind == SYS_FLAG:
+        return r.sys_flag
+    if kind == RECONSUME_TIMES:
+        return r.reconsume_times
+    if kind == BODY_CRC:
+        return r.body_crc
+    return r.body_bytes

@@ -37,22 +37,29 @@ def set_body_unpacker(function):
     _body_unpacker = function
 
 
-cdef int64_t delay_level_of(const Record* r) noexcept nogil:
-    """The DELAY property as Java's Integer.parseInt reads it; 0 when absent or no number."""
-    cdef const uint8_t* text = NULL
-    cdef int32_t length = 0
+cdef int64_t parse_number(const uint8_t* text, int32_t length) noexcept nogil:
+    """A decimal number with or without a sign, as in Java's Integer.parseInt; 0 when it is none."""
     cdef int32_t i = 0
-    cdef int64_t level = 0
-    if not find_property(r, b"DELAY", 5, &text, &length) or length > 11:
+    cdef int64_t number = 0
+    if length > 11:
         return 0
     if text[0] == 45 or (text[0] == 43 and length > 1):
         i = 1
     while i < length:
         if not 48 <= text[i] <= 57:
             return 0
-        level = level * 10 + (text[i] - 48)
+        number = number * 10 + (text[i] - 48)
         i += 1
-    return -level if text[0] == 45 else level
+    return -number if text[0] == 45 else number
+
+
+cdef int64_t delay_level_of(const Record* r) noexcept nogil:
+    """The DELAY property as Java's Integer.parseInt reads it; 0 when absent or no number."""
+    cdef const uint8_t* text = NULL
+    cdef int32_t length = 0
+    if not find_property(r, b"DELAY", 5, &text, &length):
+        return 0
+    return parse_number(text, length)
 
 
 cdef int64_t tags_code_of(const Record* r) noexcept nogil:

@@ -225,6 +225,45 @@ def scan(LogView view not None, int64_t start, end=None, *, bint check=True, pro
     return scan_stop(&s, status)
 
 
+def split_log(LogView view not None, int64_t start, int64_t end, *, int64_t step_bytes, step_records=None):
+    """Cut [start, end) into ranges that begin at records.
+
+    Args:
+        view: Where to read.
+        start: Physical offset (bytes) of a record.
+        end: Physical offset (bytes).
+        step_bytes: Bytes of a range, rounded up to whole records.
+        step_records: Records of a range at most; None sets no limit.
+
+    Returns:
+        Physical offsets at which ranges begin, `start` first. Damage belongs to the range before it.
+
+    Cost: touches the head of every record, without the interpreter lock; digests nothing.
+    """
+    cdef ScanState s = [start, 0, 0, -1, 0]
+    cdef Record record
+    cdef int64_t records_max = INT64_MAX if step_records is None else max(1, <int64_t>step_records)
+    cdef int64_t begin, stop
+    cdef int status = PARSED_RECORD
+    cdef list cuts = [start]
+    while s.offset < end:
+        begin = s.offset
+        stop = begin + max(<int64_t>1, min(step_bytes, INT64_MAX - begin - 1))
+        s.record_count = 0
+        with nogil:
+            while s.offset < stop and s.record_count < records_max:
+                status = next_record(view, end, CHECK_POSITION, &s, &record)
+                if status != PARSED_RECORD:
+                    if status != SCAN_END:
+                        s.offset = find_sound_record(view, s.offset + 1, end)
+                    if status == SCAN_END or s.offset < 0:
+                        s.offset = end
+        PyErr_CheckSignals()
+        if s.offset < end:
+            cuts.append(s.offset)
+    return cuts
+
+
 def find_next_record(LogView view not None, int64_t offset, end=None):
     """The first physical offset in [offset, end) where a whole sound record stands, or None.
 

@@ -1,0 +1,306 @@
+"""How the rows of a scan are read: by which plan, and cut into which partitions.
+
+Two plans give the same rows. `log` walks a range of the commit log and leaves out what is not wanted: right for
+many queues or most of the data, and the only one that needs no queue. `queue` goes to the wanted records only,
+by their consume queue units: right for few messages. The choice is by bytes.
+
+A partition is self-contained: it names its bytes and carries its selection, so whoever reads it maps the files it
+touches and asks for nothing else. Its end is pinned when the plan is made.
+"""
+
+import base64
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Protocol
+
+from pyledger._core import LogView, RowFilter, split_log
+from pyledger.message import QueueRange
+
+MIN_OFFSET, MAX_OFFSET = -(1 << 63), (1 << 63) - 1
+UNIT_BYTES = 20
+RANDOM_READ_FACTOR = 4
+"""A byte reached through a queue costs about as much as this many read in order."""
+PARTITION_BYTES_MIN = 32 << 20
+"""Less than this is not worth a task of its own, unless the caller asks for it."""
+UNITS_IN_PARTITION_MAX = 200_000
+
+QueueWish = tuple[str, int | None, int, int]
+"""Topic, queue id or None for all, and queue offsets [start, end) in units."""
+
+
+class QueueSource(Protocol):
+    """What a plan needs of an open store; `StoreReader` is one."""
+
+    @property
+    def path(self) -> str:
+        """The store folder."""
+
+    @property
+    def view(self) -> LogView:
+        """The log up to its pinned end."""
+
+    def queues(self) -> Mapping[tuple[str, int], QueueRange]:
+        """Queue offsets that each queue holds."""
+
+    def units(self, topic: str, queue_id: int, start: int | None = None, end: int | None = None) -> Any:
+        """Units of a queue as an array with the fields `physical_offset`, `size_bytes`, `tags_code`."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowSelection:
+    """Which records become rows. All conditions hold together; None asks for nothing."""
+
+    queues: tuple[QueueWish, ...] | None = None
+    since_ms: int | None = None
+    """Stored at or after."""
+    until_ms: int | None = None
+    """Stored before."""
+    tags: tuple[str, ...] | None = None
+    key: str | None = None
+    include_unindexed: bool = False
+    """Prepared and rollback records too, which no consumer reaches."""
+
+    def row_filter(self) -> RowFilter:
+        """The native form."""
+        since = MIN_OFFSET if self.since_ms is None else self.since_ms
+        until = MAX_OFFSET if self.until_ms is None else self.until_ms
+        return RowFilter(
+            queues=self.queues,
+            store_range=(since, until),
+            tags=self.tags,
+            key=self.key,
+            include_unindexed=self.include_unindexed,
+        )
+
+    def wish_for(self, topic: str, queue_id: int) -> tuple[int, int] | None:
+        """Wanted queue offsets of one queue, half open; None when nothing of it is wanted."""
+        if self.queues is None:
+            return MIN_OFFSET, MAX_OFFSET
+        found = None
+        for name, number, start, end in self.queues:
+            if name == topic and number == queue_id:
+                return start, end
+            if name == topic and number is None:
+                found = start, end
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class LogRange:
+    """Records that start in [start_offset, end_offset) of the log (physical offsets, bytes)."""
+
+    path: str
+    start_offset: int
+    end_offset: int
+    selection: RowSelection
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the log to walk."""
+        return self.end_offset - self.start_offset
+
+    def to_json(self) -> str:
+        """The partition as text; `partition_from_json` reads it back."""
+        return json.dumps({"kind": "log", **asdict(self)})
+
+
+@dataclass(frozen=True, slots=True)
+class UnitList:
+    """Records named by consume queue units, by topic, queue id and queue offset."""
+
+    path: str
+    units: bytes
+    """20 raw bytes each."""
+    end_offset: int
+    """Pinned end of the log (bytes)."""
+    size_bytes: int
+    """Bytes of the records."""
+    selection: RowSelection
+
+    def to_json(self) -> str:
+        """The partition as text; `partition_from_json` reads it back."""
+        facts = asdict(replace(self, units=b""))
+        return json.dumps({"kind": "units", **facts, "units": base64.b64encode(self.units).decode()})
+
+
+Partition = LogRange | UnitList
+
+
+def partition_from_json(text: str) -> Partition:
+    """Read back what `to_json` of a partition gave."""
+    facts = json.loads(text)
+    kind, wishes = facts.pop("kind"), facts["selection"]
+    for name in ("queues", "tags"):
+        if wishes[name] is not None:
+            wishes[name] = tuple(tuple(x) if isinstance(x, list) else x for x in wishes[name])
+    facts["selection"] = RowSelection(**wishes)
+    if kind == "log":
+        return LogRange(**facts)
+    return UnitList(**{**facts, "units": base64.b64decode(facts["units"])})
+
+
+def plan_partitions(
+    source: QueueSource,
+    selection: RowSelection,
+    *,
+    plan: str = "auto",
+    min_partitions: int = 1,
+    max_partition_bytes: int | None = None,
+    max_partition_records: int | None = None,
+) -> list[Partition]:
+    """Cut a scan into partitions.
+
+    Args:
+        source: The open store.
+        selection: Wanted rows.
+        plan: `log`, `queue`, or `auto` to choose by bytes.
+        min_partitions: Partitions to make at least, as far as the data can be cut.
+        max_partition_bytes: Most log bytes of one; None leaves it to the files and `min_partitions`.
+        max_partition_records: Most records of one, wanted or not.
+
+    Returns:
+        Partitions in the plan's order; none for an empty log.
+    """
+    view = source.view
+    if view.end_offset <= view.start_offset:
+        return []
+    if plan == "queue" or (plan == "auto" and _prefers_queues(source, selection)):
+        return list(_cut_units(source, selection, min_partitions, max_partition_bytes, max_partition_records))
+    limit = max_partition_bytes or max(
+        PARTITION_BYTES_MIN, -(-(view.end_offset - view.start_offset) // max(1, min_partitions))
+    )
+    cuts = _cut_log(view, limit, max_partition_records)
+    ends = [*cuts[1:], view.end_offset]
+    return [LogRange(source.path, start, end, selection) for start, end in zip(cuts, ends, strict=True)]
+
+
+def _cut_log(view: LogView, limit_bytes: int, limit_records: int | None) -> list[int]:
+    """Where ranges begin: at files where that is fine enough, else at records within a file.
+
+    Cutting within a file walks its record heads, so whole files are kept together where the limit allows it.
+    """
+    cuts: list[int] = []
+    for file in view.files:
+        start = file.start_offset
+        end = min(start + view.file_size_bytes, view.end_offset)
+        if end <= start:
+            continue
+        if limit_records is None and end - start <= limit_bytes + limit_bytes // 8:
+            if not cuts or end - cuts[-1] > limit_bytes:
+                cuts.append(start)
+        else:
+            parts = -(-(end - start) // limit_bytes)
+            cuts += split_log(view, start, end, step_bytes=-(-(end - start) // parts), step_records=limit_records)
+    return cuts
+
+
+def _prefers_queues(source: QueueSource, selection: RowSelection) -> bool:
+    """Whether the wanted queues name so few bytes that going to each record costs less than the walk."""
+    if selection.include_unindexed or selection.queues is None:
+        return False
+    log_bytes = source.view.end_offset - source.view.start_offset
+    total = wanted = 0
+    for (topic, queue_id), held in source.queues().items():
+        total += held.max_offset - held.min_offset
+        wish = selection.wish_for(topic, queue_id)
+        if wish is not None:
+            wanted += max(0, min(held.max_offset, wish[1]) - max(held.min_offset, wish[0]))
+    if wanted * RANDOM_READ_FACTOR > total:
+        return False
+    size_bytes = count = 0
+    for units in _wanted_units(source, selection):
+        size_bytes += int(units["size_bytes"].sum(dtype="i8"))
+        count += len(units)
+    return RANDOM_READ_FACTOR * (size_bytes + UNIT_BYTES * count) <= log_bytes
+
+
+def _wanted_units(source: QueueSource, selection: RowSelection) -> Iterator[Any]:
+    """Units of the wanted queues, by topic, queue id and queue offset."""
+    for (topic, queue_id), held in sorted(source.queues().items()):
+        wish = selection.wish_for(topic, queue_id)
+        if wish is None:
+            continue
+        start, end = max(wish[0], held.min_offset), min(wish[1], held.max_offset)
+        if start < end:
+            yield source.units(topic, queue_id, start, end)
+
+
+def _cut_units(
+    source: QueueSource,
+    selection: RowSelection,
+    min_partitions: int,
+    limit_bytes: int | None,
+    limit_records: int | None,
+) -> Iterator[UnitList]:
+    """Cut the wanted units into lists of about equal bytes."""
+    end_offset = source.view.end_offset
+    parts = [units for units in _wanted_units(source, selection) if len(units)]
+    total = sum(int(units["size_bytes"].sum(dtype="i8")) for units in parts)
+    step_bytes = limit_bytes or max(PARTITION_BYTES_MIN, -(-total // max(1, min_partitions)))
+    step_units = min(limit_records or UNITS_IN_PARTITION_MAX, UNITS_IN_PARTITION_MAX)
+    held: list[bytes] = []
+    held_bytes = held_units = 0
+    for units in parts:
+        for raw, size_bytes in _slices(units, step_bytes, step_units):
+            if held and (held_bytes + size_bytes > step_bytes or held_units + len(raw) // UNIT_BYTES > step_units):
+                yield UnitList(source.path, b"".join(held), end_offset, held_bytes, selection)
+                held, held_bytes, held_units = [], 0, 0
+            held.append(raw)
+            held_bytes += size_bytes
+            held_units += len(raw) // UNIT_BYTES
+    if held:
+        yield UnitList(source.path, b"".join(held), end_offset, held_bytes, selection)
+
+
+def _slices(units: Any, step_bytes: int, step_units: int) -> Iterator[tuple[bytes, int]]:
+    """Raw units and the bytes of their records, no slice over either limit unless one record is."""
+    sums = units["size_bytes"].astype("i8").cumsum()
+    start, before = 0, 0
+    while start < len(units):
+        stop = int(sums.searchsorted(before + step_bytes, side="right"))
+        stop = min(max(stop, start + 1), start + step_units)
+        yield units[start:stop].tobytes(), int(sums[stop - 1]) - before
+        start, before = stop, int(sums[stop - 1])
+
+
+def resolve_queues(
+    source: QueueSource,
+    *,
+    topics: Sequence[str] | None,
+    matches: Any = None,
+    queues: Sequence[int | tuple[str, int]] | None = None,
+    starts: Mapping[tuple[str, int], int] | int | None = None,
+    ends: Mapping[tuple[str, int], int] | int | None = None,
+) -> tuple[QueueWish, ...] | None:
+    """Turn names, a pattern, queue ids and offsets into wishes for queues; None when everything is wanted.
+
+    Args:
+        source: The open store; asked for its queues only where names alone do not tell.
+        topics: Wanted topics.
+        matches: `re.Pattern.fullmatch` of a pattern over topics.
+        queues: Queue ids of all wanted topics, or `(topic, queue id)` pairs.
+        starts: First wanted queue offset of each queue, or of all.
+        ends: Queue offset behind the last wanted one of each queue, or of all.
+    """
+    if queues is None and starts is None and ends is None and matches is None:
+        return None if topics is None else tuple((t, None, MIN_OFFSET, MAX_OFFSET) for t in sorted(set(topics)))
+    ids = None if queues is None else {q for q in queues if isinstance(q, int)}
+    pairs = None if queues is None else {q for q in queues if not isinstance(q, int)}
+    wishes: list[QueueWish] = []
+    for topic, queue_id in sorted(source.queues()):
+        if topics is not None and topic not in topics:
+            continue
+        if matches is not None and not matches(topic):
+            continue
+        if ids is not None and pairs is not None and queue_id not in ids and (topic, queue_id) not in pairs:
+            continue
+        start = _limit(starts, topic, queue_id, MIN_OFFSET)
+        wishes.append((topic, queue_id, start, _limit(ends, topic, queue_id, MAX_OFFSET)))
+    return tuple(wishes)
+
+
+def _limit(limits: Mapping[tuple[str, int], int] | int | None, topic: str, queue_id: int, default: int) -> int:
+    if limits is None or isinstance(limits, int):
+        return default if limits is None else limits
+    return limits.get((topic, queue_id), default)
