@@ -15,8 +15,8 @@ cdef struct QueueEntry:
     int32_t topic_bytes
     int32_t queue_id
     bint any_queue
-    int64_t start                    # queue offsets, half open
-    int64_t end
+    int64_t first                    # queue offsets, both wanted
+    int64_t last
 
 
 @cython.final
@@ -44,10 +44,10 @@ cdef class RowFilter:
     cdef Text key
     cdef bint needs_properties
     cdef bint include_unindexed
-    cdef int64_t store_start
-    cdef int64_t store_end
-    cdef int64_t born_start
-    cdef int64_t born_end
+    cdef int64_t store_first         # times, both wanted
+    cdef int64_t store_last
+    cdef int64_t born_first
+    cdef int64_t born_last
 
     def __init__(self, *, queues=None, store_range=(INT64_MIN, INT64_MAX), born_range=(INT64_MIN, INT64_MAX),
                  tags=None, key=None, bint include_unindexed=False):
@@ -59,8 +59,8 @@ cdef class RowFilter:
         self.texts = ()
         self.tag_count = -1
         self.include_unindexed = include_unindexed
-        self.store_start, self.store_end = store_range
-        self.born_start, self.born_end = born_range
+        self.store_first, self.store_last = store_range[0], last_below(store_range[1])
+        self.born_first, self.born_last = born_range[0], last_below(born_range[1])
         if queues is not None:
             self._take_queues(list(queues), texts)
         if tags is not None:
@@ -99,7 +99,8 @@ cdef class RowFilter:
         for topic, queue_id, start, end in queues:
             text = topic.encode("utf-8", "surrogatepass")
             texts.append(text)
-            entry = [<const uint8_t*><char*>text, <int32_t>len(text), 0, queue_id is None, start, end]
+            entry = [<const uint8_t*><char*>text, <int32_t>len(text), 0, queue_id is None, start,
+                     last_below(end)]
             if queue_id is None:
                 self.has_any = True
             else:
@@ -130,8 +131,8 @@ cdef class RowFilter:
         cdef const QueueEntry* entry = NULL
         if not self.include_unindexed and not is_indexed(r):
             return False
-        if not (self.store_start <= r.store_timestamp < self.store_end
-                and self.born_start <= r.born_timestamp < self.born_end):
+        if not (self.store_first <= r.store_timestamp <= self.store_last
+                and self.born_first <= r.born_timestamp <= self.born_last):
             return False
         if not self.has_queues:
             return True
@@ -139,9 +140,9 @@ cdef class RowFilter:
             entry = self.find_queue(r, False)
         if entry == NULL and self.has_any:
             entry = self.find_queue(r, True)
-        if entry == NULL or r.queue_offset >= entry.end:
+        if entry == NULL or r.queue_offset > entry.last:
             return False
-        return r.queue_offset >= entry.start or r.queue_offset + inner_count(r) > entry.start
+        return r.queue_offset >= entry.first or r.queue_offset + inner_count(r) > entry.first
 
     cdef bint wants_properties(self, PropertyTable found) noexcept nogil:
         """What the properties decide: tags by text, the key as the index would hold it."""
@@ -155,6 +156,11 @@ cdef class RowFilter:
         if self.key.text != NULL and not same_text(self.key, found.unique_key):
             return has_word(found.keys, self.key)
         return True
+
+
+cdef inline int64_t last_below(int64_t end) noexcept nogil:
+    """The last wanted value of a half-open range; the highest number stands for no end at all."""
+    return end if end == INT64_MAX or end == INT64_MIN else end - 1
 
 
 cdef inline uint64_t queue_seed(int32_t queue_id, bint any_queue) noexcept nogil:

@@ -259,6 +259,8 @@ def split_log(LogView view not None, int64_t start, int64_t end, *, int64_t step
                     if status == SCAN_END or s.offset < 0:
                         s.offset = end
         PyErr_CheckSignals()
+        if view.parse(s.offset, &record) == PARSED_BLANK:
+            s.offset = view.next_file_offset(s.offset)
         if s.offset < end:
             cuts.append(s.offset)
     return cuts

@@ -811,6 +811,24 @@ def scan(
     Cost: one pass over the bytes, without the interpreter lock.
     """
 
+def split_log(
+    view: LogView, start: int, end: int, *, step_bytes: int, step_records: int | None = None
+) -> list[int]:
+    """Cut [start, end) into ranges that begin at records.
+
+    Args:
+        view: Where to read.
+        start: Physical offset (bytes) of a record.
+        end: Physical offset (bytes).
+        step_bytes: Bytes of a range, rounded up to whole records.
+        step_records: Records of a range at most; None sets no limit.
+
+    Returns:
+        Physical offsets at which ranges begin, `start` first. Damage belongs to the range before it.
+
+    Cost: touches the head of every record, without the interpreter lock; digests nothing.
+    """
+
 def find_next_record(view: LogView, offset: int, end: int | None = None) -> int | None:
     """The first physical offset in [offset, end) where a whole sound record stands, or None.
 
@@ -912,6 +930,110 @@ class MessageScan:
     def __next__(self) -> StoredMessage: ...
     stop: ScanStop | None
     """The `ScanStop` once the iteration is over; None before."""
+
+# --- row_filter.pyx
+
+@final
+class RowFilter:
+    """Which records become rows. Everything left out lets all pass; ranges are half open."""
+
+    def __init__(
+        self,
+        *,
+        queues: Iterable[tuple[str, int | None, int, int]] | None = None,
+        store_range: tuple[int, int] = ...,
+        born_range: tuple[int, int] = ...,
+        tags: Iterable[str] | None = None,
+        key: str | None = None,
+        include_unindexed: bool = False,
+    ) -> None:
+        """Make a filter.
+
+        Args:
+            queues: Wanted queues: `(topic, queue_id or None for all of the topic, start, end)` with queue
+                offsets in units; None wants everything. A batch kept as one record counts with all it holds.
+            store_range: Store timestamps in ms, `(start, end)`.
+            born_range: Born timestamps in ms, `(start, end)`.
+            tags: Wanted tags, compared as text; None wants all, also records without tags.
+            key: A key that must be among KEYS or be the unique key.
+            include_unindexed: Take prepared and rollback records too, which no consumer reaches.
+        """
+
+# --- arrow_buffer.pyx
+
+@final
+class ArrowBuffer:
+    """Memory that a column was filled into; freed with the last Arrow array on it."""
+
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+# --- columns.pyx
+
+@final
+class ColumnBuilder:
+    """Fills the buffers of one Arrow batch after another from records of a log view."""
+
+    columns: tuple[str, ...]
+    row_count: int
+    """Rows of the batch at hand."""
+    next_offset: int
+    """Physical offset (bytes) where `scan` goes on."""
+    next_index: int
+    """Unit with which `gather` goes on."""
+    fault: str | None
+    """What is wrong at `fault_offset`; None while all is sound."""
+    fault_offset: int
+    """Physical offset (bytes)."""
+
+    def __init__(
+        self,
+        columns: Iterable[str],
+        row_filter: RowFilter | None = None,
+        *,
+        batch_rows: int = 8192,
+        batch_bytes: int = 8388608,
+        check: str = "body",
+        unpack: bool = False,
+        unpack_limit_bytes: int = 67108864,
+    ) -> None:
+        """Make a builder.
+
+        Args:
+            columns: Names of the wanted columns, in order.
+            row_filter: Which records become rows; None takes all that consumers can reach.
+            batch_rows: Rows of a batch at most.
+            batch_bytes: Bytes of text and bodies of a batch at most, unless one row has more.
+            check: Check body CRCs and CRC properties where rows are made: "body" when bodies are wanted,
+                "always", or "never". Lengths and stored positions are always checked.
+            unpack: Unpack compressed bodies.
+            unpack_limit_bytes: The most that one body may unpack to.
+        """
+
+    def scan(self, view: LogView, start: int, end: int | None = None) -> bool:
+        """Walk the records that start in [start, end) and append those wanted.
+
+        Returns:
+            True when the batch is full and more may follow; False when the range is walked or a fault was
+            met: then `fault` says what, at `fault_offset`. `next_offset` is where to go on.
+        """
+
+    def gather(self, view: LogView, units: Buffer, start: int = 0) -> bool:
+        """Append the records that consume queue units name, from unit number `start` on, those wanted.
+
+        Returns:
+            True when the batch is full and more may follow; False when all units are done or a fault was
+            met: then `fault` says what, at `fault_offset`. `next_index` is the unit to go on with.
+        """
+
+    def finish(self) -> list[tuple[int, list[ArrowBuffer | None]]]:
+        """Hand over the batch and start the next one.
+
+        Returns:
+            For each column `(null_count, buffers)`: validity or None, then values; for text and bytes
+            validity or None, offsets, data; for properties offsets, name offsets, names, value offsets,
+            values.
+        """
 
 # --- unit_queue.pyx
 

@@ -1,8 +1,8 @@
 """A store as Arrow record batches, for pandas, polars, DuckDB and Spark.
 
-`scan` gives exactly the messages that consumers can reach, one row each, and on request the prepared and rollback
-records too. A batch that is kept as one record is one row. Columns carry RocketMQ's own words; their buffers are
-filled natively, so a column that is not asked for costs nothing.
+`scan` gives exactly the messages that consumers can reach, one row each, and on request the prepared and
+rollback records too. A batch that is kept as one record is one row. Columns carry RocketMQ's own words; their
+buffers are filled natively, so a column that is not asked for costs nothing.
 
 Two plans give the same rows. `log`: in the order of the log. `queue`: by topic, queue id and queue offset.
 `plan="auto"` takes the one that reads fewer bytes.
@@ -145,7 +145,7 @@ class _Reading:
     check: Check
 
 
-def scan(
+def scan(  # noqa: PLR0913  each argument narrows or shapes the rows by itself
     path: str | os.PathLike[str] | StoreReader,
     *,
     topics: str | Iterable[str] | None = None,
@@ -212,7 +212,9 @@ def scan(
         if source is not path:
             source.close()
         raise
-    return pa.RecordBatchReader.from_batches(reading.schema, _scan(source, source is not path, parts, reading))
+    return pa.RecordBatchReader.from_batches(
+        reading.schema, _scan(source, source is not path, parts, reading)
+    )
 
 
 def _scan(source: StoreReader, owned: bool, parts: Sequence[Partition], reading: _Reading) -> Iterator[Any]:
@@ -236,8 +238,8 @@ def plan(
 ) -> list[Partition]:
     """Cut a scan into partitions that others read with `read_partition`, each for itself.
 
-    The end is pinned now: what is appended later is in none of them. A partition is small, can be pickled and turned
-    into JSON, and maps only the files it touches.
+    The end is pinned now: what is appended later is in none of them. A partition is small, can be pickled and
+    turned into JSON, and maps only the files it touches.
 
     Args:
         path: The store folder, or an open `StoreReader`.
@@ -372,7 +374,9 @@ def _time_ms(field: str, value: Time | None) -> int | None:
     return value
 
 
-def _offsets(field: str, value: Offsets | None, source: QueueSource) -> dict[tuple[str, int], int] | int | None:
+def _offsets(
+    field: str, value: Offsets | None, source: QueueSource
+) -> dict[tuple[str, int], int] | int | None:
     """Queue offsets by queue; words and the numbers that stand for them replaced."""
     words = {"earliest": MIN_OFFSET, -2: MIN_OFFSET}
     if field == "ending_offsets":
@@ -435,32 +439,28 @@ def _read(view: LogView, part: Partition, reading: _Reading) -> Iterator[Any]:
             more = builder.gather(view, part.units, index)
             index = builder.next_index
         if builder.fault is not None:
-            _note(view, part, builder, reading)
-            if isinstance(part, LogRange):
-                behind = find_next_record(view, offset + 1, part.end_offset)
-                offset, more = behind or part.end_offset, behind is not None
-            else:
-                index, more = index + 1, True
-            if builder.row_count < reading.batch_rows and more:
-                continue
+            offset = _pass_over(view, part, builder, reading)
+            index += 1
+            more = True
+            continue
         if builder.row_count:
             yield _batch(builder.row_count, builder.finish(), reading.schema)
 
 
-def _note(view: LogView, part: Partition, builder: ColumnBuilder, reading: _Reading) -> None:
-    """Raise for damage, or tell that it is passed over."""
-    offset = builder.fault_offset
-    problem = builder.fault or ""
+def _pass_over(view: LogView, part: Partition, builder: ColumnBuilder, reading: _Reading) -> int:
+    """Raise for damage, or tell that it is passed over and return the physical offset to go on at."""
+    offset, problem = builder.fault_offset, builder.fault or ""
     if reading.on_corrupt == "error":
         paths = [file.path for file in view.files if file.start_offset <= offset]
         raise CorruptRecordError(paths[-1] if paths else part.path, offset, problem)
-    size_bytes = 0
+    behind = offset
     if isinstance(part, LogRange):
-        behind = find_next_record(view, offset + 1, part.end_offset)
-        size_bytes = (behind or part.end_offset) - offset
-    log.warning("damaged bytes skipped", extra={"physical_offset": offset, "size_bytes": size_bytes})
+        found = find_next_record(view, offset + 1, part.end_offset)
+        behind = part.end_offset if found is None else found
+    log.warning("damaged bytes skipped", extra={"physical_offset": offset, "size_bytes": behind - offset})
     if reading.on_skip is not None:
-        reading.on_skip(Skipped(offset, size_bytes, problem))
+        reading.on_skip(Skipped(offset, behind - offset, problem))
+    return behind
 
 
 def _batch(row_count: int, filled: Sequence[tuple[int, Sequence[Any]]], schema: Any) -> Any:

@@ -1,11 +1,11 @@
 """How the rows of a scan are read: by which plan, and cut into which partitions.
 
-Two plans give the same rows. `log` walks a range of the commit log and leaves out what is not wanted: right for
-many queues or most of the data, and the only one that needs no queue. `queue` goes to the wanted records only,
-by their consume queue units: right for few messages. The choice is by bytes.
+Two plans give the same rows. `log` walks a range of the commit log and leaves out what is not wanted: right
+for many queues or most of the data, and the only one that needs no queue. `queue` goes to the wanted records
+only, by their consume queue units: right for few messages. The choice is by bytes.
 
-A partition is self-contained: it names its bytes and carries its selection, so whoever reads it maps the files it
-touches and asks for nothing else. Its end is pinned when the plan is made.
+A partition is self-contained: it names its bytes and carries its selection; whoever reads it maps the files
+it touches and asks for nothing else. Its end is pinned when the plan is made.
 """
 
 import base64
@@ -191,7 +191,9 @@ def _cut_log(view: LogView, limit_bytes: int, limit_records: int | None) -> list
                 cuts.append(start)
         else:
             parts = -(-(end - start) // limit_bytes)
-            cuts += split_log(view, start, end, step_bytes=-(-(end - start) // parts), step_records=limit_records)
+            cuts += split_log(
+                view, start, end, step_bytes=-(-(end - start) // parts), step_records=limit_records
+            )
     return cuts
 
 
@@ -243,7 +245,9 @@ def _cut_units(
     held_bytes = held_units = 0
     for units in parts:
         for raw, size_bytes in _slices(units, step_bytes, step_units):
-            if held and (held_bytes + size_bytes > step_bytes or held_units + len(raw) // UNIT_BYTES > step_units):
+            if held and (
+                held_bytes + size_bytes > step_bytes or held_units + len(raw) // UNIT_BYTES > step_units
+            ):
                 yield UnitList(source.path, b"".join(held), end_offset, held_bytes, selection)
                 held, held_bytes, held_units = [], 0, 0
             held.append(raw)
@@ -284,7 +288,9 @@ def resolve_queues(
         ends: Queue offset behind the last wanted one of each queue, or of all.
     """
     if queues is None and starts is None and ends is None and matches is None:
-        return None if topics is None else tuple((t, None, MIN_OFFSET, MAX_OFFSET) for t in sorted(set(topics)))
+        return (
+            None if topics is None else tuple((t, None, MIN_OFFSET, MAX_OFFSET) for t in sorted(set(topics)))
+        )
     ids = None if queues is None else {q for q in queues if isinstance(q, int)}
     pairs = None if queues is None else {q for q in queues if not isinstance(q, int)}
     wishes: list[QueueWish] = []
@@ -300,7 +306,9 @@ def resolve_queues(
     return tuple(wishes)
 
 
-def _limit(limits: Mapping[tuple[str, int], int] | int | None, topic: str, queue_id: int, default: int) -> int:
+def _limit(
+    limits: Mapping[tuple[str, int], int] | int | None, topic: str, queue_id: int, default: int
+) -> int:
     if limits is None or isinstance(limits, int):
         return default if limits is None else limits
     return limits.get((topic, queue_id), default)
