@@ -10,7 +10,7 @@ cimport cython
 from pyledger import errors
 
 
-cdef struct QueueEntry:
+cdef struct WantedQueue:
     const uint8_t* topic             # NULL: a free slot; points into RowFilter.texts
     int32_t topic_bytes
     int32_t queue_id
@@ -34,7 +34,7 @@ cdef class RowFilter:
     """
 
     cdef tuple texts                 # keeps every byte that the C side points to
-    cdef QueueEntry* entries
+    cdef WantedQueue* entries
     cdef uint64_t mask
     cdef bint has_queues
     cdef bint has_exact
@@ -88,10 +88,10 @@ cdef class RowFilter:
         cdef uint64_t size = 8
         cdef uint64_t at
         cdef bytes text
-        cdef QueueEntry entry
+        cdef WantedQueue entry
         while size < 2 * <uint64_t>len(queues):
             size *= 2
-        self.entries = <QueueEntry*>calloc(<size_t>size, sizeof(QueueEntry))
+        self.entries = <WantedQueue*>calloc(<size_t>size, sizeof(WantedQueue))
         if self.entries == NULL:
             raise MemoryError()
         self.mask = size - 1
@@ -112,10 +112,10 @@ cdef class RowFilter:
             self.entries[at & self.mask] = entry
         return 0
 
-    cdef const QueueEntry* find_queue(self, const Record* r, bint any_queue) noexcept nogil:
+    cdef const WantedQueue* find_queue(self, const Record* r, bint any_queue) noexcept nogil:
         cdef int32_t queue_id = 0 if any_queue else r.queue_id
         cdef uint64_t at = hash_name(r.topic, r.topic_bytes, queue_seed(queue_id, any_queue))
-        cdef const QueueEntry* entry
+        cdef const WantedQueue* entry
         while True:
             entry = &self.entries[at & self.mask]
             if entry.topic == NULL:
@@ -128,7 +128,7 @@ cdef class RowFilter:
 
     cdef bint wants(self, const Record* r) noexcept nogil:
         """Everything that the fixed fields decide."""
-        cdef const QueueEntry* entry = NULL
+        cdef const WantedQueue* entry = NULL
         if not self.include_unindexed and not is_indexed(r):
             return False
         if not (self.store_first <= r.store_timestamp <= self.store_last
