@@ -931,6 +931,12 @@ class MessageScan:
     stop: ScanStop | None
     """The `ScanStop` once the iteration is over; None before."""
 
+# --- property_table.pyx
+
+@final
+class PropertyTable:
+    """The properties of one record in native form; only native code asks it."""
+
 # --- row_filter.pyx
 
 @final
