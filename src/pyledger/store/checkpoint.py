@@ -4,11 +4,12 @@
 Source: RocketMQ store/.../StoreCheckpoint.java.
 """
 
-import os
 import struct
 from dataclasses import dataclass
+from pathlib import Path
 
 from pyledger.errors import StoreIOError
+from pyledger.store.meta_file import write_file
 
 CHECKPOINT_BYTES = 4096
 SAFETY_MS = 3000
@@ -83,36 +84,4 @@ def write(path: str, checkpoint: StoreCheckpoint) -> None:
 
     Durability: on return the new content survives a power cut; before that the old one or the new one does.
     """
-    replace_file(path, checkpoint.encode())
-
-
-def replace_file(path: str, data: bytes) -> None:
-    """Write a small file so that a crash leaves its old or its new content, never a mixture.
-
-    Raises:
-        StoreIOError: the operating system refused; the old file is still whole.
-
-    Durability: on return the new content survives a power cut.
-    """
-    beside = path + ".tmp"
-    try:
-        with open(beside, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except OSError as error:
-        raise StoreIOError(path, "write", error.strerror or str(error)) from error
-    sync_folder(os.path.dirname(path) or ".")
-
-
-def sync_folder(path: str) -> None:
-    """Make names made, changed or removed in a folder durable."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise StoreIOError(path, "sync", error.strerror or str(error)) from error
+    write_file(Path(path), checkpoint.encode(), backup=False)

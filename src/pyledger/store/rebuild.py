@@ -1,0 +1,166 @@
+"""`rebuild`: consume queues and index made anew from the commit log alone.
+
+They are built beside the old ones, made durable, and only then put into their places; a crash at any moment
+leaves the old files, the new ones, or none, which the next opening for writing fills in from the log.
+"""
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyledger._core import (
+    BatchConsumeQueue,
+    ConsumeQueue,
+    Dispatcher,
+    IndexFileSet,
+    LogView,
+    find_next_record,
+)
+from pyledger.errors import CorruptRecordError
+from pyledger.store.folder import (
+    BATCH_QUEUE_FOLDER,
+    INDEX_FOLDER,
+    QUEUE_FOLDER,
+    REBUILD_FOLDER,
+    StoreFolder,
+)
+from pyledger.store.lock import StoreLock
+from pyledger.store.meta_file import flush_folder
+from pyledger.store.reader import StoreReader
+
+_DERIVED = (QUEUE_FOLDER, BATCH_QUEUE_FOLDER, INDEX_FOLDER)
+_SLICE_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildReport:
+    """What a rebuild made."""
+
+    records: int
+    queues: int
+    index_files: int
+
+
+def rebuild(path: str | os.PathLike[str], *, progress: Callable[[int], None] | None = None) -> RebuildReport:
+    """Make consume queues and index files anew.
+
+    Queues keep their numbers, those without messages too. Damage in the middle of the log is left out.
+
+    Args:
+        path: The store folder.
+        progress: Called with the physical offset (bytes) up to which records were dispatched.
+
+    Raises:
+        StoreLockedError: another process has the store open for writing.
+        StoreFullError: no room for the new files. The old ones are as they were.
+
+    Durability: on return the new files are in place and survive a power cut.
+    """
+    root = os.fspath(path)
+    with StoreLock(root):
+        return rebuild_locked(root, progress)
+
+
+def rebuild_locked(root: str, progress: Callable[[int], None] | None = None) -> RebuildReport:
+    """As `rebuild`, by one who holds the store's lock."""
+    beside = os.path.join(root, REBUILD_FOLDER)
+    _settle(root, beside)
+    os.mkdir(beside)
+    try:
+        with StoreReader.open(root, on_corrupt="skip") as reader:
+            report = _build(reader, beside, progress)
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
+    _swap(root, beside)
+    return report
+
+
+def _settle(root: str, beside: str) -> None:
+    """Undo an earlier rebuild that was cut off: old files go back where nothing took their place."""
+    for name in _DERIVED:
+        old, home = os.path.join(beside, "old-" + name), os.path.join(root, name)
+        if os.path.isdir(old) and not os.path.exists(home):
+            os.rename(old, home)
+    if os.path.isdir(beside):
+        flush_folder(Path(root))
+        shutil.rmtree(beside)
+
+
+def _build(reader: StoreReader, beside: str, progress: Callable[[int], None] | None) -> RebuildReport:
+    folder = reader.layout
+    emptied = [name for name, held in reader.queues().items() if held.min_offset == held.max_offset]
+    index = IndexFileSet(os.path.join(beside, INDEX_FOLDER), *folder.index_geometry())
+    dispatcher = Dispatcher(_queue_opener(folder, beside), index, start_offset=reader.min_offset)
+    _dispatch(dispatcher, reader.view, progress)
+    for queue in dispatcher.queues.values():
+        queue.close()
+    report = RebuildReport(dispatcher.message_count, len(dispatcher.queues), len(index.files))
+    index.close()
+    for topic, queue_id in emptied:
+        _keep_emptied(folder, beside, topic, queue_id)
+    for name in _DERIVED:
+        os.makedirs(os.path.join(beside, name), exist_ok=True)
+    sync_tree(beside)
+    return report
+
+
+def _queue_opener(
+    folder: StoreFolder, beside: str
+) -> Callable[[str, int, bool], ConsumeQueue | BatchConsumeQueue]:
+    sizes = {kind: folder.queue_file_size_bytes(kind) for kind in (QUEUE_FOLDER, BATCH_QUEUE_FOLDER)}
+    batch_topics = {topic for topic, _, _ in folder.queue_folders(BATCH_QUEUE_FOLDER)}
+
+    def open_queue(topic: str, queue_id: int, inner_batch: bool) -> ConsumeQueue | BatchConsumeQueue:
+        batch = inner_batch or topic in batch_topics
+        kind = BATCH_QUEUE_FOLDER if batch else QUEUE_FOLDER
+        queue_type = BatchConsumeQueue if batch else ConsumeQueue
+        queue = queue_type(os.path.join(beside, kind), topic, queue_id, sizes[kind])
+        queue.recover()
+        return queue
+
+    return open_queue
+
+
+def _dispatch(dispatcher: Dispatcher, view: LogView, progress: Callable[[int], None] | None) -> None:
+    while dispatcher.dispatched_where < view.end_offset:
+        where = dispatcher.dispatched_where
+        try:
+            # A record that crosses the slice's end waits for the next one.
+            dispatcher.dispatch(view, min(where + _SLICE_BYTES, view.end_offset))
+        except CorruptRecordError as error:
+            dispatcher.start_at(find_next_record(view, error.physical_offset + 1) or view.end_offset)
+        if progress is not None:
+            progress(dispatcher.dispatched_where)
+
+
+def _keep_emptied(folder: StoreFolder, beside: str, topic: str, queue_id: int) -> None:
+    """A queue whose messages were all deleted keeps its files: nothing else remembers its numbers."""
+    for kind in (QUEUE_FOLDER, BATCH_QUEUE_FOLDER):
+        old = os.path.join(folder.path, kind, topic, str(queue_id))
+        if os.path.isdir(old):
+            shutil.copytree(old, os.path.join(beside, kind, topic, str(queue_id)))
+
+
+def _swap(root: str, beside: str) -> None:
+    for name in _DERIVED:
+        home, new = os.path.join(root, name), os.path.join(beside, name)
+        if not os.listdir(new) and not os.path.exists(home):
+            continue
+        if os.path.exists(home):
+            os.rename(home, os.path.join(beside, "old-" + name))
+        os.rename(new, home)
+    flush_folder(Path(root))
+    shutil.rmtree(beside)
+    flush_folder(Path(root))
+
+
+def sync_tree(path: str) -> None:
+    """Make every file and name below a folder durable."""
+    for folder, _, names in os.walk(path):
+        for name in names:
+            with open(os.path.join(folder, name), "rb") as file:
+                os.fsync(file.fileno())
+        flush_folder(Path(folder))
