@@ -53,11 +53,11 @@ cdef class CommitLog:
     cdef readonly bint strict_topics
     cdef bytes store_host_bytes
     cdef dict appenders
-    cdef object waker
+    cdef Waker waker
 
     def __cinit__(self, MappedFileQueue queue not None, *, store_host=("127.0.0.1", 10911),
                   int64_t max_message_size_bytes=4 << 20, bint crc_property=False, bint strict_topics=True,
-                  int64_t last_store_timestamp_ms=0, waker=None):
+                  int64_t last_store_timestamp_ms=0, Waker waker=None):
         self.queue = queue
         self.store_host = tuple(store_host)
         self.store_host_bytes = encode_host(store_host)
@@ -338,4 +338,4 @@ cdef class CommitLog:
 
     cdef inline void wake(self):
         if self.waker is not None:
-            self.waker.notify()
+            self.waker.wake()

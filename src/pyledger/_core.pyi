@@ -567,7 +567,7 @@ class CommitLog:
         crc_property: bool = False,
         strict_topics: bool = True,
         last_store_timestamp_ms: int = 0,
-        waker: object | None = None,
+        waker: Waker | None = None,
     ) -> Self:
         """Append to a loaded and recovered queue of files.
 
