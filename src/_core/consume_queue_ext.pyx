@@ -1,11 +1,11 @@
 # ConsumeQueueExt: what does not fit a 20-byte unit. Read-only: units that we write keep their tags codes.
 from _core.layout cimport get_i16, get_i64
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT64_MIN, int64_t, uint8_t, uint64_t
 
 cdef enum:
     EXT_UNIT_MIN_BYTES = 20
 cdef int64_t EXT_ADDRESS_MAX = -2147483649
-cdef int64_t EXT_ADDRESS_BASE = (<int64_t>-1) << 63
+cdef int64_t EXT_ADDRESS_BASE = INT64_MIN
 
 
 cdef class ConsumeQueueExt:
