@@ -26,13 +26,13 @@ class LogWalk:
     def __call__(self, start: int | None = None, end: int | None = None) -> Iterator[StoredMessage]:
         """Messages that start in [start, end), physical offsets (bytes)."""
         for first, last in self._file_ranges(start, end):
-            yield from filter(self.selection.matches, self._records(first, last))
+            yield from self.selection.pick(self._records(first, last))
 
     def tail(self, start: int | None, end: int | None, count: int) -> Iterator[StoredMessage]:
         """The last `count` messages of [start, end): files are read from the last one back."""
         found: list[StoredMessage] = []
         for first, last in reversed(list(self._file_ranges(start, end))):
-            records = filter(self.selection.matches, self._records(first, last))
+            records = self.selection.pick(self._records(first, last))
             found = [*deque(records, maxlen=count - len(found)), *found]
             if len(found) >= count:
                 break

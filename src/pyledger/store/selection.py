@@ -1,5 +1,6 @@
 """Which messages are wanted: topics, queues, store times, tags and key."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pyledger._core import StoredMessage
@@ -23,6 +24,11 @@ class Selection:
     def __post_init__(self) -> None:
         if self.tags is not None:
             object.__setattr__(self, "tag_codes", frozenset(map(tags_code, self.tags)))
+
+    def pick(self, messages: Iterable[StoredMessage]) -> Iterable[StoredMessage]:
+        """Those of some messages that are selected; costs nothing where all are."""
+        asked = (self.topics, self.queues, self.since_ms, self.until_ms, self.tags, self.key)
+        return messages if all(wish is None for wish in asked) else filter(self.matches, messages)
 
     def matches(self, message: StoredMessage) -> bool:
         """Whether a message is selected."""
