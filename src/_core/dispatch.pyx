@@ -214,6 +214,7 @@ cdef class Dispatcher:
             if status != PARSED_RECORD:
                 self.parsed_where = at
                 return status
+            prefetch_ahead(record.start, record.size_bytes)
             if self._parse_record(&record) < 0:
                 return WALK_NO_MEMORY
             self.parsed_where = at + record.size_bytes
@@ -225,7 +226,7 @@ cdef class Dispatcher:
         cdef QueueEntry* entry = self.table.of(record.topic, record.topic_bytes, record.queue_id)
         if entry == NULL:
             return -1
-        read_facts(record, &facts)
+        read_facts(record.properties, record.properties_bytes, &facts)
         pending.queue = entry
         pending.physical_offset = record.physical_offset
         pending.queue_offset = record.queue_offset

@@ -47,9 +47,20 @@ cdef struct IndexCursor:
     int32_t error                    # errno of a failed allocation
 
 
+cdef extern from "properties.h" nogil:
+    int64_t hash_ascii(uint32_t* hash, const uint8_t* text, int64_t length)
+
+
+cdef inline int32_t text_hash(int32_t seed, const uint8_t* text, int64_t length) noexcept nogil:
+    """Continue Java's String.hashCode; `java_hash`, faster on ASCII."""
+    cdef uint32_t h = <uint32_t>seed
+    cdef int64_t done = hash_ascii(&h, text, length)
+    return <int32_t>h if done == length else java_hash(<int32_t>h, text + done, length - done)
+
+
 cdef inline int32_t key_hash(int32_t topic_hash, const uint8_t* key, int64_t key_bytes) noexcept nogil:
     """Hash of `topic#key` as the index keeps it, from the hash of `topic#`."""
-    cdef int32_t h = java_hash(topic_hash, key, key_bytes)
+    cdef int32_t h = text_hash(topic_hash, key, key_bytes)
     # The absolute value of the least integer is still negative in Java, which then takes 0.
     return h if h >= 0 else (-h if h != -INT32_MAX - 1 else 0)
 

@@ -1,7 +1,7 @@
 # QueueTable: from (topic bytes, queue id) to what a walk over the log needs to know of that queue, without
 # the interpreter lock. And what such a walk reads of each record besides its fixed fields.
 from _core.layout cimport (PARSED_BLANK, PARSED_RECORD, SYS_TRANSACTION_MASK, SYS_TRANSACTION_PREPARED,
-                           SYS_TRANSACTION_ROLLBACK, Record, java_hash, next_property)
+                           SYS_TRANSACTION_ROLLBACK, Record, java_hash)
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy
@@ -33,66 +33,30 @@ cdef struct QueueEntry:
     int64_t next_queue_offset
     int64_t repeated
 
-# What a walk needs from the properties.
-cdef struct RecordFacts:
-    int64_t delay_level
-    int64_t inner_base               # -1 without
-    int64_t inner_count
-    const uint8_t* tags
-    const uint8_t* unique_key
-    const uint8_t* keys
-    int32_t tags_bytes
-    int32_t unique_key_bytes
-    int32_t keys_bytes
+cdef extern from "properties.h" nogil:
+    ctypedef struct RecordFacts:
+        int64_t delay_level
+        int64_t inner_base
+        int64_t inner_count
+        const uint8_t* tags
+        const uint8_t* unique_key
+        const uint8_t* keys
+        int32_t tags_bytes
+        int32_t unique_key_bytes
+        int32_t keys_bytes
+    void read_facts(const uint8_t* text, int32_t length, RecordFacts* facts)
 
-
-cdef int64_t decimal_of(const uint8_t* text, int32_t length, int64_t otherwise) noexcept nogil:
-    """A non-negative decimal number of at most 18 digits; `otherwise` for anything else."""
-    cdef int64_t value = 0
-    cdef int32_t i
-    if length <= 0 or length > 18:
-        return otherwise
-    for i in range(length):
-        if not 48 <= text[i] <= 57:
-            return otherwise
-        value = value * 10 + text[i] - 48
-    return value
-
-
-cdef inline void read_facts(const Record* record, RecordFacts* facts) noexcept nogil:
-    """One pass over the properties; the last of several with one name wins, as in Java's map."""
-    cdef const uint8_t* at = record.properties
-    cdef const uint8_t* end = at + record.properties_bytes
-    cdef const uint8_t* name = NULL
-    cdef const uint8_t* value = NULL
-    cdef int32_t name_bytes = 0
-    cdef int32_t value_bytes = 0
-    facts.delay_level = 0
-    facts.inner_base = -1
-    facts.inner_count = -1
-    facts.tags = NULL
-    facts.unique_key = NULL
-    facts.keys = NULL
-    while next_property(&at, end, &name, &name_bytes, &value, &value_bytes):
-        if name_bytes == 4:
-            if memcmp(name, b"TAGS", 4) == 0:
-                facts.tags = value
-                facts.tags_bytes = value_bytes
-            elif memcmp(name, b"KEYS", 4) == 0:
-                facts.keys = value
-                facts.keys_bytes = value_bytes
-        elif name_bytes == 8:
-            if memcmp(name, b"UNIQ_KEY", 8) == 0:
-                facts.unique_key = value
-                facts.unique_key_bytes = value_bytes
-        elif name_bytes == 5:
-            if memcmp(name, b"DELAY", 5) == 0:
-                facts.delay_level = decimal_of(value, value_bytes, 0)
-        elif name_bytes == 9:
-            if memcmp(name, b"INNER_NUM", 9) == 0:
-                facts.inner_count = decimal_of(value, value_bytes, -1)
-        elif name_bytes == 10 and memcmp(name, b"INNER_BASE", 10) == 0:
-            facts.inner_base = decimal_of(value, value_bytes, -1)
+cdef extern from *:
+    """
+    /* Where the record after next probably stands: its head and its tail, when it is as long as this one. */
+    static inline void prefetch_ahead(const uint8_t *p, int64_t size) {
+        __builtin_prefetch(p + 2 * size);
+        __builtin_prefetch(p + 2 * size + 64);
+        __builtin_prefetch(p + 3 * size - 128);
+        __builtin_prefetch(p + 3 * size - 64);
+    }
+    """
+    void prefetch_ahead(const uint8_t* p, int64_t size) noexcept nogil
 
 
 cdef inline bint has_unit(const Record* record) noexcept nogil:
@@ -108,7 +72,7 @@ cdef inline int64_t code_of(const QueueEntry* entry, const Record* record, const
     if entry.delayed and facts.delay_level > 0 and delay_count > 0:
         level = facts.delay_level if facts.delay_level < delay_count else delay_count
         return record.store_timestamp + delays[level - 1]
-    return 0 if facts.tags == NULL else java_hash(0, facts.tags, facts.tags_bytes)
+    return 0 if facts.tags == NULL else text_hash(0, facts.tags, facts.tags_bytes)
 
 
 cdef inline void batch_place(const Record* record, const RecordFacts* facts, int64_t* base,

@@ -91,6 +91,7 @@ cdef class UnitCollector:
             status = step_to_record(view, where, end, &record)
             if status != PARSED_RECORD:
                 return status
+            prefetch_ahead(record.start, record.size_bytes)
             if has_unit(&record):
                 entry = self.table.of(record.topic, record.topic_bytes, record.queue_id)
                 if entry == NULL:
@@ -100,7 +101,7 @@ cdef class UnitCollector:
                     entry.batch = (record.sys_flag & SYS_INNER_BATCH) != 0
                     stop[0] = entry
                     return WALK_NEEDS_QUEUE
-                read_facts(&record, &facts)
+                read_facts(record.properties, record.properties_bytes, &facts)
                 if self._add(entry, &record, &facts) < 0:
                     return WALK_NO_MEMORY
             where[0] += record.size_bytes
