@@ -62,7 +62,7 @@ cdef class KeyCollector:
             if status != PARSED_RECORD:
                 return status
             if (record.sys_flag & SYS_TRANSACTION_MASK) != SYS_TRANSACTION_ROLLBACK:
-                read_facts(&record, &facts)
+                read_facts(record.properties, record.properties_bytes, &facts)
                 if self._add_keys(&record, &facts) < 0:
                     return WALK_NO_MEMORY
             where[0] += record.size_bytes
