@@ -1,4 +1,4 @@
-"""ConsumeQueue from Python: a unit put, a unit read, a stretch viewed, a time searched; the model beside it."""
+"""ConsumeQueue from Python: a unit put, a unit read, a stretch viewed, a time searched; beside the model."""
 
 import itertools
 from pathlib import Path
