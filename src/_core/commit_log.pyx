@@ -53,6 +53,7 @@ cdef class CommitLog:
     cdef readonly bint strict_topics
     cdef bytes store_host_bytes
     cdef dict appenders
+    cdef object refusal              # makes the error that every append gets; None: appends go on
     cdef Waker waker
 
     def __cinit__(self, MappedFileQueue queue not None, *, store_host=("127.0.0.1", 10911),
@@ -93,6 +94,10 @@ cdef class CommitLog:
         if queue_offset < 0:
             raise errors.InvariantError(f"queue offset {queue_offset} of {topic}/{queue_id} is negative")
         (<QueueAppender>self.appender(topic, queue_id)).next_offset = queue_offset
+
+    def refuse(self, refusal):
+        """Let every append fail with the error that `refusal()` makes; None: let appends go on."""
+        self.refusal = refusal
 
     # -- appending
 
@@ -290,8 +295,8 @@ cdef class CommitLog:
         cdef MappedFile file = queue.last
         cdef int64_t size_bytes = self.record_size(t, d)
         cdef int64_t position
-        if (file is None or queue.state != STATUS_OK or queue.generation != fork_generation
-                or file.wrote + size_bytes + BLANK_BYTES > file.allocated):
+        if (file is None or self.refusal is not None or queue.state != STATUS_OK
+                or queue.generation != fork_generation or file.wrote + size_bytes + BLANK_BYTES > file.allocated):
             file = self.make_room(size_bytes)
         position = file.wrote
         d.physical_offset = file.start_offset + position
@@ -321,6 +326,8 @@ cdef class CommitLog:
         if size_bytes + BLANK_BYTES > queue.file_size_bytes:
             raise errors.RecordTooLargeError("record", size_bytes, queue.file_size_bytes - BLANK_BYTES)
         while True:
+            if self.refusal is not None:
+                raise self.refusal()
             queue.check_writable()
             file = queue.last
             if file is None or file.wrote >= file.size_bytes:

@@ -72,7 +72,9 @@ cdef class IndexFileSet:
             file = IndexFile(path, self.slots if fits else 0, readonly=self.readonly)
         except errors.StoreFormatError:
             file = None
-        if file is None or safe_timestamp_ms is not None and file.end_timestamp > safe_timestamp_ms:
+        # One that is not full is never safe: its times may be those of the file before it.
+        if file is None or safe_timestamp_ms is not None and (
+                file.end_timestamp > safe_timestamp_ms or not file.full):
             self.removed.append(path)
             if not self.readonly:
                 os.unlink(path)

@@ -161,6 +161,10 @@ cdef class MappedFile:
         return load_acquire(&self.committed)
 
     @property
+    def allocated_position(self):
+        return self.allocated
+
+    @property
     def flushed_position(self):
         return load_acquire(&self.flushed)
 
@@ -308,13 +312,16 @@ cdef class MappedFile:
         if result != 0:
             raise_errno(result, self.path, "allocate space for")
 
-    def populate(self):
-        """Fault every page in for writing. Kernels without MADV_POPULATE_WRITE do it on first touch."""
-        self.check_writable()
-        self.reserve(self.size_bytes)
+    def populate(self, int64_t end=-1):
+        """Put blocks behind bytes up to `end` (-1: all) and fault the pages beyond the wrote position in.
+
+        Kernels without MADV_POPULATE_WRITE do the latter on first touch.
+        """
+        cdef int64_t begin = max(self.allocated, load_acquire(&self.wrote)) // 4096 * 4096
+        self.reserve(self.size_bytes if end < 0 else min(end, self.size_bytes))
         self.pin()
         with nogil:
-            populate_range(self.base, 0, self.mapped_bytes)
+            populate_range(self.base, begin, self.allocated)
         self.unpin()
 
     cdef int commit_to_file(self) noexcept nogil:

@@ -2,7 +2,7 @@
 
 from asyncio import AbstractEventLoop, Future
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Literal, Self, final
+from typing import Any, Literal, Self, final, overload
 
 from typing_extensions import Buffer
 
@@ -134,6 +134,9 @@ class MappedFile:
     def committed_position(self) -> int:
         """Bytes that readers may see; equals `wrote_position` without a pool."""
     @property
+    def allocated_position(self) -> int:
+        """Bytes that are known to have blocks behind them."""
+    @property
     def flushed_position(self) -> int:
         """Bytes that are durable."""
     @property
@@ -168,8 +171,14 @@ class MappedFile:
         Raises:
             StoreFullError: the disk has no room. Nothing was written.
         """
-    def populate(self) -> None:
-        """Fault every page in for writing. Kernels without MADV_POPULATE_WRITE do it on first touch."""
+    def populate(self, end: int = -1) -> None:
+        """Put blocks behind bytes up to `end` (-1: all) and fault the pages beyond the wrote position in.
+
+        Kernels without MADV_POPULATE_WRITE do the latter on first touch.
+
+        Raises:
+            StoreFullError: the disk has no room.
+        """
     def flush(self) -> int:
         """Make everything committed durable; return the flushed position (bytes).
 
@@ -590,6 +599,8 @@ class CommitLog:
         """Queue offset (units) that the next message of a queue gets; 0 for an unknown queue."""
     def set_next_queue_offset(self, topic: str, queue_id: int, queue_offset: int) -> None:
         """Set it (units) after a recovery, before the first append."""
+    def refuse(self, refusal: Callable[[], Exception] | None) -> None:
+        """Let every append fail with the error that `refusal` makes; None: let appends go on."""
     def append(
         self,
         topic: str,
@@ -1591,3 +1602,108 @@ class KeyCollector:
         """
     def query(self, topic: str, key: str, begin_ms: int = 0, end_ms: int = ..., limit: int = 64) -> list[int]:
         """Physical offsets (bytes) of records that may have a key, newest first. Only hashes are compared."""
+
+# --- pull.pyx
+
+@final
+class PullLimits:
+    """What one pull may give at most: counts and bytes, for records in memory and for older ones on disk."""
+
+    memory_count: int
+    memory_bytes: int
+    disk_count: int
+    disk_bytes: int
+    resident_bytes: int
+    """So many bytes before the log's end count as in memory."""
+
+    def __init__(
+        self,
+        *,
+        memory_count: int = 32,
+        memory_bytes: int = 262_144,
+        disk_count: int = 8,
+        disk_bytes: int = 65_536,
+        resident_bytes: int = ...,
+    ) -> None: ...
+
+@final
+class RecordRanges:
+    """Places of whole records in the log, in queue order; neighbours in the log are one range.
+
+    A sequence of read-only memoryviews, made when asked for; each keeps its file mapped.
+    """
+
+    size_bytes: int
+    """Bytes of all ranges."""
+
+    def __new__(cls, log: LogView, records_max: int) -> Self: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int, /) -> memoryview: ...
+    @property
+    def places(self) -> list[tuple[int, int]]:
+        """(physical offset, length) of each range, in bytes."""
+
+@overload
+def pull(
+    queue: UnitQueue,
+    log: LogView,
+    queue_offset: int,
+    max_count: int,
+    max_bytes: int,
+    limits: PullLimits,
+    codes: tuple[int, ...] = (),
+    tags: tuple[bytes, ...] = (),
+    *,
+    as_ranges: Literal[False] = False,
+) -> tuple[int, int, int, int, list[StoredMessage], int]:
+    """Read a queue from an offset on, within upstream's limits.
+
+    Args:
+        queue: A ConsumeQueue or BatchConsumeQueue.
+        log: Where its records stand.
+        queue_offset: First message wanted (units).
+        max_count: Most messages. The first record is given whatever its size and count.
+        max_bytes: Most bytes of records.
+        limits: The store's own limits.
+        codes: Tag codes that pass; none: all pass.
+        tags: The tags of these codes in UTF-8; messages whose tag only has the same code are left out. Ranges
+            are filtered by code alone, as upstream's pull is.
+        as_ranges: Give ranges instead of messages.
+
+    Returns:
+        (status in the order of upstream's GetMessageStatus, next offset to ask for, the queue's least and end
+        offset, messages or ranges, number of messages).
+
+    Cost: O(messages given + units passed); holds the interpreter lock.
+    Source: RocketMQ store/.../DefaultMessageStore.java (getMessage, isTheBatchFull).
+    """
+
+@overload
+def pull(
+    queue: UnitQueue,
+    log: LogView,
+    queue_offset: int,
+    max_count: int,
+    max_bytes: int,
+    limits: PullLimits,
+    codes: tuple[int, ...] = (),
+    tags: tuple[bytes, ...] = (),
+    *,
+    as_ranges: Literal[True],
+) -> tuple[int, int, int, int, RecordRanges, int]: ...
+def count_tagged_units(
+    queue: UnitQueue, start: int, end: int, codes: tuple[int, ...], units_max: int, matches_max: int
+) -> tuple[int, int]:
+    """Count the units of a plain queue in [start, end) whose tags code is wanted.
+
+    Args:
+        queue: A ConsumeQueue.
+        start: First queue offset (units).
+        end: End queue offset (units).
+        codes: Wanted tag codes.
+        units_max: Units to look at, at most.
+        matches_max: Stop after so many.
+
+    Returns:
+        (units looked at, units that match).
+    """
