@@ -1,0 +1,94 @@
+/* Makes system calls fail on command, for tests that must see what the store does then.
+ * Preloaded into a child process. FAIL_IO_CONTROL names a file of 64-bit words, five for each call below:
+ *   [0] errno to give (0: pass on)   [1] calls to let through first   [2] calls seen   [3] calls made to fail
+ *   [4] milliseconds that each call takes longer
+ * A test maps the same file and writes it while the process runs.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+enum { MSYNC, FDATASYNC, FSYNC, FALLOCATE, FTRUNCATE, PWRITE };
+
+static volatile int64_t *control;
+
+__attribute__((constructor)) static void attach(void) {
+    const char *path = getenv("FAIL_IO_CONTROL");
+    int fd = path ? open(path, O_RDWR) : -1;
+    if (fd < 0)
+        return;
+    void *at = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (at != MAP_FAILED)
+        control = at;
+    close(fd);
+}
+
+static int chosen(int call) {
+    if (!control)
+        return 0;
+    volatile int64_t *word = control + 5 * call;
+    __atomic_add_fetch((int64_t *)word + 2, 1, __ATOMIC_SEQ_CST);
+    if (word[4] > 0)
+        usleep((useconds_t)(1000 * word[4]));
+    if (word[0] == 0)
+        return 0;
+    if (word[1] > 0 && __atomic_sub_fetch((int64_t *)word + 1, 1, __ATOMIC_SEQ_CST) >= 0)
+        return 0;
+    __atomic_add_fetch((int64_t *)word + 3, 1, __ATOMIC_SEQ_CST);
+    return (int)word[0];
+}
+
+#define FAIL_OR(call, ...)                                                                                    \
+    int number = chosen(call);                                                                                \
+    if (number) {                                                                                             \
+        errno = number;                                                                                       \
+        return -1;                                                                                            \
+    }                                                                                                         \
+    __VA_ARGS__
+
+int msync(void *address, size_t length, int flags) {
+    static int (*next)(void *, size_t, int);
+    FAIL_OR(MSYNC, if (!next) next = dlsym(RTLD_NEXT, "msync"); return next(address, length, flags);)
+}
+
+int fdatasync(int fd) {
+    static int (*next)(int);
+    FAIL_OR(FDATASYNC, if (!next) next = dlsym(RTLD_NEXT, "fdatasync"); return next(fd);)
+}
+
+int fsync(int fd) {
+    static int (*next)(int);
+    FAIL_OR(FSYNC, if (!next) next = dlsym(RTLD_NEXT, "fsync"); return next(fd);)
+}
+
+int posix_fallocate(int fd, off_t offset, off_t length) {
+    static int (*next)(int, off_t, off_t);
+    int number = chosen(FALLOCATE);
+    if (number)
+        return number;
+    if (!next)
+        next = dlsym(RTLD_NEXT, "posix_fallocate");
+    return next(fd, offset, length);
+}
+
+int posix_fallocate64(int fd, off_t offset, off_t length) { return posix_fallocate(fd, offset, length); }
+
+int ftruncate(int fd, off_t length) {
+    static int (*next)(int, off_t);
+    FAIL_OR(FTRUNCATE, if (!next) next = dlsym(RTLD_NEXT, "ftruncate"); return next(fd, length);)
+}
+
+int ftruncate64(int fd, off_t length) { return ftruncate(fd, length); }
+
+ssize_t pwrite(int fd, const void *data, size_t length, off_t offset) {
+    static ssize_t (*next)(int, const void *, size_t, off_t);
+    FAIL_OR(PWRITE, if (!next) next = dlsym(RTLD_NEXT, "pwrite"); return next(fd, data, length, offset);)
+}
+
+ssize_t pwrite64(int fd, const void *data, size_t length, off_t offset) { return pwrite(fd, data, length, offset); }
