@@ -1,0 +1,87 @@
+"""Making room before it is needed: the next commit-log file, and the next chunk of the one in use.
+
+Page faults, not copying, limit appends; and a full disk is found here, where it is an error and not a signal.
+A file has its full length at once, but its blocks come in chunks, so that a small store takes little of the
+disk.
+"""
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+
+from pyledger._core import MappedFileQueue
+from pyledger.errors import StoreFullError
+from pyledger.log import event, logger
+
+log = logger("store")
+
+STOP_TIMEOUT_S = 30.0
+CHUNK_BYTES = 64 << 20
+"""Blocks are allocated and pages populated in steps of this size."""
+LEAD_BYTES = 32 << 20
+"""The next step begins when less than this is left."""
+IDLE_MS = 60_000
+RETRY_MS = 1_000
+
+
+class AllocatorThread:
+    """Keeps files ready for one commit log."""
+
+    def __init__(
+        self, log_queue: MappedFileQueue, files_ahead: int, failed: Callable[[str, BaseException], None]
+    ) -> None:
+        self._log = log_queue
+        self._files_ahead = files_ahead
+        self._failed = failed
+        self._pid = os.getpid()
+        self._thread = threading.Thread(target=self._run, name="pyledger-allocate", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop it; the files it made and nobody used are removed."""
+        if os.getpid() != self._pid or not self._thread.is_alive():
+            return
+        self._log.stop_allocator()
+        self._thread.join(STOP_TIMEOUT_S)
+
+    def _run(self) -> None:
+        try:
+            self._log.run_allocator(self._files_ahead)
+        except BaseException as error:  # noqa: BLE001 - whatever ends a service must be known
+            event(log, logging.ERROR, "store service failed", service="allocate", reason=error)
+            self._failed("allocate", error)
+
+
+class ChunkAhead:
+    """Keeps allocated, populated room in front of the appends within the last file."""
+
+    def __init__(self, log_queue: MappedFileQueue) -> None:
+        self._log = log_queue
+
+    def is_short(self) -> bool:
+        """Whether the next chunk is due."""
+        files = self._log.files
+        if not files:
+            return False
+        last = files[-1]
+        return (
+            last.allocated_position < last.size_bytes
+            and last.allocated_position - last.wrote_position < LEAD_BYTES
+        )
+
+    def work(self) -> int:
+        """One round of the service; the pause until the next (ms).
+
+        A full disk is left to the append that needs the room.
+        """
+        if self.is_short():
+            last = self._log.files[-1]
+            try:
+                last.populate(max(last.allocated_position, last.wrote_position) + CHUNK_BYTES)
+            except StoreFullError:
+                return RETRY_MS
+        return IDLE_MS

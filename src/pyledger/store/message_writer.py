@@ -1,0 +1,241 @@
+"""Putting messages: the append, and the wait for the configured durability.
+
+Nothing here returns success before that durability is met: with sync flush the record is on disk, shared with
+all who wait at that moment; otherwise it is in the page cache (or in the pool, where that is configured).
+"""
+
+import ipaddress
+from collections.abc import Callable, Mapping, Sequence
+
+from pyledger._core import CommitLog, GroupCommit, LogView, MessageScan, QueueAppender
+from pyledger.errors import FlushTimeoutError, IllegalMessageError, RecordTooLargeError
+from pyledger.message import Message, PutResult
+from pyledger.store.delay import is_delayed, redirect_delayed
+
+PROPERTIES_BYTES_MAX = 32_767
+WAIT_PROPERTY = "WAIT"
+Properties = Mapping[str, str] | bytes | None
+
+
+def waits(message: Message) -> bool:
+    """Whether a put waits for its flush; a producer may waive that by the property WAIT=false."""
+    return message.properties.get(WAIT_PROPERTY) != "false"
+
+
+class DurableAppender:
+    """A prepared way to one queue of a store with sync flush: returns once the messages are on disk.
+
+    The same face as the native `QueueAppender`, which a store with async flush hands out itself.
+    """
+
+    def __init__(
+        self, appender: QueueAppender, wait: Callable[[int, int], None], end: Callable[[], int]
+    ) -> None:
+        self._appender = appender
+        self._wait = wait
+        self._end = end
+        self.topic = appender.topic
+        self.queue_id = appender.queue_id
+
+    @property
+    def next_queue_offset(self) -> int:
+        """Queue offset (units) that the next message gets."""
+        return self._appender.next_queue_offset
+
+    def put(
+        self,
+        body: bytes,
+        tags: str | None = None,
+        keys: str | None = None,
+        properties: Properties = None,
+        *,
+        flag: int = 0,
+        sys_flag: int = 0,
+        born_timestamp_ms: int = 0,
+        born_host: tuple[str, int] | None = None,
+        reconsume_times: int = 0,
+        prepared_transaction_offset: int = 0,
+    ) -> int:
+        """Append one message and wait until it is on disk; its physical offset (bytes).
+
+        Raises:
+            FlushTimeoutError: it is stored, but the flush was late.
+        """
+        offset = self._appender.put(
+            body,
+            tags,
+            keys,
+            properties,
+            flag=flag,
+            sys_flag=sys_flag,
+            born_timestamp_ms=born_timestamp_ms,
+            born_host=born_host,
+            reconsume_times=reconsume_times,
+            prepared_transaction_offset=prepared_transaction_offset,
+        )
+        self._wait(offset, self._end())
+        return offset
+
+    def put_many(
+        self,
+        bodies: Sequence[bytes],
+        tags: str | None = None,
+        keys: str | None = None,
+        properties: Properties = None,
+        *,
+        born_timestamp_ms: int = 0,
+    ) -> int:
+        """Append many messages and wait until all are on disk; the physical offset (bytes) of the first."""
+        offset = self._appender.put_many(bodies, tags, keys, properties, born_timestamp_ms=born_timestamp_ms)
+        self._wait(offset, self._end())
+        return offset
+
+
+class MessageWriter:
+    """The put half of a store."""
+
+    def __init__(
+        self,
+        commit_log: CommitLog,
+        group: GroupCommit | None,
+        timeout_ms: int,
+        store_host: tuple[str, int],
+    ) -> None:
+        self.commit_log = commit_log
+        self._log = commit_log.queue
+        self.group = group
+        self._timeout_ms = timeout_ms
+        address = ipaddress.ip_address(store_host[0]).packed
+        self._id_prefix = (address + store_host[1].to_bytes(4, "big")).hex().upper()
+
+    def append(self, message: Message) -> PutResult:
+        """Append without waiting for any flush."""
+        properties = message.properties
+        if message.delay_level > 0 and is_delayed(message):
+            message = redirect_delayed(message)
+            properties = {**message.properties, "DELAY": str(message.delay_level)}
+        physical_offset, size_bytes, queue_offset, store_timestamp_ms = self.commit_log.append(
+            message.topic,
+            message.queue_id,
+            message.body,
+            message.tags,
+            message.keys,
+            properties or None,
+            flag=message.flag,
+            sys_flag=message.sys_flag,
+            born_timestamp_ms=message.born_timestamp_ms or 0,
+            born_host=message.born_host,
+            reconsume_times=message.reconsume_times,
+            prepared_transaction_offset=message.prepared_transaction_offset,
+        )
+        msg_id = f"{self._id_prefix}{physical_offset:016X}"
+        return PutResult(physical_offset, size_bytes, queue_offset, store_timestamp_ms, msg_id)
+
+    def append_all(self, messages: Sequence[Message]) -> list[PutResult]:
+        """Append one after another; a message that would be refused is found before the first is written."""
+        for message in messages:
+            self._check(message)
+        return [self.append(message) for message in messages]
+
+    def put(self, message: Message) -> PutResult:
+        """Append and wait for the configured durability."""
+        result = self.append(message)
+        if self.group is not None and waits(message):
+            self.wait_durable(result.physical_offset, result.physical_offset + result.size_bytes)
+        return result
+
+    def put_all(self, messages: Sequence[Message]) -> list[PutResult]:
+        """Append all, then wait once."""
+        results = self.append_all(messages)
+        if results and self.group is not None:
+            self.wait_durable(
+                results[0].physical_offset, results[-1].physical_offset + results[-1].size_bytes
+            )
+        return results
+
+    def wait_durable(self, physical_offset: int, end_offset: int) -> None:
+        """Wait until bytes below `end_offset` are on disk.
+
+        Raises:
+            FlushTimeoutError: they were not, in time.
+            StoreFailedError: they never will be.
+        """
+        if self.group is not None and not self.group.wait(end_offset, self._timeout_ms):
+            raise FlushTimeoutError(physical_offset, self._timeout_ms)
+
+    def appender(self, topic: str, queue_id: int) -> QueueAppender | DurableAppender:
+        """The prepared way to one queue."""
+        native = self.commit_log.appender(topic, queue_id)
+        if self.group is None:
+            return native
+        return DurableAppender(native, self.wait_durable, self._end)
+
+    def _end(self) -> int:
+        return self._log.wrote_where
+
+    def put_encoded_batch(
+        self,
+        topic: str,
+        queue_id: int,
+        batch: bytes,
+        *,
+        born_timestamp_ms: int,
+        born_host: tuple[str, int] | None,
+    ) -> list[PutResult]:
+        """Append the messages of a RocketMQ client's batch body, each as a record."""
+        first, total, _, _, _ = self.commit_log.append_encoded_batch(
+            topic, queue_id, batch, born_timestamp_ms=born_timestamp_ms, born_host=born_host
+        )
+        self.wait_durable(first, first + total)
+        view = LogView(self._log.files, first + total)
+        return [
+            PutResult(m.physical_offset, m.store_size, m.queue_offset, m.store_timestamp, m.msg_id)
+            for m in MessageScan(view, first, check=False)
+        ]
+
+    def put_inner_batch(
+        self,
+        topic: str,
+        queue_id: int,
+        batch: bytes,
+        tags: str | None,
+        keys: str | None,
+        properties: Mapping[str, str] | None,
+        *,
+        born_timestamp_ms: int,
+        born_host: tuple[str, int] | None,
+    ) -> PutResult:
+        """Append a batch body as one record, for a queue of batches."""
+        offset, size_bytes, queue_offset, store_timestamp_ms, _ = self.commit_log.append_inner_batch(
+            topic,
+            queue_id,
+            batch,
+            tags,
+            keys,
+            properties,
+            born_timestamp_ms=born_timestamp_ms,
+            born_host=born_host,
+        )
+        self.wait_durable(offset, offset + size_bytes)
+        return PutResult(
+            offset, size_bytes, queue_offset, store_timestamp_ms, f"{self._id_prefix}{offset:016X}"
+        )
+
+    def _check(self, message: Message) -> None:
+        """Raise what the append of a message would raise, as far as the message is to blame."""
+        self.commit_log.appender(message.topic, message.queue_id)
+        if message.body is None:
+            raise IllegalMessageError("a message needs a body; it may be empty")
+        body_bytes = len(memoryview(message.body).cast("B"))
+        if body_bytes > self.commit_log.max_message_size_bytes:
+            raise RecordTooLargeError("body", body_bytes, self.commit_log.max_message_size_bytes)
+        properties = {**message.properties, "TAGS": message.tags or "", "KEYS": message.keys or ""}
+        size = 200 + len(message.topic)
+        for name, value in properties.items():
+            if "\x01" in name or "\x02" in name or "\x02" in value:
+                raise IllegalMessageError(f"property {name!r} holds a separator, 0x01 or 0x02")
+            if name not in ("TAGS", "KEYS") and not (name and value):
+                raise IllegalMessageError(f"property {name!r} needs a name and a value, both not empty")
+            size += len(name.encode()) + len(value.encode()) + 2
+        if size > PROPERTIES_BYTES_MAX:
+            raise RecordTooLargeError("properties", size, PROPERTIES_BYTES_MAX)

@@ -1,0 +1,202 @@
+"""From a path to the parts of a live store: settings that fit the folder, lock, recovery, abort file."""
+
+import ipaddress
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from pyledger._core import CommitLog, Dispatcher, GroupCommit, IndexFileSet, MappedFileQueue, Waker
+from pyledger.config.store import StoreConfig
+from pyledger.errors import IllegalMessageError, StoreFormatError, StoreIOError, StoreNotFoundError
+from pyledger.store import checkpoint as checkpoint_file
+from pyledger.store.checkpoint import StoreCheckpoint, sync_folder
+from pyledger.store.folder import (
+    ABORT_FILE,
+    BATCH_QUEUE_FOLDER,
+    CHECKPOINT_FILE,
+    LOG_FOLDER,
+    QUEUE_FOLDER,
+    StoreFolder,
+    read_folder,
+)  # fmt: skip
+from pyledger.store.lock import StoreLock
+from pyledger.store.message_writer import MessageWriter
+from pyledger.store.queue_reader import QueueReader, default_limits
+from pyledger.store.queue_set import ConsumeQueueSet
+from pyledger.store.recovery import RecoveredStore, RecoveryReport, judge_log, load_log, recover
+
+SYNC = "sync"
+
+
+@dataclass(slots=True)
+class StoreParts:
+    """Everything that a live store is made of."""
+
+    path: str
+    config: StoreConfig
+    lock: StoreLock
+    log: MappedFileQueue
+    commit_log: CommitLog
+    queues: ConsumeQueueSet
+    index: IndexFileSet | None
+    dispatcher: Dispatcher
+    group: GroupCommit
+    dispatch_waker: Waker
+    checkpoint: StoreCheckpoint
+    confirmed_where: Callable[[], int]
+    writer: MessageWriter
+    reader: QueueReader
+    report: RecoveryReport
+    refuse: Callable[[Callable[[], Exception] | None], None]
+
+
+def open_parts(
+    path: str,
+    config: StoreConfig | None,
+    options: Mapping[str, object],
+    *,
+    create: bool,
+    truncate_at_corruption: bool,
+) -> StoreParts:
+    """Open a folder for writing; see `MessageStore.open`."""
+    if config is None:
+        StoreConfig.from_options(**options)
+    folder = _prepare_folder(path, create=create)
+    lock = StoreLock(path).acquire()
+    try:
+        settings = config or _fit_settings(folder, options)
+        recovered = _recover_folder(folder, settings, truncate_at_corruption=truncate_at_corruption)
+        return _assemble(path, settings, lock, recovered)
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _prepare_folder(path: str, *, create: bool) -> StoreFolder:
+    """Look at the folder; make it, and an empty log in it, when it is not there."""
+    if os.path.lexists(path) and not os.path.isdir(path):
+        raise StoreNotFoundError(path, "this is not a folder")
+    if create and not os.path.isdir(os.path.join(path, LOG_FOLDER)):
+        if os.path.isdir(path):
+            _refuse_other_folder(path)
+        try:
+            os.makedirs(os.path.join(path, LOG_FOLDER))
+        except OSError as error:
+            raise StoreIOError(path, "create", error.strerror or str(error)) from error
+        sync_folder(path)
+        sync_folder(os.path.dirname(os.path.abspath(path)))
+    return read_folder(path)
+
+
+def _refuse_other_folder(path: str) -> None:
+    """A store is not begun inside a folder of log files, nor where only queues are left."""
+    for name in os.listdir(path):
+        if (len(name) == 20 and name.isdecimal()) or name.startswith("dledger-"):
+            read_folder(path)
+    if any(os.path.isdir(os.path.join(path, name)) for name in (QUEUE_FOLDER, BATCH_QUEUE_FOLDER)):
+        raise StoreFormatError(
+            path,
+            "there are consume queues but no commit log",
+            "put `commitlog` back, or remove the queues to start anew",
+        )
+
+
+def _fit_settings(folder: StoreFolder, options: Mapping[str, object]) -> StoreConfig:
+    """Settings from options; file sizes that are not given are those that the folder has."""
+    plain = StoreConfig.from_options(**options)
+    default = StoreConfig()
+    found: dict[str, object] = {}
+    if folder.log_files:
+        found["mapped_file_size_bytes"] = folder.log_file_size_bytes
+    found["consume_queue_file_size_bytes"] = folder.queue_file_size_bytes(QUEUE_FOLDER)
+    found["batch_consume_queue_file_size_bytes"] = folder.queue_file_size_bytes(BATCH_QUEUE_FOLDER)
+    if folder.index_files:
+        found["index_slots"], found["index_entries"] = folder.index_geometry()
+    given = {name for name in found if getattr(plain, name) != getattr(default, name)}
+    return StoreConfig.from_options(**{k: v for k, v in found.items() if k not in given}, **options)
+
+
+def _recover_folder(
+    folder: StoreFolder, config: StoreConfig, *, truncate_at_corruption: bool
+) -> RecoveredStore:
+    """Judge the log, note that a writer is at work, then change what must be changed."""
+    known = checkpoint_file.read(os.path.join(folder.path, CHECKPOINT_FILE)) or StoreCheckpoint()
+    log = load_log(folder.path, config)
+    try:
+        verdict = None
+        if log.files:
+            verdict = judge_log(
+                log, clean=folder.clean, known=known, truncate_at_corruption=truncate_at_corruption
+            )
+        write_abort(folder.path)
+        return recover(folder, config, log, verdict, clean=folder.clean, known=known)
+    except BaseException:
+        log.close()
+        raise
+
+
+def write_abort(path: str) -> None:
+    """Leave the mark that a writer is at work; found at open, it says that the last did not end well."""
+    try:
+        with open(os.path.join(path, ABORT_FILE), "w", encoding="ascii") as file:
+            file.write(str(os.getpid()))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise StoreIOError(os.path.join(path, ABORT_FILE), "write", error.strerror or str(error)) from error
+    sync_folder(path)
+
+
+def remove_abort(path: str) -> None:
+    """Take the mark away: everything is on disk and the queues are complete."""
+    os.unlink(os.path.join(path, ABORT_FILE))
+    sync_folder(path)
+
+
+def _assemble(path: str, config: StoreConfig, lock: StoreLock, recovered: RecoveredStore) -> StoreParts:
+    log, queues = recovered.log, recovered.queues
+    synchronous = config.flush_disk_type == SYNC
+    dispatch_waker = Waker()
+    host = (config.store_host, config.store_port)
+    commit_log = CommitLog(
+        log,
+        store_host=host,
+        max_message_size_bytes=config.max_message_size_bytes,
+        crc_property=config.crc_property,
+        last_store_timestamp_ms=recovered.last_store_timestamp_ms,
+        waker=dispatch_waker,
+    )
+    for (topic, queue_id), queue in queues.queues.items():
+        try:
+            commit_log.set_next_queue_offset(topic, queue_id, queue.max_offset)
+        except IllegalMessageError:
+            # A name that upstream once allowed: its messages can be read, none can be added.
+            continue
+    group = GroupCommit(path, flushed_where=log.flushed_where)
+
+    def confirmed_where() -> int:
+        return min(group.flushed_where, log.max_offset) if synchronous else log.max_offset
+
+    ipaddress.ip_address(config.store_host)
+    writer = MessageWriter(commit_log, group if synchronous else None, config.sync_flush_timeout_ms, host)
+    reader = QueueReader(
+        log, queues, recovered.index, recovered.dispatcher, confirmed_where, default_limits()
+    )
+    return StoreParts(
+        path=path,
+        config=config,
+        lock=lock,
+        log=log,
+        commit_log=commit_log,
+        queues=queues,
+        index=recovered.index,
+        dispatcher=recovered.dispatcher,
+        group=group,
+        dispatch_waker=dispatch_waker,
+        checkpoint=recovered.checkpoint,
+        confirmed_where=confirmed_where,
+        writer=writer,
+        reader=reader,
+        report=recovered.report,
+        refuse=commit_log.refuse,
+    )

@@ -1,0 +1,202 @@
+"""Reading messages of a live store: by queue, place, id, key and time. A read sees all that is confirmed.
+
+The dispatch thread may be behind; a read first dispatches what is confirmed, so that a message that was put
+can be read at once. With sync flush confirmed means on disk.
+"""
+
+import contextlib
+import os
+from collections.abc import Callable
+from functools import lru_cache
+
+from pyledger._core import (
+    ConsumeQueue,
+    Dispatcher,
+    IndexFileSet,
+    LogView,
+    MappedFileQueue,
+    MessageScan,
+    PullLimits,
+    RecordRanges,
+    StoredMessage,
+    count_tagged_units,
+    pull,
+    read_message,
+)  # fmt: skip
+from pyledger.errors import CorruptRecordError, IllegalMessageError, OffsetOutOfRangeError, StoreFullError
+from pyledger.message import QueueRange
+from pyledger.store.queue_set import EMPTY, ConsumeQueueSet, range_of
+from pyledger.store.read_result import STATUSES, GetRanges, GetResult, GetStatus
+
+RESIDENT_PERCENT = 40
+"""Share of the machine's memory that the newest part of the log is taken to occupy, as upstream."""
+ALL_TAGS = "*"
+ESTIMATE_UNITS_MAX = 20_000
+ESTIMATE_MATCHES_MAX = 5_000
+END_OF_TIME_MS = (1 << 63) - 1
+INDEX_STEP_MS = 1_000
+"""Resolution of the times in the index."""
+MESSAGE_ID_CHARS = (32, 56)
+
+
+def default_limits() -> PullLimits:
+    """Upstream's limits of one pull, for this machine's memory."""
+    memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return PullLimits(resident_bytes=memory_bytes * RESIDENT_PERCENT // 100)
+
+
+@lru_cache(maxsize=1024)
+def parse_tags(expression: str | None) -> tuple[tuple[int, ...], tuple[bytes, ...]]:
+    """Codes and UTF-8 of the tags of an expression such as `a || b`; empty when all pass."""
+    tags = [] if expression is None else [part.strip() for part in expression.split("||")]
+    tags = [tag for tag in tags if tag]
+    if not tags or ALL_TAGS in tags:
+        return (), ()
+    return tuple(java_hash_code(tag) for tag in tags), tuple(
+        tag.encode("utf-8", "surrogatepass") for tag in tags
+    )
+
+
+def java_hash_code(text: str) -> int:
+    """Java's `String.hashCode`: over UTF-16 units, as a signed 32-bit number."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    code = 0
+    for at in range(0, len(units), 2):
+        code = (31 * code + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
+    return code - (1 << 32) if code >> 31 else code
+
+
+class QueueReader:
+    """The read half of a store."""
+
+    def __init__(
+        self,
+        log: MappedFileQueue,
+        queues: ConsumeQueueSet,
+        index: IndexFileSet | None,
+        dispatcher: Dispatcher,
+        confirmed_where: Callable[[], int],
+        limits: PullLimits,
+    ) -> None:
+        self._log = log
+        self._set = queues
+        self._queues = queues.queues
+        self._index = index
+        self._dispatcher = dispatcher
+        self._confirmed_where = confirmed_where
+        self._limits = limits
+
+    def catch_up(self) -> LogView:
+        """Dispatch what is confirmed; give a view of it.
+
+        What cannot be dispatched now (a full disk, damage) is left: readers go on with what there is. The
+        dispatch thread reports the reason.
+        """
+        end = self._confirmed_where()
+        view = self._log.view(end)
+        if self._dispatcher.dispatched_where < end:
+            with contextlib.suppress(StoreFullError, CorruptRecordError):
+                self._dispatcher.dispatch(view, end)
+        return view
+
+    def get(
+        self, topic: str, queue_id: int, offset: int, max_count: int, max_bytes: int, tags: str | None
+    ) -> GetResult:
+        """Messages of a queue from an offset on."""
+        view = self.catch_up()
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, [])
+        codes, wanted = parse_tags(tags)
+        status, next_offset, least, end, messages, _ = pull(
+            queue, view, offset, max_count, max_bytes, self._limits, codes, wanted
+        )
+        return GetResult(STATUSES[status], next_offset, least, end, messages)
+
+    def get_ranges(
+        self, topic: str, queue_id: int, offset: int, max_count: int, max_bytes: int, tags: str | None
+    ) -> GetRanges:
+        """The same as ranges of the log."""
+        view = self.catch_up()
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            return GetRanges(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, RecordRanges(view, 1), 0)
+        codes, wanted = ((), ()) if tags is None else parse_tags(tags)
+        status, next_offset, least, end, ranges, count = pull(
+            queue, view, offset, max_count, max_bytes, self._limits, codes, wanted, as_ranges=True
+        )
+        return GetRanges(STATUSES[status], next_offset, least, end, ranges, count)
+
+    def message_at(self, physical_offset: int) -> StoredMessage:
+        """The message whose record stands at a physical offset (bytes)."""
+        view = self._log.view(self._confirmed_where())
+        if not view.start_offset <= physical_offset < view.end_offset:
+            raise OffsetOutOfRangeError(physical_offset, view.start_offset, view.end_offset)
+        return read_message(view, physical_offset, check=False)
+
+    def message_by_id(self, msg_id: str) -> StoredMessage:
+        """The message with RocketMQ's offset message id, whatever host the id names."""
+        try:
+            raw = bytes.fromhex(msg_id) if len(msg_id) in MESSAGE_ID_CHARS else b""
+        except ValueError:
+            raw = b""
+        if not raw:
+            raise IllegalMessageError(f"{msg_id!r} is not a message id: 32 or 56 hexadecimal digits")
+        return self.message_at(int.from_bytes(raw[-8:], "big", signed=True))
+
+    def query(self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int) -> list[StoredMessage]:
+        """Messages that have a key, oldest first; the index knows hashes only, the messages decide."""
+        view = self.catch_up()
+        if self._index is None:
+            return []
+        found = []
+        for offset in self._index.query(topic, key, begin_ms - INDEX_STEP_MS, end_ms):
+            if not view.start_offset <= offset < view.end_offset:
+                continue
+            message = read_message(view, offset, check=False)
+            if (
+                begin_ms <= message.store_timestamp <= end_ms
+                and message.topic == topic
+                and (message.unique_key == key or key in (message.keys or "").split(" "))
+            ):
+                found.append(message)
+        return found[-limit:] if limit > 0 else []
+
+    def messages(self, start_offset: int | None) -> MessageScan:
+        """All messages in log order, from a physical offset (bytes) on."""
+        view = self.catch_up()
+        return MessageScan(view, view.start_offset if start_offset is None else start_offset)
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, *, upper: bool) -> int:
+        """Queue offset for a store time (ms)."""
+        view = self.catch_up()
+        queue = self._queues.get((topic, queue_id))
+        return 0 if queue is None else queue.offset_by_time(view, timestamp_ms, upper=upper)
+
+    def queue_range(self, topic: str, queue_id: int) -> QueueRange:
+        """Offsets that a queue holds; empty for one that never got a message."""
+        self.catch_up()
+        queue = self._queues.get((topic, queue_id))
+        return EMPTY if queue is None else range_of(queue)
+
+    def ranges(self) -> dict[tuple[str, int], QueueRange]:
+        """Offsets of all queues."""
+        self.catch_up()
+        return self._set.ranges()
+
+    def count_messages(
+        self, topic: str, queue_id: int, start_offset: int, end_offset: int, tags: str | None
+    ) -> int:
+        """Messages in a range of a queue; with tags an estimate for long ranges, as upstream."""
+        span = self.queue_range(topic, queue_id)
+        start, end = max(start_offset, span.min_offset), min(end_offset, span.max_offset)
+        codes, _ = parse_tags(tags)
+        queue = self._queues.get((topic, queue_id))
+        if end <= start or queue is None:
+            return 0
+        if not codes or not isinstance(queue, ConsumeQueue):
+            return end - start
+        passed, matched = count_tagged_units(
+            queue, start, end, codes, ESTIMATE_UNITS_MAX, ESTIMATE_MATCHES_MAX
+        )
+        return matched if passed in (0, end - start) else matched * (end - start) // passed

@@ -1,0 +1,123 @@
+"""All consume queues of a store: found in its folders, made by dispatch, kept in step with the log."""
+
+import os
+from collections.abc import Callable
+
+from pyledger._core import BatchConsumeQueue, ConsumeQueue, LogView
+from pyledger.errors import StoreFormatError
+from pyledger.message import QueueRange
+from pyledger.store.folder import BATCH_QUEUE_FOLDER, QUEUE_EXT_FOLDER, QUEUE_FOLDER, StoreFolder
+
+AnyQueue = ConsumeQueue | BatchConsumeQueue
+QueueKey = tuple[str, int]
+
+EMPTY = QueueRange(0, 0)
+
+
+class ConsumeQueueSet:
+    """The consume queues of one store, by topic and queue id.
+
+    A queue is added by whoever dispatches and never taken away while the store is open, so readers need no
+    lock: they look at one entry, or at a copy of the table.
+    """
+
+    def __init__(self, store_path: str, file_size_bytes: int, batch_file_size_bytes: int) -> None:
+        self.store_path = store_path
+        self.file_size_bytes = file_size_bytes
+        self.batch_file_size_bytes = batch_file_size_bytes
+        self.queues: dict[QueueKey, AnyQueue] = {}
+        ext_folder = os.path.join(store_path, QUEUE_EXT_FOLDER)
+        self._ext_folder = ext_folder if os.path.isdir(ext_folder) else None
+
+    def load(self, folder: StoreFolder) -> None:
+        """Open every queue that has a folder.
+
+        Raises:
+            StoreFormatError: a queue is there in both kinds, or a file has another size.
+        """
+        for kind, batched in ((QUEUE_FOLDER, False), (BATCH_QUEUE_FOLDER, True)):
+            for topic, queue_id, path in folder.queue_folders(kind):
+                if (topic, queue_id) in self.queues:
+                    raise StoreFormatError(
+                        path, "the topic has queues of both kinds", "rebuild them with `pyledger rebuild`"
+                    )
+                self.open_queue(topic, queue_id, batched)
+
+    def open_queue(self, topic: str, queue_id: int, batched: bool) -> AnyQueue:
+        """The queue, made when it is not there: what dispatch asks for at the first unit of a queue."""
+        found = self.queues.get((topic, queue_id))
+        if found is None:
+            found = self._open(topic, queue_id, batched)
+            self.queues[topic, queue_id] = found
+        return found
+
+    def _open(self, topic: str, queue_id: int, batched: bool) -> AnyQueue:
+        if batched:
+            folder = os.path.join(self.store_path, BATCH_QUEUE_FOLDER)
+            return BatchConsumeQueue(folder, topic, queue_id, self.batch_file_size_bytes)
+        folder = os.path.join(self.store_path, QUEUE_FOLDER)
+        return ConsumeQueue(folder, topic, queue_id, self.file_size_bytes, ext_folder=self._ext_folder)
+
+    def all(self) -> list[AnyQueue]:
+        """The queues of this moment."""
+        return list(self.queues.values())
+
+    def ranges(self) -> dict[QueueKey, QueueRange]:
+        """Offsets that each queue holds; queues that never got a message are left out."""
+        found = {key: range_of(queue) for key, queue in sorted(self.queues.items())}
+        return {key: span for key, span in found.items() if span.max_offset > 0}
+
+    @property
+    def max_physical_offset(self) -> int:
+        """Greatest physical offset that a queue has dispatched up to (bytes); -1 without any unit."""
+        return max((queue.max_physical_offset for queue in self.all()), default=-1)
+
+    @property
+    def filled_units(self) -> int:
+        """Units made up since opening, for messages that the log does not have any more."""
+        return sum(queue.filled_units for queue in self.all())
+
+    def recover(self, view: LogView, files: int) -> int:
+        """Let each queue find its last good unit in its last `files` files (0: all); the units dropped."""
+        dropped = 0
+        for queue in self.all():
+            dropped += queue.recover(view, files=files)
+            queue.truncate_to_physical(view.end_offset)
+        return dropped
+
+    def clear(self) -> None:
+        """Drop all units, to dispatch again from the log's start."""
+        for queue in self.all():
+            queue.truncate_to_physical(0)
+
+    def correct_min_offsets(self, min_physical_offset: int) -> None:
+        """Move each queue's least offset to its first message that the log still has."""
+        for queue in self.all():
+            queue.correct_min_offset(min_physical_offset)
+
+    def delete_heads(self, min_physical_offset: int) -> list[str]:
+        """Remove queue files that name only deleted records; give their paths."""
+        gone: list[str] = []
+        for queue in self.all():
+            gone += queue.delete_head(min_physical_offset)
+        return gone
+
+    def flush(self, least_pages: int, flushed: Callable[[], None] | None = None) -> None:
+        """Flush each queue by the page rule; 0 pages: whatever is dirty.
+
+        Raises:
+            StoreFailedError: a flush failed.
+        """
+        for queue in self.all():
+            if queue.flush(least_pages) and flushed is not None:
+                flushed()
+
+    def close(self) -> None:
+        """Unmap all. What readers still view stays mapped until they let go."""
+        for queue in self.all():
+            queue.close()
+
+
+def range_of(queue: AnyQueue) -> QueueRange:
+    """Offsets that a queue holds."""
+    return QueueRange(queue.min_offset, queue.max_offset)

@@ -1,0 +1,87 @@
+"""One thread of a store: it works, sleeps on a condition, and never dies silently.
+
+Threads are daemons: an interpreter that ends with a store still open stops them first (`MessageStore`
+registers that), so none of them runs into a finalised interpreter.
+"""
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+
+from pyledger._core import Waker
+from pyledger.errors import StoreClosedError
+from pyledger.log import event, logger
+
+log = logger("store")
+
+STOP_TIMEOUT_S = 30.0
+
+
+class FailureLatch:
+    """The first failure of a store's services. Once set it stays: only reopening lifts it."""
+
+    def __init__(self) -> None:
+        self.cause: BaseException | None = None
+        self._lock = threading.Lock()
+
+    def set(self, cause: BaseException) -> bool:
+        """Keep the first cause; tell whether this one was it."""
+        with self._lock:
+            if self.cause is not None:
+                return False
+            self.cause = cause
+            return True
+
+
+class Service:
+    """A thread that calls `work` again and again; `work` returns how long to sleep until woken (ms)."""
+
+    def __init__(
+        self,
+        name: str,
+        work: Callable[[], int],
+        failed: Callable[[str, BaseException], None],
+        waker: Waker | None = None,
+    ) -> None:
+        self.name = name
+        self.waker = waker or Waker()
+        self._work = work
+        self._failed = failed
+        self._stopping = False
+        self._pid = os.getpid()
+        self._thread = threading.Thread(target=self._run, name=f"pyledger-{name}", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """End the sleep early."""
+        self.waker.notify()
+
+    def ask_to_stop(self) -> None:
+        """Let the current round be the last."""
+        self._stopping = True
+        if os.getpid() == self._pid:
+            self.waker.notify()
+
+    def stop(self) -> None:
+        """Wait for the end of the last round. Safe to call twice, and from a forked child."""
+        self.ask_to_stop()
+        if os.getpid() != self._pid or not self._thread.is_alive():
+            return
+        if self._thread is not threading.current_thread():
+            self._thread.join(STOP_TIMEOUT_S)
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping:
+                pause_ms = self._work()
+                if pause_ms > 0 and not self._stopping:
+                    self.waker.wait(pause_ms)
+        except BaseException as error:  # noqa: BLE001 - whatever ends a service must be known
+            if self._stopping and isinstance(error, StoreClosedError):
+                return
+            event(log, logging.ERROR, "store service failed", service=self.name, reason=error)
+            self._failed(self.name, error)

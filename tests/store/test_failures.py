@@ -1,0 +1,288 @@
+"""Flushes and allocations that fail, under a preloaded C library: the store says so, and never lies later."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from pyledger.errors import StoreError, StoreFormatError
+from pyledger.message import Message
+from pyledger.store.message_store import MessageStore
+from tests.fault_injection.shim import ROOT, compiler, run_child
+
+needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs a C compiler for the shim")
+
+PREAMBLE = """
+    import errno, sys, time
+    from pyledger.errors import *
+    from pyledger.message import Message
+    from pyledger.store.message_store import MessageStore
+    from tests.fault_injection.shim import Call, IoFaults
+
+    faults = IoFaults()
+    SMALL = dict(mapped_file_size_bytes=65536, consume_queue_file_size_bytes=2000, index_slots=50,
+    index_entries=500)
+
+    def refused(kind, call):
+        try:
+            call()
+        except kind as error:
+            return error
+        raise SystemExit(f"{kind.__name__} was not raised")
+"""
+
+
+def child(story: str, folder: Path) -> str:
+    return run_child(textwrap.dedent(PREAMBLE) + textwrap.dedent(story), folder, str(folder / "store"))
+
+
+@needs_compiler
+def test_a_failed_sync_flush_is_never_acknowledged_nor_tried_again(tmp_path: Path) -> None:
+    printed = child(
+        """
+        store = MessageStore.open(sys.argv[1], flush_disk_type="sync", **SMALL)
+        store.put(Message("t", b"durable"))
+        faults.fail(Call.MSYNC, errno.EIO)
+        faults.fail(Call.FDATASYNC, errno.EIO)
+        error = refused(StoreFailedError, lambda: store.put(Message("t", b"lost")))
+        assert error.__cause__.errno == errno.EIO, repr(error.__cause__)
+        faults.heal(Call.MSYNC)
+        faults.heal(Call.FDATASYNC)
+        error = refused(StoreFailedError, lambda: store.put(Message("t", b"refused")))
+        assert error.__cause__ is not None
+        refused(StoreFailedError, store.flush)
+        assert [m.body for m in store.get("t", 0, 0).messages] == [b"durable"], "readers go on"
+        store.close()
+        print("ok")
+        """,
+        tmp_path,
+    )
+    assert printed == "ok\n"
+    assert (tmp_path / "store" / "abort").exists(), "a failed store must be recovered"
+    with MessageStore.open(tmp_path / "store") as store:
+        assert not store.recovery.clean
+        bodies = [m.body for m in store.messages()]
+        assert bodies in ([b"durable"], [b"durable", b"lost"]), (
+            "nobody promised the second, nobody excluded it"
+        )
+        assert store.put(Message("t", b"again")).queue_offset == len(bodies)
+
+
+@needs_compiler
+def test_a_failed_background_flush_makes_the_next_put_say_why(tmp_path: Path) -> None:
+    printed = child(
+        """
+        store = MessageStore.open(sys.argv[1], flush_interval_ms=10, flush_thorough_interval_ms=0, **SMALL)
+        faults.fail(Call.MSYNC, errno.EIO)
+        faults.fail(Call.FDATASYNC, errno.EIO)
+        appender = store.appender("t", 0)
+        deadline = time.monotonic() + 20
+        error = None
+        while error is None and time.monotonic() < deadline:
+            try:
+                appender.put(b"x")
+                time.sleep(0.001)
+            except StoreFailedError as failure:
+                error = failure
+        assert error is not None and isinstance(error.__cause__, OSError)
+        refused(StoreFailedError, lambda: store.put(Message("t", b"x")))
+        assert "EIO" in repr(store.statistics().failure) or "Input/output" in str(store.statistics().failure)
+        assert store.get("t", 0, 0).messages
+        store.close()
+        print("ok")
+        """,
+        tmp_path,
+    )
+    assert printed == "ok\n"
+
+
+@needs_compiler
+def test_a_disk_that_is_full_at_allocation_resumes_once_there_is_room(tmp_path: Path) -> None:
+    printed = child(
+        """
+        store = MessageStore.open(sys.argv[1], **SMALL)
+        store.put(Message("t", b"first"))
+        faults.fail(Call.FALLOCATE, errno.ENOSPC)
+        count = 1
+        while True:
+            try:
+                store.put(Message("t", bytes(3000)))
+                count += 1
+            except StoreFullError as error:
+                break
+        refused(StoreFullError, lambda: store.put(Message("t", bytes(3000))))
+        assert len([m for m in store.messages()]) == count, "nothing acknowledged is lost"
+        faults.heal(Call.FALLOCATE)
+        assert store.put(Message("t", b"again")).queue_offset == count
+        assert store.get("t", 0, count).messages[0].body == b"again"
+        assert store.queue_range("t", 0).max_offset == count + 1
+        store.close()
+        print(count)
+        """,
+        tmp_path,
+    )
+    count = int(printed)
+    assert not (tmp_path / "store" / "abort").exists()
+    with MessageStore.open(tmp_path / "store") as store:
+        assert store.recovery.clean
+        assert store.queue_range("t", 0).max_offset == count + 1
+
+
+@needs_compiler
+def test_a_full_disk_in_dispatch_loses_nothing(tmp_path: Path) -> None:
+    """The log has room, the queue files do not: messages wait in the log and appear when there is room."""
+    printed = child(
+        """
+        store = MessageStore.open(sys.argv[1], **SMALL)
+        store.put(Message("t", b"0"))
+        store.get("t", 0, 0)
+        faults.fail(Call.FALLOCATE, errno.ENOSPC)
+        store.put(Message("new-topic", b"1"))
+        assert store.get("new-topic", 0, 0).status.name == "NO_MESSAGE_IN_QUEUE", "nothing to read it by yet"
+        assert store.get("t", 0, 0).messages[0].body == b"0", "readers of other queues go on"
+        assert store.statistics().dispatch_behind_bytes > 0
+        faults.heal(Call.FALLOCATE)
+        assert store.get("new-topic", 0, 0).messages[0].body == b"1"
+        store.close()
+        print("ok")
+        """,
+        tmp_path,
+    )
+    assert printed == "ok\n"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_folder_is_one_clear_error(tmp_path: Path) -> None:
+    MessageStore.open(tmp_path / "s").close()
+    for path in (tmp_path / "s").rglob("*"):
+        path.chmod(0o500 if path.is_dir() else 0o400)
+    (tmp_path / "s").chmod(0o500)
+    try:
+        with pytest.raises(StoreError, match="s"):
+            MessageStore.open(tmp_path / "s")
+    finally:
+        (tmp_path / "s").chmod(0o700)
+
+
+def test_a_file_in_place_of_the_folder_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="file"):
+        MessageStore.open(tmp_path / "file")
+
+
+def test_a_short_log_file_is_refused_and_left_alone(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path, mapped_file_size_bytes=65536) as store:
+        for _ in range(200):
+            store.put(Message("t", bytes(500)))
+    first = tmp_path / "commitlog" / f"{0:020d}"
+    os.truncate(first, 1000)
+    with pytest.raises(StoreFormatError, match="1000"):
+        MessageStore.open(tmp_path)
+    assert first.stat().st_size == 1000
+
+
+def test_queues_without_a_log_are_refused(tmp_path: Path) -> None:
+    """A log folder that was not mounted must not restart the queue offsets at 0."""
+    with MessageStore.open(tmp_path) as store:
+        store.put(Message("t", b"x"))
+    for path in (tmp_path / "commitlog").iterdir():
+        path.unlink()
+    with pytest.raises(StoreFormatError, match="no commit log"):
+        MessageStore.open(tmp_path)
+    assert (tmp_path / "consumequeue" / "t" / "0").exists()
+
+
+def test_a_forked_child_cannot_use_the_store(tmp_path: Path) -> None:
+    story = """
+        import os, sys, warnings
+        warnings.simplefilter("ignore")
+        from pyledger.errors import StoreClosedError
+        from pyledger.message import Message
+        from pyledger.store.message_store import MessageStore
+
+        store = MessageStore.open(sys.argv[1], mapped_file_size_bytes=65536)
+        appender = store.appender("t", 0)
+        store.put(Message("t", b"parent"))
+        child = os.fork()
+        if child == 0:
+            failed = 0
+            for call in (lambda: store.put(Message("t", b"child")), lambda: appender.put(b"child"),
+            store.flush,
+                         lambda: store.get("t", 0, 0)):
+                try:
+                    call()
+                except StoreClosedError:
+                    failed += 1
+            store.close()
+            os._exit(failed)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 4
+        store.put(Message("t", b"parent again"))
+        assert [m.body for m in store.get("t", 0, 0).messages] == [b"parent", b"parent again"]
+        store.close()
+        print("ok")
+    """
+    assert run_python(story, tmp_path / "s").stdout == "ok\n"
+    assert not (tmp_path / "s" / "abort").exists()
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_an_interpreter_that_ends_with_an_open_store_neither_hangs_nor_crashes(
+    tmp_path: Path, mode: str
+) -> None:
+    story = """
+        import sys
+        from pyledger.message import Message
+        from pyledger.store.message_store import MessageStore
+
+        store = MessageStore.open(sys.argv[1], flush_disk_type=sys.argv[2], mapped_file_size_bytes=65536)
+        for _ in range(100):
+            store.put(Message("t", bytes(1000)))
+    """
+    done = run_python(story, tmp_path / "s", mode)
+    assert done.returncode == 0
+    assert (tmp_path / "s" / "abort").exists()
+    with MessageStore.open(tmp_path / "s") as store:
+        assert not store.recovery.clean
+        assert store.queue_range("t", 0).max_offset == 100
+
+
+def test_a_forgotten_store_gives_its_folder_back(tmp_path: Path) -> None:
+    store = MessageStore.open(tmp_path)
+    store.put(Message("t", b"x"))
+    with pytest.warns(ResourceWarning, match="was not closed"):
+        del store
+    with MessageStore.open(tmp_path) as again:
+        assert not again.recovery.clean
+        assert again.queue_range("t", 0).max_offset == 1
+
+
+def run_python(story: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(story), str(folder), *arguments],
+        env=dict(os.environ, PYTHONPATH=f"{ROOT / 'src'}{os.pathsep}{ROOT}"),
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    return done
+
+
+def test_an_idle_store_does_not_spin(tmp_path: Path) -> None:
+    story = """
+        import resource, sys, time
+        from pyledger.message import Message
+        from pyledger.store.message_store import MessageStore
+
+        store = MessageStore.open(sys.argv[1], mapped_file_size_bytes=65536)
+        store.put(Message("t", b"x"))
+        time.sleep(1.0)
+        before = resource.getrusage(resource.RUSAGE_SELF)
+        time.sleep(3.0)
+        after = resource.getrusage(resource.RUSAGE_SELF)
+        print(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        store.close()
+    """
+    assert float(run_python(story, tmp_path / "s").stdout) < 0.03, "an idle store used over 1 % of a core"
