@@ -296,7 +296,8 @@ cdef class CommitLog:
         cdef int64_t size_bytes = self.record_size(t, d)
         cdef int64_t position
         if (file is None or self.refusal is not None or queue.state != STATUS_OK
-                or queue.generation != fork_generation or file.wrote + size_bytes + BLANK_BYTES > file.allocated):
+                or queue.generation != fork_generation
+                or file.wrote + size_bytes + BLANK_BYTES > file.allocated):
             file = self.make_room(size_bytes)
         position = file.wrote
         d.physical_offset = file.start_offset + position

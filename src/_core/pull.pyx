@@ -117,7 +117,7 @@ cdef bint has_code(int64_t tags_code, const int32_t* codes, int count) noexcept 
     return False
 
 
-cdef class Pull:
+cdef class _PullWalk:
     """One walk over a queue's units. Collects messages, or ranges when `ranges` is given."""
 
     cdef LogView log
@@ -200,7 +200,8 @@ cdef class Pull:
 
 
 def pull(UnitQueue queue not None, LogView log not None, int64_t queue_offset, int max_count,
-         int64_t max_bytes, PullLimits limits not None, tuple codes=(), tuple tags=(), *, bint as_ranges=False):
+         int64_t max_bytes, PullLimits limits not None, tuple codes=(), tuple tags=(), *,
+         bint as_ranges=False):
     """Read a queue from an offset on, within upstream's limits.
 
     Args:
@@ -226,7 +227,7 @@ def pull(UnitQueue queue not None, LogView log not None, int64_t queue_offset, i
     cdef int64_t max_offset = queue.max_offset
     cdef int64_t where
     cdef int64_t next_offset = queue_offset
-    cdef Pull walk = Pull.__new__(Pull)
+    cdef _PullWalk walk = _PullWalk.__new__(_PullWalk)
     cdef Py_ssize_t i
     walk.log = log
     walk.max_count = max_count

@@ -214,7 +214,7 @@ class MessageStore:
         max_bytes: int = MAX_BYTES,
         tags: str | None = None,
     ) -> GetRanges:
-        """As `get`, but as ranges of the log, without a copy; tags are told by their hashes alone."""
+        """As `get`, from a queue offset (units) on, but as ranges of the log; tags are told by hash alone."""
         return self._reader.get_ranges(topic, queue_id, offset, max_count, max_bytes, tags)
 
     def messages(self, start_offset: int | None = None) -> MessageScan:

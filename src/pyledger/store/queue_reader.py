@@ -102,7 +102,7 @@ class QueueReader:
     def get(
         self, topic: str, queue_id: int, offset: int, max_count: int, max_bytes: int, tags: str | None
     ) -> GetResult:
-        """Messages of a queue from an offset on."""
+        """Messages of a queue from an offset (units) on."""
         view = self.catch_up()
         queue = self._queues.get((topic, queue_id))
         if queue is None:
@@ -116,7 +116,7 @@ class QueueReader:
     def get_ranges(
         self, topic: str, queue_id: int, offset: int, max_count: int, max_bytes: int, tags: str | None
     ) -> GetRanges:
-        """The same as ranges of the log."""
+        """The same, from a queue offset (units) on, as ranges of the log."""
         view = self.catch_up()
         queue = self._queues.get((topic, queue_id))
         if queue is None:

@@ -96,7 +96,7 @@ class ConsumeQueueSet:
             queue.correct_min_offset(min_physical_offset)
 
     def delete_heads(self, min_physical_offset: int) -> list[str]:
-        """Remove queue files that name only deleted records; give their paths."""
+        """Remove queue files that name only records below an offset (bytes); give their paths."""
         gone: list[str] = []
         for queue in self.all():
             gone += queue.delete_head(min_physical_offset)

@@ -143,7 +143,7 @@ class StoreServices:
             raise StoreFailedError(self.parts.path) from self._latch.cause
 
     def wait_flushed(self, offset: int, timeout_ms: int) -> bool:
-        """Wait for the flush service; False when it was late."""
+        """Wait until the flush service has passed an offset (bytes); False when it was late."""
         return bool(self.parts.group.wait(offset, timeout_ms))
 
     # -- retention
