@@ -2,7 +2,7 @@
 
 from asyncio import AbstractEventLoop, Future
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, Self, final, overload
+from typing import Literal, Self, final, overload
 
 from typing_extensions import Buffer
 
