@@ -270,6 +270,7 @@ def run_python(story: str, folder: Path, *arguments: str) -> subprocess.Complete
     return done
 
 
+@pytest.mark.slow
 def test_an_idle_store_does_not_spin(tmp_path: Path) -> None:
     story = """
         import resource, sys, time

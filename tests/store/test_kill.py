@@ -76,7 +76,14 @@ def stored(store: MessageStore, queue_id: int) -> list[int]:
     return numbers
 
 
-@pytest.mark.parametrize(("mode", "threads"), [("SYNC_FLUSH", 1), ("SYNC_FLUSH", 4), ("ASYNC_FLUSH", 2)])
+@pytest.mark.parametrize(
+    ("mode", "threads"),
+    [
+        pytest.param("SYNC_FLUSH", 1, marks=pytest.mark.slow),
+        ("SYNC_FLUSH", 4),
+        pytest.param("ASYNC_FLUSH", 2, marks=pytest.mark.slow),
+    ],
+)
 def test_killed_writer_keeps_every_acknowledged_message(tmp_path: Path, mode: str, threads: int) -> None:
     seed = random.Random(f"{mode}{threads}")
     tried: dict[int, set[int]] = {queue: set() for queue in range(threads)}

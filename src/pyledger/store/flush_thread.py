@@ -8,7 +8,6 @@ Source: RocketMQ store/.../CommitLog.java (FlushRealTimeService, GroupCommitServ
 ConsumeQueueStore.java (FlushConsumeQueueService), StoreCheckpoint.java.
 """
 
-import errno
 import logging
 import os
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from pyledger._core import CommitLog, Dispatcher, GroupCommit, IndexFileSet
 from pyledger.config.store import StoreConfig
-from pyledger.errors import StoreIOError
+from pyledger.errors import StoreFullError
 from pyledger.log import event, logger
 from pyledger.store import checkpoint as checkpoint_file
 from pyledger.store.checkpoint import StoreCheckpoint
@@ -28,7 +27,6 @@ log = logger("store")
 
 REQUEST_WAIT_MS = 60_000
 CHECKPOINT_INTERVAL_MS = 1_000
-NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(slots=True)
@@ -191,11 +189,8 @@ class QueueFlusher:
             return
         try:
             checkpoint_file.write(self._checkpoint_path, self.checkpoint)
-        except StoreIOError as error:
-            cause = error.__cause__
-            if not isinstance(cause, OSError) or cause.errno not in NO_SPACE:
-                raise
-            event(log, logging.WARNING, "checkpoint not written", reason=cause.strerror)
+        except StoreFullError as error:
+            event(log, logging.WARNING, "checkpoint not written", reason=error)
             return
         self._written = self.checkpoint
 

@@ -4,12 +4,13 @@ import ipaddress
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from pyledger._core import CommitLog, Dispatcher, GroupCommit, IndexFileSet, MappedFileQueue, Waker
 from pyledger.config.store import StoreConfig
 from pyledger.errors import IllegalMessageError, StoreFormatError, StoreIOError, StoreNotFoundError
 from pyledger.store import checkpoint as checkpoint_file
-from pyledger.store.checkpoint import StoreCheckpoint, sync_folder
+from pyledger.store.checkpoint import StoreCheckpoint
 from pyledger.store.folder import (
     ABORT_FILE,
     BATCH_QUEUE_FOLDER,
@@ -21,6 +22,7 @@ from pyledger.store.folder import (
 )  # fmt: skip
 from pyledger.store.lock import StoreLock
 from pyledger.store.message_writer import MessageWriter
+from pyledger.store.meta_file import flush_folder
 from pyledger.store.queue_reader import QueueReader, default_limits
 from pyledger.store.queue_set import ConsumeQueueSet
 from pyledger.store.recovery import RecoveredStore, RecoveryReport, judge_log, load_log, recover
@@ -83,8 +85,8 @@ def _prepare_folder(path: str, *, create: bool) -> StoreFolder:
             os.makedirs(os.path.join(path, LOG_FOLDER))
         except OSError as error:
             raise StoreIOError(path, "create", error.strerror or str(error)) from error
-        sync_folder(path)
-        sync_folder(os.path.dirname(os.path.abspath(path)))
+        flush_folder(Path(path))
+        flush_folder(Path(path).absolute().parent)
     return read_folder(path)
 
 
@@ -144,13 +146,13 @@ def write_abort(path: str) -> None:
             os.fsync(file.fileno())
     except OSError as error:
         raise StoreIOError(os.path.join(path, ABORT_FILE), "write", error.strerror or str(error)) from error
-    sync_folder(path)
+    flush_folder(Path(path))
 
 
 def remove_abort(path: str) -> None:
     """Take the mark away: everything is on disk and the queues are complete."""
     os.unlink(os.path.join(path, ABORT_FILE))
-    sync_folder(path)
+    flush_folder(Path(path))
 
 
 def _assemble(path: str, config: StoreConfig, lock: StoreLock, recovered: RecoveredStore) -> StoreParts:

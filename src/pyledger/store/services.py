@@ -221,7 +221,7 @@ class StoreServices:
             flush_longest_ms=counts.longest_ns / 1e6,
             deleted_files=self._deleted_files,
             disk_full=self._rule.disk_full,
-            failure=self._latch.cause,
+            failure=self._latch.cause or parts.log.failed,
             dispatch_problem=self._dispatch.problem,
         )
 
