@@ -1,1 +1,1 @@
-"""The command line: one file per command."""
+"""The `pyledger` command: one file per command, imported only when it runs."""

@@ -1,0 +1,118 @@
+"""The process edge: runs a command, turns errors into one line and an exit code.
+
+Exit codes: 0 done, 1 found a problem, 2 usage, 3 cannot reach or open, 70 a bug of ours, 130 interrupted.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import NoReturn, TextIO, cast
+
+from pyledger import __version__
+from pyledger.errors import EXIT_UNREACHABLE, PyLedgerError
+
+EXIT_BUG = 70
+EXIT_INTERRUPTED = 130
+
+
+def main() -> NoReturn:
+    """Run the command line and end the process."""
+    _prepare_output()
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command; return its exit code."""
+    try:
+        code = _run(arguments)
+    except BrokenPipeError:
+        discard_output()
+        code = 0
+    except KeyboardInterrupt:
+        code = EXIT_INTERRUPTED
+    except PyLedgerError as error:
+        code = _complain(str(error), error.exit_code)
+    except OSError as error:
+        code = _complain(_describe(error), EXIT_UNREACHABLE)
+    except MemoryError:
+        code = _complain("out of memory", EXIT_UNREACHABLE)
+    except Exception as error:
+        code = _complain(_describe_bug(error), EXIT_BUG)
+        if sys.flags.dev_mode:
+            raise
+    return _flush_output(code)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    if list(arguments) == ["--version"]:  # the only answer that does not need click
+        sys.stdout.write(f"pyledger {__version__}\n")
+        return 0
+    import click
+
+    from pyledger.cli.commands import cli
+
+    try:
+        code = cli.main(list(arguments), prog_name="pyledger", standalone_mode=False)
+    except click.exceptions.Abort:
+        return EXIT_INTERRUPTED
+    except click.UsageError as error:
+        error.show()
+        return error.exit_code
+    except click.ClickException as error:
+        return _complain(error.format_message(), error.exit_code)
+    return code if isinstance(code, int) else 0
+
+
+def _prepare_output() -> None:
+    """Lines go out as they are made, and in UTF-8 wherever no terminal says otherwise."""
+    for stream in (sys.stdout, sys.stderr):
+        plain = cast("TextIO", stream)
+        if hasattr(plain, "reconfigure"):
+            encoding = plain.encoding if plain.isatty() else "utf-8"
+            plain.reconfigure(encoding=encoding, errors="backslashreplace", line_buffering=True)
+
+
+def _flush_output(code: int) -> int:
+    """Write out what is left; a reader that has seen enough is no error, a full disk is."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        discard_output()
+    except OSError as error:
+        discard_output()
+        return code or _complain(f"cannot write the output: {error.strerror}", EXIT_UNREACHABLE)
+    return code
+
+
+def discard_output() -> None:
+    """Keep the interpreter from flushing into a stream that failed once more when it ends."""
+    sink = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(sink, sys.stdout.fileno())
+    os.close(sink)
+
+
+def _complain(problem: str, code: int) -> int:
+    from pyledger.cli.output import printable
+
+    with suppress(OSError):
+        sys.stderr.write(f"pyledger: {printable(problem)}\n")
+    return code
+
+
+def _describe(error: OSError) -> str:
+    reason = error.strerror or str(error) or type(error).__name__
+    return f"{error.filename}: {reason}" if error.filename is not None else reason
+
+
+def _describe_bug(error: Exception) -> str:
+    import traceback
+
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{os.path.basename(place.filename)}:{place.lineno}"
+    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return f"this is a bug of PyLedger: {what} ({where}); `python -X dev -m pyledger` shows the way to it"
+
+
+if __name__ == "__main__":
+    main()

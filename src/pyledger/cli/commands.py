@@ -1,0 +1,104 @@
+"""The list of commands. Each stands in a module of its name, imported only when it is used."""
+
+import importlib
+from typing import Any
+
+import click
+
+from pyledger import __version__
+
+COMMANDS = {
+    "info": "what a store holds: files, offsets, topics, queues, times",
+    "cat": "print messages",
+    "grep": "print messages whose body or properties match",
+    "query": "find messages by key or id",
+    "verify": "check every record, queue unit and index entry",
+    "repair": "cut off what is damaged; what is cut is kept aside",
+    "rebuild": "make consume queues and index anew from the log",
+    "export": "copy messages to JSON lines, CSV, Arrow or Parquet",
+    "write": "append messages from JSON lines or CSV",
+    "dump": "show one store file, annotated",
+    "bench": "measure appends and reads on this machine",
+}
+
+NEWCOMER = """pyledger reads and writes Apache RocketMQ stores. Five commands to begin with:
+
+  pyledger info STORE                       what is in it
+  pyledger cat STORE --limit 10             the first messages
+  pyledger query STORE --topic T --key K    messages by key
+  pyledger verify STORE                     is it sound?
+  pyledger write STORE --topic T FILE       append messages
+
+STORE is the folder that holds `commitlog`. `pyledger --help` lists all commands,
+`pyledger COMMAND --help` explains one.
+"""
+
+
+class LazyGroup(click.Group):
+    """Imports a command's module when the command is used, so that start-up stays fast."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's signature
+        """All commands, in the order of `COMMANDS`."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import `pyledger.cli.<name>` and return its `command`."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"pyledger.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """List the commands without importing one of them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Name the command that was probably meant."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            import difflib
+
+            close = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            if close and "Did you mean" not in error.message:
+                error.message += f" Did you mean {close[0]!r}?"
+            raise
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """As click does, but help into a closed pipe is no error."""
+        try:
+            return super().make_context(*args, **kwargs)
+        except BrokenPipeError:
+            raise _pipe_closed() from None
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """As click does, but output into a closed pipe is no error."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise _pipe_closed() from None
+
+
+def _pipe_closed() -> click.exceptions.Exit:
+    """The reader of the output has seen enough."""
+    from pyledger.cli.__main__ import discard_output
+
+    discard_output()
+    return click.exceptions.Exit(0)
+
+
+@click.group(
+    cls=LazyGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 done, 1 found a problem, 2 usage, 3 cannot reach or open, 130 interrupted.",
+)
+@click.version_option(__version__, message="%(prog)s %(version)s")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Read, check, query and write Apache RocketMQ stores."""
+    if ctx.invoked_subcommand is None:
+        click.echo(NEWCOMER, nl=False)

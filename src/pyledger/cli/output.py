@@ -1,0 +1,127 @@
+"""How commands speak: JSON lines, text or a table on stdout, progress on a terminal's stderr."""
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import click
+
+Advance = Callable[[int], None]
+"""Called with the work done so far, in the unit of the total."""
+
+# Control characters, and those that end a line or turn its direction: none may act on a terminal.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+class CommandError(click.ClickException):
+    """An error of one command, told in one line."""
+
+    def __init__(self, problem: str, exit_code: int) -> None:
+        super().__init__(problem)
+        self.exit_code = exit_code
+
+
+def printable(text: str) -> str:
+    """Text for one line of a terminal: control characters escaped as in a Python string."""
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def write_line(text: str) -> None:
+    """Print one line on stdout."""
+    sys.stdout.write(text + "\n")
+
+
+def tell(text: str) -> None:
+    """Print one line on stderr: talk, as opposed to data."""
+    sys.stderr.write(printable(text) + "\n")
+
+
+def emit(fields: Mapping[str, Any]) -> None:
+    """Print one JSON line."""
+    sys.stdout.write(json.dumps(fields, ensure_ascii=False, separators=(",", ":")) + "\n")
+
+
+def format_time(timestamp_ms: int | None) -> str:
+    """A time (ms since 1970) as ISO 8601 in UTC; as a number where no calendar holds it, empty for None."""
+    if timestamp_ms is None:
+        return ""
+    try:
+        moment = _EPOCH + timedelta(milliseconds=timestamp_ms)
+    except OverflowError:
+        return str(timestamp_ms)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def format_size(size_bytes: int) -> str:
+    """A size (bytes) as people write it."""
+    if size_bytes < 1024:
+        return f"{size_bytes} bytes"
+    power = min((size_bytes.bit_length() - 1) // 10, 4)
+    return f"{size_bytes / (1 << 10 * power):.1f} {('KiB', 'MiB', 'GiB', 'TiB')[power - 1]}"
+
+
+def counted(count: int, noun: str, nouns: str | None = None) -> str:
+    """`1 file`, `1,024 files`."""
+    return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
+
+
+def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print rows: a drawn table on a terminal, tab-separated lines into a pipe."""
+    if not sys.stdout.isatty():
+        write_line("\t".join(header))
+        for row in rows:
+            write_line("\t".join(_cell(cell) for cell in row))
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    found = list(rows)
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    for number, name in enumerate(header):
+        numeric = all(isinstance(row[number], int | float | None) for row in found)
+        table.add_column(name, overflow="fold", justify="right" if numeric else "left")
+    for row in found:
+        table.add_row(*(Text(f"{cell:,}" if type(cell) is int else _cell(cell)) for cell in row))
+    Console().print(table)
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else printable(str(value))
+
+
+@contextmanager
+def progress(what: str, total: int | None, *, start: int = 0, unit: str = "bytes") -> Iterator[Advance]:
+    """Show a bar on stderr when that is a terminal; else nothing.
+
+    Args:
+        what: The deed, such as "checking".
+        total: Work to be done, None where not known.
+        start: What the work done is counted from, such as the physical offset (bytes) of a log's start.
+        unit: `bytes`, or the plural of what is counted.
+    """
+    if not sys.stderr.isatty():
+        yield lambda _done: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    counter = DownloadColumn() if unit == "bytes" else TextColumn("{task.completed:,} " + unit)
+    columns = (TextColumn("{task.description}"), BarColumn(), counter, TimeRemainingColumn())
+    # Data that goes to the same terminal is drawn above the bar; data that goes into a pipe stays untouched.
+    shared = sys.stdout.isatty()
+    with Progress(
+        *columns,
+        console=Console(stderr=True),
+        transient=True,
+        redirect_stdout=shared,
+        redirect_stderr=True,
+    ) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.update(task, completed=done - start)

@@ -1,0 +1,68 @@
+"""`pyledger verify`: check a store whole."""
+
+import click
+
+from pyledger.cli.output import counted, emit, printable, progress, tell, write_line
+from pyledger.cli.parameters import json_option, store_argument
+from pyledger.errors import EXIT_PROBLEM
+
+EXAMPLES = """\b
+Example:
+  pyledger verify store
+"""
+
+
+@click.command("verify", epilog=EXAMPLES)
+@store_argument
+@json_option
+@click.pass_context
+def command(ctx: click.Context, store: str, as_json: bool) -> None:
+    """Check every record, CRC, queue unit, index chain and the checkpoint of STORE against each other.
+
+    Exit 0 when the store is sound, 1 when there are problems. Notes are no problems: recovery mends what they
+    name, or it is merely unusual.
+    """
+    from pyledger.store.folder import read_folder
+    from pyledger.store.verify import verify
+
+    folder = read_folder(store)
+    start = folder.log_files[0].start_offset if folder.log_files else 0
+    total = sum(file.size_bytes for file in folder.log_files)
+    counts = {"problem": 0, "note": 0}
+    with progress("checking", total, start=start) as advance:
+        for found in verify(store, progress=advance):
+            counts[found.severity] += 1
+            if as_json:
+                emit(
+                    {
+                        "kind": found.severity,
+                        "problem": found.kind,
+                        "file": found.file,
+                        "offset": found.offset,
+                        "detail": found.detail,
+                    }
+                )
+            else:
+                place = found.file if found.offset is None else f"{found.file} @{found.offset}"
+                write_line(printable(f"{found.severity}: {place}: {found.kind}: {found.detail}"))
+    sound = not counts["problem"]
+    if as_json:
+        summary = {"sound": sound, "problems": counts["problem"], "notes": counts["note"]}
+        emit({"kind": "summary", **summary, "clean": folder.clean})
+    else:
+        tell(_summary(counts["problem"], counts["note"], clean=folder.clean))
+    if not sound:
+        ctx.exit(EXIT_PROBLEM)
+
+
+def _summary(problems: int, notes: int, *, clean: bool) -> str:
+    parts = [f"not sound: {counted(problems, 'problem')}" if problems else "sound"]
+    if notes:
+        parts.append(counted(notes, "note"))
+    if not clean:
+        parts.append(
+            "the last writer did not shut down (or is running): the next opening for writing recovers it"
+        )
+    if problems:
+        parts.append("`pyledger repair --dry-run` tells what can be mended")
+    return "; ".join(parts)
