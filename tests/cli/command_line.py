@@ -1,0 +1,73 @@
+"""Running the command line: in this process for its output, as a process of its own for pipes and signals."""
+
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyledger.cli.__main__ import run
+from tests.source_tree import ROOT
+
+COMMAND = [sys.executable, "-m", "pyledger"]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT / 'spark_ext'}"}
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What a command left."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+    @property
+    def json(self) -> list[dict[str, Any]]:
+        """Its output as JSON lines."""
+        return [json.loads(line) for line in self.lines]
+
+
+def pyledger(*arguments: str | Path) -> Finished:
+    """Run a command in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = run([str(argument) for argument in arguments])
+    return Finished(code, out.getvalue(), err.getvalue())
+
+
+def spawn(*arguments: str | Path, text: str | None = None, cwd: Path | None = None) -> Finished:
+    """Run a command in a process of its own."""
+    found = subprocess.run(
+        [*COMMAND, *map(str, arguments)],
+        input=text, capture_output=True, text=True, timeout=120, env=ENVIRONMENT, cwd=cwd, check=False,
+    )  # fmt: skip
+    return Finished(found.returncode, found.stdout, found.stderr)
+
+
+def on_terminal(*arguments: str | Path, **environment: str) -> str:
+    """What a command shows on a terminal of 100 columns."""
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, *map(str, arguments)],
+        stdout=slave, stderr=slave, stdin=slave,
+        env=ENVIRONMENT | {"TERM": "xterm", "COLUMNS": "100"} | environment,
+    )  # fmt: skip
+    os.close(slave)
+    shown = b""
+    try:
+        while chunk := os.read(master, 65536):
+            shown += chunk
+    except OSError:  # the terminal is gone with its process
+        pass
+    os.close(master)
+    assert process.wait(60) == 0
+    return shown.decode()

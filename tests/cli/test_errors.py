@@ -1,0 +1,129 @@
+"""What cannot be opened or is asked in a wrong way: one line and the right exit code."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command_line import Finished, pyledger, spawn
+
+READERS = ("info", "cat", "verify", "repair", "rebuild")
+
+
+def nothing(path: Path) -> Path:
+    return path / "none"
+
+
+def empty(path: Path) -> Path:
+    return path
+
+
+def file(path: Path) -> Path:
+    (path / "file").write_text("x")
+    return path / "file"
+
+
+def foreign(path: Path) -> Path:
+    (path / "readme.txt").write_text("x")
+    return path
+
+
+def inner(path: Path) -> Path:
+    (path / "commitlog").mkdir()
+    (path / "commitlog" / ("0" * 20)).write_bytes(bytes(4096))
+    return path / "commitlog"
+
+
+def dledger(path: Path) -> Path:
+    (path / "dledger-n0" / "data").mkdir(parents=True)
+    return path
+
+
+FOLDERS: dict[str, Callable[[Path], Path]] = {
+    "not there": nothing,
+    "empty": empty,
+    "a file": file,
+    "foreign": foreign,
+    "inner": inner,
+    "DLedger": dledger,
+}
+
+
+def is_one_line(found: Finished) -> bool:
+    return found.err.count("\n") == 1 and found.err.startswith("pyledger: ") and "Traceback" not in found.err
+
+
+@pytest.mark.parametrize("command", READERS)
+@pytest.mark.parametrize("kind", FOLDERS)
+def test_what_is_no_store_cannot_be_opened(command: str, kind: str, tmp_path: Path) -> None:
+    folder = FOLDERS[kind](tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    found = pyledger(command, folder)
+    assert found.code == 3
+    assert is_one_line(found), found.err
+    assert str(folder) in found.err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_rocksdb_queues_leave_the_log_readable(tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    queues = tmp_path / "consumequeue_rocksdb"
+    queues.mkdir()
+    (queues / "CURRENT").write_text("MANIFEST-000004\n")
+    (queues / "MANIFEST-000004").write_bytes(b"")
+    found = pyledger("info", tmp_path, "--json")
+    assert found.code == 0
+    assert [line["file"] for line in found.json if line["kind"] == "unusual"] == [str(queues)]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_no_permission(tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    (tmp_path / "commitlog").chmod(0)
+    try:
+        found = pyledger("cat", tmp_path)
+    finally:
+        (tmp_path / "commitlog").chmod(0o700)
+    assert found.code == 3
+    assert is_one_line(found)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["cat"],
+        ["cat", "store", "--order", "time"],
+        ["cat", "store", "--limit", "-1"],
+        ["cat", "store", "--bdoy", "none"],
+        ["grep", "(", "store"],
+        ["export", "store", "out.xls"],
+        ["export", "store", "out.parquet", "--body", "sha256"],
+        ["repair", "store", "--file-size", "much"],
+        ["write", "store"],
+    ],
+)
+def test_wrong_use_is_two(arguments: list[str]) -> None:
+    found = pyledger(*arguments)
+    assert found.code == 2
+    assert "Error: " in found.err
+    assert "Traceback" not in found.err
+
+
+def test_query_wants_a_key_or_an_id(tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    assert pyledger("query", tmp_path, "--topic", "t").code == 2
+    assert pyledger("query", tmp_path, "--id", "xyz").code == 2
+
+
+def test_dump_of_what_is_no_store_file(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "none", file(tmp_path)):
+        found = pyledger("dump", path)
+        assert found.code == 3
+        assert is_one_line(found), found.err
+
+
+def test_an_error_of_the_system_is_one_line(tmp_path: Path) -> None:
+    found = spawn("bench", "--folder", tmp_path / "none", "--messages", "1000")
+    assert found.code == 3
+    assert is_one_line(found), found.err

@@ -1,0 +1,99 @@
+"""Ends that come from outside: a reader that has seen enough, a full disk, Ctrl-C."""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command_line import COMMAND, ENVIRONMENT, on_terminal
+from tests.golden.archive import golden_case
+
+
+@pytest.fixture(scope="module")
+def flights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return golden_case("flights-5").unpack(tmp_path_factory.mktemp("flights"))
+
+
+def into_closed_pipe(*arguments: str | Path) -> tuple[int, bytes]:
+    """Exit code and stderr of a command whose output nobody reads."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    process = subprocess.Popen(
+        [*COMMAND, *map(str, arguments)], stdout=writing, stderr=subprocess.PIPE, env=ENVIRONMENT
+    )
+    os.close(writing)
+    _, err = process.communicate(timeout=60)
+    return process.returncode, err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["cat", "--help"],
+        [],
+        ["--version"],
+        ["info", "STORE"],
+        ["cat", "STORE"],
+        ["cat", "STORE", "--json", "--tail", "1"],
+        ["grep", "LAX", "STORE"],
+        ["query", "STORE", "--topic", "flights", "--key", "N14228"],
+        ["verify", "STORE", "--json"],
+        ["repair", "STORE", "--dry-run", "--json"],
+        ["dump", "LOG"],
+    ],
+)
+def test_a_closed_pipe_is_no_error(arguments: list[str], flights: Path) -> None:
+    log = flights / "commitlog" / ("0" * 20)
+    places: dict[str, str | Path] = {"STORE": flights, "LOG": log}
+    assert into_closed_pipe(*(places.get(word, word) for word in arguments)) == (0, b"")
+
+
+def test_the_first_line_goes_out_and_the_rest_is_let_go(flights: Path) -> None:
+    line = " ".join([*COMMAND, "cat", str(flights), "--json"])
+    found = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", f"{line} | head -1"],
+        env=ENVIRONMENT, capture_output=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert found.stdout.count(b"\n") == 1
+    assert found.stderr == b""
+
+
+def test_a_full_disk_is_told(flights: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        found = subprocess.run(
+            [*COMMAND, "cat", flights],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env=ENVIRONMENT,
+            timeout=60,
+            check=False,
+        )
+    assert found.returncode == 3
+    assert found.stderr.count(b"\n") == 1
+    assert b"No space left on device" in found.stderr
+
+
+def test_ctrl_c_ends_without_a_trace(flights: Path) -> None:
+    reading, writing = os.pipe()
+    process = subprocess.Popen(
+        [*COMMAND, "cat", str(flights), "--json"], stdout=writing, stderr=subprocess.PIPE, env=ENVIRONMENT
+    )
+    os.close(writing)
+    with os.fdopen(reading, "rb") as output:
+        output.readline()  # it runs, and stops soon at a pipe that is full
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"Traceback" not in err
+
+
+def test_tables_are_drawn_on_a_terminal_only(flights: Path) -> None:
+    shown = on_terminal("info", flights)
+    assert "\u2500\u2500" in shown
+    assert "20,000" in shown
+    assert "\x1b[" not in on_terminal("info", flights, NO_COLOR="1").replace("\x1b[1m", "").replace(
+        "\x1b[0m", ""
+    )
