@@ -18,8 +18,6 @@ COLUMNS = (
     "preparedTransactionOffset",
 )  # fmt: skip
 
-pytest.importorskip("pyledger.cli.cat", reason="the command line is not there")
-
 Line = dict[str, Any]
 
 
