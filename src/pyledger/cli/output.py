@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from pyledger.errors import EXIT_UNREACHABLE, EXIT_USAGE
+
 Advance = Callable[[int], None]
 """Called with the work done so far, in the unit of the total."""
 
@@ -18,12 +20,16 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udff
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
-class CommandError(click.ClickException):
-    """An error of one command, told in one line."""
+class WrongUseError(click.ClickException):
+    """What was asked for makes no sense for this store or file."""
 
-    def __init__(self, problem: str, exit_code: int) -> None:
-        super().__init__(problem)
-        self.exit_code = exit_code
+    exit_code = EXIT_USAGE
+
+
+class CannotReachError(click.ClickException):
+    """Something that a command needs is not there or cannot be opened."""
+
+    exit_code = EXIT_UNREACHABLE
 
 
 def printable(text: str) -> str:
