@@ -89,7 +89,7 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None
     from rich.text import Text
 
     found = list(rows)
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", show_edge=False, pad_edge=False)
     for number, name in enumerate(header):
         numeric = all(isinstance(row[number], int | float | None) for row in found)
         table.add_column(name, overflow="fold", justify="right" if numeric else "left")
