@@ -13,8 +13,7 @@ import tempfile
 from pathlib import Path
 
 from pyledger.cli.commands import COMMANDS
-from tests.cli.command_line import ENVIRONMENT
-from tests.golden.archive import golden_case
+from tests.cli.command_line import ENVIRONMENT, own_case
 from tests.source_tree import ROOT
 
 PAGE = ROOT / "docs" / "cli.md"
@@ -24,13 +23,13 @@ FUNCTION = f'pyledger() {{ "{sys.executable}" -m pyledger "$@"; }}\n'
 
 def prepare(folder: Path) -> None:
     """What the page presumes: a store, some rows to write, and a store that has crashed."""
-    golden_case("flights-5").unpack(folder)
+    own_case("flights-5").unpack(folder)
     (folder / "flights.jsonl").write_text(
         '{"carrier":"UA","tailnum":"N14228","dest":"IAH","delay":2}\n'
         '{"carrier":"AA","tailnum":"N619AA","dest":"MIA","delay":33}\n'
         '{"carrier":"UA","tailnum":"N39463","dest":"ORD","delay":-4}\n'
     )
-    golden_case("torn-zero-5").unpack(folder / "unpacked")
+    own_case("torn-zero-5").unpack(folder / "unpacked")
     (folder / "unpacked" / "store").rename(folder / "crashed")
 
 

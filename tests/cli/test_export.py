@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.cli.command_line import pyledger
-from tests.golden.archive import golden_case
+from tests.cli.command_line import own_case, pyledger
 
 SELECTIONS: list[list[str]] = [
     [],
@@ -29,7 +28,7 @@ SELECTIONS: list[list[str]] = [
 
 @pytest.fixture(scope="module")
 def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return golden_case("clean-5").unpack(tmp_path_factory.mktemp("clean"))
+    return own_case("clean-5").unpack(tmp_path_factory.mktemp("clean"))
 
 
 def read_table(path: Path) -> list[dict[str, Any]]:
@@ -71,7 +70,7 @@ def test_all_forms_hold_what_cat_prints(selection: list[str], kind: str, clean: 
 
 
 def test_bodies_are_unpacked_unless_asked_for(tmp_path: Path) -> None:
-    case = golden_case("compressed-5")
+    case = own_case("compressed-5")
     store = case.unpack(tmp_path)
     packed = {m["physicalOffset"] for m in case.of_kind("message") if m.get("plainSha256")}
     rows = {}
@@ -96,7 +95,7 @@ def test_nothing_is_overwritten_unasked(clean: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
 def test_a_failed_export_leaves_nothing(kind: str, tmp_path: Path) -> None:
-    store = golden_case("flights-5").unpack(tmp_path)
+    store = own_case("flights-5").unpack(tmp_path)
     victim = pyledger("cat", store, "--json").json[15_000]
     log = store / "commitlog" / f"{victim['physicalOffset'] // 4194304 * 4194304:020}"
     with log.open("r+b") as file:

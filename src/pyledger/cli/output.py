@@ -103,7 +103,9 @@ def _cell(value: object) -> str:
 
 
 @contextmanager
-def progress(what: str, total: int | None, *, start: int = 0, unit: str = "bytes") -> Iterator[Advance]:
+def progress(
+    what: str, total: int | None, *, start: int = 0, unit: str = "bytes", show: bool = True
+) -> Iterator[Advance]:
     """Show a bar on stderr when that is a terminal; else nothing.
 
     Args:
@@ -111,8 +113,9 @@ def progress(what: str, total: int | None, *, start: int = 0, unit: str = "bytes
         total: Work to be done, None where not known.
         start: What the work done is counted from, such as the physical offset (bytes) of a log's start.
         unit: `bytes`, or the plural of what is counted.
+        show: False shows nothing anywhere: lines that share the terminal with a bar are wrapped to its width.
     """
-    if not sys.stderr.isatty():
+    if not show or not sys.stderr.isatty():
         yield lambda _done: None
         return
     from rich.console import Console
