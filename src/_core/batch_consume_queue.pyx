@@ -298,6 +298,6 @@ cdef class BatchConsumeQueue(UnitQueue):
 
     def delete_head(self, int64_t min_physical_offset):
         """Remove files of deleted records only, never the last file; returns their paths."""
-        self._check_writable()
+        paths = self._delete_head(min_physical_offset)
         self.correct_min_offset(min_physical_offset)
-        return self._delete_head()
+        return paths

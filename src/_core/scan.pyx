@@ -128,13 +128,12 @@ cdef int64_t find_sound_record(LogView view, int64_t offset, int64_t end) noexce
         if available < RECORD_MIN_BYTES:
             offset += available
             continue
-        hit = <const uint8_t*>memchr(where + AT_MAGIC, 0xDA, <size_t>(available - AT_MAGIC))
+        # Not beyond `end`: the rest of a file may be a gigabyte of zeroes.
+        hit = <const uint8_t*>memchr(where + AT_MAGIC, 0xDA, <size_t>min(available - AT_MAGIC, end - offset))
         if hit == NULL:
             offset += available
             continue
         offset += hit - where - AT_MAGIC
-        if offset >= end:
-            return -1
         available -= hit - where - AT_MAGIC
         if (parse_record(hit - AT_MAGIC, available, &record) == PARSED_RECORD
                 and record.physical_offset == offset):
@@ -248,7 +247,7 @@ def split_log(LogView view not None, int64_t start, int64_t end, *, int64_t step
     cdef list cuts = [start]
     while s.offset < end:
         begin = s.offset
-        stop = min(end, begin + max(<int64_t>1, min(step_bytes, end - begin)))
+        stop = begin + max(<int64_t>1, min(step_bytes, INT64_MAX - begin - 1))
         s.record_count = 0
         with nogil:
             while s.offset < stop and s.record_count < records_max:

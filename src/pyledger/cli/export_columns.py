@@ -4,8 +4,9 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from pyledger.cli.output import Advance, CannotReachError
+from pyledger.cli.output import Advance, CommandError
 from pyledger.cli.parameters import require_topics
+from pyledger.errors import EXIT_UNREACHABLE
 
 
 def import_arrow() -> Any:
@@ -13,7 +14,7 @@ def import_arrow() -> Any:
     try:
         import pyledger.arrow
     except ImportError as error:
-        raise CannotReachError(str(error)) from error
+        raise CommandError(str(error), EXIT_UNREACHABLE) from error
     return pyledger.arrow
 
 
