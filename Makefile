@@ -5,10 +5,9 @@ READY := .venv/.ready
 NATIVE := .venv/.native
 CORE := $(wildcard src/_core/*.pyx src/_core/*.pxd src/_core/*.h)
 TESTS ?= tests
-BENCHMARKS := $(wildcard benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build build-debug annotate demo test test-all interop bench compare lint type tidy docs rewrite \
+.PHONY: help setup build build-debug annotate demo test test-all interop bench bench-report compare lint type tidy docs rewrite \
 	format package clean
 
 help:  ## this list
@@ -43,7 +42,8 @@ demo: $(NATIVE)  ## real flights into a store, Spark SQL over it, a chart
 	$(BIN)/python examples/flights.py
 
 test: lint type tidy  ## lint, types, the house rules, all tests that need no JDK, benchmark smoke
-	$(BIN)/python -m pytest -m "not java" $(TESTS) $(BENCHMARKS)
+	$(BIN)/python -m pytest -m "not java" $(TESTS)
+	$(BIN)/python -m pytest -q -m "not java and not spark" --benchmark-columns=min benchmarks
 
 test-all: test interop build-debug  ## also interop with Java, and the native tests on the checked build
 	$(BIN)/python -m pytest -m "not java and not spark and not slow" $(TESTS)
@@ -53,10 +53,13 @@ interop: $(NATIVE)  ## against RocketMQ's own store: needs Java 17 or newer, and
 	$(BIN)/python -m pytest -m java $(TESTS)
 
 bench: $(NATIVE)  ## full benchmarks; K=expression selects
-	$(BIN)/python -m pytest benchmarks --scale=full $(if $(K),-k "$(K)") --benchmark-autosave
+	$(BIN)/python -m pytest benchmarks --scale=full --timeout=1800 $(if $(K),-k "$(K)") --benchmark-autosave
 
-compare: $(READY)  ## ratio table of two saved runs: A=file B=file
-	$(BIN)/python benchmarks/compare.py $(A) $(B)
+bench-report: $(NATIVE)  ## three full runs with all peers; rewrites the table of docs/benchmarking.md
+	$(BIN)/python benchmarks/report.py
+
+compare: $(READY)  ## ratio table of two saved runs: A=file B=file; BOUND=1.2 fails beyond it
+	$(BIN)/python benchmarks/compare.py $(A) $(B) $(if $(BOUND),--bound $(BOUND))
 
 lint: $(READY)  ## ruff and cython-lint
 	$(BIN)/ruff check .

@@ -6,10 +6,6 @@ cost. No flush is included. `extra_info` holds nanoseconds per message.
 """
 
 import mmap
-import resource
-import threading
-import time
-from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -212,47 +208,4 @@ def test_floor_copy_and_crc(bench: Bench, body_bytes: int, batch: int) -> None:
         _core.body_crc(bodies[-1]),
         body_bytes=body_bytes,
         batch=batch,
-    )
-
-
-@pytest.mark.benchmark(group="append, latency while files roll")
-def test_latency_while_files_roll(benchmark: Any, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    """Each call timed over 1 GiB of 16 MiB files, the allocator thread making them ahead.
-
-    The longest waits are those of the machine's scheduler wherever cores are busy: `involuntary_switches`
-    counts them.
-    """
-    full = request.config.getoption("--scale", "smoke") == "full"
-    queue = _core.MappedFileQueue(str(tmp_path), (16 << 20) if full else (1 << 18))
-    queue.load()
-    thread = threading.Thread(target=queue.run_allocator)
-    thread.start()
-    put, body = _core.CommitLog(queue).appender("flights", 3).put, body_of(256)
-    first = put(body)
-    count = ((1 << 30) if full else (4 << 20)) // record_bytes(body)
-    taken_ns = array("q", bytes(8 * count))
-
-    def act() -> int:
-        clock = time.perf_counter_ns
-        for i in range(count):
-            begin = clock()
-            last = put(body)
-            taken_ns[i] = clock() - begin
-        return last
-
-    before = resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
-    assert benchmark.pedantic(act, rounds=1) > first
-    switches = resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw - before
-    files = len(queue.files)
-    queue.close()
-    thread.join()
-    assert files > 15
-    ordered = sorted(taken_ns)
-    benchmark.extra_info.update(
-        p50_ns=ordered[count // 2],
-        p99_ns=ordered[count * 99 // 100],
-        p999_ns=ordered[count * 999 // 1000],
-        max_ns=ordered[-1],
-        files=files,
-        involuntary_switches=switches,
     )

@@ -1,0 +1,104 @@
+"""How long does the slowest of a thousand appends take, while files roll?
+
+Each append of 1 GiB over 16 MiB files is timed by itself; background threads allocate, populate, dispatch and
+flush meanwhile. `loop=closed` appends as fast as it can, as RocketMQ's StoreBench does. `loop=open` offers a
+fixed rate and counts from the moment an append was due: a stall then delays all that come behind it, and is
+counted for each. The scheduler's share shows in `involuntary_switches`: with fewer idle cores than busy
+threads, the longest waits are its time slices.
+"""
+
+import resource
+import time
+from array import array
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from benchmarks.java_bench import JavaBench
+from benchmarks.rounds import Rounds
+from pyledger.store.message_store import MessageStore
+
+BODY = bytes(range(256))
+GROUP = "latency of single appends while files roll"
+OFFERED_PER_SECOND = 500_000
+
+Put = Callable[[bytes], int]
+
+
+def closed_loop(put: Put, taken_ns: "array[int]") -> int:
+    clock = time.perf_counter_ns
+    for i in range(len(taken_ns)):
+        begin = clock()
+        last = put(BODY)
+        taken_ns[i] = clock() - begin
+    return last
+
+
+def open_loop(put: Put, taken_ns: "array[int]") -> int:
+    clock = time.perf_counter_ns
+    begin = clock()
+    pause_ns = 1_000_000_000 // OFFERED_PER_SECOND
+    for i in range(len(taken_ns)):
+        due = begin + i * pause_ns
+        while clock() < due:
+            pass
+        last = put(BODY)
+        taken_ns[i] = clock() - due
+    return last
+
+
+LOOPS = {"closed": closed_loop, "open": open_loop}
+
+
+@pytest.mark.benchmark(group=GROUP)
+@pytest.mark.parametrize("loop", LOOPS, ids="loop={}".format)
+def bench_pyledger(rounds: Rounds, loop: str, tmp_path: Path) -> None:
+    file_bytes, log_bytes = (16 << 20, 1 << 30) if rounds.full else (1 << 18, 1 << 21)
+    with MessageStore.open(tmp_path / "store", mapped_file_size_bytes=file_bytes) as store:
+        put = store.appender("bench", 0).put
+        first = put(BODY)
+        size = store.max_offset
+        taken_ns = array("q", bytes(8 * (log_bytes // size)))
+        count = len(taken_ns)
+        before = resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
+        last = rounds.benchmark.pedantic(LOOPS[loop], (put, taken_ns), rounds=1)
+        switches = resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw - before
+        assert last > first + (count - 1) * size
+        assert store.queue_range("bench", 0).max_offset == count + 1
+        assert store.statistics().log_files >= log_bytes // file_bytes
+    ordered = sorted(taken_ns)
+    rounds.note(
+        p50_us=ordered[count // 2] / 1e3,
+        p99_us=ordered[count * 99 // 100] / 1e3,
+        p999_us=ordered[count * 999 // 1000] / 1e3,
+        p9999_us=ordered[count * 9999 // 10000] / 1e3,
+        max_us=ordered[-1] / 1e3,
+        over_2_ms=sum(taken > 2_000_000 for taken in ordered),
+        involuntary_switches=switches,
+        messages=count,
+    )
+
+
+@pytest.mark.benchmark(group=GROUP)
+def bench_timer(rounds: Rounds) -> None:
+    """The same loop around nothing: what clock and scheduler alone give on this machine."""
+    taken_ns = array("q", bytes(8 * (2_000_000 if rounds.full else 1_000)))
+    count = len(taken_ns)
+    assert rounds.benchmark.pedantic(closed_loop, (len, taken_ns), rounds=1) == len(BODY)
+    ordered = sorted(taken_ns)
+    rounds.note(
+        p50_us=ordered[count // 2] / 1e3,
+        p99_us=ordered[count * 99 // 100] / 1e3,
+        p999_us=ordered[count * 999 // 1000] / 1e3,
+        max_us=ordered[-1] / 1e3,
+    )
+
+
+@pytest.mark.java
+@pytest.mark.benchmark(group=GROUP)
+@pytest.mark.parametrize("warm", [False, True], ids=["pages=cold", "pages=warm"])
+def bench_java(java_bench: JavaBench, warm: bool, tmp_path: Path) -> None:
+    """RocketMQ's store with its 1 GiB files, at its own rate."""
+    options = ("--warm",) if warm else ()
+    java_bench.rate(tmp_path / "store", "put", "--body", "256", "--plain", *options, *java_bench.duration)

@@ -1,0 +1,169 @@
+"""How many messages a second reach the disk, when every caller waits for its own?
+
+One caller: against the bare rate of the device, which is a write and `fdatasync` of as many bytes into an
+allocated file, in turns with the store in the same case. 64 callers share flushes: 64 divided by the time of
+one bare flush is what perfect sharing without any cost of its own would give when a flush serves each caller
+once. The device decides every figure here: compare the ratios.
+"""
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from benchmarks.java_bench import JavaBench
+from benchmarks.rounds import Rounds
+from pyledger.message import Message
+from pyledger.store.message_store import MessageStore
+
+BODY = bytes(range(256))
+CALLERS = 64
+TURNS = 10
+ONE = "sync flush, 1 caller"
+MANY = f"sync flush, {CALLERS} callers"
+
+
+class BareFile:
+    """An allocated file that is written piece by piece, each flushed."""
+
+    def __init__(self, path: Path, piece_bytes: int, pieces: int) -> None:
+        self.piece, self.at = bytes(piece_bytes), 0
+        self.file = os.open(path, os.O_RDWR | os.O_CREAT)
+        # Written once, as the store's files are allocated: no block is new to the file system afterwards.
+        os.pwrite(self.file, bytes(piece_bytes * pieces), 0)
+        os.fsync(self.file)
+
+    def flush_next(self) -> None:
+        os.pwrite(self.file, self.piece, self.at)
+        os.fdatasync(self.file)
+        self.at += len(self.piece)
+
+    def seconds_per_flush(self, pieces: int) -> float:
+        begin = time.perf_counter()
+        for _ in range(pieces):
+            self.flush_next()
+        return (time.perf_counter() - begin) / pieces
+
+    def close(self) -> None:
+        os.close(self.file)
+
+
+@contextmanager
+def bare_file(folder: Path, pieces: int) -> Iterator[BareFile]:
+    bare = BareFile(folder / "bare", 352, pieces)
+    try:
+        yield bare
+    finally:
+        bare.close()
+
+
+@pytest.fixture
+def store(tmp_path: Path, store_options: Mapping[str, int]) -> Iterator[MessageStore]:
+    with MessageStore.open(tmp_path / "store", flush_disk_type="sync", **store_options) as opened:
+        opened.put(Message("bench", BODY))
+        yield opened
+
+
+@pytest.mark.benchmark(group=ONE)
+def bench_one_caller(rounds: Rounds, store: MessageStore, tmp_path: Path) -> None:
+    """The store and the bare file take turns; `ratio` is the median of their neighbours."""
+    count = 100 if rounds.full else 2
+    put = store.appender("bench", 0).put
+    ours: list[float] = []
+    bare_s: list[float] = []
+
+    def act() -> int:
+        for _ in range(TURNS):
+            bare_s.append(bare.seconds_per_flush(count))
+            begin = time.perf_counter()
+            for _ in range(count):
+                put(BODY)
+            ours.append((time.perf_counter() - begin) / count)
+        return store.queue_range("bench", 0).max_offset
+
+    with bare_file(tmp_path, TURNS * count) as bare:
+        assert rounds.benchmark.pedantic(act, rounds=1) == TURNS * count + 1
+    assert store.flushed_where == store.max_offset
+    ratios = sorted(b / o for b, o in zip(bare_s, ours, strict=True))
+    rounds.note(
+        ratio=ratios[TURNS // 2],
+        per_second=1 / sorted(ours)[TURNS // 2],
+        bare_per_second=1 / sorted(bare_s)[TURNS // 2],
+    )
+
+
+def with_threads(store: MessageStore, count: int) -> None:
+    """Each caller is a thread that puts and waits, again and again."""
+    put = store.appender("bench", 0).put
+    start = threading.Barrier(CALLERS)
+
+    def call() -> None:
+        start.wait()
+        for _ in range(count):
+            put(BODY)
+
+    callers = [threading.Thread(target=call) for _ in range(CALLERS)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+
+
+def with_tasks(store: MessageStore, count: int) -> None:
+    """Each caller is a task of one event loop."""
+    message = Message("bench", BODY)
+
+    async def call() -> None:
+        for _ in range(count):
+            await store.aput(message)
+
+    async def call_all() -> None:
+        await asyncio.gather(*(call() for _ in range(CALLERS)))
+
+    asyncio.run(call_all())
+
+
+CALLS = {"threads": with_threads, "tasks": with_tasks}
+
+
+@pytest.mark.benchmark(group=MANY)
+@pytest.mark.parametrize("callers", CALLS, ids="callers={}".format)
+def bench_many_callers(rounds: Rounds, store: MessageStore, callers: str, tmp_path: Path) -> None:
+    """`ratio_to_64_flushes` is the rate by 64 times the rate of bare flushes just before and after."""
+    count = 2_000 if rounds.full else 3
+    bare_count = 300 if rounds.full else 3
+
+    def act(before: int) -> int:
+        CALLS[callers](store, count)
+        return store.queue_range("bench", 0).max_offset - before
+
+    with bare_file(tmp_path, 2 * bare_count) as bare:
+        flush_s = bare.seconds_per_flush(bare_count)
+        rounds.run(
+            lambda: store.queue_range("bench", 0).max_offset,
+            act,
+            units=CALLERS * count,
+            expected=CALLERS * count,
+            rounds=3,
+        )
+        flush_s = (flush_s + bare.seconds_per_flush(bare_count)) / 2
+    assert store.flushed_where == store.max_offset
+    messages = store.queue_range("bench", 0).max_offset
+    rounds.note(bare_per_second=1 / flush_s, messages_per_flush=messages / store.statistics().flush_count)
+    if rounds.benchmark.stats:
+        best = CALLERS * count / rounds.benchmark.stats.stats.min
+        rounds.note(ratio_to_64_flushes=best * flush_s / CALLERS)
+
+
+@pytest.mark.java
+@pytest.mark.parametrize("callers", [1, CALLERS], ids="callers={}".format)
+def bench_java(java_bench: JavaBench, callers: int, tmp_path: Path) -> None:
+    """RocketMQ's own store with synchronous flush, callers as threads."""
+    java_bench.rounds.benchmark.group = ONE if callers == 1 else MANY
+    options = ("--body", "256", "--plain", "--sync", "--threads", str(callers))
+    java_bench.rate(tmp_path / "store", "put", *options, *java_bench.duration)
