@@ -1,0 +1,211 @@
+"""The options of `format("pyledger")`: names, checks, and the errors that name the right one.
+
+Spark hands options over with lower-cased names; here they get their spelling back. Names and meanings follow
+Spark's Kafka source where they fit.
+"""
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyledger.errors import ConfigError
+
+EARLIEST = "earliest"
+LATEST = "latest"
+
+Offsets = dict[tuple[str, int], int]
+"""Queue offset by topic and queue; -2 stands for the earliest, -1 for the latest."""
+
+OFFSET_EARLIEST = -2
+OFFSET_LATEST = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """What a batch read was asked for, checked."""
+
+    paths: tuple[str, ...]
+    topics: tuple[str, ...] | None = None
+    topics_pattern: str | None = None
+    queues: tuple[int, ...] | None = None
+    columns: tuple[str, ...] | None = None
+    starting_offsets: str | Offsets = EARLIEST
+    ending_offsets: str | Offsets = LATEST
+    starting_timestamp_ms: int | None = None
+    ending_timestamp_ms: int | None = None
+    tags: str | None = None
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+    max_bytes_per_partition: int | None = None
+    fail_on_data_loss: bool = True
+    batch_rows: int = 8192
+    decompress: bool = False
+    on_corrupt: str = "error"
+    include_unindexed: bool = False
+
+
+def _parse_bool(name: str, text: str) -> bool:
+    lowered = text.strip().lower()
+    if lowered in ("true", "1", "yes"):
+        return True
+    if lowered in ("false", "0", "no"):
+        return False
+    raise ConfigError(name, f"{text!r} is not a truth value", "say true or false")
+
+
+def _parse_count(name: str, text: str) -> int:
+    if not text.strip().isdecimal() or int(text) < 1:
+        raise ConfigError(name, f"{text!r} is not a whole number of at least 1")
+    return int(text)
+
+
+def _parse_list(name: str, text: str) -> tuple[str, ...]:
+    items = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not items:
+        raise ConfigError(name, "names nothing", "give names separated by commas")
+    return items
+
+
+def _parse_topic(name: str, text: str) -> tuple[str, ...]:
+    if "," in text:
+        raise ConfigError(name, f"{text!r} names several topics", "use `topics`")
+    return _parse_list(name, text)
+
+
+def _parse_pattern(name: str, text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ConfigError(name, f"{text!r} is not a regular expression: {error}") from error
+    return text
+
+
+def _parse_queues(name: str, text: str) -> tuple[int, ...]:
+    items = _parse_list(name, text)
+    if not all(item.isdecimal() for item in items):
+        raise ConfigError(name, f"{text!r} is not a list of queue ids", "give whole numbers separated by commas")
+    return tuple(int(item) for item in items)
+
+
+def _parse_timestamp(name: str, text: str) -> int:
+    if not re.fullmatch(r"\s*\d+\s*", text):
+        raise ConfigError(name, f"{text!r} is not a time", "give milliseconds since 1970-01-01 UTC")
+    return int(text)
+
+
+def _parse_on_corrupt(name: str, text: str) -> str:
+    if text not in ("error", "skip"):
+        raise ConfigError(name, f"{text!r} is unknown", "say error or skip")
+    return text
+
+
+def _parse_offsets(name: str, text: str) -> str | Offsets:
+    """`earliest`, `latest`, or JSON as Kafka's source takes it: {"topic": {"queue id": offset}}."""
+    if text in (EARLIEST, LATEST):
+        return text
+    remedy = 'say earliest, latest or JSON such as {"orders": {"0": 23, "1": -2}} (-2 earliest, -1 latest)'
+    try:
+        table = json.loads(text)
+        offsets = {(topic, int(queue)): offset for topic, queues in table.items() for queue, offset in queues.items()}
+    except (ValueError, AttributeError) as error:
+        raise ConfigError(name, f"{text!r} cannot be read", remedy) from error
+    if not all(type(offset) is int and offset >= OFFSET_EARLIEST for offset in offsets.values()):
+        raise ConfigError(name, f"{text!r} holds something that is not an offset", remedy)
+    return offsets
+
+
+_PARSERS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
+    "topic": ("topics", _parse_topic),
+    "topics": ("topics", _parse_list),
+    "topicsPattern": ("topics_pattern", _parse_pattern),
+    "queues": ("queues", _parse_queues),
+    "columns": ("columns", _parse_list),
+    "startingOffsets": ("starting_offsets", _parse_offsets),
+    "endingOffsets": ("ending_offsets", _parse_offsets),
+    "startingTimestamp": ("starting_timestamp_ms", _parse_timestamp),
+    "endingTimestamp": ("ending_timestamp_ms", _parse_timestamp),
+    "tags": ("tags", lambda _name, text: text),
+    "minPartitions": ("min_partitions", _parse_count),
+    "maxRecordsPerPartition": ("max_records_per_partition", _parse_count),
+    "maxBytesPerPartition": ("max_bytes_per_partition", _parse_count),
+    "failOnDataLoss": ("fail_on_data_loss", _parse_bool),
+    "batchRows": ("batch_rows", _parse_count),
+    "decompress": ("decompress", _parse_bool),
+    "onCorrupt": ("on_corrupt", _parse_on_corrupt),
+    "includeUnindexed": ("include_unindexed", _parse_bool),
+}
+
+_CONFLICTS = (
+    ("topic", "topics"),
+    ("topic", "topicsPattern"),
+    ("topics", "topicsPattern"),
+    ("startingOffsets", "startingTimestamp"),
+    ("endingOffsets", "endingTimestamp"),
+)
+
+_ELSEWHERE = {
+    "subscribe": "topics",
+    "subscribepattern": "topicsPattern",
+    "assign": "topics and queues",
+    "subexpression": "tags",
+    "includeheaders": "columns=…,properties",
+    "queue": "queues",
+    "column": "columns",
+    "startingoffset": "startingOffsets",
+    "endingoffset": "endingOffsets",
+}
+"""Names that users of other sources try first."""
+
+
+def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
+    """Check the options of a batch read.
+
+    Raises:
+        ConfigError: an option is unknown, out of range, or excludes another.
+    """
+    spelling = {name.lower(): name for name in _PARSERS}
+    given: dict[str, Any] = {}
+    present: set[str] = set()
+    for raw, text in options.items():
+        lowered = raw.lower()
+        if lowered in ("path", "paths"):
+            continue
+        name = spelling.get(lowered)
+        if name is None:
+            raise _unknown_option(raw, spelling)
+        field, parse = _PARSERS[name]
+        given[field] = parse(name, text)
+        present.add(name)
+    for one, other in _CONFLICTS:
+        if one in present and other in present:
+            raise ConfigError(one, f"excludes {other}", "give one of the two")
+    if given.get("starting_offsets") == LATEST:
+        raise ConfigError("startingOffsets", "`latest` leaves a batch read empty", "say earliest or name offsets")
+    if given.get("ending_offsets") == EARLIEST:
+        raise ConfigError("endingOffsets", "`earliest` leaves a batch read empty", "say latest or name offsets")
+    return ReadOptions(paths=_parse_paths(options), **given)
+
+
+def _parse_paths(options: Mapping[str, str]) -> tuple[str, ...]:
+    """`load("a")` arrives as `path`, `load(["a", "b"])` as a JSON list in `paths`."""
+    listed = options.get("paths")
+    paths = tuple(json.loads(listed)) if listed else ()
+    single = options.get("path")
+    if single:
+        paths = (single, *paths)
+    if not paths:
+        raise ConfigError("path", "is missing", 'name the store folder: .load("…") or .option("path", "…")')
+    return paths
+
+
+def _unknown_option(raw: str, spelling: Mapping[str, str]) -> ConfigError:
+    known = ", ".join(["path", *spelling.values()])
+    lowered = raw.lower()
+    if lowered in _ELSEWHERE:
+        return ConfigError(raw, "is not an option here", f"use {_ELSEWHERE[lowered]}")
+    close = difflib.get_close_matches(lowered, [*spelling, "path"], n=1)
+    remedy = f"did you mean {spelling.get(close[0], close[0])}?" if close else f"known are {known}"
+    return ConfigError(raw, "is not an option of this source", remedy)

