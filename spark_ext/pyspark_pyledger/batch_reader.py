@@ -1,0 +1,64 @@
+"""The reader that runs in Spark's Python workers: one partition to Arrow record batches."""
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from pyledger import arrow
+from pyledger.arrow import Partition, Skipped
+from pyspark_pyledger.options import ReadOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger("pyledger.spark")
+
+
+class LedgerPartition(InputPartition):
+    """One range of one folder."""
+
+    def __init__(self, part: Partition) -> None:
+        super().__init__(part)
+
+
+class BatchReader(DataSourceReader):
+    """Reads the partitions that were planned when the data frame was made."""
+
+    def __init__(self, schema: StructType, parts: list[Partition], options: ReadOptions) -> None:
+        self._schema = schema
+        self._parts = parts
+        self._options = options
+
+    def partitions(self) -> list[InputPartition]:
+        """The planned partitions. Spark wants a list."""
+        return [LedgerPartition(part) for part in self._parts]
+
+    def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
+        """Yield the rows of one partition, in batches that carry exactly Spark's schema."""
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        if not isinstance(partition, LedgerPartition):
+            # Spark's stand-in when there are no partitions at all.
+            return iter(())
+        batches: Iterator[Any] = arrow.read_partition(
+            partition.value,
+            schema=to_arrow_schema(self._schema, timezone="UTC"),
+            batch_rows=self._options.batch_rows,
+            decompress=self._options.decompress,
+            on_corrupt=self._options.on_corrupt,  # type: ignore[arg-type]
+            on_skip=_report,
+        )
+        return batches
+
+
+def _report(skipped: Skipped) -> None:
+    """Spark has no way to hand a count back from a source, so what was passed over is said on the worker's stderr."""
+    log.warning(
+        "passed over %d damaged bytes at physical offset %d: %s",
+        skipped.size_bytes,
+        skipped.physical_offset,
+        skipped.problem,
+    )

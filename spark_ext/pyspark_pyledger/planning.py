@@ -1,0 +1,127 @@
+"""From checked options to partitions: which folders, which offsets, how large a task."""
+
+import logging
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+
+from pyledger import arrow
+from pyledger.arrow import Partition
+from pyledger.errors import ConfigError, StoreNotFoundError
+from pyledger.store.reader import StoreReader
+from pyspark_pyledger.options import OFFSET_EARLIEST, OFFSET_LATEST, Offsets, ReadOptions
+
+log = logging.getLogger("pyledger.spark")
+
+PARTITION_BYTES_MAX = 128 << 20
+"""As Spark's `spark.sql.files.maxPartitionBytes`."""
+PARTITION_BYTES_MIN = 8 << 20
+"""A task costs about 50 ms: never one for each small file."""
+
+
+def plan_folders(options: ReadOptions) -> list[Partition]:
+    """Pin the end of every folder and cut what is wanted into partitions of about equal bytes.
+
+    Raises:
+        ConfigError: a topic is in none of the folders; offsets name what is not there and data loss matters.
+        StoreNotFoundError: a path holds no store.
+    """
+    with ExitStack() as stack:
+        readers = [
+            stack.enter_context(StoreReader.open(folder, on_corrupt=options.on_corrupt))  # type: ignore[arg-type]
+            for path in options.paths
+            for folder in store_folders(path)
+        ]
+        _check_topics(readers, options.topics)
+        size = _partition_bytes(readers, options)
+        return [
+            part
+            for reader in readers
+            for part in arrow.plan(
+                reader,
+                min_partitions=-(-(options.min_partitions or 1) // len(readers)),
+                max_partition_bytes=size,
+                max_partition_records=options.max_records_per_partition,
+                on_corrupt=options.on_corrupt,  # type: ignore[arg-type]
+                topics=_present(reader, options.topics),
+                topics_pattern=options.topics_pattern,
+                queues=options.queues,
+                starting_offsets=_bounded(reader, options.starting_offsets, "startingOffsets", options),
+                ending_offsets=_bounded(reader, options.ending_offsets, "endingOffsets", options),
+                since=options.starting_timestamp_ms,
+                until=options.ending_timestamp_ms,
+                tags=options.tags,
+                include_unindexed=options.include_unindexed,
+            )
+        ]
+
+
+def store_folders(path: str) -> Iterator[str]:
+    """The store folders that a path means: itself, or the broker folders in it.
+
+    Raises:
+        StoreNotFoundError: neither.
+    """
+    local = path.removeprefix("file://")
+    if os.path.isdir(os.path.join(local, "commitlog")):
+        yield local
+        return
+    try:
+        children = sorted(os.listdir(local))
+    except OSError as error:
+        raise StoreNotFoundError(local, error.strerror or "cannot be listed") from error
+    brokers = [child for child in children if os.path.isdir(os.path.join(local, child, "commitlog"))]
+    if not brokers:
+        raise StoreNotFoundError(local, "neither a store nor a folder of stores")
+    for child in brokers:
+        yield os.path.join(local, child)
+
+
+def _topics_of(reader: StoreReader) -> set[str]:
+    return {topic for topic, _queue_id in reader.queues()}
+
+
+def _check_topics(readers: Iterable[StoreReader], wanted: tuple[str, ...] | None) -> None:
+    known = set().union(*(_topics_of(reader) for reader in readers))
+    for topic in wanted or ():
+        if topic not in known:
+            raise ConfigError("topics", f"there is no topic {topic!r}", f"there are {', '.join(sorted(known))}")
+
+
+def _present(reader: StoreReader, wanted: tuple[str, ...] | None) -> list[str] | None:
+    """The wanted topics that this folder has; another folder has the others."""
+    return None if wanted is None else [topic for topic in wanted if topic in _topics_of(reader)]
+
+
+def _partition_bytes(readers: Iterable[StoreReader], options: ReadOptions) -> int:
+    if options.max_bytes_per_partition is not None:
+        return options.max_bytes_per_partition
+    total = sum(reader.max_offset - reader.min_offset for reader in readers)
+    share = -(-total // max(os.cpu_count() or 1, options.min_partitions or 1))
+    return min(PARTITION_BYTES_MAX, max(PARTITION_BYTES_MIN, share))
+
+
+def _bounded(
+    reader: StoreReader, offsets: str | Offsets, name: str, options: ReadOptions
+) -> str | dict[str, dict[int, int]]:
+    """Offsets as `arrow.plan` takes them; those outside what is stored raise, or are moved to the nearest end."""
+    if isinstance(offsets, str):
+        return offsets
+    held = reader.queues()
+    nested: dict[str, dict[int, int]] = {}
+    for (topic, queue_id), offset in offsets.items():
+        queue = held.get((topic, queue_id))
+        if queue is None:
+            _lose(f"{topic}/{queue_id} is not in {reader.path}", name, options)
+            continue
+        if offset not in (OFFSET_EARLIEST, OFFSET_LATEST) and not queue.min_offset <= offset <= queue.max_offset:
+            _lose(f"{topic}/{queue_id} holds [{queue.min_offset}, {queue.max_offset}), not {offset}", name, options)
+            offset = min(max(offset, queue.min_offset), queue.max_offset)
+        nested.setdefault(topic, {})[queue_id] = offset
+    return nested
+
+
+def _lose(what: str, name: str, options: ReadOptions) -> None:
+    if options.fail_on_data_loss:
+        raise ConfigError(name, what, "say failOnDataLoss=false to read what is there")
+    log.warning("%s: %s; reading what is there", name, what)
