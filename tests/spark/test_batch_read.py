@@ -52,7 +52,7 @@ def store(tmp_path: Path) -> Path:
                     queue_id=number // 2 % 3,
                     tags="ABC"[number % 3],
                     keys=f"k{number}",
-                    properties={"shop": "ü" * (number % 4)},
+                    properties={"shop": "ü" * (number % 4 + 1)},
                 )
             )
     return folder
@@ -89,7 +89,7 @@ def test_rows_equal_what_was_put(session: "SparkSession", store: Path) -> None:
             number // 6,
         )
         assert (row.tags, row["keys"]) == ("ABC"[number % 3], f"k{number}")
-        assert row.properties.get("shop", "") == "ü" * (number % 4)
+        assert row.properties["shop"] == "ü" * (number % 4 + 1)
 
 
 def test_plan_splits_by_bytes_and_gives_every_row_once(session: "SparkSession", store: Path) -> None:
