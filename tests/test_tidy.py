@@ -43,6 +43,7 @@ MAY_IMPORT = {
     "cli": READING | {"cli"},
     "pyspark_pyledger": {
         "arrow",
+        "store",
         "spark",
         "client",
         "config",

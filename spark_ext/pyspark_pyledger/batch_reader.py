@@ -48,14 +48,14 @@ class BatchReader(DataSourceReader):
             schema=to_arrow_schema(self._schema, timezone="UTC"),
             batch_rows=self._options.batch_rows,
             decompress=self._options.decompress,
-            on_corrupt=self._options.on_corrupt,  # type: ignore[arg-type]
+            on_corrupt=self._options.on_corrupt,
             on_skip=_report,
         )
         return batches
 
 
 def _report(skipped: Skipped) -> None:
-    """Spark has no way to hand a count back from a source, so what was passed over is said on the worker's stderr."""
+    """Say on the worker's stderr what was passed over: a source cannot hand counts back to Spark."""
     log.warning(
         "passed over %d damaged bytes at physical offset %d: %s",
         skipped.size_bytes,

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from pyledger.errors import ConfigError
 
@@ -43,7 +43,7 @@ class ReadOptions:
     fail_on_data_loss: bool = True
     batch_rows: int = 8192
     decompress: bool = False
-    on_corrupt: str = "error"
+    on_corrupt: Literal["error", "skip"] = "error"
     include_unindexed: bool = False
 
 
@@ -86,7 +86,9 @@ def _parse_pattern(name: str, text: str) -> str:
 def _parse_queues(name: str, text: str) -> tuple[int, ...]:
     items = _parse_list(name, text)
     if not all(item.isdecimal() for item in items):
-        raise ConfigError(name, f"{text!r} is not a list of queue ids", "give whole numbers separated by commas")
+        raise ConfigError(
+            name, f"{text!r} is not a list of queue ids", "give whole numbers separated by commas"
+        )
     return tuple(int(item) for item in items)
 
 
@@ -109,7 +111,9 @@ def _parse_offsets(name: str, text: str) -> str | Offsets:
     remedy = 'say earliest, latest or JSON such as {"orders": {"0": 23, "1": -2}} (-2 earliest, -1 latest)'
     try:
         table = json.loads(text)
-        offsets = {(topic, int(queue)): offset for topic, queues in table.items() for queue, offset in queues.items()}
+        offsets = {
+            (topic, int(queue)): offset for topic, queues in table.items() for queue, offset in queues.items()
+        }
     except (ValueError, AttributeError) as error:
         raise ConfigError(name, f"{text!r} cannot be read", remedy) from error
     if not all(type(offset) is int and offset >= OFFSET_EARLIEST for offset in offsets.values()):
@@ -183,9 +187,13 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
         if one in present and other in present:
             raise ConfigError(one, f"excludes {other}", "give one of the two")
     if given.get("starting_offsets") == LATEST:
-        raise ConfigError("startingOffsets", "`latest` leaves a batch read empty", "say earliest or name offsets")
+        raise ConfigError(
+            "startingOffsets", "`latest` leaves a batch read empty", "say earliest or name offsets"
+        )
     if given.get("ending_offsets") == EARLIEST:
-        raise ConfigError("endingOffsets", "`earliest` leaves a batch read empty", "say latest or name offsets")
+        raise ConfigError(
+            "endingOffsets", "`earliest` leaves a batch read empty", "say latest or name offsets"
+        )
     return ReadOptions(paths=_parse_paths(options), **given)
 
 

@@ -28,7 +28,7 @@ def plan_folders(options: ReadOptions) -> list[Partition]:
     """
     with ExitStack() as stack:
         readers = [
-            stack.enter_context(StoreReader.open(folder, on_corrupt=options.on_corrupt))  # type: ignore[arg-type]
+            stack.enter_context(StoreReader.open(folder, on_corrupt=options.on_corrupt))
             for path in options.paths
             for folder in store_folders(path)
         ]
@@ -39,10 +39,9 @@ def plan_folders(options: ReadOptions) -> list[Partition]:
             for reader in readers
             for part in arrow.plan(
                 reader,
-                min_partitions=-(-(options.min_partitions or 1) // len(readers)),
                 max_partition_bytes=size,
                 max_partition_records=options.max_records_per_partition,
-                on_corrupt=options.on_corrupt,  # type: ignore[arg-type]
+                on_corrupt=options.on_corrupt,
                 topics=_present(reader, options.topics),
                 topics_pattern=options.topics_pattern,
                 queues=options.queues,
@@ -85,7 +84,9 @@ def _check_topics(readers: Iterable[StoreReader], wanted: tuple[str, ...] | None
     known = set().union(*(_topics_of(reader) for reader in readers))
     for topic in wanted or ():
         if topic not in known:
-            raise ConfigError("topics", f"there is no topic {topic!r}", f"there are {', '.join(sorted(known))}")
+            raise ConfigError(
+                "topics", f"there is no topic {topic!r}", f"there are {', '.join(sorted(known))}"
+            )
 
 
 def _present(reader: StoreReader, wanted: tuple[str, ...] | None) -> list[str] | None:
@@ -97,14 +98,15 @@ def _partition_bytes(readers: Iterable[StoreReader], options: ReadOptions) -> in
     if options.max_bytes_per_partition is not None:
         return options.max_bytes_per_partition
     total = sum(reader.max_offset - reader.min_offset for reader in readers)
-    share = -(-total // max(os.cpu_count() or 1, options.min_partitions or 1))
-    return min(PARTITION_BYTES_MAX, max(PARTITION_BYTES_MIN, share))
+    if options.min_partitions is not None:
+        return min(PARTITION_BYTES_MAX, max(1, -(-total // options.min_partitions)))
+    return min(PARTITION_BYTES_MAX, max(PARTITION_BYTES_MIN, -(-total // (os.cpu_count() or 1))))
 
 
 def _bounded(
     reader: StoreReader, offsets: str | Offsets, name: str, options: ReadOptions
 ) -> str | dict[str, dict[int, int]]:
-    """Offsets as `arrow.plan` takes them; those outside what is stored raise, or are moved to the nearest end."""
+    """Offsets as `arrow.plan` takes them; those outside what is stored raise, or move to the nearest end."""
     if isinstance(offsets, str):
         return offsets
     held = reader.queues()
@@ -114,10 +116,18 @@ def _bounded(
         if queue is None:
             _lose(f"{topic}/{queue_id} is not in {reader.path}", name, options)
             continue
-        if offset not in (OFFSET_EARLIEST, OFFSET_LATEST) and not queue.min_offset <= offset <= queue.max_offset:
-            _lose(f"{topic}/{queue_id} holds [{queue.min_offset}, {queue.max_offset}), not {offset}", name, options)
-            offset = min(max(offset, queue.min_offset), queue.max_offset)
-        nested.setdefault(topic, {})[queue_id] = offset
+        if (
+            offset not in (OFFSET_EARLIEST, OFFSET_LATEST)
+            and not queue.min_offset <= offset <= queue.max_offset
+        ):
+            _lose(
+                f"{topic}/{queue_id} holds [{queue.min_offset}, {queue.max_offset}), not {offset}",
+                name,
+                options,
+            )
+            nested.setdefault(topic, {})[queue_id] = min(max(offset, queue.min_offset), queue.max_offset)
+        else:
+            nested.setdefault(topic, {})[queue_id] = offset
     return nested
 
 

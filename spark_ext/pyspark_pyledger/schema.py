@@ -66,7 +66,9 @@ def check_schema(given: StructType) -> None:
     for field in given.fields:
         wanted = _TYPES.get(field.name)
         if wanted is None:
-            raise ConfigError("schema", f"there is no column {field.name!r}", f"known are {', '.join(_TYPES)}")
+            raise ConfigError(
+                "schema", f"there is no column {field.name!r}", f"known are {', '.join(_TYPES)}"
+            )
         if field.dataType.simpleString() != wanted.simpleString():
             raise ConfigError(
                 "schema",

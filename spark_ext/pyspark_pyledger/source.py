@@ -28,7 +28,7 @@ class LedgerSource(DataSource):
         return "pyledger"
 
     def schema(self) -> StructType:
-        """The asked columns. Called when the data frame is made: the plan, and with it the end, is pinned here."""
+        """The asked columns. Called when the data frame is made: the plan and its end are pinned here."""
         options = parse_read_options(self.options)
         schema = schema_of(options.columns)
         self._pin(options)

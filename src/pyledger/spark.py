@@ -92,6 +92,7 @@ def _quiet_conf_dir() -> Path:
     text = (
         "rootLogger.level = error\nrootLogger.appenderRef.stderr.ref = stderr\n"
         "appender.stderr.type = Console\nappender.stderr.name = stderr\nappender.stderr.target = SYSTEM_ERR\n"
+        "logger.repl.name = org.apache.spark.api.python.PythonGatewayServer\nlogger.repl.level = error\n"
         "appender.stderr.layout.type = PatternLayout\nappender.stderr.layout.pattern = %p %c: %m%n\n"
     )
     target = folder / "log4j2.properties"

@@ -17,10 +17,21 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 CASES = {case.name: case for case in golden_cases()}
-IN_SPARK = ["clean-4", "inner-batch-5", "deleted-head-5", "compressed-5", "delay-tx-5", "ipv6-5", "no-queues-5", "cq-ext-5"]
+IN_SPARK = [
+    "clean-4",
+    "inner-batch-5",
+    "deleted-head-5",
+    "compressed-5",
+    "delay-tx-5",
+    "ipv6-5",
+    "no-queues-5",
+    "cq-ext-5",
+]
 ALL_COLUMNS = (
-    "topic,queueId,queueOffset,physicalOffset,storeSize,layout,tagsCode,tags,keys,properties,bodyLength,bodyCRC,"
-    "bornTimestamp,storeTimestamp,bornHost,storeHost,sysFlag,flag,reconsumeTimes,preparedTransactionOffset,body,msgId"
+    "topic,queueId,queueOffset,physicalOffset,storeSize,layout,tagsCode,tags,keys,properties,"
+    "bodyLength,bodyCRC,"
+    "bornTimestamp,storeTimestamp,bornHost,storeHost,sysFlag,flag,reconsumeTimes,"
+    "preparedTransactionOffset,body,msgId"
 )
 
 
@@ -118,7 +129,9 @@ def test_plan_splits_by_bytes_and_gives_every_row_once(session: "SparkSession", 
         ({"batchRows": "7"}, 300),
     ],
 )
-def test_option_selects_rows(session: "SparkSession", store: Path, options: dict[str, str], count: int) -> None:
+def test_option_selects_rows(
+    session: "SparkSession", store: Path, options: dict[str, str], count: int
+) -> None:
     frame = read(session, store, **options)
     assert len(frame.collect()) == count
     assert frame.count() == count
@@ -140,7 +153,9 @@ def test_columns_and_schema_project(session: "SparkSession", store: Path) -> Non
     assert typed.schema.simpleString() == "struct<topic:string,queueOffset:bigint>"
 
 
-def test_reads_lists_of_folders_and_folders_of_brokers(session: "SparkSession", store: Path, tmp_path: Path) -> None:
+def test_reads_lists_of_folders_and_folders_of_brokers(
+    session: "SparkSession", store: Path, tmp_path: Path
+) -> None:
     twice = session.read.format("pyledger").load([str(store), str(store)])
     assert twice.count() == 600
     brokers = tmp_path / "brokers"
@@ -159,7 +174,9 @@ def test_end_is_pinned_when_the_frame_is_made(session: "SparkSession", store: Pa
 
 
 def test_sql_view_and_reuse_with_filters(session: "SparkSession", store: Path) -> None:
-    session.sql(f"CREATE OR REPLACE TEMPORARY VIEW ledger USING pyledger OPTIONS (path '{store}', topic 'orders')")
+    session.sql(
+        f"CREATE OR REPLACE TEMPORARY VIEW ledger USING pyledger OPTIONS (path '{store}', topic 'orders')"
+    )
     assert session.sql("SELECT count(*) AS n FROM ledger").first()["n"] == 150
     assert session.sql("SELECT count(*) AS n FROM ledger WHERE queueId = 1").first()["n"] == 50
     assert session.sql("SELECT count(*) AS n FROM ledger").first()["n"] == 150
@@ -176,7 +193,7 @@ def test_packed_bodies_are_unpacked_on_request(session: "SparkSession", tmp_path
 @pytest.fixture
 def damaged(store: Path) -> Path:
     """One bit of one body in the first log file flipped."""
-    file = sorted((store / "commitlog").iterdir())[0]
+    file = min((store / "commitlog").iterdir())
     data = bytearray(file.read_bytes())
     place = data.index(b'{"number": 20}')
     data[place + 11] ^= 1
@@ -184,7 +201,9 @@ def damaged(store: Path) -> Path:
     return store
 
 
-def test_damage_in_the_middle_is_an_error_that_names_the_place(session: "SparkSession", damaged: Path) -> None:
+def test_damage_in_the_middle_is_an_error_that_names_the_place(
+    session: "SparkSession", damaged: Path
+) -> None:
     with pytest.raises(Exception, match=r"physical offset \d+.*CRC"):
         read(session, damaged).collect()
 
@@ -217,7 +236,9 @@ def test_wrong_option_names_the_right_one(
         read(session, store, **options).collect()
 
 
-def test_missing_folder_and_wrong_schema_are_named(session: "SparkSession", store: Path, tmp_path: Path) -> None:
+def test_missing_folder_and_wrong_schema_are_named(
+    session: "SparkSession", store: Path, tmp_path: Path
+) -> None:
     with pytest.raises(Exception, match="commitlog"):
         read(session, tmp_path / "absent")
     with pytest.raises(Exception, match="body is binary, not string"):
@@ -225,5 +246,9 @@ def test_missing_folder_and_wrong_schema_are_named(session: "SparkSession", stor
 
 
 def test_data_loss_can_be_accepted(session: "SparkSession", store: Path) -> None:
-    options = {"startingOffsets": '{"orders": {"0": 99, "7": 3}}', "topic": "orders", "failOnDataLoss": "false"}
+    options = {
+        "startingOffsets": '{"orders": {"0": 99, "7": 3}}',
+        "topic": "orders",
+        "failOnDataLoss": "false",
+    }
     assert read(session, store, **options).count() == 100

@@ -39,29 +39,61 @@ def store(tmp_path: Path) -> Path:
 def run_bare(code: str, store: Path, home: Path, path: str) -> subprocess.CompletedProcess[str]:
     bare = {"PATH": path, "HOME": str(home), "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'spark_ext'}"}
     return subprocess.run(
-        [sys.executable, "-c", code, str(store)], env=bare, capture_output=True, text=True, timeout=280, cwd=home
+        [sys.executable, "-c", code, str(store)],
+        env=bare,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        cwd=home,
     )
 
 
 def test_wheel_runtime_serves_where_no_java_is(store: Path, tmp_path: Path) -> None:
     tools = tmp_path / "bin"
     tools.mkdir()
-    for name in ("bash", "sh", "env", "dirname", "ps", "uname", "nice", "ls", "cat", "tr", "grep", "sed", "id", "hostname"):
-        found = next((Path(part, name) for part in os.defpath.split(":") + ["/usr/bin"] if Path(part, name).exists()), None)
+    for name in (
+        "bash",
+        "sh",
+        "env",
+        "dirname",
+        "ps",
+        "uname",
+        "nice",
+        "ls",
+        "cat",
+        "tr",
+        "grep",
+        "sed",
+        "id",
+        "hostname",
+    ):
+        found = next(
+            (Path(part, name) for part in [*os.defpath.split(":"), "/usr/bin"] if Path(part, name).exists()),
+            None,
+        )
         if found:
             (tools / name).symlink_to(found)
-    done = run_bare(READ.format(builder='SparkSession.builder.master("local[1]")'), store, tmp_path, str(tools))
+    done = run_bare(
+        READ.format(builder='SparkSession.builder.master("local[1]")'), store, tmp_path, str(tools)
+    )
     assert "rows 10" in done.stdout, done.stderr
     assert (tmp_path / ".cache/pyledger/java/bin/java").exists()
 
 
 def test_connect_session_finds_the_source(store: Path, tmp_path: Path) -> None:
-    done = run_bare(READ.format(builder='SparkSession.builder.remote("local[2]")'), store, tmp_path, os.environ["PATH"])
+    done = run_bare(
+        READ.format(builder='SparkSession.builder.remote("local[2]")'), store, tmp_path, os.environ["PATH"]
+    )
     assert "rows 10" in done.stdout, done.stderr
 
 
 def test_java_version_reads_what_java_says(tmp_path: Path) -> None:
-    for said, wanted in (('openjdk version "17.0.15" 2025', 17), ('java version "1.8.0_402"', 8), ("nothing", None)):
+    for said, wanted in (
+        ('openjdk version "17.0.15" 2025', 17),
+        ('java version "1.8.0_402"', 8),
+        ("nothing", None),
+    ):
         java = tmp_path / "java"
         java.write_text(f"#!/bin/sh\necho '{said}' >&2\n")
         java.chmod(0o755)
