@@ -8,8 +8,11 @@ pytest_plugins = ("tests.golden.fixtures", "tests.interop.fixtures")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--rewrite` for the text tests."""
+    """`--rewrite` for the text tests, `--fuzz-seconds` for the search in damaged folders."""
     parser.addoption("--rewrite", action="store_true", help="accept new output of the text tests")
+    parser.addoption(
+        "--fuzz-seconds", type=float, default=0, help="damage folders for so long, with new seeds"
+    )
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -12,10 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from pyledger.cli.__main__ import run
+from tests.golden.archive import GoldenCase
 from tests.source_tree import ROOT
 
 COMMAND = [sys.executable, "-m", "pyledger"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT / 'spark_ext'}"}
+
+
+def own_case(name: str) -> GoldenCase:
+    """A golden case of this repository, whichever set of folders the golden tests run over."""
+    return GoldenCase(ROOT / "tests" / "golden" / "rocketmq-store" / name)
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command_line import pyledger
-from tests.golden.archive import GoldenCase, golden_case
+from tests.cli.command_line import own_case, pyledger
+from tests.golden.archive import GoldenCase
 
 Line = dict[str, Any]
 
@@ -44,7 +44,7 @@ def test_log_order_has_the_records_of_no_queue_too(golden: GoldenCase, pristine_
 
 
 def test_a_folder_that_java_refuses_is_read_as_far_as_it_is_sound(tmp_path: Path) -> None:
-    found = pyledger("cat", golden_case("short-file-5").unpack(tmp_path), "--json")
+    found = pyledger("cat", own_case("short-file-5").unpack(tmp_path), "--json")
     assert found.code == 0
     assert len(found.lines) > 90
     assert [line["physicalOffset"] for line in found.json] == sorted(
@@ -54,7 +54,7 @@ def test_a_folder_that_java_refuses_is_read_as_far_as_it_is_sound(tmp_path: Path
 
 @pytest.fixture(scope="module")
 def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return golden_case("clean-5").unpack(tmp_path_factory.mktemp("clean"))
+    return own_case("clean-5").unpack(tmp_path_factory.mktemp("clean"))
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pyledger.cli.commands import COMMANDS
-from tests.cli.command_line import pyledger
-from tests.golden.archive import GoldenCase, fingerprint, golden_case
+from tests.cli.command_line import own_case, pyledger
+from tests.golden.archive import GoldenCase, fingerprint
 
 MESSAGE: dict[str, type | tuple[type, ...]] = {
     "kind": str, "topic": str, "queueId": int, "queueOffset": int, "physicalOffset": int, "storeSize": int,
@@ -35,7 +35,7 @@ def is_message(line: dict[str, Any]) -> bool:
 
 @pytest.fixture(scope="module")
 def flights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return golden_case("flights-5").unpack(tmp_path_factory.mktemp("flights"))
+    return own_case("flights-5").unpack(tmp_path_factory.mktemp("flights"))
 
 
 def test_info_of_every_folder(golden: GoldenCase, pristine_store: Path) -> None:
@@ -62,7 +62,7 @@ def test_info_of_every_folder(golden: GoldenCase, pristine_store: Path) -> None:
 
 
 def test_info_times_are_those_of_the_messages(tmp_path: Path) -> None:
-    case = golden_case("rolled-5")
+    case = own_case("rolled-5")
     found = pyledger("info", case.unpack(tmp_path), "--json").json
     for line in (line for line in found if line["kind"] == "queue"):
         inside = [
@@ -130,7 +130,7 @@ def test_query_narrows_by_time_and_misses_quietly(flights: Path) -> None:
 
 
 def test_verify_tells_sound_from_damaged(tmp_path: Path) -> None:
-    store = golden_case("flights-5").unpack(tmp_path)
+    store = own_case("flights-5").unpack(tmp_path)
     assert (pyledger("verify", store).code, pyledger("verify", store).err) == (0, "sound\n")
     log = store / "commitlog" / ("0" * 20)
     victim = pyledger("cat", store, "--json").json[500]["physicalOffset"]
@@ -168,14 +168,14 @@ def test_verify_tells_sound_from_damaged(tmp_path: Path) -> None:
 
 
 def test_verify_tells_a_crash_apart(tmp_path: Path) -> None:
-    found = pyledger("verify", golden_case("crash-5").unpack(tmp_path))
+    found = pyledger("verify", own_case("crash-5").unpack(tmp_path))
     assert found.code == 0
     assert found.err.startswith("sound; ")
     assert "recovers it" in found.err
 
 
 def test_repair_says_what_it_would_do_then_does_it(tmp_path: Path) -> None:
-    store = golden_case("torn-zero-5").unpack(tmp_path)
+    store = own_case("torn-zero-5").unpack(tmp_path)
     before = fingerprint(store)
     plan = pyledger("repair", store, "--dry-run", "--json")
     assert fingerprint(store) == before
@@ -196,7 +196,7 @@ def test_repair_says_what_it_would_do_then_does_it(tmp_path: Path) -> None:
 
 
 def test_rebuild_gives_the_queues_back(tmp_path: Path) -> None:
-    store = golden_case("no-queues-5").unpack(tmp_path)
+    store = own_case("no-queues-5").unpack(tmp_path)
     before = pyledger("cat", store, "--order", "queue", "--json").out
     found = pyledger("rebuild", store, "--json")
     assert found.code == 0
@@ -207,7 +207,7 @@ def test_rebuild_gives_the_queues_back(tmp_path: Path) -> None:
 
 def test_dump_shows_every_kind_of_file(tmp_path: Path) -> None:
     for case in ("broker-5", "inner-batch-5", "cq-ext-5"):
-        store = golden_case(case).unpack(tmp_path / case)
+        store = own_case(case).unpack(tmp_path / case)
         for path in (path for path in store.rglob("*") if path.is_file()):
             found = pyledger("dump", path, "--json", "--limit", "20")
             assert found.code == 0, found.err
@@ -225,7 +225,7 @@ def test_dump_of_a_log_shows_each_record(flights: Path) -> None:
 
 
 def test_a_body_that_cannot_be_unpacked_does_not_end_cat(tmp_path: Path) -> None:
-    case = golden_case("compressed-5")
+    case = own_case("compressed-5")
     store = case.unpack(tmp_path)
     packed = next(m for m in case.of_kind("message") if m.get("plainSha256") and m["sysFlag"] & 1)
     log = store / "commitlog" / ("0" * 20)
@@ -265,7 +265,7 @@ def examples(name: str) -> list[str]:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_examples_in_help_work(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    golden_case("flights-5").unpack(tmp_path)
+    own_case("flights-5").unpack(tmp_path)
     monkeypatch.chdir(tmp_path)
     rows = [json.loads(line["body"]) for line in pyledger("cat", "store", "--limit", "20", "--json").json]
     Path("flights.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

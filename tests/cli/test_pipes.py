@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command_line import COMMAND, ENVIRONMENT, on_terminal
-from tests.golden.archive import golden_case
+from tests.cli.command_line import COMMAND, ENVIRONMENT, on_terminal, own_case
 
 
 @pytest.fixture(scope="module")
 def flights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return golden_case("flights-5").unpack(tmp_path_factory.mktemp("flights"))
+    return own_case("flights-5").unpack(tmp_path_factory.mktemp("flights"))
 
 
 def into_closed_pipe(*arguments: str | Path) -> tuple[int, bytes]:

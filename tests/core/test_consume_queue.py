@@ -67,6 +67,7 @@ def same(queue: ConsumeQueue, model: QueueModel) -> None:
 
 @given(steps=STEPS, start=st.integers(0, 23), cut=st.integers(0, 12000), low=st.integers(0, 12000))
 @example(steps=[(0, 100, 5, 0)], start=7, cut=0, low=0)
+@example(steps=[(1, 91, 0, 2), (0, 91, 0, 2)], start=1, cut=0, low=1)
 @settings(deadline=None, max_examples=25)
 def test_queue_equals_a_list(steps: list[tuple[int, int, int, int]], start: int, cut: int, low: int) -> None:
     with tempfile.TemporaryDirectory() as folder:

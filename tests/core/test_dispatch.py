@@ -322,6 +322,18 @@ def test_units_of_a_log_without_its_head_keep_their_offsets(tmp_path: Path) -> N
     assert (again.min_offset, again.max_offset) == (7, 11)
 
 
+@pytest.mark.parametrize("part", ["queue", "index"])
+def test_closed_parts_take_no_more(tmp_path: Path, part: str) -> None:
+    log = write_log(tmp_path / "log", records_of([("t", 0, None, "k", None, 0, 5)] * 9))
+    folder = Folder(tmp_path)
+    folder.dispatcher.dispatch(view_of(log), log.offsets[2])
+    (folder.index if part == "index" else folder.dispatcher.queues["t", 0]).close()
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(StoreClosedError):
+        folder.dispatcher.dispatch(view_of(log))
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_forked_child_must_not_dispatch(tmp_path: Path) -> None:
     log = write_log(tmp_path / "log", records_of([("t", 0, None, None, None, 0, 5)] * 3))
     folder = Folder(tmp_path)

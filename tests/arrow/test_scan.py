@@ -1,0 +1,248 @@
+"""`pyledger.arrow`: what its arguments select, damage, partitions, and who can read the result."""
+
+import pickle
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pytest
+
+from pyledger import arrow
+from pyledger.errors import ConfigError, CorruptRecordError, StoreNotFoundError
+from pyledger.store.read_plan import LogRange, UnitList, partition_from_json
+from pyledger.store.reader import StoreReader
+from tests.core.log_files import LogFiles, RecordFields, write_log
+
+COUNT = 300
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> LogFiles:
+    """300 messages, 3 topics of 2 queues, without queue files; over several log files."""
+    seen: dict[tuple[int, int], int] = {}
+    records = []
+    for i in range(COUNT):
+        queue = i % 3, i // 3 % 2
+        seen[queue] = seen.get(queue, -1) + 1
+        records.append(
+            RecordFields(topic=b"topic%d" % queue[0], queue_id=queue[1], queue_offset=seen[queue],
+                         body=b"body %d" % i, store_timestamp=10_000 + i,
+                         properties={"TAGS": f"tag{i % 4}", "KEYS": f"key{i}"})
+        )  # fmt: skip
+    return write_log(tmp_path / "store" / "commitlog", records, file_size_bytes=8192)
+
+
+@pytest.fixture
+def store(log: LogFiles) -> Path:
+    return log.folder.parent
+
+
+def numbers(batches: Any) -> list[int]:
+    """Which of the fixture's messages the rows are."""
+    return [int(body.split()[1]) for batch in batches for body in batch.column("body").to_pylist()]
+
+
+class Place(NamedTuple):
+    """Where a message of the fixture stands."""
+
+    number: int
+    topic: str
+    queue_id: int
+    queue_offset: int
+
+
+def some(wanted: Callable[[Place], bool]) -> list[int]:
+    """Messages of the fixture that are wanted."""
+    return [i for i in range(COUNT) if wanted(Place(i, f"topic{i % 3}", i // 3 % 2, i // 6))]
+
+
+SELECTIONS: dict[str, tuple[dict[str, Any], Callable[[Place], bool]]] = {
+    "all": ({}, lambda _: True),
+    "topic": ({"topics": "topic1"}, lambda p: p.topic == "topic1"),
+    "topics": ({"topics": ["topic1", "topic2", "none"]}, lambda p: p.topic != "topic0"),
+    "pattern": ({"topics_pattern": "topic[02]"}, lambda p: p.topic != "topic1"),
+    "pattern must match whole": ({"topics_pattern": "topic"}, lambda _: False),
+    "queue": ({"queues": [1]}, lambda p: p.queue_id == 1),
+    "queue pair": (
+        {"queues": [("topic2", 0), ("topic0", 1)]},
+        lambda p: (p.topic, p.queue_id) in (("topic2", 0), ("topic0", 1)),
+    ),
+    "offsets": (
+        {"starting_offsets": 10, "ending_offsets": 20, "topics": ["topic0"]},
+        lambda p: p.topic == "topic0" and 10 <= p.queue_offset < 20,
+    ),
+    "offsets by queue": (
+        {
+            "starting_offsets": {"topic0": {"0": 45, 1: -2}},
+            "ending_offsets": {("topic1", 0): 3, ("topic2", 1): -1},
+        },
+        lambda p: (
+            not (p.topic == "topic0" and p.queue_id == 0 and p.queue_offset < 45)
+            and not (p.topic == "topic1" and p.queue_id == 0 and p.queue_offset >= 3)
+        ),
+    ),
+    "words": ({"starting_offsets": "earliest", "ending_offsets": "latest"}, lambda _: True),
+    "from the end": ({"starting_offsets": "latest"}, lambda _: False),
+    "time": ({"since": 10_020, "until": 10_050}, lambda p: 20 <= p.number < 50),
+    "datetime": (
+        {"since": datetime.fromtimestamp(10.02, UTC), "until": datetime.fromtimestamp(10.05, UTC)},
+        lambda p: 20 <= p.number < 50,
+    ),
+    "tags": ({"tags": "tag1 || tag3"}, lambda p: p.number % 2 == 1),
+    "any tags": ({"tags": "*", "topics": "topic0"}, lambda p: p.topic == "topic0"),
+    "key": ({"key": "key77"}, lambda p: p.number == 77),
+}
+
+
+@pytest.mark.parametrize("name", SELECTIONS)
+def test_both_plans_and_partitions_give_the_selected_rows(store: Path, name: str) -> None:
+    options, wanted = SELECTIONS[name]
+    by_log = numbers(arrow.scan(store, plan="log", batch_rows=11, **options))
+    assert by_log == some(wanted)
+    by_queue = numbers(arrow.scan(store, plan="queue", batch_rows=11, **options))
+    assert by_queue == sorted(by_log, key=lambda i: (i % 3, i // 3 % 2, i))
+    for plan in ("log", "queue"):
+        parts = arrow.plan(store, plan=plan, max_partition_bytes=1000, **options)
+        read = [numbers(arrow.read_partition(partition_from_json(part.to_json()))) for part in parts]
+        assert [i for part in read for i in part] == (by_log if plan == "log" else by_queue)
+        assert pickle.loads(pickle.dumps(parts)) == parts
+        assert all(part.size_bytes < 2000 for part in parts)
+
+
+def test_plan_is_chosen_by_bytes(store: Path) -> None:
+    def kinds(**options: Any) -> set[type]:
+        return {type(part) for part in arrow.plan(store, **options)}
+
+    assert kinds() == {LogRange}
+    assert kinds(topics="topic1") == {LogRange}
+    assert kinds(topics="topic1", starting_offsets=48) == {UnitList}
+    assert kinds(topics="topic1", starting_offsets=48, include_unindexed=True) == {LogRange}
+
+
+def test_partitions_keep_to_file_borders_and_limits(store: Path, log: LogFiles) -> None:
+    assert len(arrow.plan(store, plan="log")) == 1
+    by_file = arrow.plan(store, plan="log", max_partition_bytes=8192)
+    starts = [part.start_offset for part in by_file if isinstance(part, LogRange)]
+    assert starts == list(range(0, log.end, 8192))
+    records = arrow.plan(store, plan="log", max_partition_records=7)
+    counts = [len(numbers(arrow.read_partition(part))) for part in records]
+    assert max(counts) <= 7
+    assert sum(counts) == COUNT
+
+
+def test_partition_maps_only_the_files_it_touches(store: Path, log: LogFiles) -> None:
+    parts = arrow.plan(store, plan="log", max_partition_bytes=8192)
+    (log.folder / f"{0:020d}").unlink()
+    assert numbers(arrow.read_partition(parts[1])) == [i for i in range(COUNT) if log.offsets[i] // 8192 == 1]
+
+
+def test_end_is_pinned_by_the_plan(store: Path, log: LogFiles) -> None:
+    parts = arrow.plan(store)
+    reader = arrow.scan(store)
+    extra = RecordFields(topic=b"topic0", queue_offset=999, body=b"body 999")
+    log.edit(log.end, extra.encode(log.end))
+    assert 999 not in numbers(reader)
+    assert 999 not in [i for part in parts for i in numbers(arrow.read_partition(part))]
+    assert 999 in numbers(arrow.scan(store))
+
+
+def test_damage_raises_or_is_skipped_and_told(store: Path, log: LogFiles) -> None:
+    log.edit(log.offsets[50] + 88, b"BODY")
+    log.edit(log.offsets[120] + 4, b"\0")
+    log.edit(log.offsets[121] + 4, b"\0")
+    with pytest.raises(CorruptRecordError) as caught:
+        arrow.scan(store, plan="log").read_all()
+    assert caught.value.physical_offset == log.offsets[50]
+    assert caught.value.path.endswith(f"{0:020d}")
+    skipped: list[arrow.Skipped] = []
+    rows = numbers(arrow.scan(store, plan="log", on_corrupt="skip", on_skip=skipped.append, batch_rows=7))
+    assert rows == [i for i in range(COUNT) if i not in (50, 120, 121)]
+    assert [(s.physical_offset, s.size_bytes) for s in skipped] == [
+        (log.offsets[50], log.offsets[51] - log.offsets[50]),
+        (log.offsets[120], log.offsets[122] - log.offsets[120]),
+    ]
+    assert "CRC" in skipped[0].problem
+
+
+def test_unit_of_damaged_record_raises_or_is_skipped(store: Path, log: LogFiles) -> None:
+    parts = arrow.plan(store, plan="queue")
+    log.edit(log.offsets[50] + 88, b"BODY")
+    with pytest.raises(CorruptRecordError):
+        list(arrow.read_partition(parts[0]))
+    skipped: list[arrow.Skipped] = []
+    rows = numbers(arrow.read_partition(parts[0], on_corrupt="skip", on_skip=skipped.append))
+    assert sorted(rows) == [i for i in range(COUNT) if i != 50]
+    assert [s.physical_offset for s in skipped] == [log.offsets[50]]
+
+
+def test_schema_is_what_spark_demands(store: Path) -> None:
+    assert arrow.scan(store).schema == arrow.SCHEMA
+    assert arrow.SCHEMA.field("storeTimestamp").type == pa.timestamp("us", tz="UTC")
+    assert arrow.SCHEMA.field("properties").type == pa.map_(pa.string(), pa.string())
+    assert [field.name for field in arrow.SCHEMA if field.nullable] == ["tags", "keys"]
+    assert all(field.nullable for field in arrow.schema_for(arrow.COLUMNS, nullable=True))
+    wanted = arrow.schema_for(["body", "queueId"], nullable=True)
+    for batch in arrow.read_partition(arrow.plan(store)[0], schema=wanted):
+        assert batch.schema == wanted
+
+
+def test_open_reader_stays_open(store: Path) -> None:
+    with StoreReader.open(store) as reader:
+        assert arrow.scan(reader, columns=["queueId"]).read_all().num_rows == COUNT
+        assert arrow.scan(reader, columns=["queueId"]).read_all().num_rows == COUNT
+        assert len(arrow.plan(reader)) == 1
+
+
+BAD_ARGUMENTS: dict[str, dict[str, Any]] = {
+    "queueId": {"columns": ["queue_id"]},
+    "twice": {"columns": ["body", "body"]},
+    "give one of them": {"topics": "a", "topics_pattern": "b"},
+    "no pattern": {"topics_pattern": "("},
+    "time zone": {"since": datetime(2024, 1, 1)},  # noqa: DTZ001
+    "no time": {"until": "yesterday"},
+    "no offset": {"starting_offsets": "first"},
+    "is no offset": {"ending_offsets": {"t": {"0": -3}}},
+    "below 1": {"batch_rows": 0},
+    "log, queue": {"plan": "fast"},
+    "error, skip": {"on_corrupt": "ignore"},
+    "body, always": {"check": "sometimes"},
+}
+
+
+@pytest.mark.parametrize("problem", BAD_ARGUMENTS)
+def test_bad_argument_is_named_with_its_remedy(store: Path, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        arrow.scan(store, **BAD_ARGUMENTS[problem])
+
+
+def test_missing_store_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreNotFoundError, match="nowhere"):
+        arrow.scan(tmp_path / "nowhere")
+
+
+def test_pandas_reads_it(store: Path) -> None:
+    frame = arrow.scan(store).read_pandas()
+    assert frame.groupby("topic").size().to_dict() == {"topic0": 100, "topic1": 100, "topic2": 100}
+    assert str(frame["storeTimestamp"].dt.tz) == "UTC"
+
+
+def test_polars_reads_it(store: Path) -> None:
+    polars = pytest.importorskip("polars")
+    frame = polars.from_arrow(arrow.scan(store, columns=["topic", "tags", "body"]).read_all())
+    assert frame.filter(polars.col("tags") == "tag1").height == 75
+
+
+def test_duckdb_reads_it(store: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    messages = arrow.scan(store)
+    found = duckdb.sql(
+        "SELECT tags, count(*), min(properties['KEYS']) FROM messages GROUP BY tags ORDER BY tags"
+    )
+    assert messages is not None
+    assert found.fetchall() == [(f"tag{i}", 75, found_key(i)) for i in range(4)]
+
+
+def found_key(remainder: int) -> str:
+    return min(f"key{i}" for i in range(remainder, COUNT, 4))

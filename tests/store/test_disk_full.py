@@ -1,0 +1,56 @@
+"""A file system that really fills up: nothing acknowledged is lost, writing resumes once there is room."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pyledger.errors import StoreFullError
+from pyledger.message import Message
+from pyledger.store.message_store import MessageStore
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)], check=False, capture_output=True
+    )
+    if made.returncode:
+        pytest.skip("this machine lets nobody mount")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def put_until_full(store: MessageStore) -> int:
+    """Put numbered messages until the disk is full; how many were acknowledged."""
+    stored = 0
+    try:
+        while True:
+            store.put(Message("t", stored.to_bytes(4, "big") + bytes(3000)))
+            stored += 1
+    except StoreFullError:
+        return stored
+
+
+def test_a_full_disk_is_an_error_and_writing_resumes(small_disk: Path) -> None:
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(512 * 1024))
+    options = {"mapped_file_size_bytes": 128 * 1024, "index_slots": 50, "index_entries": 500}
+    with MessageStore.open(small_disk / "s", consume_queue_file_size_bytes=2000, **options) as store:
+        stored = put_until_full(store)
+        assert stored > 50
+        with pytest.raises(StoreFullError):
+            store.put(Message("t", bytes(3000)))
+        assert [int.from_bytes(m.body[:4], "big") for m in store.messages()] == list(range(stored))
+        ballast.unlink()
+        assert store.put(Message("t", b"again")).queue_offset == stored
+        assert store.queue_range("t", 0).max_offset == stored + 1
+    with MessageStore.open(small_disk / "s") as store:
+        assert store.recovery.clean
+        assert store.queue_range("t", 0).max_offset == stored + 1

@@ -1,0 +1,100 @@
+"""Deleting old files of a live store: never the last, never undispatched ones; queues and index follow."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pyledger.errors import StoreFullError
+from pyledger.message import Message
+from pyledger.store.clock import SystemClock
+from pyledger.store.message_store import MessageStore
+from pyledger.store.read_result import GetStatus
+
+SMALL = {
+    "mapped_file_size_bytes": 32 * 1024,
+    "consume_queue_file_size_bytes": 800,
+    "index_slots": 20,
+    "index_entries": 80,
+}
+
+
+class FixedHour(SystemClock):
+    """A clock that stands in one hour of the day."""
+
+    def __init__(self, hour: int) -> None:
+        self.hour = hour
+
+    def hour_of_day(self) -> int:
+        return self.hour
+
+
+def fill(store: MessageStore, count: int = 400) -> None:
+    for number in range(count):
+        store.put(Message("t", bytes(300), queue_id=number % 2, keys=f"k{number}"))
+    store.dispatch()
+
+
+def age(store: MessageStore, hours: int) -> None:
+    for path in (Path(store.path) / "commitlog").iterdir():
+        when = path.stat().st_mtime - hours * 3600
+        os.utime(path, (when, when))
+
+
+def test_files_past_their_age_go_and_the_last_stays(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path, **SMALL) as store:
+        fill(store)
+        assert store.delete_expired() == []
+        age(store, 73)
+        gone = store.delete_expired()
+        assert gone
+        assert not any(os.path.exists(path) for path in gone)
+        assert store.statistics().log_files == 1
+        least = store.queue_range("t", 0).min_offset
+        assert least > 0
+        assert store.get("t", 0, least).messages[0].physical_offset >= store.min_offset
+        assert store.get("t", 0, 0).status is GetStatus.OFFSET_TOO_SMALL
+        assert store.query("t", "k0") == []
+        assert store.query("t", "k399")[0].queue_offset == 199
+        assert store.put(Message("t", b"next", queue_id=0)).queue_offset == 200
+
+
+def test_immediate_cleaning_takes_young_files_too(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path, **SMALL) as store:
+        fill(store)
+        assert store.delete_expired(immediate=True)
+        assert store.statistics().log_files == 1
+
+
+def test_messages_read_before_a_deletion_stay_readable(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path, **SMALL) as store:
+        fill(store)
+        message = store.get("t", 0, 0).messages[0]
+        store.delete_expired(immediate=True)
+        assert message.body == bytes(300)
+
+
+@pytest.mark.parametrize(("hour", "cleans"), [(4, True), (5, False)])
+def test_the_service_cleans_in_its_hour(tmp_path: Path, hour: int, cleans: bool) -> None:
+    with MessageStore.open(tmp_path, clock=FixedHour(hour), usage=lambda _: 10, **SMALL) as store:
+        fill(store)
+        age(store, 73)
+        assert bool(store.clean()) is cleans
+
+
+def test_a_disk_over_the_warning_level_refuses_puts_until_there_is_room(tmp_path: Path) -> None:
+    used = [95]
+    with MessageStore.open(tmp_path, clock=FixedHour(12), usage=lambda _: used[0], **SMALL) as store:
+        fill(store, 10)
+        appender = store.appender("t", 0)
+        store.clean()
+        for put in (lambda: store.put(Message("t", b"x")), lambda: appender.put(b"x")):
+            with pytest.raises(StoreFullError):
+                put()
+        used[0] = 88
+        store.clean()
+        with pytest.raises(StoreFullError):
+            store.put(Message("t", b"x"))
+        used[0] = 80
+        store.clean()
+        assert store.put(Message("t", b"x")).queue_offset == 5
