@@ -4,6 +4,7 @@
 from _core.layout cimport BATCH_CQ_UNIT_BYTES, Record, get_i16, get_i32, get_i64, put_i16, put_i32, put_i64
 from _core.posix cimport load_acquire
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+from libc.stdlib cimport free, malloc
 
 from pyledger import errors
 
@@ -89,6 +90,43 @@ cdef int64_t search_batch_units(const uint8_t* units, int64_t length, int64_t ti
         else:
             high = middle
     return -1
+
+
+cdef int64_t search_batch_spans(const UnitSpan* spans, int count, int64_t timestamp, bint upper) noexcept nogil:
+    """Base of the unit for a store time, or -1: in the last file whose first unit is early enough."""
+    cdef int chosen = 0
+    cdef int i
+    cdef int64_t at
+    for i in range(1, count):
+        if get_i64(spans[i].base + AT_BATCH_STORE_TIME) <= timestamp:
+            chosen = i
+    at = search_batch_units(spans[chosen].base, spans[chosen].length, timestamp, upper) if count else -1
+    return -1 if at < 0 else get_i64(spans[chosen].base + at + AT_BATCH_BASE)
+
+
+def search_batch_units_by_time(const uint8_t[::1] units not None, int64_t timestamp_ms, *, bint upper=False,
+                               int64_t first_where=0, int64_t min_queue_offset=0,
+                               int64_t file_size_bytes=300_000 * BATCH_CQ_UNIT_BYTES):
+    """Queue offset for a store time over raw 46-byte units, as `BatchConsumeQueue.offset_by_time`."""
+    cdef int64_t length = units.shape[0] // BATCH_CQ_UNIT_BYTES * BATCH_CQ_UNIT_BYTES
+    cdef int64_t done = 0
+    cdef int64_t answer
+    cdef int count = 0
+    cdef UnitSpan* spans
+    if length == 0 or first_where < 0 or file_size_bytes <= 0 or file_size_bytes % BATCH_CQ_UNIT_BYTES:
+        return max(min_queue_offset, 0)
+    spans = <UnitSpan*>malloc(<size_t>(length // file_size_bytes + 2) * sizeof(UnitSpan))
+    if spans == NULL:
+        raise MemoryError()
+    while done < length:
+        spans[count].base = &units[done]
+        spans[count].start_where = first_where + done
+        spans[count].length = min(length - done, file_size_bytes - (first_where + done) % file_size_bytes)
+        done += spans[count].length
+        count += 1
+    answer = search_batch_spans(spans, count, timestamp_ms, upper)
+    free(spans)
+    return max(answer, min_queue_offset, 0)
 
 
 cdef class BatchConsumeQueue(UnitQueue):
@@ -280,21 +318,21 @@ cdef class BatchConsumeQueue(UnitQueue):
         answer the lowest offset, and so does this one.
         """
         cdef int64_t available = 0
-        cdef int64_t length
+        cdef int64_t answer
+        cdef int count = 0
         cdef const uint8_t* unit
-        cdef const uint8_t* units = NULL
         cdef MappedFile file
+        cdef UnitSpan* spans = <UnitSpan*>malloc((<size_t>len(self.files) + 1) * sizeof(UnitSpan))
+        if spans == NULL:
+            raise MemoryError()
         for file in self.files:
             unit = self.unit_at(file.start_offset, &available)
-            if unit != NULL and (units == NULL or get_i64(unit + AT_BATCH_STORE_TIME) <= timestamp_ms):
-                units = unit
-                length = available
-        if units == NULL:
-            return 0
-        length = search_batch_units(units, length, timestamp_ms, upper)
-        if length < 0:
-            return max(self.min_offset, <int64_t>0)
-        return min(max(get_i64(units + length + AT_BATCH_BASE), self.min_offset), self.max_offset)
+            if unit != NULL:
+                spans[count] = UnitSpan(unit, file.start_offset, available)
+                count += 1
+        answer = search_batch_spans(spans, count, timestamp_ms, upper)
+        free(spans)
+        return min(max(answer, self.min_offset, 0), self.max_offset)
 
     def delete_head(self, int64_t min_physical_offset):
         """Remove files of deleted records only, never the last file; returns their paths."""

@@ -1222,6 +1222,26 @@ class ConsumeQueue(UnitQueue):
 
 # --- batch_consume_queue.pyx
 
+def search_batch_units_by_time(
+    units: Buffer,
+    timestamp_ms: int,
+    *,
+    upper: bool = False,
+    first_where: int = 0,
+    min_queue_offset: int = 0,
+    file_size_bytes: int = 13_800_000,
+) -> int:
+    """Queue offset for a store time over raw 46-byte units, as `BatchConsumeQueue.offset_by_time`.
+
+    Args:
+        units: Raw units.
+        timestamp_ms: Store time.
+        upper: As of `offset_by_time`.
+        first_where: Byte offset of the first unit in its queue.
+        min_queue_offset: The first that names a record of the log.
+        file_size_bytes: The search goes file by file, and its answers depend on where files begin.
+    """
+
 @final
 class BatchConsumeQueue(UnitQueue):
     """The index of one topic and queue whose records are batches; the face of ConsumeQueue.

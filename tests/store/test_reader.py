@@ -98,9 +98,7 @@ def test_answers_by_time(golden: GoldenCase, reader: StoreReader) -> None:
     for line in golden.of_kind("time"):
         asked = line["topic"], line["queueId"], line["timestamp"]
         assert reader.offset_by_time(*asked) == line["lower"], line
-        # Upstream's upper search over batch queues has no rule: between two units it gives either one, or 0.
-        if line["topic"] != "interop_inner_batch":
-            assert reader.offset_by_time(*asked, upper=True) == line["upper"], line
+        assert reader.offset_by_time(*asked, upper=True) == line["upper"], line
 
 
 def test_messages_by_id(golden: GoldenCase, reader: StoreReader) -> None:

@@ -5,20 +5,23 @@ the end of the log, units derived from the records take their place.
 """
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from pyledger._core import (
     BatchConsumeQueue,
     ConsumeQueue,
     LogView,
-    StoredMessage,
     UnitRun,
-    read_message,
+    search_batch_units_by_time,
+    search_units_by_time,
 )
-from pyledger.errors import CorruptRecordError, OffsetOutOfRangeError
 from pyledger.message import QueueRange
-from pyledger.store.folder import BATCH_QUEUE_FOLDER, QUEUE_FOLDER
+from pyledger.store.folder import (
+    BATCH_QUEUE_FOLDER,
+    DEFAULT_BATCH_QUEUE_FILE_BYTES,
+    DEFAULT_QUEUE_FILE_BYTES,
+    QUEUE_FOLDER,
+)
 from pyledger.store.views import (
     BATCH_CQ_UNIT,
     CQ_UNIT,
@@ -123,36 +126,41 @@ class QueueUnits:
 
     def offset_by_time(self, view: LogView, timestamp_ms: int, *, upper: bool) -> int:
         """Queue offset for a store time (ms): see `StoreReader.offset_by_time`."""
-        low, high = self.min_offset, self.max_offset
-        if self.batch and low < high and self._store_timestamp(view, high - 1) <= timestamp_ms:
-            return self._base_of(view, high - 1)
-        while low < high:
-            middle = (low + high) // 2
-            stored_ms = self._store_timestamp(view, middle)
-            if stored_ms < timestamp_ms or (upper and stored_ms == timestamp_ms):
-                low = middle + 1
-            else:
-                high = middle
-        if upper:
-            return self._base_of(view, low - 1) if low > self.min_offset else self.min_offset
-        return low
+        if not self.has_units:
+            return self.max_offset
+        if self.derived_first < 0 and self._open().max_offset == self.stored_end:
+            found = self._open().offset_by_time(view, timestamp_ms, upper=upper)
+        else:
+            found = self._search_joined(view, timestamp_ms, upper)
+        return min(max(found, self.min_offset), self.max_offset)
 
-    def _message_at(self, view: LogView, queue_offset: int) -> StoredMessage | None:
-        """The record that holds a queue offset, or the next one that can be read."""
-        for raw in self.chunks(queue_offset, self.max_offset, 1):
-            for physical_offset in units_array(raw)["physical_offset"].tolist():
-                with suppress(CorruptRecordError, OffsetOutOfRangeError):
-                    return read_message(view, physical_offset, check=False)
-        return None
-
-    def _store_timestamp(self, view: LogView, queue_offset: int) -> int:
-        message = self._message_at(view, queue_offset)
-        return 1 << 62 if message is None else message.store_timestamp
-
-    def _base_of(self, view: LogView, queue_offset: int) -> int:
-        """Queue offset of the record that holds a message: of a batch its first."""
-        message = self._message_at(view, queue_offset) if self.batch else None
-        return queue_offset if message is None else message.queue_offset
+    def _search_joined(self, view: LogView, timestamp_ms: int, upper: bool) -> int:
+        """Search files and derived units as if one file row held them: where files begin counts."""
+        kept = self.min_offset < self.stored_end
+        stored = self._open()
+        stored.correct_min_offset(view.start_offset)
+        where = stored.min_where if kept else 0
+        file_size_bytes = stored.file_size_bytes
+        parts = list(_stored_units(stored, self.min_offset, self.stored_end)) if kept else []
+        units = b"".join([*parts, self._derived])
+        if self.batch:
+            return search_batch_units_by_time(
+                units,
+                timestamp_ms,
+                upper=upper,
+                first_where=where,
+                min_queue_offset=self.min_offset,
+                file_size_bytes=file_size_bytes or DEFAULT_BATCH_QUEUE_FILE_BYTES,
+            )
+        return search_units_by_time(
+            units,
+            view,
+            timestamp_ms,
+            upper=upper,
+            first_queue_offset=self.min_offset if kept else self.derived_first,
+            min_queue_offset=self.min_offset,
+            file_size_bytes=file_size_bytes or DEFAULT_QUEUE_FILE_BYTES,
+        )
 
     def _stored_chunks(self, start: int, end: int, count: int, newest_first: bool) -> Iterator[Raw]:
         end = min(end, self.stored_end)
@@ -218,15 +226,24 @@ def open_stored(store_path: str, topic: str, queue_id: int, *, batch: bool) -> S
     return ConsumeQueue(f"{store_path}/{QUEUE_FOLDER}", topic, queue_id, readonly=True)
 
 
+def _stored_units(stored: StoredQueue, start: int, end: int) -> Iterator[memoryview]:
+    """Raw units of queue offsets [start, end) as the files hold them, file by file."""
+    while start < end:
+        raw = stored.units(start, end - start)
+        if not raw.nbytes:
+            return
+        if isinstance(stored, BatchConsumeQueue):
+            units = batch_units_array(raw)
+            yield raw[: int(units["base_offset"].searchsorted(end)) * units.itemsize]
+            start = max(start + 1, int(units[-1]["base_offset"]) + int(units[-1]["batch_size"]))
+        else:
+            yield raw
+            start += raw.nbytes // CQ_UNIT.itemsize
+
+
 def _joined(stored: ConsumeQueue, start: int, end: int) -> Raw:
     """Units [start, end) in one piece; they may lie in two files."""
-    parts = []
-    while start < end:
-        part = stored.units(start, end - start)
-        if not part.nbytes:
-            break
-        parts.append(part)
-        start += part.nbytes // CQ_UNIT.itemsize
+    parts = list(_stored_units(stored, start, end))
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 

@@ -325,7 +325,10 @@ class StoreReader:
 
         The first message stored at or after it, or the queue's end when there is none; `upper`: the last
         stored at or before it, or the queue's first. 0 for a queue that is not there. In a batch queue an
-        offset is that of a batch's first message, and times from that of the last batch on give that one.
+        offset is that of a batch's first message, and times from that of the last batch on give that one;
+        with `upper` a time between two batches may give either, or the queue's first.
+
+        Answers are those of upstream 5.x for folders of any version; 4.9 would give the nearest unit.
         """
         queue = self._recovered_queues().by_name.get((topic, queue_id))
         return queue.offset_by_time(self.view, timestamp_ms, upper=upper) if queue else 0
