@@ -1545,6 +1545,26 @@ class Dispatcher:
     def take_advanced(self) -> list[tuple[str, int, int]]:
         """[(topic, queue id, max offset)] of queues that got units since the last call."""
 
+# --- index_check.pyx
+
+def index_chain_faults(
+    raw: Buffer, slots: int, entry_count: int, limit: int = 10
+) -> list[tuple[str, int, int, int]]:
+    """The first places where the hash chains of an index file are broken, in the order of the file.
+
+    Args:
+        raw: The file.
+        slots: Its hash slots.
+        entry_count: Number of its next entry; the first is 1.
+        limit: Most faults wanted, at most 64.
+
+    Returns:
+        (kind, place, stated, wanted): "hash", entry number, negative hash, 0; "previous", entry number, the
+        entry before it in its slot; "slot", slot number, its newest entry.
+
+    Cost: one pass without the interpreter lock; 4 bytes of memory a slot.
+    """
+
 # --- unit_collector.pyx
 
 @final

@@ -6,7 +6,7 @@ leaves the old files, the new ones, or none, which the next opening for writing 
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from pyledger.store.folder import (
 )
 from pyledger.store.lock import StoreLock
 from pyledger.store.meta_file import flush_folder
+from pyledger.store.queue_units import open_stored
 from pyledger.store.reader import StoreReader
 
 _DERIVED = (QUEUE_FOLDER, BATCH_QUEUE_FOLDER, INDEX_FOLDER)
@@ -91,7 +92,6 @@ def _settle(root: str, beside: str) -> None:
 
 def _build(reader: StoreReader, beside: str, progress: Callable[[int], None] | None) -> RebuildReport:
     folder = reader.layout
-    emptied = [name for name, held in reader.queues().items() if held.min_offset == held.max_offset]
     index = IndexFileSet(os.path.join(beside, INDEX_FOLDER), *folder.index_geometry())
     dispatcher = Dispatcher(_queue_opener(folder, beside), index, start_offset=reader.min_offset)
     _dispatch(dispatcher, reader.view, progress)
@@ -99,8 +99,7 @@ def _build(reader: StoreReader, beside: str, progress: Callable[[int], None] | N
         queue.close()
     report = RebuildReport(dispatcher.message_count, len(dispatcher.queues), len(index.files))
     index.close()
-    for topic, queue_id in emptied:
-        _keep_emptied(folder, beside, topic, queue_id)
+    _keep_emptied(folder, beside, reader.view, dispatcher.queues.keys())
     for name in _DERIVED:
         os.makedirs(os.path.join(beside, name), exist_ok=True)
     sync_tree(beside)
@@ -136,12 +135,20 @@ def _dispatch(dispatcher: Dispatcher, view: LogView, progress: Callable[[int], N
             progress(dispatcher.dispatched_where)
 
 
-def _keep_emptied(folder: StoreFolder, beside: str, topic: str, queue_id: int) -> None:
+def _keep_emptied(
+    folder: StoreFolder, beside: str, view: LogView, filled: Container[tuple[str, int]]
+) -> None:
     """A queue whose messages were all deleted keeps its files: nothing else remembers its numbers."""
     for kind in (QUEUE_FOLDER, BATCH_QUEUE_FOLDER):
-        old = os.path.join(folder.path, kind, topic, str(queue_id))
-        if os.path.isdir(old):
-            shutil.copytree(old, os.path.join(beside, kind, topic, str(queue_id)))
+        for topic, queue_id, old in folder.queue_folders(kind):
+            if (topic, queue_id) in filled:
+                continue
+            stored = open_stored(folder.path, topic, queue_id, batch=kind == BATCH_QUEUE_FOLDER)
+            stored.recover(view)
+            stored.correct_min_offset(view.start_offset)
+            if stored.min_offset == stored.max_offset > 0:
+                shutil.copytree(old, os.path.join(beside, kind, topic, str(queue_id)))
+            stored.close()
 
 
 def _swap(root: str, beside: str) -> None:

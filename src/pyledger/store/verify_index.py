@@ -4,14 +4,13 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from pyledger._core import IndexFile, KeyCollector, LogView, MappedFile, find_next_record
+from pyledger._core import IndexFile, KeyCollector, LogView, MappedFile, find_next_record, index_chain_faults
 from pyledger.errors import StoreFormatError
 from pyledger.store.checkpoint import StoreCheckpoint
 from pyledger.store.folder import StoreFolder
 from pyledger.store.problem import Problem, Severity
 from pyledger.store.views import (
     IndexEntries,
-    chain_faults,
     collected_keys,
     index_entries,
     leading_below,
@@ -58,8 +57,7 @@ class IndexCheck:
             self._files.append(checked)
             if checked.safe:
                 yield from _check_header(file)
-                for number, detail in chain_faults(raw, file.slot_count, entries)[:_SHOWN_MAX]:
-                    yield Problem("index-chain", path, number, detail)
+                yield from _check_chains(path, raw, file)
             else:
                 detail = "not known to be on disk, so recovery drops it and indexes its records again"
                 yield Problem("index-missing", path, None, detail, "note")
@@ -101,6 +99,19 @@ class IndexCheck:
             path = os.path.join(self.folder.path, "index")
             detail = f"{self._missing} keys of records from physical offset {self._first_missing} on"
             yield Problem("index-missing", path, None, detail, "note")
+
+
+def _check_chains(path: str, raw: MappedFile, file: IndexFile) -> Iterator[Problem]:
+    faults = index_chain_faults(raw, file.slot_count, file.entry_count, _SHOWN_MAX)
+    for kind, place, stated, wanted in faults:
+        if kind == "hash":
+            yield Problem("index-chain", path, place, f"its key hash is negative: {stated}")
+        elif kind == "previous":
+            detail = f"names entry {stated} as the one before it in its slot, that is {wanted}"
+            yield Problem("index-chain", path, place, detail)
+        else:
+            detail = f"slot {place} begins its chain here, its newest entry is {wanted}"
+            yield Problem("index-chain", path, stated, detail)
 
 
 def _check_header(file: IndexFile) -> Iterator[Problem]:

@@ -7,7 +7,7 @@ from pyledger._core import LogView, UnitCollector, UnitRun, find_next_record
 from pyledger.store.folder import BATCH_QUEUE_FOLDER, QUEUE_FOLDER, StoreFolder
 from pyledger.store.problem import Problem, Severity
 from pyledger.store.queue_units import StoredQueue, open_stored
-from pyledger.store.views import BATCH_CQ_UNIT, CQ_UNIT, differing_units
+from pyledger.store.views import BATCH_CQ_UNIT, CQ_UNIT, differing_units, same_bytes
 
 Queue = tuple[str, int]
 _SHOWN_MAX = 10
@@ -92,7 +92,7 @@ class QueueCheck:
                 yield self._problem("queue-missing", name, queue_offset, detail, lacking)
                 return
             part = wanted[at : at + found.nbytes]
-            if found != part:
+            if not same_bytes(found, part):
                 for index, detail in differing_units(found, part, size):
                     seen.faults += 1
                     if seen.faults <= _SHOWN_MAX:

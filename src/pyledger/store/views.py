@@ -75,6 +75,11 @@ def keep_tags(raw: Raw, codes: frozenset[int]) -> bytes:
     return units[hit].tobytes()
 
 
+def same_bytes(one: Raw, other: Raw) -> bool:
+    """Whether two buffers hold the same bytes; comparing memoryviews goes byte by byte."""
+    return np.array_equal(np.frombuffer(one, np.uint8), np.frombuffer(other, np.uint8))
+
+
 def drop_fill(raw: Raw) -> Raw:
     """Raw units without those that stand for records nobody has."""
     units = units_array(raw)
@@ -113,36 +118,6 @@ def index_entries(raw: MappedFile, slots: int, entry_count: int) -> IndexEntries
     room = (memoryview(raw).nbytes - start) // INDEX_ENTRY.itemsize
     count = max(0, min(entry_count - 1, room))
     return np.frombuffer(memoryview(raw), INDEX_ENTRY, count, start) if count else np.empty(0, INDEX_ENTRY)
-
-
-def chain_faults(raw: MappedFile, slots: int, entries: IndexEntries) -> list[tuple[int, str]]:
-    """Entry numbers where a hash chain is broken, and how."""
-    table = np.frombuffer(memoryview(raw), ">i4", slots, INDEX_HEADER_BYTES)
-    numbers = np.arange(1, len(entries) + 1, dtype=np.int32)
-    hashes = entries["key_hash"].astype(np.int32)
-    slot = hashes % slots
-    # Entries of one slot stand together and in order: each one's predecessor is the entry before it in its
-    # chain.
-    order = np.argsort(slot, kind="stable")
-    sorted_slot = slot[order]
-    previous = np.zeros(len(entries), np.int32)
-    same = sorted_slot[1:] == sorted_slot[:-1]
-    previous[order[1:][same]] = numbers[order[:-1][same]]
-    newest = np.zeros(slots, np.int32)
-    last = np.append(~same, True)[: len(order)]
-    newest[sorted_slot[last]] = numbers[order[last]]
-    stated = entries["previous"]
-    negative = np.flatnonzero(hashes < 0)[:_BLOCK].tolist()
-    faults = [(int(numbers[i]), "its key hash is negative") for i in negative]
-    faults += [
-        (int(numbers[i]), f"names entry {stated[i]} as the one before it in its slot, that is {previous[i]}")
-        for i in np.flatnonzero(stated != previous)[:_BLOCK].tolist()
-    ]
-    faults += [
-        (int(table[i]), f"slot {i} begins its chain here, its newest entry is {newest[i]}")
-        for i in np.flatnonzero(table != newest)[:_BLOCK].tolist()
-    ]
-    return faults
 
 
 def leading_below(entries: IndexEntries, first: int, physical_offset: int) -> int:

@@ -1,0 +1,75 @@
+# The hash chains of an index file followed the way they were made: entry by entry, the newest of each slot in
+# memory. One pass in the order of the file, where walking each chain would jump about in it.
+from _core.layout cimport INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, INDEX_SLOT_BYTES, get_i32
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdlib cimport calloc, free
+
+cdef enum:
+    CHAIN_FAULTS_MAX = 64
+    CHAIN_AHEAD = 16                 # entries whose slots are on their way into the cache
+
+cdef enum ChainFaultKind:
+    NEGATIVE_HASH = 0
+    WRONG_PREVIOUS = 1
+    WRONG_SLOT = 2
+
+CHAIN_FAULT_KINDS = ("hash", "previous", "slot")
+
+cdef struct ChainFault:
+    ChainFaultKind kind
+    int32_t place
+    int32_t stated
+    int32_t wanted
+
+
+cdef int find_chain_faults(const uint8_t* raw, int32_t* newest, uint32_t slots, int32_t count,
+                           ChainFault* faults, int limit) noexcept nogil:
+    cdef const uint8_t* entry = raw + INDEX_HEADER_BYTES + <int64_t>slots * INDEX_SLOT_BYTES
+    cdef uint32_t slot
+    cdef int32_t hash, previous, number
+    cdef int found = 0
+    for number in range(1, count):
+        if found == limit:
+            return found
+        entry += INDEX_ENTRY_BYTES
+        if number + CHAIN_AHEAD < count:
+            prefetch_write(newest + <uint32_t>get_i32(entry + CHAIN_AHEAD * INDEX_ENTRY_BYTES) % slots)
+        hash = get_i32(entry)
+        if hash < 0:
+            faults[found] = ChainFault(NEGATIVE_HASH, number, hash, 0)
+            found += 1
+            continue
+        slot = <uint32_t>hash % slots
+        previous = get_i32(entry + 16)
+        if previous != newest[slot]:
+            faults[found] = ChainFault(WRONG_PREVIOUS, number, previous, newest[slot])
+            found += 1
+        newest[slot] = number
+    for slot in range(slots):
+        if found == limit:
+            return found
+        number = get_i32(raw + INDEX_HEADER_BYTES + <int64_t>slot * INDEX_SLOT_BYTES)
+        if number != newest[slot]:
+            faults[found] = ChainFault(WRONG_SLOT, <int32_t>slot, number, newest[slot])
+            found += 1
+    return found
+
+
+def index_chain_faults(const uint8_t[::1] raw not None, int64_t slots, int64_t entry_count, int limit=10):
+    """The first places where the hash chains of an index file are broken."""
+    cdef ChainFault faults[CHAIN_FAULTS_MAX]
+    cdef int64_t room = raw.shape[0] - INDEX_HEADER_BYTES - slots * INDEX_SLOT_BYTES
+    cdef int64_t count = min(entry_count, room // INDEX_ENTRY_BYTES)
+    cdef int32_t* newest
+    cdef int found, i
+    if not 0 < slots < INT32_MAX or room < 0 or count >= INT32_MAX:
+        raise ValueError(f"{slots} slots and {entry_count} entries are not those of {raw.shape[0]} bytes")
+    newest = <int32_t*>calloc(<size_t>slots, sizeof(int32_t))
+    if newest == NULL:
+        raise MemoryError()
+    with nogil:
+        found = find_chain_faults(&raw[0], newest, <uint32_t>slots, <int32_t>count, faults,
+                                  min(max(limit, 0), CHAIN_FAULTS_MAX))
+    free(newest)
+    return [(CHAIN_FAULT_KINDS[<int>faults[i].kind], faults[i].place, faults[i].stated, faults[i].wanted)
+            for i in range(found)]
