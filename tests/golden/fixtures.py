@@ -1,5 +1,6 @@
 """Fixtures over the golden folders: one test for each case, each on a fresh copy."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,9 +22,11 @@ def golden_store(golden: GoldenCase, tmp_path: Path) -> Path:
     return golden.unpack(tmp_path)
 
 
-@pytest.fixture
-def pristine_store(golden_store: Path) -> Iterator[Path]:
-    """The unpacked folder of the case; the test fails when anything in it changed."""
-    before = fingerprint(golden_store)
-    yield golden_store
-    assert fingerprint(golden_store) == before, "reading changed the folder"
+@pytest.fixture(scope="module")
+def pristine_store(golden: GoldenCase, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The unpacked folder of the case, for all tests of a module that only read; fails when it changed."""
+    store = golden.unpack(tmp_path_factory.mktemp(golden.name))
+    before = fingerprint(store)
+    yield store
+    assert fingerprint(store) == before, "reading changed the folder"
+    shutil.rmtree(store)
