@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pyledger._core import IndexFile, IndexFileSet, index_file_name, index_key_hash
+from pyledger._core import IndexFile, IndexFileSet, index_chain_faults, index_file_name, index_key_hash
 from pyledger.errors import ConfigError, OffsetOutOfRangeError, ReadOnlyStoreError, StoreFormatError
 from tests.models.index_file import IndexModel, java_hash, key_hash
 
@@ -191,3 +191,32 @@ def test_bad_counts_and_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "index").mkdir()
     with pytest.raises(ReadOnlyStoreError):
         IndexFileSet(str(tmp_path / "index"), readonly=True).put("t", "k", 0, 0)
+
+
+@pytest.mark.parametrize("kind", ["hash", "previous", "slot"])
+def test_broken_chains_are_found_where_they_are(tmp_path: Path, kind: str) -> None:
+    slots, keys = 7, 60
+    path = str(tmp_path / "1")
+    file = IndexFile(path, slots, 100)
+    for n in range(keys):
+        file.put("t", f"k{n}", n * 100, 1_700_000_000_000 + n)
+    file.close()
+    data = bytearray(Path(path).read_bytes())
+    chains: dict[int, list[int]] = {}
+    for n in range(keys):
+        chains.setdefault(index_key_hash("t", f"k{n}") % slots, []).append(n + 1)
+    assert index_chain_faults(data, slots, keys + 1) == []
+    slot, chain = next((slot, chain) for slot, chain in chains.items() if len(chain) > 3)
+    entry = 40 + 4 * slots + 20 * chain[1]
+    place = {"hash": entry, "previous": entry + 16, "slot": 40 + 4 * slot}[kind]
+    data[place : place + 4] = (-5 if kind == "hash" else 9999).to_bytes(4, "big", signed=True)
+    wanted = {
+        # Without the entry its chain goes on from the one before it.
+        "hash": [("hash", chain[1], -5, 0), ("previous", chain[2], chain[1], chain[0])],
+        "previous": [("previous", chain[1], 9999, chain[0])],
+        "slot": [("slot", slot, 9999, chain[-1])],
+    }[kind]
+    assert index_chain_faults(data, slots, keys + 1) == wanted
+    assert index_chain_faults(data, slots, 1 << 30, 1)[0][0] in ("hash", "previous", "slot")
+    with pytest.raises(ValueError, match="not those of"):
+        index_chain_faults(data, 1 << 20, keys)
