@@ -472,6 +472,7 @@ def _batch(row_count: int, filled: Sequence[tuple[int, Sequence[Any]]], schema: 
             arrays.append(pa.Array.from_buffers(field.type, row_count, buffers, null_count))
             continue
         offsets, name_offsets, names, value_offsets, values = buffers
+        assert name_offsets is not None, "a map column always has offsets"
         count = name_offsets.size // 4 - 1
         entries = pa.StructArray.from_arrays(
             [
