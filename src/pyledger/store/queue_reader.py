@@ -23,10 +23,11 @@ from pyledger._core import (
     pull,
     read_message,
 )  # fmt: skip
-from pyledger.errors import CorruptRecordError, IllegalMessageError, OffsetOutOfRangeError, StoreFullError
+from pyledger.errors import CorruptRecordError, OffsetOutOfRangeError, StoreFullError
 from pyledger.message import QueueRange
 from pyledger.store.queue_set import EMPTY, ConsumeQueueSet, range_of
 from pyledger.store.read_result import STATUSES, GetRanges, GetResult, GetStatus
+from pyledger.wire.message_id import decode_message_id
 
 RESIDENT_PERCENT = 40
 """Share of the machine's memory that the newest part of the log is taken to occupy, as upstream."""
@@ -36,7 +37,6 @@ ESTIMATE_MATCHES_MAX = 5_000
 END_OF_TIME_MS = (1 << 63) - 1
 INDEX_STEP_MS = 1_000
 """Resolution of the times in the index."""
-MESSAGE_ID_CHARS = (32, 56)
 
 
 def default_limits() -> PullLimits:
@@ -136,13 +136,7 @@ class QueueReader:
 
     def message_by_id(self, msg_id: str) -> StoredMessage:
         """The message with RocketMQ's offset message id, whatever host the id names."""
-        try:
-            raw = bytes.fromhex(msg_id) if len(msg_id) in MESSAGE_ID_CHARS else b""
-        except ValueError:
-            raw = b""
-        if not raw:
-            raise IllegalMessageError(f"{msg_id!r} is not a message id: 32 or 56 hexadecimal digits")
-        return self.message_at(int.from_bytes(raw[-8:], "big", signed=True))
+        return self.message_at(decode_message_id(msg_id).physical_offset)
 
     def query(self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int) -> list[StoredMessage]:
         """Messages that have a key, oldest first; the index knows hashes only, the messages decide."""

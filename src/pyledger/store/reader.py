@@ -15,7 +15,6 @@ from typing import Literal, Self
 from pyledger._core import LogView, MappedFile, StoredMessage, read_message, read_messages
 from pyledger.errors import (
     CorruptRecordError,
-    IllegalMessageError,
     OffsetOutOfRangeError,
     StoreClosedError,
     StoreIOError,
@@ -31,6 +30,7 @@ from pyledger.store.queue_units import QueueUnits
 from pyledger.store.read_queues import ReadQueues, recover_queues
 from pyledger.store.selection import Selection, carries_key, parse_tags
 from pyledger.store.views import Raw, Units, keep_tags, units_array
+from pyledger.wire.message_id import decode_message_id
 
 OnCorrupt = Literal["error", "skip"]
 TIME_MAX_MS = (1 << 63) - 1
@@ -267,16 +267,11 @@ class StoreReader:
         """The message with an offset message id: store host and physical offset in hex, as sends return it.
 
         Raises:
-            IllegalMessageError: that is no such id.
+            MalformedMessageIdError: that is no such id.
             OffsetOutOfRangeError: the log does not hold its offset.
             CorruptRecordError: no sound record with this id stands there.
         """
-        try:
-            offset = int.from_bytes(bytes.fromhex(msg_id)[-8:], "big", signed=True)
-        except ValueError:
-            offset = -1
-        if offset < 0 or len(msg_id) not in (32, 56):
-            raise IllegalMessageError(f"{msg_id!r} is no message id: 32 or 56 hexadecimal digits")
+        offset = decode_message_id(msg_id).physical_offset
         message = self.message_at(offset)
         if message.msg_id != msg_id.upper():
             raise CorruptRecordError(self._path_at(offset), offset, f"its id is {message.msg_id}")
