@@ -92,7 +92,8 @@ cdef int64_t search_batch_units(const uint8_t* units, int64_t length, int64_t ti
     return -1
 
 
-cdef int64_t search_batch_spans(const UnitSpan* spans, int count, int64_t timestamp, bint upper) noexcept nogil:
+cdef int64_t search_batch_spans(const UnitSpan* spans, int count, int64_t timestamp,
+                                bint upper) noexcept nogil:
     """Base of the unit for a store time, or -1: in the last file whose first unit is early enough."""
     cdef int chosen = 0
     cdef int i

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from pyledger.message import Message
+from pyledger.store.message_store import MessageStore
 from pyledger.store.rebuild import rebuild
 from pyledger.store.repair import repair
 from tests.golden.archive import golden_case
 from tests.interop.java import JavaStore, JavaStores
-from tests.interop.ours import SMALL, write_folder
-from tests.interop.workload import kinds_for
 
 pytestmark = pytest.mark.java
 
@@ -48,9 +48,18 @@ def key(line: dict[str, str]) -> tuple[str, str]:
 
 def test_our_own_folder_rebuilt(java: JavaStore, tmp_path: Path) -> None:
     folder = tmp_path / "store"
-    write_folder(folder, 21, 300, kinds=kinds_for(java.version), **SMALL)
+    with MessageStore.open(
+        folder,
+        mapped_file_size_bytes=64 << 10,
+        consume_queue_file_size_bytes=400,
+        index_slots=100,
+        index_entries=400,
+    ) as store:
+        for n in range(300):
+            store.put(Message("ours", b"body %d" % n * (n % 30), queue_id=n % 3, tags="A", keys=f"key-{n}"))
     before = java.judge(folder, "--queries")
     rebuild(folder)
     after = java.judge(folder, "--queries")
     assert after.messages == before.messages
+    assert len(after.messages) == 300
     assert after.of_kind("key") == before.of_kind("key")
