@@ -13,7 +13,7 @@ cdef enum ChainFaultKind:
     WRONG_PREVIOUS = 1
     WRONG_SLOT = 2
 
-CHAIN_FAULT_KINDS = ("hash", "previous", "slot")
+cdef tuple CHAIN_FAULT_KINDS = ("hash", "previous", "slot")
 
 cdef struct ChainFault:
     ChainFaultKind kind
