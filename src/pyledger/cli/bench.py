@@ -200,7 +200,7 @@ def _synced_appends(place: str, _messages: int, body_size: int) -> Iterator[Meas
     yield Measure("append-sync", "append, sync flush, one caller", count, seconds, "file-sync")
 
 
-def _open_store(path: str, log_bytes: int | None, **options: object) -> Any:
+def _open_store(path: str, log_bytes: int | None, **options: Any) -> Any:
     from pyledger.store.message_store import MessageStore
 
     if log_bytes is not None:

@@ -64,7 +64,7 @@ class LazyGroup(click.Group):
 
             close = difflib.get_close_matches(args[0], COMMANDS, n=1)
             if close and "Did you mean" not in error.message:
-                error.message += f" Did you mean {close[0]!r}?"
+                raise click.UsageError(f"{error.message} Did you mean {close[0]!r}?", ctx) from None
             raise
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:

@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import click
-
 Advance = Callable[[int], None]
 """Called with the work done so far, in the unit of the total."""
 
@@ -18,7 +16,7 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udff
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
-class CommandError(click.ClickException):
+class CommandError(Exception):
     """An error of one command, told in one line."""
 
     def __init__(self, problem: str, exit_code: int) -> None:

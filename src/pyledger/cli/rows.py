@@ -4,7 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import click
 
@@ -14,7 +14,7 @@ Row = tuple[int, dict[str, Any], bytes, int]
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def read_json_lines(source: BinaryIO) -> Iterator[Row]:
+def read_json_lines(source: IO[bytes]) -> Iterator[Row]:
     """Each line that is not blank; it must be a JSON object."""
     decode = json.JSONDecoder().decode
     done = 0
@@ -41,7 +41,7 @@ def _named(value: object) -> str:
     return names.get(type(value), "a number")
 
 
-def read_csv(source: BinaryIO) -> Iterator[Row]:
+def read_csv(source: IO[bytes]) -> Iterator[Row]:
     """Each row under the header line, as a JSON object of strings."""
     text = io.TextIOWrapper(source, encoding="utf-8-sig", newline="")
     table = csv.reader(text, strict=True)

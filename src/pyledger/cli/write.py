@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 from itertools import chain
-from typing import IO
+from typing import IO, Any
 
 import click
 
@@ -89,7 +89,7 @@ def _append(
     queues: int,
     key_field: str | None,
     tag_field: str | None,
-    options: dict[str, str],
+    options: dict[str, Any],
     total: int | None,
 ) -> int:
     """Append all rows; return how many. When something ends it before, say how many are stored."""
