@@ -4,7 +4,7 @@
 # Invariant: a batch's variable-length bytes stay below 2^31, so 32-bit Arrow offsets hold: a row that would
 # pass `batch_bytes` starts the next batch, and text grows at most threefold when it is made well-formed.
 from _core.layout cimport (CHECK_ALL, CHECK_POSITION, CQ_UNIT_BYTES, MAGIC_V1, PARSED_RECORD, SYS_COMPRESSED,
-                           Record, get_i64)
+                           Record, get_i32, get_i64)
 from _core.text cimport is_utf8, replace_ill_formed
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.exc cimport PyErr_CheckSignals
@@ -31,6 +31,8 @@ cdef enum:
     BATCH_ROWS_MAX = 16777216
     BATCH_BYTES_MAX = 536870912      # so that threefold growth and one more row stay below 2^31
     GATHER_SLICE_UNITS = 65536
+    RECORD_HEAD_BYTES = 96           # what the narrow columns are made of
+    GATHER_AHEAD_UNITS = 6           # the work on so many records takes as long as memory does
     HOSTS_BYTES = 168                # both hosts and the message id of a row, at most
 
 cdef tuple _COLUMN_KINDS = (
@@ -379,6 +381,8 @@ cdef class ColumnBuilder:
         cdef Record record
         cdef int64_t offset
         cdef int64_t looked_at = 0
+        cdef int64_t ahead
+        cdef const uint8_t* soon
         cdef int status
         while self.next_index < count:
             if self.row_count == self.batch_rows:
@@ -386,6 +390,11 @@ cdef class ColumnBuilder:
             if looked_at == GATHER_SLICE_UNITS:
                 return FILL_PAUSED
             looked_at += 1
+            # Records of one queue lie apart: without this each is waited for.
+            ahead = self.next_index + GATHER_AHEAD_UNITS
+            if ahead < count:
+                soon = units + ahead * CQ_UNIT_BYTES
+                view.prefetch(get_i64(soon), get_i32(soon + 8) if self.is_bounded else RECORD_HEAD_BYTES)
             offset = get_i64(units + self.next_index * CQ_UNIT_BYTES)
             status = view.parse(offset, &record)
             if status == PARSED_RECORD:
