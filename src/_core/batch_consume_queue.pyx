@@ -337,6 +337,6 @@ cdef class BatchConsumeQueue(UnitQueue):
 
     def delete_head(self, int64_t min_physical_offset):
         """Remove files of deleted records only, never the last file; returns their paths."""
-        paths = self._delete_head(min_physical_offset)
+        self._check_writable()
         self.correct_min_offset(min_physical_offset)
-        return paths
+        return self._delete_head()

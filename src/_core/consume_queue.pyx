@@ -105,6 +105,7 @@ cdef class ConsumeQueue(UnitQueue):
             self._make_room(status, queue_offset, physical_offset)
 
     cdef int _make_room(self, int status, int64_t queue_offset, int64_t physical_offset) except -1:
+        self._check_writable()
         if status == PUT_GAP:
             return self._fill_to(queue_offset, physical_offset)
         return UnitQueue._make_room(self, status, queue_offset, physical_offset)
@@ -322,6 +323,6 @@ cdef class ConsumeQueue(UnitQueue):
 
     def delete_head(self, int64_t min_physical_offset):
         """Remove files of deleted records only, never the last file; returns their paths."""
-        paths = self._delete_head(min_physical_offset)
+        self._check_writable()
         self.correct_min_offset(min_physical_offset)
-        return paths
+        return self._delete_head()

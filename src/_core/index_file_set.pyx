@@ -42,6 +42,7 @@ cdef class IndexFileSet:
     cdef object name_file
     cdef object clean                   # files that need no flush any more
     cdef bint folder_changed
+    cdef bint closed
 
     def __init__(self, str folder, int64_t slots=5_000_000, int64_t entries=20_000_000, *,
                  bint readonly=False, name_file=index_file_name, safe_timestamp_ms=None):
@@ -116,6 +117,8 @@ cdef class IndexFileSet:
 
     cdef int make_room(self, int status) except -1:
         """Do what a nogil put asked for; the caller then puts again."""
+        if self.closed:
+            raise errors.StoreClosedError(self.folder)
         if self.readonly:
             raise errors.ReadOnlyStoreError(self.folder)
         if status == STATUS_END_OF_FILE:
@@ -238,6 +241,7 @@ cdef class IndexFileSet:
 
     def close(self):
         cdef IndexFile file
+        self.closed = True
         for file in self.files:
             file.close()
         self.files = []

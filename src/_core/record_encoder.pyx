@@ -115,11 +115,12 @@ cdef uint8_t* encode_properties(uint8_t* at, const Draft* d) noexcept nogil:
         at = put_text(at, b"TAGS\x01", 5, d.tags, d.tags_bytes)
     if d.keys_bytes > 0:
         at = put_text(at, b"KEYS\x01", 5, d.keys, d.keys_bytes)
-    memcpy(at, d.properties, <size_t>d.properties_bytes)
-    at += d.properties_bytes
-    if d.crc_property and d.properties_bytes > 0 and (at - 1)[0] != PROPERTY_END:
-        at[0] = PROPERTY_END
-        at += 1
+    if d.properties_bytes > 0:
+        memcpy(at, d.properties, <size_t>d.properties_bytes)
+        at += d.properties_bytes
+        if d.crc_property and (at - 1)[0] != PROPERTY_END:
+            at[0] = PROPERTY_END
+            at += 1
     return at
 
 

@@ -247,7 +247,7 @@ def split_log(LogView view not None, int64_t start, int64_t end, *, int64_t step
     cdef list cuts = [start]
     while s.offset < end:
         begin = s.offset
-        stop = begin + max(<int64_t>1, min(step_bytes, INT64_MAX - begin - 1))
+        stop = min(end, begin + max(<int64_t>1, min(step_bytes, end - begin)))
         s.record_count = 0
         with nogil:
             while s.offset < stop and s.record_count < records_max:

@@ -1,7 +1,7 @@
 # UnitQueue: an ordered run of mapped files of fixed-size units, the ground of both kinds of consume queue.
 # Invariants: unit n of a file stands at byte n * unit_bytes; cursor.end_where is published after the unit's
 # bytes, by one writer; readers never pass it; the list of files changes under the interpreter lock only.
-from _core.layout cimport RECORD_MIN_BYTES, get_i64
+from _core.layout cimport RECORD_MIN_BYTES
 from _core.posix cimport load_acquire, store_release
 from _core.status cimport STATUS_END_OF_FILE, STATUS_IO_ERROR
 from libc.errno cimport errno
@@ -254,6 +254,7 @@ cdef class UnitQueue:
 
     cdef int _make_room(self, int status, int64_t queue_offset, int64_t physical_offset) except -1:
         """Do what a nogil put asked for; the caller then puts again."""
+        self._check_writable()
         if status == STATUS_END_OF_FILE:
             if self.cursor.base == NULL:
                 self._add_file(0)
@@ -380,16 +381,12 @@ cdef class UnitQueue:
         self.cursor.end_where = 0
         self.files = []
 
-    cdef list _delete_head(self, int64_t min_physical_offset):
-        """Remove files whose last unit names a record below the log's start; never the last file."""
-        cdef int64_t available = 0
-        cdef const uint8_t* unit
+    cdef list _delete_head(self):
+        """Remove files whose units are all below `min_where`; never the last file."""
         cdef MappedFile file
-        self._check_writable()
         gone = []
         for file in self.files[:max(len(self.files) - 1, 0)]:
-            unit = self.unit_at(file.start_offset + self.file_size_bytes - self.cursor.unit_bytes, &available)
-            if unit == NULL or get_i64(unit) >= min_physical_offset:
+            if file.start_offset + self.file_size_bytes > self.min_where:
                 break
             gone.append(file)
         self.files = self.files[len(gone):]

@@ -467,7 +467,7 @@ def _batch(row_count: int, filled: Sequence[tuple[int, Sequence[Any]]], schema: 
     """Arrow arrays over the native buffers; nothing is copied."""
     arrays = []
     for field, (null_count, raw) in zip(schema, filled, strict=True):
-        buffers = [None if b is None else pa.py_buffer(b) for b in raw]
+        buffers: list[Any] = [None if b is None else pa.py_buffer(b) for b in raw]
         if not pa.types.is_map(field.type):
             arrays.append(pa.Array.from_buffers(field.type, row_count, buffers, null_count))
             continue

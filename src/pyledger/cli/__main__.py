@@ -51,7 +51,6 @@ def _run(arguments: Sequence[str]) -> int:
     import click
 
     from pyledger.cli.commands import cli
-    from pyledger.cli.output import CommandError
 
     try:
         code = cli.main(list(arguments), prog_name="pyledger", standalone_mode=False)
@@ -62,8 +61,6 @@ def _run(arguments: Sequence[str]) -> int:
         return error.exit_code
     except click.ClickException as error:
         return _complain(error.format_message(), error.exit_code)
-    except CommandError as error:
-        return _complain(str(error), error.exit_code)
     return code if isinstance(code, int) else 0
 
 

@@ -4,9 +4,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from pyledger.cli.output import Advance, CommandError
+from pyledger.cli.output import Advance, CannotReachError
 from pyledger.cli.parameters import require_topics
-from pyledger.errors import EXIT_UNREACHABLE
 
 
 def import_arrow() -> Any:
@@ -14,7 +13,7 @@ def import_arrow() -> Any:
     try:
         import pyledger.arrow
     except ImportError as error:
-        raise CommandError(str(error), EXIT_UNREACHABLE) from error
+        raise CannotReachError(str(error)) from error
     return pyledger.arrow
 
 

@@ -8,6 +8,10 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import click
+
+from pyledger.errors import EXIT_UNREACHABLE, EXIT_USAGE
+
 Advance = Callable[[int], None]
 """Called with the work done so far, in the unit of the total."""
 
@@ -16,12 +20,16 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udff
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
-class CommandError(Exception):
-    """An error of one command, told in one line."""
+class WrongUseError(click.ClickException):
+    """What was asked for makes no sense for this store or file."""
 
-    def __init__(self, problem: str, exit_code: int) -> None:
-        super().__init__(problem)
-        self.exit_code = exit_code
+    exit_code = EXIT_USAGE
+
+
+class CannotReachError(click.ClickException):
+    """Something that a command needs is not there or cannot be opened."""
+
+    exit_code = EXIT_UNREACHABLE
 
 
 def printable(text: str) -> str:
@@ -81,7 +89,7 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None
     from rich.text import Text
 
     found = list(rows)
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", show_edge=False, pad_edge=False)
     for number, name in enumerate(header):
         numeric = all(isinstance(row[number], int | float | None) for row in found)
         table.add_column(name, overflow="fold", justify="right" if numeric else "left")
@@ -95,7 +103,9 @@ def _cell(value: object) -> str:
 
 
 @contextmanager
-def progress(what: str, total: int | None, *, start: int = 0, unit: str = "bytes") -> Iterator[Advance]:
+def progress(
+    what: str, total: int | None, *, start: int = 0, unit: str = "bytes", show: bool = True
+) -> Iterator[Advance]:
     """Show a bar on stderr when that is a terminal; else nothing.
 
     Args:
@@ -103,8 +113,9 @@ def progress(what: str, total: int | None, *, start: int = 0, unit: str = "bytes
         total: Work to be done, None where not known.
         start: What the work done is counted from, such as the physical offset (bytes) of a log's start.
         unit: `bytes`, or the plural of what is counted.
+        show: False shows nothing anywhere: lines that share the terminal with a bar are wrapped to its width.
     """
-    if not sys.stderr.isatty():
+    if not show or not sys.stderr.isatty():
         yield lambda _done: None
         return
     from rich.console import Console

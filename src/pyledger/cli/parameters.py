@@ -9,8 +9,7 @@ from typing import Any
 import click
 
 from pyledger.cli.messages import BODY_CHOICES, BODY_HELP
-from pyledger.cli.output import CommandError, tell
-from pyledger.errors import EXIT_USAGE
+from pyledger.cli.output import WrongUseError, tell
 
 _AGO_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _TIME_MAX_MS = (1 << 63) - 1
@@ -131,7 +130,7 @@ def require_topics(reader: Any, topics: set[str]) -> None:
         if there
         else "there is none yet"
     )
-    raise CommandError(f"no topic {missing[0]!r} in {reader.path}; {hint}", EXIT_USAGE)
+    raise WrongUseError(f"no topic {missing[0]!r} in {reader.path}; {hint}")
 
 
 def report_skipped(reader: Any) -> None:

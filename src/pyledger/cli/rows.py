@@ -1,10 +1,10 @@
 """Rows of JSON lines and CSV as messages: line number, fields, body; and the queue that a key belongs to."""
 
 import csv
-import io
 import json
 from collections.abc import Iterator
-from typing import IO, Any
+from itertools import chain
+from typing import Any, BinaryIO
 
 import click
 
@@ -14,7 +14,7 @@ Row = tuple[int, dict[str, Any], bytes, int]
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def read_json_lines(source: IO[bytes]) -> Iterator[Row]:
+def read_json_lines(source: BinaryIO) -> Iterator[Row]:
     """Each line that is not blank; it must be a JSON object."""
     decode = json.JSONDecoder().decode
     done = 0
@@ -41,31 +41,34 @@ def _named(value: object) -> str:
     return names.get(type(value), "a number")
 
 
-def read_csv(source: IO[bytes]) -> Iterator[Row]:
+def read_csv(source: BinaryIO) -> Iterator[Row]:
     """Each row under the header line, as a JSON object of strings."""
-    text = io.TextIOWrapper(source, encoding="utf-8-sig", newline="")
-    table = csv.reader(text, strict=True)
+    lines = (
+        line.decode("utf-8") for line in chain([source.readline().removeprefix(_BYTE_ORDER_MARK)], source)
+    )
+    table = csv.reader(lines, strict=True)
     try:
-        header = next(table, None)
-        if header is None:
-            return
-        if len(set(header)) < len(header):
-            raise click.ClickException("line 1: the header names a column twice")
-        done = 0
-        for cells in table:
-            if not cells:
-                continue
-            if len(cells) != len(header):
-                problem = f"{len(cells)} cells, the header has {len(header)}"
-                raise click.ClickException(f"line {table.line_num}: {problem}")
-            fields = dict(zip(header, cells, strict=True))
-            body = json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
-            done += sum(map(len, cells)) + len(cells)
-            yield table.line_num, fields, body, done
+        yield from _csv_rows(table, next(table, []))
     except csv.Error as error:
         raise click.ClickException(f"line {table.line_num}: {error}") from error
     except UnicodeDecodeError as error:
-        raise click.ClickException(f"line {table.line_num + 1} or after: not UTF-8") from error
+        raise click.ClickException(f"line {table.line_num + 1}: not UTF-8 at byte {error.start}") from error
+
+
+def _csv_rows(table: Any, header: list[str]) -> Iterator[Row]:
+    if len(set(header)) < len(header):
+        raise click.ClickException("line 1: the header names a column twice")
+    done = 0
+    for cells in table:
+        if not cells:
+            continue
+        if len(cells) != len(header):
+            problem = f"{len(cells)} cells, the header has {len(header)}"
+            raise click.ClickException(f"line {table.line_num}: {problem}")
+        fields = dict(zip(header, cells, strict=True))
+        body = json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+        done += sum(map(len, cells)) + len(cells)
+        yield table.line_num, fields, body, done
 
 
 def field_text(fields: dict[str, Any], name: str, number: int) -> str | None:

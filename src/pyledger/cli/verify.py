@@ -29,7 +29,7 @@ def command(ctx: click.Context, store: str, as_json: bool) -> None:
     start = folder.log_files[0].start_offset if folder.log_files else 0
     total = sum(file.size_bytes for file in folder.log_files)
     counts = {"problem": 0, "note": 0}
-    with progress("checking", total, start=start) as advance:
+    with progress("checking", total, start=start, show=not as_json) as advance:
         for found in verify(store, progress=advance):
             counts[found.severity] += 1
             if as_json:

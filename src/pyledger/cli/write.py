@@ -3,14 +3,13 @@
 import os
 from collections.abc import Iterator
 from itertools import chain
-from typing import IO, Any
+from typing import Any, BinaryIO, cast
 
 import click
 
-from pyledger.cli.output import CommandError, counted, emit, progress, tell
+from pyledger.cli.output import CannotReachError, counted, emit, progress, tell
 from pyledger.cli.parameters import json_option, parse_size
 from pyledger.cli.rows import Row, field_text, queue_of_key, read_csv, read_json_lines
-from pyledger.errors import EXIT_UNREACHABLE
 
 EXAMPLES = """\b
 Examples:
@@ -61,10 +60,10 @@ def command(
     kind = kind or ("csv" if file.endswith(".csv") else "jsonl")
     options = dict(_setting(text) for text in settings)
     try:
-        source: IO[bytes] = click.open_file(file, "rb")
+        source = cast("BinaryIO", click.open_file(file, "rb"))
         total = None if file == "-" else os.path.getsize(file)
     except OSError as error:
-        raise CommandError(f"cannot read {file}: {error.strerror}", EXIT_UNREACHABLE) from error
+        raise CannotReachError(f"cannot read {file}: {error.strerror}") from error
     with source as lines:
         rows = (read_csv if kind == "csv" else read_json_lines)(lines)
         first = list(_take_first(rows))
@@ -117,7 +116,7 @@ def _append(
                     advance(done)
     except BaseException:
         if count:
-            tell(f"{counted(count, 'message')} appended before this stay in {store}")
+            tell(f"{counted(count, 'message')} appended before this; kept in {store}")
         raise
     return count
 

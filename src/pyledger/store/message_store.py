@@ -320,6 +320,10 @@ class MessageStore:
         """
         return self._services.delete_expired(immediate=immediate)
 
+    def clean(self) -> list[str]:
+        """One round of cleaning, as the service does by hour and by a filling disk; the deleted files."""
+        return self._services.clean()
+
     def statistics(self) -> StoreStatistics:
         """Counts and positions of this moment."""
         return self._services.statistics()

@@ -28,6 +28,7 @@ from pyledger.store.queue_set import ConsumeQueueSet
 from pyledger.store.recovery import RecoveredStore, RecoveryReport, judge_log, load_log, recover
 
 SYNC = "sync"
+PAGE_BYTES = 4096
 
 
 @dataclass(slots=True)
@@ -109,6 +110,12 @@ def _fit_settings(folder: StoreFolder, options: Mapping[str, object]) -> StoreCo
     default = StoreConfig()
     found: dict[str, object] = {}
     if folder.log_files:
+        if folder.log_file_size_bytes % PAGE_BYTES and not _names_log_size(options):
+            raise StoreFormatError(
+                folder.log_files[0].path,
+                f"has {folder.log_file_size_bytes} bytes, which no whole log file has",
+                "give mapped_file_size_bytes if it does, else let `pyledger repair` mend it",
+            )
         found["mapped_file_size_bytes"] = folder.log_file_size_bytes
     found["consume_queue_file_size_bytes"] = folder.queue_file_size_bytes(QUEUE_FOLDER)
     found["batch_consume_queue_file_size_bytes"] = folder.queue_file_size_bytes(BATCH_QUEUE_FOLDER)
@@ -116,6 +123,10 @@ def _fit_settings(folder: StoreFolder, options: Mapping[str, object]) -> StoreCo
         found["index_slots"], found["index_entries"] = folder.index_geometry()
     given = {name for name in found if getattr(plain, name) != getattr(default, name)}
     return StoreConfig.from_options(**{k: v for k, v in found.items() if k not in given}, **options)
+
+
+def _names_log_size(options: Mapping[str, object]) -> bool:
+    return "mapped_file_size_bytes" in options or "mappedFileSizeCommitLog" in options
 
 
 def _recover_folder(

@@ -339,7 +339,7 @@ class StoreReader:
     ) -> Iterator[StoredMessage]:
         for queue, first, last in self._selected_queues(selection, start, end):
             for raw in queue.chunks(first, last, _CHUNK_UNITS):
-                yield from filter(selection.matches, self._read(queue, raw, selection))
+                yield from selection.pick(self._read(queue, raw, selection))
 
     def _queue_tail(
         self, selection: Selection, start: int | None, end: int | None, tail: int
@@ -347,7 +347,7 @@ class StoreReader:
         found: deque[StoredMessage] = deque()
         for queue, first, last in reversed(list(self._selected_queues(selection, start, end))):
             for raw in queue.chunks(first, last, _CHUNK_UNITS, newest_first=True):
-                matching = [m for m in self._read(queue, raw, selection) if selection.matches(m)]
+                matching = list(selection.pick(self._read(queue, raw, selection)))
                 found.extendleft(reversed(matching[max(0, len(matching) - (tail - len(found))) :]))
                 if len(found) >= tail:
                     return iter(found)
@@ -382,9 +382,9 @@ class StoreReader:
                 raise
             found = self._read_one_by_one(raw)
         topic, queue_id = queue.topic, queue.queue_id
-        if all(m.queue_id == queue_id and m.topic == topic for m in found):
-            return found
         strangers = [m for m in found if m.queue_id != queue_id or m.topic != topic]
+        if not strangers:
+            return found
         for message in strangers:
             home = f"{message.topic}/{message.queue_id}"
             problem = f"the files of queue {topic}/{queue_id} name it, but it belongs to {home}"
