@@ -24,6 +24,7 @@ _PULL = 32
 _SYNC_SECONDS = 0.5
 _SYNC_MOST = 20_000
 _TOPIC = "bench"
+_PAGE_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +205,8 @@ def _open_store(path: str, log_bytes: int | None, **options: Any) -> Any:
     from pyledger.store.message_store import MessageStore
 
     if log_bytes is not None:
-        options["mapped_file_size_bytes"] = min(max(log_bytes, 4 << 20), 1 << 30)
+        pages = -(-log_bytes // _PAGE_BYTES)
+        options["mapped_file_size_bytes"] = min(max(pages * _PAGE_BYTES, 4 << 20), 1 << 30)
     return MessageStore.open(path, **options)
 
 
