@@ -157,16 +157,21 @@ cdef void file_path(char* into, const char* folder, int64_t start) noexcept nogi
     snprintf(into, PATH_BYTES_MAX, b"%s/%020lld", folder, <long long>start)
 
 
+cdef void discard_file(const char* path, Mapping* made, int64_t size_bytes) noexcept nogil:
+    """Remove a file that nobody uses."""
+    drop_mapping(made, size_bytes)
+    if made.pool_fd >= 0:
+        c_close(made.pool_fd)
+    unlink(path)
+
+
 cdef void remove_files_ahead(Ahead* ahead) noexcept nogil:
     cdef char[PATH_BYTES_MAX] path
     cdef Mapping* made
     while ahead.count > 0:
         made = &ahead.made[ahead.first]
         file_path(path, ahead.folder, ahead.next_start - ahead.count * ahead.file_size_bytes)
-        drop_mapping(made, ahead.file_size_bytes)
-        if made.pool_fd >= 0:
-            c_close(made.pool_fd)
-        unlink(path)
+        discard_file(path, made, ahead.file_size_bytes)
         ahead.first = (ahead.first + 1) % AHEAD_MAX
         ahead.count -= 1
 
@@ -186,6 +191,11 @@ cdef void make_files_ahead(Ahead* ahead) noexcept nogil:
         pthread_mutex_unlock(&ahead.mutex)
         failed = make_mapped_file(path, ahead.file_size_bytes, ahead.allocate_chunk_bytes, True, ahead.pooled,
                                   &made)
+        if failed == 0:
+            # Whoever takes it may rely on its name: no flush has to wait for the folder.
+            failed = sync_folder(ahead.folder)
+            if failed != 0:
+                discard_file(path, &made, ahead.file_size_bytes)
         pthread_mutex_lock(&ahead.mutex)
         ahead.making = False
         ahead.failed = failed

@@ -38,7 +38,7 @@ cdef class FlushPolicy:
     def __init__(self, str name="commit log", *, int64_t interval_ms=500, int64_t least_pages=4,
                  int64_t thorough_interval_ms=10_000, int64_t dirty_bytes_max=0):
         for field, value, least in (("interval_ms", interval_ms, 1), ("least_pages", least_pages, 0),
-                                    ("thorough_interval_ms", thorough_interval_ms, 1),
+                                    ("thorough_interval_ms", thorough_interval_ms, 0),
                                     ("dirty_bytes_max", dirty_bytes_max, 0)):
             if value < least:
                 raise errors.ConfigError(field, f"{value} is below {least}")

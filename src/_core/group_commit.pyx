@@ -12,7 +12,7 @@
 from _core.futex cimport (futex_wake_all, load_word, pthread_mutex_destroy, pthread_mutex_init,
                           pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock, store_word)
 from _core.posix cimport load_acquire, store_release
-from _core.status cimport STATUS_CLOSED, STATUS_STORE_FAILED
+from _core.status cimport STATUS_CLOSED, STATUS_OK, STATUS_STORE_FAILED
 from cpython.exc cimport PyErr_CheckSignals
 from libc.errno cimport EINTR, ETIMEDOUT
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -29,7 +29,6 @@ cdef enum:
     # Woken threads that may be on their way to the GIL at a time.
     TURNS_MAX = 2
     FLUSH_RETRY_US = 1000            # pause when a flush did not reach what was asked for
-    QUEUE_PAUSE_US = 100             # lets those who wait for the queue's lock have it: locks are not fair
 
 cdef int64_t NO_OFFSET = 0x7FFFFFFFFFFFFFFF
 
@@ -363,31 +362,26 @@ cdef class GroupCommit:
             self.answer(0, STATUS_CLOSED)
             self.flusher.wake()
 
-    def serve(self, MappedFileQueue queue, int64_t timeout_ms):
+    def serve(self, MappedFileQueue queue, int64_t timeout_ms, Waker flushed=None):
         """Be the flush thread of a queue for a while; see _core.pyi."""
         cdef int64_t deadline_ns = deadline_after(timeout_ms)
         cdef int woken = 1
         self.check_usable()
         try:
             while woken != 0:
-                with queue.io_lock:
-                    woken = self.serve_file(queue, deadline_ns)
+                queue.check_writable()
+                woken = self.serve_file(queue, flushed, deadline_ns)
                 PyErr_CheckSignals()
         except errors.StoreFailedError as error:
             self.fail(error.__cause__)
             raise
-        with nogil:
-            usleep(QUEUE_PAUSE_US)
         return self.flushed_where
 
-    cdef int serve_file(self, MappedFileQueue queue, int64_t deadline_ns) except -2:
-        """Serve the file with the first byte that is not durable; the queue's lock is held."""
-        cdef MappedFile file
-        cdef const char* folder = queue.encoded_folder
+    cdef int serve_file(self, MappedFileQueue queue, Waker flushed, int64_t deadline_ns) except -2:
+        """Serve the file with the first byte that is not durable."""
+        cdef MappedFile file = queue.file_after(queue.flushed)
         cdef int failure = 0
         cdef int woken = 1
-        queue.check_writable()
-        file = queue.file_after(queue.flushed)
         if file is None:
             # Nothing is written yet: whoever writes first also makes the file.
             with nogil:
@@ -397,31 +391,34 @@ cdef class GroupCommit:
             return 0 if 0 <= deadline_ns <= monotonic_ns() else woken
         file.pin()
         with nogil:
-            if queue.names_volatile:
-                queue.names_volatile = False
-                failure = sync_folder(folder)
-            if failure == 0:
-                woken = self.serve_requests(queue, file, deadline_ns, &failure)
+            woken = self.serve_requests(queue, file, flushed, deadline_ns, &failure)
         file.unpin()
         if failure != 0:
             queue.fail(failure, file.path)
         return woken
 
-    cdef int serve_requests(self, MappedFileQueue queue, MappedFile file, int64_t deadline_ns,
+    cdef int serve_requests(self, MappedFileQueue queue, MappedFile file, Waker flushed, int64_t deadline_ns,
                             int* failure) noexcept nogil:
-        """1: the file is full and flushed, or a flush failed; 0: time is up; -1: look for signals."""
-        cdef int woken
+        """1: look which file is next, or a flush failed; 0: time is up; -1: look for signals."""
+        cdef int64_t version = queue.run_version
         cdef int64_t before
+        cdef int woken
         while file.flushed < file.size_bytes:
             woken = self.await_request(deadline_ns)
             if woken != 1:
                 return woken
+            queue.io_lock.lock()
+            if queue.state != STATUS_OK or queue.run_version != version:
+                queue.io_lock.unlock()
+                return 1
             before = file.flushed
-            failure[0] = file.flush_to_disk()
+            failure[0] = queue.flush_file(file)
+            queue.io_lock.unlock()
             if failure[0] != 0:
                 return 1
-            store_release(&queue.flushed, max(queue.flushed, file.start_offset + file.flushed))
-            self.publish_where(queue.flushed)
+            self.publish_where(load_acquire(&queue.flushed))
+            if flushed is not None:
+                flushed.wake()
             if load_word(&self.status_word) != 0 or 0 <= deadline_ns <= monotonic_ns():
                 return 0
             if file.flushed == before:

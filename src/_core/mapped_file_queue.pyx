@@ -2,6 +2,7 @@
 # Invariant: flushed_where <= committed_where <= max_offset, and no byte below flushed_where is volatile.
 # The interpreter lock orders appends and changes of the run; `io_lock` orders commit, flush and truncation,
 # and `roll_lock` the making of new files. Waiting for either never holds the interpreter lock.
+from _core.futex cimport monotonic_ns
 from _core.posix cimport fork_generation, load_acquire, store_release
 from _core.status cimport STATUS_CLOSED, STATUS_OK, STATUS_READ_ONLY, STATUS_STORE_FAILED
 from libc.stdint cimport int64_t
@@ -10,9 +11,6 @@ import os
 from threading import Lock
 
 from pyledger import errors
-
-cdef enum:
-    RULE_PAGE_BYTES = 4096           # RocketMQ's page, whatever the machine's is
 
 
 cdef class MappedFileQueue:
@@ -26,11 +24,16 @@ cdef class MappedFileQueue:
     cdef tuple run                   # of MappedFile; replaced, never changed
     cdef MappedFile last             # takes the appends; None when there is no file
     cdef LogView cached_view
-    cdef object io_lock
+    cdef IoLock io_lock
     cdef object roll_lock
     cdef object failure              # what made the queue fail
     cdef bytes encoded_folder
+    cdef const char* folder_chars    # of `encoded_folder`
     cdef int64_t flushed
+    cdef readonly int64_t flush_count
+    cdef readonly int64_t flush_total_ns
+    cdef readonly int64_t flush_longest_ns
+    cdef int64_t run_version         # grows with every change of the run
     cdef int state                   # STATUS_OK or why nothing may be appended
     cdef int generation
     cdef bint names_volatile         # files were created since the folder was last synced
@@ -44,8 +47,9 @@ cdef class MappedFileQueue:
         self.pooled = pooled
         self.readonly = readonly
         self.encoded_folder = os.fsencode(self.folder)
+        self.folder_chars = self.encoded_folder
         self.run = ()
-        self.io_lock = Lock()
+        self.io_lock = IoLock()
         self.roll_lock = Lock()
         self.generation = fork_generation
         self.state = STATUS_READ_ONLY if readonly else STATUS_OK
@@ -168,6 +172,7 @@ cdef class MappedFileQueue:
         self.run = run
         self.last = run[len(run) - 1] if run else None
         self.cached_view = None
+        self.run_version += 1
 
     # -- opening
 
@@ -250,7 +255,7 @@ cdef class MappedFileQueue:
             if file is None:
                 file = MappedFile.create(f"{self.folder}/{start:020d}", self.file_size_bytes,
                                          allocate_chunk_bytes=self.allocate_chunk_bytes, pooled=self.pooled)
-            self.names_volatile = True
+                self.names_volatile = True
             if full is None:
                 self.flushed = start
             self.set_run(self.run + (file,))
@@ -292,7 +297,8 @@ cdef class MappedFileQueue:
         with self.io_lock:
             self.check_writable()
             file = self.file_after(self.readable_end())
-            if file is None or not due(file, file.committed, load_acquire(&file.wrote), least_pages):
+            if file is None or not flush_is_due(load_acquire(&file.wrote), file.committed, file.size_bytes,
+                                                least_pages):
                 return False
             with nogil:
                 failed = file.commit_to_file()
@@ -303,42 +309,42 @@ cdef class MappedFileQueue:
             return True
 
     def flush(self, int least_pages=0):
-        """Make the file that holds `flushed_where` durable up to its committed position; True if that moved.
-
-        Acts when the file is full, when the committed position is `least_pages` page borders (4096 bytes)
-        past the flushed one, or with 0 pages when anything is volatile. One file a call, in order:
-        `flushed_where` never passes a volatile byte.
-
-        Raises:
-            StoreFailedError: this or an earlier flush failed. The queue takes no more writes.
-
-        Durability: bytes below `flushed_where`, and the names of their files, survive a power cut.
-        Source: RocketMQ store/.../MappedFileQueue.java, DefaultMappedFile.java (isAbleToFlush).
-        """
+        """Make one file durable when the page rule says so; True if `flushed_where` moved; see _core.pyi."""
         cdef MappedFile file
         cdef int64_t before
-        cdef int failed = 0
-        cdef const char* folder = self.encoded_folder
+        cdef int failed
         with self.io_lock:
             self.check_writable()
             before = self.flushed
             file = self.file_after(before)
-            if file is None or not due(file, max(<int64_t>0, before - file.start_offset),
-                                       load_acquire(&file.committed), least_pages):
+            if file is None or not flush_is_due(load_acquire(&file.committed),
+                                                max(<int64_t>0, before - file.start_offset), file.size_bytes,
+                                                least_pages):
                 return False
             file.pin()
-            if self.names_volatile:
-                self.names_volatile = False
-                with nogil:
-                    failed = sync_folder(folder)
-            if failed == 0:
-                with nogil:
-                    failed = file.flush_to_disk()
+            with nogil:
+                failed = self.flush_file(file)
             file.unpin()
             if failed != 0:
                 self.fail(failed, file.path)
-            store_release(&self.flushed, max(before, file.start_offset + file.flushed))
             return self.flushed > before
+
+    cdef int flush_file(self, MappedFile file) noexcept nogil:
+        """Make a pinned file durable, and its name; `io_lock` is held. 0, or an errno."""
+        cdef int64_t begin_ns = monotonic_ns()
+        cdef int failed = 0
+        if self.names_volatile:
+            self.names_volatile = False
+            failed = sync_folder(self.folder_chars)
+        if failed == 0:
+            failed = file.flush_to_disk()
+        if failed == 0:
+            store_release(&self.flushed, max(self.flushed, file.start_offset + file.flushed))
+            begin_ns = monotonic_ns() - begin_ns
+            self.flush_count += 1
+            self.flush_total_ns += begin_ns
+            self.flush_longest_ns = max(self.flush_longest_ns, begin_ns)
+        return failed
 
     cdef MappedFile file_after(self, int64_t offset):
         """The file that holds `offset`, or the first beyond a gap there."""
@@ -423,10 +429,9 @@ cdef class MappedFileQueue:
             return [file.path for file in gone]
 
     cdef int sync_names(self) except -1:
-        cdef const char* folder = self.encoded_folder
         cdef int failed
         with nogil:
-            failed = sync_folder(folder)
+            failed = sync_folder(self.folder_chars)
         if failed != 0:
             self.fail(failed, self.folder)
         self.names_volatile = False
@@ -461,15 +466,6 @@ cdef class MappedFileQueue:
             self.set_run(())
             for file in run:
                 file.retire()
-
-
-cdef bint due(MappedFile file, int64_t done, int64_t ready, int least_pages) noexcept:
-    """Upstream's rule: a full file always, else so many page borders crossed, else anything at all."""
-    if ready <= done:
-        return False
-    if ready == file.size_bytes or least_pages <= 0:
-        return True
-    return ready // RULE_PAGE_BYTES - done // RULE_PAGE_BYTES >= least_pages
 
 
 cdef int make_folder(str folder) except -1:

@@ -288,6 +288,15 @@ class MappedFileQueue:
     def flushed_where(self) -> int:
         """Physical offset up to which bytes are durable."""
     @property
+    def flush_count(self) -> int:
+        """Flushes that made something durable."""
+    @property
+    def flush_total_ns(self) -> int:
+        """Time they took together."""
+    @property
+    def flush_longest_ns(self) -> int:
+        """Time that the longest took."""
+    @property
     def next_file_offset(self) -> int:
         """Physical offset of the start of the file that follows the last one."""
     @property
@@ -437,13 +446,14 @@ class GroupCommit:
         Returns:
             Whether there is such a request. False also when closed or failed while asleep.
         """
-    def serve(self, queue: MappedFileQueue, timeout_ms: int) -> int:
+    def serve(self, queue: MappedFileQueue, timeout_ms: int, flushed: Waker | None = None) -> int:
         """Be the flush thread of a queue for a while: flush it for every request, without the GIL in between.
 
         Args:
-            queue: Flushed file after file. Its `flush`, `truncate` and `delete_head` wait meanwhile. Pooled
-                bytes must be committed before anybody waits for them.
+            queue: Flushed file after file. Its `flush`, `truncate` and `delete_head` wait for one flush at
+                most. Pooled bytes must be committed before anybody waits for them.
             timeout_ms: Return after so long (ms, monotonic clock); 500 is a good pulse.
+            flushed: Woken after every flush.
 
         Returns:
             `flushed_where`.

@@ -139,10 +139,10 @@ def test_least_pages_first_pass_is_thorough_then_every_interval() -> None:
     assert set(passes.values()) == {0, 4}
 
 
-@pytest.mark.parametrize("option", ["interval_ms", "thorough_interval_ms"])
-def test_flush_policy_without_an_interval_is_refused(option: str) -> None:
+@pytest.mark.parametrize(("option", "value"), [("interval_ms", 0), ("thorough_interval_ms", -1)])
+def test_flush_policy_without_an_interval_is_refused(option: str, value: int) -> None:
     with pytest.raises(errors.ConfigError, match=option):
-        FlushPolicy("none", **{option: 0})
+        FlushPolicy("none", **{option: value})
 
 
 @pytest.mark.parametrize(("wrote", "flushed", "file_size"), [(1, 2, 4096), (1, -1, 4096), (1, 1, 0)])

@@ -10,10 +10,9 @@ ConsumeQueueStore.java (FlushConsumeQueueService), StoreCheckpoint.java.
 
 import logging
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from pyledger._core import CommitLog, Dispatcher, GroupCommit, IndexFileSet
+from pyledger._core import CommitLog, Dispatcher, FlushPolicy, GroupCommit, IndexFileSet, Waker
 from pyledger.config.store import StoreConfig
 from pyledger.errors import StoreFullError
 from pyledger.log import event, logger
@@ -25,17 +24,9 @@ from pyledger.store.queue_set import ConsumeQueueSet
 
 log = logger("store")
 
-REQUEST_WAIT_MS = 60_000
+SERVE_MS = 500
+"""Pulse of the synchronous service: it looks for records that nobody waits for, and vouches for the log."""
 CHECKPOINT_INTERVAL_MS = 1_000
-
-
-@dataclass(slots=True)
-class FlushCounts:
-    """How often the log was flushed and how long that took."""
-
-    flushes: int = 0
-    total_ns: int = 0
-    longest_ns: int = 0
 
 
 class LogFlusher:
@@ -47,7 +38,7 @@ class LogFlusher:
         group: GroupCommit,
         config: StoreConfig,
         clock: Clock,
-        flushed: Callable[[], None],
+        flushed: Waker,
     ) -> None:
         self._commit_log = commit_log
         self._log = commit_log.queue
@@ -55,8 +46,14 @@ class LogFlusher:
         self._config = config
         self._clock = clock
         self._flushed = flushed
-        self._thorough_at_ms = clock.monotonic_ms() + config.flush_thorough_interval_ms
-        self.counts = FlushCounts()
+        self._policy = log_policy(config)
+        self._commit_policy = FlushPolicy(
+            "commit",
+            interval_ms=config.commit_interval_ms,
+            least_pages=config.commit_least_pages,
+            thorough_interval_ms=config.commit_thorough_interval_ms,
+        )
+        self._policy.least_pages_at(clock.monotonic_ms())
         self.vouched_timestamp_ms = 0
         """Records stored before this time are on disk."""
         self.vouched_where = 0
@@ -64,33 +61,27 @@ class LogFlusher:
 
     def work_by_policy(self) -> int:
         """One round of the asynchronous service; the pause until the next (ms)."""
-        now_ms = self._clock.monotonic_ms()
-        least_pages = self._config.flush_least_pages
-        if now_ms >= self._thorough_at_ms or self._config.flush_policy == "bounded":
-            self._thorough_at_ms = now_ms + self._config.flush_thorough_interval_ms
-            least_pages = 0
+        least_pages = self._policy.least_pages_at(self._clock.monotonic_ms())
         while self.flush_once(least_pages):
             pass
         return self._config.flush_interval_ms
 
     def work_by_request(self) -> int:
-        """One round of the synchronous service: wait for somebody who waits, flush for all; no pause."""
-        if self._group.wait_for_request(REQUEST_WAIT_MS):
-            target = self._group.requested_where
-            while self._log.flushed_where < target and self.flush_once(0):
-                pass
+        """One round of the synchronous service: flush for who waits, then what nobody waits for; no pause."""
+        timestamp_ms, where = self._commit_log.last_store_timestamp_ms, self._log.wrote_where
+        self._vouch(timestamp_ms, where, self._group.serve(self._log, SERVE_MS, self._flushed))
+        while self.flush_once(0):
+            pass
         return 0
 
     def commit(self) -> int:
         """One round of the commit service of the transient pool; the pause until the next (ms)."""
-        least_pages = self._config.commit_least_pages
-        if self._config.commit_thorough_interval_ms <= self._config.commit_interval_ms:
-            least_pages = 0
+        least_pages = self._commit_policy.least_pages_at(self._clock.monotonic_ms())
         moved = False
         while self._log.commit(least_pages):
             moved = True
         if moved:
-            self._flushed()
+            self._flushed.notify()
         return self._config.commit_interval_ms
 
     def exceeds_bound(self) -> bool:
@@ -112,22 +103,30 @@ class LogFlusher:
         Raises:
             StoreFailedError: a flush failed, now or earlier.
         """
-        # Taken before the flush: a later record may have the same time.
-        timestamp_ms = self._commit_log.last_store_timestamp_ms
-        wrote_where = self._log.wrote_where
-        begin_ns = self._clock.monotonic_ns()
+        timestamp_ms, where = self._commit_log.last_store_timestamp_ms, self._log.wrote_where
         if not self._log.flush(least_pages):
             return False
-        took_ns = self._clock.monotonic_ns() - begin_ns
-        self.counts.flushes += 1
-        self.counts.total_ns += took_ns
-        self.counts.longest_ns = max(self.counts.longest_ns, took_ns)
         flushed_where = self._log.flushed_where
-        if flushed_where >= wrote_where:
-            self.vouched_timestamp_ms, self.vouched_where = timestamp_ms, wrote_where
+        self._vouch(timestamp_ms, where, flushed_where)
         self._group.publish(flushed_where)
-        self._flushed()
+        self._flushed.notify()
         return True
+
+    def _vouch(self, timestamp_ms: int, where: int, flushed_where: int) -> None:
+        """Note time and end of the log, both taken before a flush: a later record may have the same time."""
+        if flushed_where >= where:
+            self.vouched_timestamp_ms, self.vouched_where = timestamp_ms, where
+
+
+def log_policy(config: StoreConfig) -> FlushPolicy:
+    """When the asynchronous service flushes the log."""
+    if config.flush_policy == "bounded":
+        return FlushPolicy.bounded(config.flush_bound_bytes, config.flush_interval_ms)
+    return FlushPolicy(
+        interval_ms=config.flush_interval_ms,
+        least_pages=config.flush_least_pages,
+        thorough_interval_ms=config.flush_thorough_interval_ms,
+    )
 
 
 class QueueFlusher:
@@ -151,21 +150,25 @@ class QueueFlusher:
         self._flusher = flusher
         self._config = config
         self._clock = clock
-        now_ms = clock.monotonic_ms()
-        self._queues_at_ms = now_ms + config.consume_queue_flush_interval_ms
-        self._thorough_at_ms = now_ms + config.consume_queue_flush_thorough_interval_ms
+        self._policy = FlushPolicy(
+            "consume queue",
+            interval_ms=config.consume_queue_flush_interval_ms,
+            least_pages=config.consume_queue_flush_least_pages,
+            thorough_interval_ms=config.consume_queue_flush_thorough_interval_ms,
+        )
+        self._policy.least_pages_at(clock.monotonic_ms())
         self._written = known
         self.checkpoint = known
 
     def work(self) -> int:
         """One round of the service; the pause until the next (ms)."""
         now_ms = self._clock.monotonic_ms()
-        if now_ms >= self._thorough_at_ms:
-            self._thorough_at_ms = now_ms + self._config.consume_queue_flush_thorough_interval_ms
-            self.flush_all()
-        elif now_ms >= self._queues_at_ms:
-            self._queues_at_ms = now_ms + self._config.consume_queue_flush_interval_ms
-            self._queues.flush(self._config.consume_queue_flush_least_pages)
+        if self._policy.wait_ms(now_ms) == 0:
+            least_pages = self._policy.least_pages_at(now_ms)
+            if least_pages == 0:
+                self.flush_all()
+            else:
+                self._queues.flush(least_pages)
         self.write_checkpoint()
         return min(self._config.consume_queue_flush_interval_ms, CHECKPOINT_INTERVAL_MS)
 

@@ -34,7 +34,7 @@ class StoreServices:
         self._deleted_files = 0
         config = parts.config
         self._dispatch = DispatchWork(parts.log, parts.dispatcher, parts.confirmed_where)
-        self._flusher = LogFlusher(parts.commit_log, parts.group, config, clock, self._flushed)
+        self._flusher = LogFlusher(parts.commit_log, parts.group, config, clock, parts.dispatch_waker)
         self._queue_flusher = QueueFlusher(
             parts.path,
             parts.queues,
@@ -74,10 +74,6 @@ class StoreServices:
             service.start()
 
     # -- what the threads do
-
-    def _flushed(self) -> None:
-        """More is on disk, or visible: with sync flush there may be something to dispatch."""
-        self.parts.dispatch_waker.notify()
 
     def _dispatch_round(self) -> int:
         pause_ms = self._dispatch.work()
@@ -204,7 +200,6 @@ class StoreServices:
     def statistics(self) -> StoreStatistics:
         """Counts and positions of this moment."""
         parts = self.parts
-        counts = self._flusher.counts
         return StoreStatistics(
             put_count=parts.dispatcher.message_count - self._put_base[1],
             put_bytes=parts.log.wrote_where - self._put_base[0],
@@ -216,9 +211,9 @@ class StoreServices:
             log_files=len(parts.log.files),
             queue_count=len(parts.queues.queues),
             index_files=0 if parts.index is None else len(parts.index.files),
-            flush_count=counts.flushes,
-            flush_total_ms=counts.total_ns / 1e6,
-            flush_longest_ms=counts.longest_ns / 1e6,
+            flush_count=parts.log.flush_count,
+            flush_total_ms=parts.log.flush_total_ns / 1e6,
+            flush_longest_ms=parts.log.flush_longest_ns / 1e6,
             deleted_files=self._deleted_files,
             disk_full=self._rule.disk_full,
             failure=self._latch.cause or parts.log.failed,
