@@ -66,6 +66,20 @@ def test_immediate_cleaning_takes_young_files_too(tmp_path: Path) -> None:
         assert store.statistics().log_files == 1
 
 
+def test_a_round_deletes_no_more_log_files_than_allowed(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path, delete_files_max=2, **SMALL) as store:
+        fill(store)
+        left = store.statistics().log_files
+        assert left > 4
+        while left > 1:
+            gone = store.delete_expired(immediate=True)
+            logs = [path for path in gone if "/commitlog/" in path]
+            assert len(logs) == min(2, left - 1)
+            left -= len(logs)
+            assert store.statistics().log_files == left
+        assert store.delete_expired(immediate=True) == []
+
+
 def test_messages_read_before_a_deletion_stay_readable(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path, **SMALL) as store:
         fill(store)

@@ -310,13 +310,14 @@ class MessageStore:
         return self._parts.dispatcher.dispatched_where
 
     def delete_expired(self, *, immediate: bool = False) -> list[str]:
-        """Delete commit-log files past their retention now, and the queue and index files that go with them.
+        """Run one round of cleaning now: at most `delete_files_max` commit-log files past their retention.
 
         Args:
-            immediate: Delete whatever can be, regardless of age. The last file always stays.
+            immediate: The oldest files go whatever their age. The last file always stays.
 
         Returns:
-            Paths of the deleted files.
+            Paths of the deleted files, those of queues and index that name nothing else included. Empty when
+            nothing may go: repeat until then to delete all.
         """
         return self._services.delete_expired(immediate=immediate)
 

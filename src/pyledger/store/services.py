@@ -2,6 +2,7 @@
 
 import logging
 import os
+import threading
 
 from pyledger.errors import PyLedgerError, StoreClosedError, StoreFailedError, StoreFullError
 from pyledger.log import event, logger
@@ -32,6 +33,7 @@ class StoreServices:
         self._latch = FailureLatch()
         self._put_base = (parts.log.max_offset, parts.dispatcher.message_count)
         self._deleted_files = 0
+        self._delete_lock = threading.Lock()
         config = parts.config
         self._dispatch = DispatchWork(parts.log, parts.dispatcher, parts.confirmed_where)
         self._flusher = LogFlusher(parts.commit_log, parts.group, config, clock, parts.dispatch_waker)
@@ -161,32 +163,35 @@ class StoreServices:
             self._refuse_when_full(decision.disk_full)
         if not decision.clean:
             return []
-        return self._delete(self.parts.config.delete_files_max, immediate=decision.immediate)
+        return self._delete(immediate=decision.immediate)
 
     def delete_expired(self, *, immediate: bool) -> list[str]:
-        """Delete all that may go now; the paths of the deleted files."""
-        return self._delete(len(self.parts.log.files), immediate=immediate)
+        """One round on demand; the paths of the deleted files."""
+        return self._delete(immediate=immediate)
 
-    def _delete(self, files_max: int, *, immediate: bool) -> list[str]:
+    def _delete(self, *, immediate: bool) -> list[str]:
+        """Delete the oldest that may go: `delete_files_max` log files at most, and what names only them."""
         parts = self.parts
-        count = count_expired(
-            [file.path for file in parts.log.files],
-            self._clock.now_ms(),
-            parts.config.retention_hours * MS_PER_HOUR,
-            immediate=immediate,
-            batch_max=files_max,
-        )
-        # What is not dispatched yet must not go: its queue offsets would be lost.
-        while count and parts.log.files[count].start_offset > parts.dispatcher.dispatched_where:
-            count -= 1
-        if count == 0:
-            return []
-        gone = parts.log.delete_head(count)
-        self._deleted_files += len(gone)
-        least = parts.log.min_offset
-        gone += parts.queues.delete_heads(least)
-        if parts.index is not None:
-            gone += parts.index.delete_head(least)
+        # Rounds on demand and by the hour may meet: each counts what the other has left.
+        with self._delete_lock:
+            count = count_expired(
+                [file.path for file in parts.log.files],
+                self._clock.now_ms(),
+                parts.config.retention_hours * MS_PER_HOUR,
+                immediate=immediate,
+                batch_max=parts.config.delete_files_max,
+            )
+            # What is not dispatched yet must not go: its queue offsets would be lost.
+            while count and parts.log.files[count].start_offset > parts.dispatcher.dispatched_where:
+                count -= 1
+            if count == 0:
+                return []
+            gone = parts.log.delete_head(count)
+            self._deleted_files += len(gone)
+            least = parts.log.min_offset
+            gone += parts.queues.delete_heads(least)
+            if parts.index is not None:
+                gone += parts.index.delete_head(least)
         event(log, logging.INFO, "files deleted", count=len(gone), min_offset=least)
         return gone
 

@@ -295,16 +295,13 @@ public final class StoreRead {
 
     /**
      * What the store logs as a warning on ordinary starts: zeros after the last record, queues cut where they
-     * end anyway, units that exist, full index files, flushes of a queue that ends where its last file does.
+     * end anyway, units that exist, full index files.
      */
     private static boolean ordinary(String line) {
+        Matcher cut = CUT.matcher(line);
         return line.startsWith("INFO") || ORDINARY.stream().anyMatch(line::endsWith)
             || PLAIN.stream().anyMatch(line::contains)
-            || sameNumbers(CUT.matcher(line)) || sameNumbers(AT_FILE_END.matcher(line));
-    }
-
-    private static boolean sameNumbers(Matcher matcher) {
-        return matcher.find() && matcher.group(1).equals(matcher.group(2));
+            || cut.find() && cut.group(1).equals(cut.group(2));
     }
 
     private static final List<String> ORDINARY = List.of("Load default HA Service",
@@ -314,6 +311,4 @@ public final class StoreRead {
         "Over index file capacity", "is full, trying to create another one");
     private static final Pattern CUT =
         Pattern.compile("maxPhyOffsetOfConsumeQueue\\((\\d+)\\) >= processOffset\\((\\d+)\\)");
-    private static final Pattern AT_FILE_END =
-        Pattern.compile("Offset not matched. Request offset: (\\d+), firstOffset: \\d+, lastOffset: (\\d+)");
 }
