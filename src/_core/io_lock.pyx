@@ -1,4 +1,4 @@
-# IoLock orders commit, flush and truncation of one queue of files. A flush thread takes it without the
+# _IoLock orders commit, flush and truncation of one queue of files. A flush thread takes it without the
 # interpreter lock; it holds it for one flush at a time and steps back while somebody else wants it.
 from _core.futex cimport (pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t,
                           pthread_mutex_unlock)
@@ -10,7 +10,7 @@ cdef enum:
     STEP_BACK_US = 100               # mutexes are not fair: who comes again at once would have it for ever
 
 
-cdef class IoLock:
+cdef class _IoLock:
     """A mutex for `with`, whose waiting releases the interpreter lock."""
 
     cdef pthread_mutex_t mutex

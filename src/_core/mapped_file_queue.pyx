@@ -24,7 +24,7 @@ cdef class MappedFileQueue:
     cdef tuple run                   # of MappedFile; replaced, never changed
     cdef MappedFile last             # takes the appends; None when there is no file
     cdef LogView cached_view
-    cdef IoLock io_lock
+    cdef _IoLock io_lock
     cdef object roll_lock
     cdef object failure              # what made the queue fail
     cdef bytes encoded_folder
@@ -49,7 +49,7 @@ cdef class MappedFileQueue:
         self.encoded_folder = os.fsencode(self.folder)
         self.folder_chars = self.encoded_folder
         self.run = ()
-        self.io_lock = IoLock()
+        self.io_lock = _IoLock()
         self.roll_lock = Lock()
         self.generation = fork_generation
         self.state = STATUS_READ_ONLY if readonly else STATUS_OK

@@ -27,7 +27,7 @@ Line = dict[str, Any]
 JavaStores = Callable[[str], "JavaStore"]
 
 
-QUIET_FLUSH = ("--set", "flushIntervalConsumeQueue=3600000")
+QUIET_FLUSH = "flushIntervalConsumeQueue=3600000"
 """A store that flushes a queue which ends where its last file does warns of an offset not matched, about its
 own folders too; whether it comes to that depends on how long the reading takes. An empty next file is no way
 around it: upstream takes its first 20 zero bytes for a unit."""
@@ -70,7 +70,12 @@ class JavaStore:
         """Read a copy of a folder and require that Java kept every byte and did not complain."""
         copy = folder.with_name(f"{folder.name}-read-by-{self.version}")
         shutil.copytree(folder, copy)
-        done = self.read(copy, *QUIET_FLUSH, *options)
+        settings = QUIET_FLUSH
+        if "--set" in options:
+            at = options.index("--set")
+            settings += f",{options[at + 1]}"
+            options = options[:at] + options[at + 2 :]
+        done = self.read(copy, "--set", settings, *options)
         shutil.rmtree(copy)
         found = {
             k: done.summary.get(k) for k in ("logBytesDropped", "queueUnitsDropped", "complaints", "faults")
