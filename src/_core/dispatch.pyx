@@ -71,6 +71,7 @@ cdef class Dispatcher:
     cdef int64_t parsed_where           # end of the pending group
     cdef int64_t index_from             # records below have all their entries
     cdef int32_t index_skip             # entries that the record at index_from has already
+    cdef IndexFile index_file               # keeps index_cursor's memory when the set lets go of its files
     cdef IndexCursor* index_cursor
     cdef PendingRecord* records
     cdef PendingKey* keys
@@ -115,7 +116,8 @@ cdef class Dispatcher:
             return 0
         self.index_from = self.index.end_physical_offset
         self.index_skip = self.index.entries_of_last_record()
-        self.index_cursor = &self.index.last_file().cursor if self.index.files else NULL
+        self.index_file = self.index.last_file() if self.index.files else None
+        self.index_cursor = NULL if self.index_file is None else &self.index_file.cursor
         return 0
 
     @property
@@ -359,7 +361,8 @@ cdef class Dispatcher:
 
     cdef int _enter_new_index_file(self) except -1:
         cdef int32_t i
-        self.index_cursor = &self.index.last_file().cursor
+        self.index_file = self.index.last_file()
+        self.index_cursor = &self.index_file.cursor
         for i in range(self.keys_done, self.key_count):
             self.keys[i].slot = NULL
         return 0
