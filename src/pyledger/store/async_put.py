@@ -21,9 +21,16 @@ async def until_durable(group: GroupCommit, physical_offset: int, end_offset: in
     """
     if group.flushed_where >= end_offset:
         return
-    future = group.register(end_offset, asyncio.get_running_loop())
+    loop = asyncio.get_running_loop()
+    future = group.register(end_offset, loop)
+
+    def give_up() -> None:
+        if not future.done():
+            future.set_exception(FlushTimeoutError(physical_offset, timeout_ms))
+
+    # A plain timer: `asyncio.timeout` costs more than the append.
+    timer = loop.call_later(timeout_ms / 1000, give_up)
     try:
-        async with asyncio.timeout(timeout_ms / 1000):
-            await future
-    except TimeoutError:
-        raise FlushTimeoutError(physical_offset, timeout_ms) from None
+        await future
+    finally:
+        timer.cancel()
