@@ -144,11 +144,9 @@ def latency(loop: str) -> Callable[[Results], Verdict]:
 
 
 def latency_java(r: Results) -> Verdict:
-    names = [f"latency.java[impl=java-{v}-pages={p}]" for v in JAVA_VERSIONS for p in ("cold", "warm")]
     told = [
-        f"{name.partition('java-')[2][:-1]}: p99.9 {r.middle(name, 'p999_us'):.1f} µs, "
-        f"max {r.middle(name, 'max_us') / 1e3:.0f} ms"
-        for name in names
+        f"{version}: p99.9 {r.middle(name, 'p999_us'):.1f} µs, max {r.middle(name, 'max_us') / 1e3:.0f} ms"
+        for version, name in ((v, f"latency.java[impl=java-{v}]") for v in JAVA_VERSIONS)
     ]
     return None, "; ".join(told)
 
