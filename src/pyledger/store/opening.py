@@ -177,7 +177,8 @@ def _assemble(path: str, config: StoreConfig, lock: StoreLock, recovered: Recove
         max_message_size_bytes=config.max_message_size_bytes,
         crc_property=config.crc_property,
         last_store_timestamp_ms=recovered.last_store_timestamp_ms,
-        waker=dispatch_waker,
+        # With sync flush there is nothing to dispatch until the flush, which wakes as well.
+        waker=None if synchronous else dispatch_waker,
     )
     for (topic, queue_id), queue in queues.queues.items():
         try:
