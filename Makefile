@@ -3,6 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 NATIVE := .venv/.native
+PEERS := .venv/.peers
 CORE := $(wildcard src/_core/*.pyx src/_core/*.pxd src/_core/*.h)
 TESTS ?= tests
 
@@ -52,10 +53,15 @@ test-all: test interop build-debug  ## also interop with Java, and the native te
 interop: $(NATIVE)  ## against RocketMQ's own store: needs Java 17 or newer, and Maven
 	$(BIN)/python -m pytest -m java $(TESTS)
 
-bench: $(NATIVE)  ## full benchmarks; K=expression selects
+# The stores that ours is measured against.
+$(PEERS): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	@touch $@
+
+bench: $(NATIVE) $(PEERS)  ## full benchmarks; K=expression selects
 	$(BIN)/python -m pytest benchmarks --scale=full --timeout=1800 $(if $(K),-k "$(K)") --benchmark-autosave
 
-bench-report: $(NATIVE)  ## three full runs with all peers; rewrites the table of docs/benchmarking.md
+bench-report: $(NATIVE) $(PEERS)  ## three full runs with all peers; rewrites the table of docs/benchmarking.md
 	$(BIN)/python benchmarks/report.py
 
 compare: $(READY)  ## ratio table of two saved runs: A=file B=file; BOUND=1.2 fails beyond it
