@@ -114,7 +114,8 @@ def search_batch_units_by_time(const uint8_t[::1] units not None, int64_t timest
     cdef int64_t answer
     cdef int count = 0
     cdef UnitSpan* spans
-    if length == 0 or first_where < 0 or file_size_bytes <= 0 or file_size_bytes % BATCH_CQ_UNIT_BYTES:
+    if (length == 0 or file_size_bytes <= 0 or file_size_bytes % BATCH_CQ_UNIT_BYTES
+            or not 0 <= first_where <= FIRST_WHERE_MAX or first_where % BATCH_CQ_UNIT_BYTES):
         return max(min_queue_offset, 0)
     spans = <UnitSpan*>malloc(<size_t>(length // file_size_bytes + 2) * sizeof(UnitSpan))
     if spans == NULL:
@@ -223,17 +224,24 @@ cdef class BatchConsumeQueue(UnitQueue):
                 get_i64(unit + AT_BATCH_BASE), get_i16(unit + AT_BATCH_COUNT))
 
     def units(self, int64_t start, int64_t count):
-        """View raw 46-byte units from the one that holds queue offset `start`; ends at the file's end.
+        """View raw 46-byte units from the first that ends above queue offset `start`; ends at the file's end.
 
         Returns:
             memoryview of at most `count` units; empty when `start` is at or above the queue's end. Below its
             start it begins with the first unit.
         """
+        cdef int64_t available = 0
         cdef int64_t where
+        cdef const uint8_t* unit
         if start >= self.max_offset:
             return memoryview(b"")
-        where = self._find(start)
-        return self.view_units_at(self.min_where if where < 0 else where, count)
+        where = max(self._find(start), self.min_where)
+        unit = self.unit_at(where, &available)
+        # More than one step only over units that do not ascend.
+        while unit != NULL and start >= get_i64(unit + AT_BATCH_BASE) + get_i16(unit + AT_BATCH_COUNT):
+            where += BATCH_CQ_UNIT_BYTES
+            unit = self.unit_at(where, &available)
+        return self.view_units_at(where, count)
 
     def recover(self, LogView view=None, *, int files=3):
         """Find the last good unit in the last `files` files (0: in all), and cut the queue after it.
@@ -302,10 +310,12 @@ cdef class BatchConsumeQueue(UnitQueue):
         cdef int64_t low = max(self.min_where, self.first_where())
         cdef int64_t high = self.cursor.end_where
         cdef int64_t middle, available
+        cdef const uint8_t* unit
         available = 0
         while low < high:
             middle = low + (high - low) // (2 * BATCH_CQ_UNIT_BYTES) * BATCH_CQ_UNIT_BYTES
-            if get_i64(self.unit_at(middle, &available)) >= min_physical_offset:
+            unit = self.unit_at(middle, &available)
+            if unit == NULL or get_i64(unit) >= min_physical_offset:
                 high = middle
             else:
                 low = middle + BATCH_CQ_UNIT_BYTES

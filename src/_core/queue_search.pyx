@@ -7,6 +7,8 @@ from libc.stdlib cimport free, malloc
 cdef enum:
     FILL_SIZE_BYTES = 0x7FFFFFFF     # size of a unit that stands for no record
 
+cdef int64_t FIRST_WHERE_MAX = (<int64_t>1) << 58   # places of units in memory stay far from overflow
+
 
 cdef inline bint is_fill(const uint8_t* unit) noexcept nogil:
     return get_i32(unit + 8) == FILL_SIZE_BYTES and get_i64(unit) == 0
@@ -108,14 +110,17 @@ def search_units_by_time(const uint8_t[::1] units not None, LogView view not Non
                          bint upper=False, int64_t first_queue_offset=0, int64_t min_queue_offset=0,
                          int64_t file_size_bytes=6_000_000):
     """Queue offset for a store time over raw 20-byte units in memory, as `ConsumeQueue.offset_by_time`."""
-    cdef int64_t where = first_queue_offset * CQ_UNIT_BYTES
-    cdef int64_t end = where + units.shape[0] // CQ_UNIT_BYTES * CQ_UNIT_BYTES
+    cdef int64_t length = units.shape[0] // CQ_UNIT_BYTES * CQ_UNIT_BYTES
+    cdef int64_t where, end
     cdef int64_t done = 0
     cdef int64_t stop, answer
     cdef int count = 0
     cdef UnitSpan* spans
-    if file_size_bytes <= 0 or file_size_bytes % CQ_UNIT_BYTES or first_queue_offset < 0 or end == where:
+    if (file_size_bytes <= 0 or file_size_bytes % CQ_UNIT_BYTES or length == 0
+            or not 0 <= first_queue_offset <= FIRST_WHERE_MAX // CQ_UNIT_BYTES):
         return max(first_queue_offset, min_queue_offset, 0)
+    where = first_queue_offset * CQ_UNIT_BYTES
+    end = where + length
     spans = <UnitSpan*>malloc(<size_t>((end - where) // file_size_bytes + 2) * sizeof(UnitSpan))
     if spans == NULL:
         raise MemoryError()

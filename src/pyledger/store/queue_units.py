@@ -4,6 +4,7 @@ The log is the authority. Queue files save walking it; where they are missing, b
 the end of the log, units derived from the records take their place.
 """
 
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -15,6 +16,7 @@ from pyledger._core import (
     search_batch_units_by_time,
     search_units_by_time,
 )
+from pyledger.errors import IllegalMessageError
 from pyledger.message import QueueRange
 from pyledger.store.folder import (
     BATCH_QUEUE_FOLDER,
@@ -108,7 +110,11 @@ class QueueUnits:
         low, high = self.min_offset, self.stored_end
         while low < high:
             middle = (low + high) // 2
-            place, size_bytes = self._open().get(middle)[:2]
+            raw = self._open().units(middle, 1)
+            if not raw.nbytes:
+                high = middle
+                continue
+            place, size_bytes = struct.unpack_from(">qi", raw)
             if place < physical_offset or size_bytes == FILL_SIZE_BYTES:
                 low = middle + 1
             else:
@@ -137,11 +143,13 @@ class QueueUnits:
     def _search_joined(self, view: LogView, timestamp_ms: int, upper: bool) -> int:
         """Search files and derived units as if one file row held them: where files begin counts."""
         kept = self.min_offset < self.stored_end
-        stored = self._open()
-        stored.correct_min_offset(view.start_offset)
-        where = stored.min_where if kept else 0
-        file_size_bytes = stored.file_size_bytes
-        parts = list(_stored_units(stored, self.min_offset, self.stored_end)) if kept else []
+        where, parts = 0, []
+        if kept:
+            stored = self._open()
+            stored.correct_min_offset(view.start_offset)
+            where = stored.min_where
+            parts = list(_stored_units(stored, self.min_offset, self.stored_end))
+        file_size_bytes = self._stored_file_size_bytes()
         units = b"".join([*parts, self._derived])
         if self.batch:
             return search_batch_units_by_time(
@@ -162,6 +170,13 @@ class QueueUnits:
             file_size_bytes=file_size_bytes or DEFAULT_QUEUE_FILE_BYTES,
         )
 
+    def _stored_file_size_bytes(self) -> int:
+        """Size of the queue's files; 0 without any, as for a queue that cannot name a folder."""
+        try:
+            return self._open().file_size_bytes
+        except IllegalMessageError:
+            return 0
+
     def _stored_chunks(self, start: int, end: int, count: int, newest_first: bool) -> Iterator[Raw]:
         end = min(end, self.stored_end)
         if start >= end:
@@ -178,18 +193,21 @@ class QueueUnits:
     def _derived_chunks(self, start: int, end: int, count: int, newest_first: bool) -> Iterator[Raw]:
         if self.derived_first < 0 or end <= self.derived_first:
             return
-        raw = memoryview(self._derived).toreadonly()
         if self.batch:
-            bases = batch_units_array(raw)["base_offset"]
-            low = max(0, int(bases.searchsorted(start, "right")) - 1)
-            high = int(bases.searchsorted(end))
+            low, high = self._derived_batches(start, end)
         else:
             low, high = max(0, start - self.derived_first), end - self.derived_first
         size = BATCH_CQ_UNIT.itemsize if self.batch else CQ_UNIT.itemsize
         firsts = range(low, high, count)
         for first in reversed(firsts) if newest_first else firsts:
-            part = raw[first * size : min(first + count, high) * size]
-            yield plain_units(part) if self.batch else bytes(part)
+            # A copy: a view held by a suspended iterator would keep `add` from appending.
+            part = bytes(self._derived[first * size : min(first + count, high) * size])
+            yield plain_units(part) if self.batch else part
+
+    def _derived_batches(self, start: int, end: int) -> tuple[int, int]:
+        """First and end index of the derived units that stand for queue offsets [start, end)."""
+        bases = batch_units_array(self._derived)["base_offset"]
+        return max(0, int(bases.searchsorted(start, "right")) - 1), int(bases.searchsorted(end))
 
     def _derived_min(self, min_physical_offset: int) -> int:
         if self.derived_first < 0:
@@ -235,7 +253,7 @@ def _stored_units(stored: StoredQueue, start: int, end: int) -> Iterator[memoryv
         if isinstance(stored, BatchConsumeQueue):
             units = batch_units_array(raw)
             yield raw[: int(units["base_offset"].searchsorted(end)) * units.itemsize]
-            start = max(start + 1, int(units[-1]["base_offset"]) + int(units[-1]["batch_size"]))
+            start = max(start + 1, _end_of_batches(units))
         else:
             yield raw
             start += raw.nbytes // CQ_UNIT.itemsize
@@ -255,5 +273,9 @@ def _stored_batches(stored: BatchConsumeQueue, start: int, end: int, count: int)
         units = batch_units_array(raw)
         keep = int(units["base_offset"].searchsorted(end))
         yield plain_units(raw[: keep * units.itemsize])
-        last = units[-1]
-        start = max(start + 1, int(last["base_offset"]) + int(last["batch_size"]))
+        start = max(start + 1, _end_of_batches(units))
+
+
+def _end_of_batches(units: Units) -> int:
+    """Queue offset behind all units of a batch queue; those of damaged files need not ascend."""
+    return int((units["base_offset"].astype("i8") + units["batch_size"]).max())
