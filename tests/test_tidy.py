@@ -77,7 +77,6 @@ THIRD_PARTY = {
     "numpy": ("pyledger.store.views", "pyledger.arrow"),
     "lz4": ("pyledger.wire",),
     "zstandard": ("pyledger.wire",),
-    "cffi": ("pyledger.store.os_hints",),
     "click": ("pyledger.cli",),
     "rich": ("pyledger.cli",),
     "pyarrow": ("pyledger.arrow", "pyledger.cli.export_columns", "pyspark_pyledger"),
