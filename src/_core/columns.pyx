@@ -399,6 +399,10 @@ cdef class ColumnBuilder:
             status = view.parse(offset, &record)
             if status == PARSED_RECORD:
                 status = check_record(&record, offset, CHECK_POSITION)
+            # A unit of zeroes must not pass for the first record of the log.
+            if status == PARSED_RECORD and (
+                    record.size_bytes != get_i32(units + self.next_index * CQ_UNIT_BYTES + 8)):
+                status = PARSED_BAD_SIZE
             if status == PARSED_RECORD:
                 status = self.take(&record, offset, NULL, 0)
             if status != PARSED_RECORD:

@@ -299,6 +299,8 @@ cdef class CommitLog:
                 or queue.generation != fork_generation
                 or file.wrote + size_bytes + BLANK_BYTES > file.allocated):
             file = self.make_room(size_bytes)
+            if d.follows_clock:
+                d.store_timestamp = 0
         position = file.wrote
         d.physical_offset = file.start_offset + position
         if not d.keep_queue_offset:

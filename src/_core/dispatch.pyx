@@ -67,6 +67,7 @@ cdef class Dispatcher:
     cdef IndexFileSet index
     cdef QueueTable table
     cdef object lock
+    cdef readonly bint closed
     cdef int64_t where                  # published
     cdef int64_t parsed_where           # end of the pending group
     cdef int64_t index_from             # records below have all their entries
@@ -94,7 +95,7 @@ cdef class Dispatcher:
         self.index = index
         self.queues = {}
         self.table = QueueTable()
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()    # a store may be let go by the collector while this thread dispatches
         self.records = <PendingRecord*>malloc(GROUP_RECORDS * sizeof(PendingRecord))
         self.keys = <PendingKey*>malloc(GROUP_KEYS * sizeof(PendingKey))
         self.delay_count = <int32_t>len(delays_ms)
@@ -137,6 +138,12 @@ cdef class Dispatcher:
             self._enter_index()
             store_release(&self.where, offset)
 
+    def close(self):
+        """Wait for a walk that is under way and refuse any other: the files may be unmapped afterwards."""
+        with self.lock:
+            self.closed = True
+            self.index_cursor = NULL
+
     def forget(self, str topic, int queue_id):
         """Let a queue go; its next unit opens it again."""
         cdef bytes name = topic.encode("utf-8", "surrogateescape")
@@ -164,6 +171,8 @@ cdef class Dispatcher:
         if load_acquire(&self.where) >= end:
             return self.where
         with self.lock:
+            if self.closed:
+                raise errors.StoreClosedError("dispatch of the commit log")
             try:
                 while True:
                     with nogil:

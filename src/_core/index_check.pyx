@@ -59,7 +59,7 @@ def index_chain_faults(const uint8_t[::1] raw not None, int64_t slots, int64_t e
     """The first places where the hash chains of an index file are broken."""
     cdef ChainFault faults[CHAIN_FAULTS_MAX]
     cdef int64_t room = raw.shape[0] - INDEX_HEADER_BYTES - slots * INDEX_SLOT_BYTES
-    cdef int64_t count = min(entry_count, room // INDEX_ENTRY_BYTES)
+    cdef int64_t count = max(min(entry_count, room // INDEX_ENTRY_BYTES), <int64_t>0)
     cdef int32_t* newest
     cdef int found, i
     if not 0 < slots < INT32_MAX or room < 0 or count >= INT32_MAX:

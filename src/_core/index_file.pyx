@@ -3,6 +3,7 @@
 from _core.layout cimport (INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, INDEX_SLOT_BYTES, Record, get_i32, get_i64,
                            java_hash, put_i32, put_i64)
 from _core.status cimport STATUS_END_OF_FILE, STATUS_IO_ERROR
+from cpython.exc cimport PyErr_CheckSignals
 from libc.errno cimport errno
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memset
@@ -426,15 +427,18 @@ cdef class IndexFile:
 cdef int64_t find_slot_count(MappedFile file) except -1:
     """Slots of an index file, which it does not state: the upstream ratio, or what its entries agree with."""
     cdef int64_t room = file.mapped_bytes - INDEX_HEADER_BYTES
-    cdef int64_t slots
+    cdef int64_t slots_max = min((room - 2 * INDEX_ENTRY_BYTES) // INDEX_SLOT_BYTES, <int64_t>INT32_MAX - 1)
+    cdef int64_t slots = room // 84
     cdef int32_t count = get_i32(file.base + AT_INDEX_COUNT)
-    if room % 84 == 0 and (count <= 1 or slots_agree(file, room // 84)):
-        return room // 84
+    if room % 84 == 0 and (count <= 1 or (slots <= slots_max and slots_agree(file, slots))):
+        return slots
     slots = 1
-    while count > 1 and slots * INDEX_SLOT_BYTES + 2 * INDEX_ENTRY_BYTES <= room:
+    while count > 1 and slots <= slots_max:
         if (room - slots * INDEX_SLOT_BYTES) % INDEX_ENTRY_BYTES == 0 and slots_agree(file, slots):
             return slots
         slots += 1
+        if slots & 0xFFFFF == 0:
+            PyErr_CheckSignals()
     return max(room // 84, <int64_t>1)
 
 

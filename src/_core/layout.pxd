@@ -22,6 +22,7 @@ cdef enum:
     HOST_V6_BYTES = 20
     RECORD_FIXED_BYTES = 91          # V1, both hosts IPv4, empty body, topic and properties
     RECORD_MIN_BYTES = 91
+    RECORD_HOSTLESS_BYTES = 74       # the same without hosts and topic length
     BLANK_MIN_BYTES = 8
     CRC_PROPERTY_BYTES = 20          # "__CRC32#" 0x01 ten digits 0x02
 
@@ -160,6 +161,10 @@ cdef inline int parse_record(const uint8_t* p, int64_t available, Record* r) noe
     r.born_host = p + AT_BORN_HOST
     r.born_host_bytes = HOST_V6_BYTES if r.sys_flag & SYS_BORN_HOST_V6 else HOST_V4_BYTES
     r.store_host_bytes = HOST_V6_BYTES if r.sys_flag & SYS_STORE_HOST_V6 else HOST_V4_BYTES
+    topic_prefix = 1 if r.magic == MAGIC_V1 else 2
+    # The size above is that of the shortest record; longer hosts need more before a field is read.
+    if r.size_bytes < RECORD_HOSTLESS_BYTES + r.born_host_bytes + r.store_host_bytes + topic_prefix:
+        return PARSED_BAD_SIZE
     at = AT_BORN_HOST + r.born_host_bytes
     r.store_timestamp = get_i64(p + at)
     r.store_host = p + at + 8
@@ -168,7 +173,6 @@ cdef inline int parse_record(const uint8_t* p, int64_t available, Record* r) noe
     r.prepared_transaction_offset = get_i64(p + at + 4)
     r.body_bytes = get_i32(p + at + 12)
     at += 16
-    topic_prefix = 1 if r.magic == MAGIC_V1 else 2
     # The tail after the body needs topic_prefix + 2 bytes at least.
     if r.body_bytes < 0 or r.body_bytes > r.size_bytes - at - topic_prefix - 2:
         return PARSED_BAD_SIZE

@@ -169,6 +169,9 @@ cdef class StoredMessage:
     cdef readonly int64_t physical_offset
     cdef dict _properties
 
+    def __init__(self):
+        raise TypeError("a StoredMessage is handed out by a reader or a store, not made")
+
     @property
     def topic(self):
         return decode_text(self.record.topic, self.record.topic_bytes)
@@ -393,6 +396,9 @@ def read_messages(LogView view not None, units, *, bint check=True):
         for i in range(buffer.len // CQ_UNIT_BYTES):
             offset = get_i64(<const uint8_t*>buffer.buf + i * CQ_UNIT_BYTES)
             parse_sound(view, offset, checks, &record)
+            if record.size_bytes != get_i32(<const uint8_t*>buffer.buf + i * CQ_UNIT_BYTES + 8):
+                raise errors.CorruptRecordError(view.path_at(offset), offset,
+                                                "the queue unit that names it gives it another size")
             messages.append(wrap_record(view, &record, offset))
     finally:
         PyBuffer_Release(&buffer)

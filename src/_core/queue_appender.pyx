@@ -133,6 +133,7 @@ cdef class QueueAppender:
         start_draft(&draft, log.crc_property)
         draft.born_timestamp = born_timestamp_ms
         draft.store_timestamp = store_timestamp_ms
+        draft.follows_clock = store_timestamp_ms == 0
         if properties is not None:
             encoded = properties_to_bytes(properties, draft.crc_property)
         self.fill_draft(&draft, tags, keys, encoded, None, &self.template)
@@ -147,6 +148,8 @@ cdef class QueueAppender:
                 since_yield = 0
                 with nogil:
                     pass
+                if draft.follows_clock:
+                    draft.store_timestamp = 0
         log.wake()
         return first
 

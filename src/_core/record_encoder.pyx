@@ -50,6 +50,7 @@ cdef struct Draft:
     int32_t sys_flag
     int32_t reconsume_times
     bint keep_queue_offset
+    bint follows_clock               # one draft for many records: stamp anew after others may have appended
     bint crc_property
 
 

@@ -1,6 +1,7 @@
 # UnitCollector: the walk of the Dispatcher with memory in place of files, for folders that must not be
 # changed and whose queue files are missing or behind.
-from _core.layout cimport (BATCH_CQ_UNIT_BYTES, CQ_UNIT_BYTES, PARSED_RECORD, SYS_INNER_BATCH, Record)
+from _core.layout cimport (BATCH_CQ_UNIT_BYTES, CQ_UNIT_BYTES, PARSED_RECORD, RECORD_MIN_BYTES,
+                           SYS_INNER_BATCH, Record)
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport int16_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc, realloc
@@ -28,6 +29,9 @@ cdef class UnitRun:
         PyBuffer_FillInfo(buffer, self, self.units, self.size_bytes, 1, flags)
 
 
+cdef int64_t QUEUE_OFFSET_MAX = (<int64_t>1 << 58) // CQ_UNIT_BYTES      # its byte place still fits an int64
+
+
 cdef class UnitCollector:
     """Gathers the units that dispatch would write.
 
@@ -42,12 +46,13 @@ cdef class UnitCollector:
     cdef int64_t* delays
     cdef int32_t delay_count
     cdef readonly int64_t message_count
-    cdef int64_t where                  # end of the last range
+    cdef int64_t where                  # end of the last range; -1: none yet
     cdef int64_t fill_units             # units that may still be missing from all queues
 
     def __init__(self, batch_topics=(), *, delays_ms=DELAYS_MS):
         cdef int i
         self.table = QueueTable()
+        self.where = -1
         self.batch_topics = frozenset(batch_topics)
         self.delay_count = <int32_t>len(delays_ms)
         self.delays = <int64_t*>malloc(<size_t>(self.delay_count + 1) * sizeof(int64_t))
@@ -70,7 +75,10 @@ cdef class UnitCollector:
         cdef int64_t end = min(view.end_offset, view.end_offset if end_offset is None else end_offset)
         cdef int status = 0
         cdef QueueEntry* entry = NULL
-        self.fill_units += gap_units_max(where - self.where)
+        if self.where < 0:
+            self.fill_units = GAP_UNITS_FREE
+        elif where > self.where:
+            self.fill_units += (where - self.where) // RECORD_MIN_BYTES
         while True:
             with nogil:
                 status = self._walk(view, &where, end, &entry)
@@ -114,7 +122,7 @@ cdef class UnitCollector:
         cdef uint8_t* unit
         if entry.batch:
             batch_place(record, facts, &base, &count)
-        if base < entry.next_queue_offset or base < 0:
+        if base < entry.next_queue_offset or base < 0 or base > QUEUE_OFFSET_MAX:
             entry.repeated += 1
             return 0
         if entry.first_queue_offset < 0:

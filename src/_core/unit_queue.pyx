@@ -197,6 +197,8 @@ cdef class UnitQueue:
             if file.start_offset != expected:
                 break
             keep.append(file)
+            if file.mapped_bytes != self.file_size_bytes:
+                break
             expected += file.mapped_bytes
         if len(keep) < len(self.files) and not self.readonly:
             self._remove_files(self.files[len(keep):])

@@ -1517,6 +1517,7 @@ class Dispatcher:
     queues: dict[tuple[str, int], ConsumeQueue | BatchConsumeQueue]
     failure: BaseException | None
     """What the last call of `dispatch` raised, until one succeeds."""
+    closed: bool
     message_count: int
     unit_count: int
     entry_count: int
@@ -1537,6 +1538,8 @@ class Dispatcher:
 
         The queues and the index must have been cut before.
         """
+    def close(self) -> None:
+        """Wait for a walk that is under way and refuse any other: the files may be unmapped afterwards."""
     def forget(self, topic: str, queue_id: int) -> None:
         """Let a queue go; its next unit opens it again."""
     def dispatch(self, view: LogView, end_offset: int | None = None) -> int:

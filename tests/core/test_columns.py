@@ -98,8 +98,18 @@ def pinned(log: LogFiles) -> LogView:
     return LogView(log.view().files, log.end)
 
 
-def unit(offset: int) -> bytes:
-    return struct.pack(">qiq", offset, 1, 0)
+def unit(offset: int, size_bytes: int = 1) -> bytes:
+    return struct.pack(">qiq", offset, size_bytes, 0)
+
+
+def unit_of(log: LogFiles, offset: int) -> bytes:
+    return unit(offset, int.from_bytes(log.view().read(offset, 4)))
+
+
+def test_unit_of_another_size_is_a_fault(log: LogFiles) -> None:
+    builder = ColumnBuilder(["queueOffset"])
+    assert not builder.gather(pinned(log), unit_of(log, log.offsets[1]) + unit(log.offsets[0], 0))
+    assert (builder.next_index, builder.fault_offset) == (1, log.offsets[0])
 
 
 @pytest.fixture
@@ -150,7 +160,7 @@ def test_filters_take_what_the_model_takes(log: LogFiles, name: str) -> None:
     by_scan = scan_all(view, ColumnBuilder(COLUMNS, RowFilter(**options), batch_rows=7))
     assert flat(by_scan) == [expected_row(m) for m in messages]
     assert [len(batch) for batch in by_scan[:-1]] == [7] * (len(by_scan) - 1)
-    units = b"".join(map(unit, log.offsets))
+    units = b"".join(unit_of(log, offset) for offset in log.offsets)
     assert flat(gather_all(view, ColumnBuilder(COLUMNS, RowFilter(**options), batch_rows=7), units)) == flat(
         by_scan
     )
@@ -202,7 +212,7 @@ def test_scan_stops_at_fault_and_keeps_rows_before_it(log: LogFiles) -> None:
         builder.scan(view, 0)
         assert builder.row_count == rows
     builder = ColumnBuilder(["body"], everything)
-    assert not builder.gather(view, b"".join(map(unit, log.offsets)))
+    assert not builder.gather(view, b"".join(unit_of(log, offset) for offset in log.offsets))
     assert (builder.next_index, builder.fault_offset) == (31, log.offsets[31])
 
 
@@ -226,7 +236,7 @@ def test_packed_bodies_are_unpacked_on_request(tmp_path: Path) -> None:
         assert [row["body"] for row in rows] == [*plain, b"raw"]
         assert [row["bodyLength"] for row in rows] == [len(record.body) for record in records]
         builder = ColumnBuilder(["body"], unpack=True, batch_rows=batch_rows)
-        units = b"".join(map(unit, reversed(log.offsets)))
+        units = b"".join(unit_of(log, offset) for offset in reversed(log.offsets))
         assert [row["body"] for row in flat(gather_all(pinned(log), builder, units))] == [
             b"raw",
             *plain[::-1],

@@ -95,10 +95,13 @@ def test_read_message_names_place_and_problem(tmp_path: Path) -> None:
 
 def test_read_messages_follows_queue_units(tmp_path: Path) -> None:
     log = write_log(tmp_path / "commitlog", [RecordFields(body=b"%d" % i) for i in range(9)])
-    units = b"".join(struct.pack(">qiq", log.offsets[i], 1, 0) for i in (8, 0, 3))
+    size_bytes = read_message(log.view(), log.offsets[0]).store_size
+    units = b"".join(struct.pack(">qiq", log.offsets[i], size_bytes, 0) for i in (8, 0, 3))
     assert [m.body for m in read_messages(log.view(), units)] == [b"8", b"0", b"3"]
     with pytest.raises(CorruptRecordError):
         read_messages(log.view(), struct.pack(">qiq", 5, 1, 0))
+    with pytest.raises(CorruptRecordError, match="another size"):
+        read_messages(log.view(), struct.pack(">qiq", 0, 0, 0))
 
 
 def test_message_refuses_to_be_pickled(tmp_path: Path) -> None:

@@ -181,3 +181,12 @@ def test_any_bytes_are_read_without_harm(noise: bytes, offset: int) -> None:
         except (CorruptRecordError, OffsetOutOfRangeError):
             return
         assert message.physical_offset == offset
+
+
+def test_short_record_with_long_hosts_is_not_read_past_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "00000000000000000000"
+    record = struct.pack(">iI28xi", 91, 0xDAA320AB, 0x30).ljust(91, b"\0")
+    path.write_bytes(bytes(4096 - 91) + record)
+    view = LogView([MappedFile.open(str(path))], 4096)
+    stop = scan(view, 4096 - 91)
+    assert (stop.status, stop.record_count) == ("bad size", 0)

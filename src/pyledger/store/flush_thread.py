@@ -10,6 +10,7 @@ ConsumeQueueStore.java (FlushConsumeQueueService), StoreCheckpoint.java.
 
 import logging
 import os
+import threading
 from dataclasses import replace
 
 from pyledger._core import CommitLog, Dispatcher, FlushPolicy, GroupCommit, IndexFileSet, Waker
@@ -159,43 +160,48 @@ class QueueFlusher:
         self._policy.least_pages_at(clock.monotonic_ms())
         self._written = known
         self.checkpoint = known
+        # The service and callers of `flush` meet here: one at a time may flush, and write the checkpoint.
+        self._lock = threading.RLock()
 
     def work(self) -> int:
         """One round of the service; the pause until the next (ms)."""
         now_ms = self._clock.monotonic_ms()
-        if self._policy.wait_ms(now_ms) == 0:
-            least_pages = self._policy.least_pages_at(now_ms)
-            if least_pages == 0:
-                self.flush_all()
-            else:
-                self._queues.flush(least_pages)
-        self.write_checkpoint()
+        with self._lock:
+            if self._policy.wait_ms(now_ms) == 0:
+                least_pages = self._policy.least_pages_at(now_ms)
+                if least_pages == 0:
+                    self.flush_all()
+                else:
+                    self._queues.flush(least_pages)
+            self.write_checkpoint()
         return min(self._config.consume_queue_flush_interval_ms, CHECKPOINT_INTERVAL_MS)
 
     def flush_all(self) -> None:
         """Make queues and index durable as far as the log is, and note that for the checkpoint."""
-        timestamp_ms, where = self._flusher.vouched_timestamp_ms, self._flusher.vouched_where
-        complete = self._dispatcher.dispatched_where >= where
-        self._queues.flush(0)
-        index_ms = self._flush_index()
-        if complete and timestamp_ms > self.checkpoint.logics_msg_timestamp:
-            self.checkpoint = replace(self.checkpoint, logics_msg_timestamp=timestamp_ms)
-        if index_ms > self.checkpoint.index_msg_timestamp:
-            self.checkpoint = replace(self.checkpoint, index_msg_timestamp=index_ms)
+        with self._lock:
+            timestamp_ms, where = self._flusher.vouched_timestamp_ms, self._flusher.vouched_where
+            complete = self._dispatcher.dispatched_where >= where
+            self._queues.flush(0)
+            index_ms = self._flush_index()
+            if complete and timestamp_ms > self.checkpoint.logics_msg_timestamp:
+                self.checkpoint = replace(self.checkpoint, logics_msg_timestamp=timestamp_ms)
+            if index_ms > self.checkpoint.index_msg_timestamp:
+                self.checkpoint = replace(self.checkpoint, index_msg_timestamp=index_ms)
 
     def write_checkpoint(self) -> None:
         """Write the checkpoint if it has anything new. A full disk leaves the old one, which is true too."""
-        timestamp_ms = self._flusher.vouched_timestamp_ms
-        if timestamp_ms > self.checkpoint.physic_msg_timestamp:
-            self.checkpoint = replace(self.checkpoint, physic_msg_timestamp=timestamp_ms)
-        if self.checkpoint == self._written:
-            return
-        try:
-            checkpoint_file.write(self._checkpoint_path, self.checkpoint)
-        except StoreFullError as error:
-            event(log, logging.WARNING, "checkpoint not written", reason=error)
-            return
-        self._written = self.checkpoint
+        with self._lock:
+            timestamp_ms = self._flusher.vouched_timestamp_ms
+            if timestamp_ms > self.checkpoint.physic_msg_timestamp:
+                self.checkpoint = replace(self.checkpoint, physic_msg_timestamp=timestamp_ms)
+            if self.checkpoint == self._written:
+                return
+            try:
+                checkpoint_file.write(self._checkpoint_path, self.checkpoint)
+            except StoreFullError as error:
+                event(log, logging.WARNING, "checkpoint not written", reason=error)
+                return
+            self._written = self.checkpoint
 
     def _flush_index(self) -> int:
         """Flush the index files; the end time (ms) of the newest full one.

@@ -8,6 +8,7 @@ the project opens the file.
 
 import fcntl
 import os
+import threading
 from types import TracebackType
 from typing import Self
 
@@ -15,6 +16,9 @@ from pyledger.errors import StoreIOError, StoreLockedError
 from pyledger.store.folder import LOCK_FILE
 
 _held: dict[tuple[int, int], int] = {}
+# The system's lock belongs to the process: only this keeps two threads from both taking it.
+_guard = threading.Lock()
+os.register_at_fork(before=_guard.acquire, after_in_parent=_guard.release, after_in_child=_guard.release)
 """Locks of this process: device and inode of the file to the process id that took it."""
 
 
@@ -39,6 +43,10 @@ class StoreLock:
             StoreLockedError: another process, or another store object of this one, holds it.
             StoreIOError: the file cannot be made or locked.
         """
+        with _guard:
+            return self._acquire()
+
+    def _acquire(self) -> Self:
         try:
             # Through stat first: opening and closing a file that this process has locked would unlock it.
             self._refuse_second()

@@ -73,7 +73,7 @@ class DurableAppender:
             reconsume_times=reconsume_times,
             prepared_transaction_offset=prepared_transaction_offset,
         )
-        self._wait(offset, self._end())
+        self._wait(offset, max(self._end(), offset + 1))
         return offset
 
     def put_many(
@@ -87,7 +87,7 @@ class DurableAppender:
     ) -> int:
         """Append many messages and wait until all are on disk; the physical offset (bytes) of the first."""
         offset = self._appender.put_many(bodies, tags, keys, properties, born_timestamp_ms=born_timestamp_ms)
-        self._wait(offset, self._end())
+        self._wait(offset, max(self._end(), offset + 1))
         return offset
 
 

@@ -64,9 +64,10 @@ def open_parts(
     """Open a folder for writing; see `MessageStore.open`."""
     if config is None:
         StoreConfig.from_options(**options)
-    folder = _prepare_folder(path, create=create)
+    _prepare_folder(path, create=create)
     lock = StoreLock(path).acquire()
     try:
+        folder = read_folder(path)
         settings = config or _fit_settings(folder, options)
         recovered = _recover_folder(folder, settings, truncate_at_corruption=truncate_at_corruption)
         return _assemble(path, settings, lock, recovered)
@@ -75,8 +76,8 @@ def open_parts(
         raise
 
 
-def _prepare_folder(path: str, *, create: bool) -> StoreFolder:
-    """Look at the folder; make it, and an empty log in it, when it is not there."""
+def _prepare_folder(path: str, *, create: bool) -> None:
+    """See that there is a folder to lock; make it, and an empty log in it, when it is not there."""
     if os.path.lexists(path) and not os.path.isdir(path):
         raise StoreNotFoundError(path, "this is not a folder")
     if create and not os.path.isdir(os.path.join(path, LOG_FOLDER)):
@@ -88,7 +89,7 @@ def _prepare_folder(path: str, *, create: bool) -> StoreFolder:
             raise StoreIOError(path, "create", error.strerror or str(error)) from error
         flush_folder(Path(path))
         flush_folder(Path(path).absolute().parent)
-    return read_folder(path)
+    read_folder(path)
 
 
 def _refuse_other_folder(path: str) -> None:

@@ -186,6 +186,7 @@ class StoreServices:
                 count -= 1
             if count == 0:
                 return []
+            self._keep_queue_offsets()
             gone = parts.log.delete_head(count)
             self._deleted_files += len(gone)
             least = parts.log.min_offset
@@ -194,6 +195,14 @@ class StoreServices:
                 gone += parts.index.delete_head(least)
         event(log, logging.INFO, "files deleted", count=len(gone), min_offset=least)
         return gone
+
+    def _keep_queue_offsets(self) -> None:
+        """Make the units durable that will be all that tells a queue's offsets once its records are gone."""
+        try:
+            self._queue_flusher.flush_all()
+        except PyLedgerError as error:
+            self._failed("retention", error)
+            raise
 
     def _refuse_when_full(self, full: bool) -> None:
         if self._latch.cause is None:
@@ -233,9 +242,12 @@ class StoreServices:
         parts.refuse(self._closed_error)
         clean = False
         try:
-            if self._latch.cause is None:
-                self._flusher.flush_all()
-            self._stop_threads()
+            try:
+                if self._latch.cause is None:
+                    self._flusher.flush_all()
+            finally:
+                # Also after a failure: no thread may work on files that are about to be unmapped.
+                self._stop_threads()
             clean = self._finish()
         except PyLedgerError as error:
             self._failed("close", error)
@@ -276,6 +288,7 @@ class StoreServices:
         return self.parts.dispatcher.dispatched_where >= self.parts.log.wrote_where
 
     def _release(self) -> None:
+        self.parts.dispatcher.close()
         self.parts.queues.close()
         if self.parts.index is not None:
             self.parts.index.close()

@@ -78,8 +78,6 @@ def _decompress_lz4(body: Buffer, limit_bytes: int) -> bytes:
     size_bytes = lz4.frame.get_frame_info(body)["content_size"]
     if size_bytes > limit_bytes:
         raise _TooLargeError
-    if size_bytes:
-        return bytes(lz4.frame.decompress(body))
     stream = lz4.frame.LZ4FrameDecompressor()
     plain = stream.decompress(body, limit_bytes + 1)
     if len(plain) > limit_bytes:
