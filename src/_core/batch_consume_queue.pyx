@@ -1,7 +1,8 @@
 # BatchConsumeQueue: 46-byte units, one for a record that may hold many messages. Byte positions say nothing
 # about queue offsets here: a lookup is a binary search on the base offsets. See
 # docs/formats/consume_queue.md.
-from _core.layout cimport BATCH_CQ_UNIT_BYTES, Record, get_i16, get_i32, get_i64, put_i16, put_i32, put_i64
+from _core.layout cimport (BATCH_CQ_UNIT_BYTES, Record, get_i16, get_i32, get_i64, put_i16, put_i32,
+                           put_i32_last, put_i64)
 from _core.posix cimport load_acquire
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
@@ -20,13 +21,13 @@ cdef inline void write_batch_unit(uint8_t* unit, int64_t physical_offset, int32_
                                   int64_t tags_code, int64_t store_timestamp, int64_t base_offset,
                                   int16_t count) noexcept nogil:
     put_i64(unit, physical_offset)
-    put_i32(unit + 8, size_bytes)
     put_i64(unit + 12, tags_code)
     put_i64(unit + AT_BATCH_STORE_TIME, store_timestamp)
     put_i64(unit + AT_BATCH_BASE, base_offset)
     put_i16(unit + AT_BATCH_COUNT, count)
     put_i32(unit + AT_COMPACTED_OFFSET, -1)
     put_i32(unit + AT_BATCH_RESERVED, 0)
+    put_i32_last(unit + 8, size_bytes)
 
 
 cdef inline int put_batch_unit(UnitCursor* c, int64_t physical_offset, int32_t size_bytes, int64_t tags_code,

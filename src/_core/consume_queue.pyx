@@ -1,6 +1,7 @@
 # ConsumeQueue: 20-byte units (physical offset i64, size i32, tags code i64), unit n at byte n * 20.
 # An accelerator, never an authority: everything in it comes from the log. See docs/formats/consume_queue.md.
-from _core.layout cimport CQ_UNIT_BYTES, Record, find_property, get_i32, get_i64, java_hash, put_i32, put_i64
+from _core.layout cimport (CQ_UNIT_BYTES, Record, find_property, get_i32, get_i64, java_hash, put_i32_last,
+                           put_i64)
 from _core.posix cimport load_acquire
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
@@ -10,9 +11,10 @@ from pyledger import errors
 
 cdef inline void write_unit(uint8_t* unit, int64_t physical_offset, int32_t size_bytes,
                             int64_t tags_code) noexcept nogil:
-    put_i64(unit, physical_offset)
-    put_i32(unit + 8, size_bytes)
+    # A unit without a size is none: a process that is killed in between must not leave half of one.
     put_i64(unit + 12, tags_code)
+    put_i64(unit, physical_offset)
+    put_i32_last(unit + 8, size_bytes)
 
 
 cdef inline int put_unit(UnitCursor* c, int64_t physical_offset, int32_t size_bytes, int64_t tags_code,

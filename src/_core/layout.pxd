@@ -123,6 +123,10 @@ cdef extern from *:
     static inline void put_i32(uint8_t *p, int32_t x) {
         uint32_t v = __builtin_bswap32((uint32_t)x); memcpy(p, &v, 4);
     }
+    static inline void put_i32_last(uint8_t *p, int32_t x) {
+        __atomic_thread_fence(__ATOMIC_RELEASE);
+        put_i32(p, x);
+    }
     static inline void put_i64(uint8_t *p, int64_t x) {
         uint64_t v = __builtin_bswap64((uint64_t)x); memcpy(p, &v, 8);
     }
@@ -132,6 +136,7 @@ cdef extern from *:
     int64_t get_i64(const uint8_t* p) noexcept nogil
     void put_i16(uint8_t* p, int16_t value) noexcept nogil
     void put_i32(uint8_t* p, int32_t value) noexcept nogil
+    void put_i32_last(uint8_t* p, int32_t value) noexcept nogil     # after all that was put before
     void put_i64(uint8_t* p, int64_t value) noexcept nogil
 
 
