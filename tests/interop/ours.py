@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pyledger.store.message_store import MessageStore
-from tests.interop.workload import KINDS, OLD_KINDS, Line, Put, Workload, expected_line
+from tests.interop.workload import KILLED_KINDS, KINDS, Line, Put, Workload, expected_line
 
 STORE_HOST = "10.0.0.7:10911"
 SMALL = {
@@ -60,7 +60,7 @@ def outside_queues(lines: Iterable[Line]) -> list[Line]:
 def main(folder: str, seed: int) -> None:
     """Put until killed."""
     with MessageStore.open(Path(folder), **SMALL) as store:
-        for messages in Workload(seed).draw(1 << 40, OLD_KINDS):
+        for messages in Workload(seed).draw(1 << 40, KILLED_KINDS):
             for line in put_all(store, [messages]):
                 print(json.dumps(line), flush=True)
 

@@ -46,6 +46,8 @@ KINDS = (
 
 # 4.9 reads only the first record layout.
 OLD_KINDS = tuple(kind for kind in KINDS if kind != "long")
+# 4.9 knows no delay levels yet when it recovers: units that it makes then hold the hash of the tags.
+KILLED_KINDS = tuple(kind for kind in OLD_KINDS if kind != "delay")
 
 Put = list[Message]
 Line = dict[str, Any]
