@@ -94,11 +94,14 @@ def _append(
     """Append all rows; return how many. When something ends it before, say how many are stored."""
     from pyledger.store.message_store import MessageStore
 
-    count = 0
+    count = before = 0
+    appenders: list[Any] = []
     chosen_queues: dict[str, int] = {}
     try:
         with MessageStore.open(store, **options) as opened, progress("writing", total) as advance:
-            puts = [opened.appender(topic, queue_id).put for queue_id in range(queues)]
+            appenders = [opened.appender(topic, queue_id) for queue_id in range(queues)]
+            before = sum(appender.next_queue_offset for appender in appenders)
+            puts = [appender.put for appender in appenders]
             for number, fields, body, done in rows:
                 key = tag = None
                 chosen = count % queues
@@ -115,8 +118,10 @@ def _append(
                 if not count % _STEP:
                     advance(done)
     except BaseException:
-        if count:
-            tell(f"{counted(count, 'message')} appended before this; kept in {store}")
+        # Ctrl-C may come between a put and its count: the queues know.
+        stored = sum(appender.next_queue_offset for appender in appenders) - before
+        if stored:
+            tell(f"{counted(stored, 'message')} appended before this; kept in {store}")
         raise
     return count
 
