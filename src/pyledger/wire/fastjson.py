@@ -24,6 +24,8 @@ WORD = re.compile(r"[A-Za-z_$][\w$]*")
 PLAIN = re.compile(r"[^\"'\\]+")
 ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0"}
 CONSTANTS = {"true": True, "false": False, "null": None}
+UNUSUAL = re.compile("[\x0b\x0e-\x1f\x7f-\x9f\u2028\u2029]")
+quote = json.JSONEncoder(ensure_ascii=False).encode
 STEP = re.compile(r"\.((?:[^.\[\]\\]|\\.)+)|\[(\d+)\]")
 
 
@@ -180,6 +182,16 @@ class Parser:
             except (KeyError, IndexError, TypeError):
                 raise self.wrong(f"the reference {path} leads nowhere") from None
         return here
+
+
+def quoted(text: str) -> str:
+    """Write a text as fastjson does: what shows no glyph becomes an escape with capital digits."""
+    if UNUSUAL.search(text) is None:
+        return quote(text)
+    pieces = UNUSUAL.split(text)
+    escapes = [f"\\u{ord(one):04X}" for one in UNUSUAL.findall(text)]
+    inner = [quote(piece)[1:-1] for piece in pieces]
+    return '"' + "".join(a + b for a, b in zip(inner, [*escapes, ""], strict=True)) + '"'
 
 
 def dump(value: object) -> str:

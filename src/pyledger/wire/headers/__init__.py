@@ -1,0 +1,1 @@
+"""Typed headers of commands, by theme. `table.py` says which command has which."""
