@@ -260,7 +260,7 @@ cdef class CommitLog:
         draft.body = <const uint8_t*>PyBytes_AS_STRING(body)
         draft.body_bytes = PyBytes_GET_SIZE(body)
         count = count_batch(draft.body, draft.body_bytes)
-        encoded = b"" if properties is None else properties_to_bytes(properties, self.crc_property)
+        encoded = b"" if properties is None else properties_to_bytes(properties)
         if b"INNER_NUM\x01" in encoded or b"INNER_BASE\x01" in encoded:
             raise errors.IllegalMessageError("INNER_NUM and INNER_BASE are set by the log")
         if encoded and not encoded.endswith(b"\x02"):

@@ -241,6 +241,16 @@ cdef inline bint find_property(const Record* r, const char* wanted, int32_t want
     return hit
 
 
+cdef inline bint ends_in_crc_property(const uint8_t* properties, int64_t length) noexcept nogil:
+    """Whether the last property is a CRC property in its 20 reserved bytes."""
+    cdef const uint8_t* block = properties + length - CRC_PROPERTY_BYTES
+    if length < CRC_PROPERTY_BYTES or block[CRC_PROPERTY_BYTES - 1] != PROPERTY_END:
+        return False
+    if length > CRC_PROPERTY_BYTES and (block - 1)[0] != PROPERTY_END:
+        return False                 # the end of a longer name, or of a value
+    return memcmp(block, b"__CRC32#\x01", 9) == 0
+
+
 cdef inline int32_t java_hash(int32_t seed, const uint8_t* text, int64_t length) noexcept nogil:
     """Continue Java's String.hashCode over UTF-8 bytes (as the UTF-16 units they decode to)."""
     cdef uint32_t h = <uint32_t>seed

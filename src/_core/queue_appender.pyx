@@ -84,7 +84,7 @@ cdef class QueueAppender:
         if d.sys_flag & SYS_INNER_BATCH and not d.keep_queue_offset:
             raise errors.IllegalMessageError("an inner batch is appended with append_inner_batch")
         if properties is not None:
-            encoded = properties_to_bytes(properties, d.crc_property)
+            encoded = properties_to_bytes(properties)
         template = self.fill_draft(d, tags, keys, encoded, born_host, &with_host)
         if PyBytes_CheckExact(body):
             d.body = <const uint8_t*>PyBytes_AS_STRING(body)
@@ -135,7 +135,7 @@ cdef class QueueAppender:
         draft.store_timestamp = store_timestamp_ms
         draft.follows_clock = store_timestamp_ms == 0
         if properties is not None:
-            encoded = properties_to_bytes(properties, draft.crc_property)
+            encoded = properties_to_bytes(properties)
         self.fill_draft(&draft, tags, keys, encoded, None, &self.template)
         items = self.check_bodies(items, &draft)
         for i in range(len(items)):

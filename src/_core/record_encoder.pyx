@@ -3,7 +3,7 @@
 from _core.layout cimport (AT_BODY_CRC, AT_BORN_HOST, AT_BORN_TIMESTAMP, AT_FLAG, AT_MAGIC,
                            AT_PHYSICAL_OFFSET, AT_QUEUE_ID, AT_QUEUE_OFFSET, AT_SYS_FLAG, CRC_PROPERTY_BYTES,
                            MAGIC_BLANK, MAGIC_V1, MAGIC_V2, PROPERTY_END, SYS_BORN_HOST_V6, SYS_STORE_HOST_V6,
-                           get_i16, get_i32, put_i16, put_i32, put_i64)
+                           ends_in_crc_property, get_i16, get_i32, put_i16, put_i32, put_i64)
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
@@ -199,13 +199,16 @@ cdef int borrow_text(value, str what, const uint8_t** text, int64_t* text_bytes)
     return 0
 
 
-cdef bytes properties_to_bytes(properties, bint crc_property):
-    """A mapping as name 0x01 value 0x02 …; bytes stay as they are. An older CRC property is left out."""
+cdef bytes properties_to_bytes(properties):
+    """A mapping as name 0x01 value 0x02 …; bytes stay as they are.
+
+    A CRC property is left out: it is of another record, and a reader would take this one for damaged.
+    """
     cdef list parts = []
     cdef bytes encoded
     if type(properties) is bytes:
         encoded = properties
-        if crc_property and b"__CRC32#\x01" in encoded:
+        if b"__CRC32#\x01" in encoded:
             kept = [item for item in encoded.split(b"\x02") if not item.startswith(b"__CRC32#\x01")]
             encoded = b"\x02".join(kept)
         return encoded
@@ -214,7 +217,7 @@ cdef bytes properties_to_bytes(properties, bint crc_property):
             raise errors.IllegalMessageError(f"property {name!r} needs a name and a value, both not empty")
         if "\x01" in name or "\x02" in name or "\x02" in value:
             raise errors.IllegalMessageError(f"property {name!r} holds a separator, 0x01 or 0x02")
-        if name != "__CRC32#" or not crc_property:
+        if name != "__CRC32#":
             parts.append(f"{name}\x01{value}\x02")
     try:
         return "".join(parts).encode()
@@ -247,6 +250,8 @@ cdef int64_t read_batch_item(const uint8_t* batch, int64_t at, int64_t end, Draf
                 d.body_bytes = body_bytes
                 d.properties = batch + at + 22 + body_bytes
                 d.properties_bytes = properties_bytes
+                if ends_in_crc_property(d.properties, properties_bytes):
+                    d.properties_bytes -= CRC_PROPERTY_BYTES
                 return at + size_bytes
     raise errors.IllegalMessageError(f"the batch does not add up at byte {at} of {end}")
 

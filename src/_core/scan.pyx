@@ -3,11 +3,11 @@
 # the lock back costs nothing (each take may wait for another thread's switch interval).
 from _core.layout cimport (AT_MAGIC, CHECK_ALL, CHECK_BODY_CRC, CHECK_CRC_PROPERTY, CHECK_POSITION,
                            CRC_PROPERTY_BYTES, PARSED_BAD_CRC, PARSED_BAD_MAGIC, PARSED_BAD_POSITION,
-                           PARSED_BAD_SIZE, PARSED_BLANK, PARSED_RECORD, PARSED_SHORT, PROPERTY_END,
-                           RECORD_MIN_BYTES, Record, get_i64, parse_record)
+                           PARSED_BAD_SIZE, PARSED_BLANK, PARSED_RECORD, PARSED_SHORT, RECORD_MIN_BYTES,
+                           Record, ends_in_crc_property, get_i64, parse_record)
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
-from libc.string cimport memchr, memcmp
+from libc.string cimport memchr
 
 cimport cython
 
@@ -46,9 +46,7 @@ cdef bint crc_property_holds(const Record* r) noexcept nogil:
     cdef const uint8_t* block = r.start + r.size_bytes - CRC_PROPERTY_BYTES
     cdef int64_t stored = 0
     cdef int i
-    if r.properties_bytes < CRC_PROPERTY_BYTES or block[CRC_PROPERTY_BYTES - 1] != PROPERTY_END:
-        return True
-    if memcmp(block, b"__CRC32#\x01", 9) != 0:
+    if not ends_in_crc_property(r.properties, r.properties_bytes):
         return True
     for i in range(18, 8, -1):       # ten digits, the lowest first
         if not 48 <= block[i] <= 57:

@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pyledger import errors
-from pyledger._core import CommitLog, MappedFileQueue, Waker
+from pyledger._core import CommitLog, MappedFileQueue, Waker, scan
 from tests.models.commit_log import read_log
 from tests.models.record_encoder import Draft, LogModel, encode_batch, encode_properties
 
@@ -310,6 +310,33 @@ def test_crc_property_of_the_caller_is_replaced(tmp_path: Path) -> None:
     for record in (first, second):
         assert record.properties_raw.startswith(b"a\x01b\x02__CRC32#\x01")
         assert record.properties_raw.count(b"__CRC32#") == 1
+
+
+def test_crc_property_of_another_record_is_not_taken_over(tmp_path: Path) -> None:
+    """A message of a log with CRC properties, put into one without: its CRC cannot hold here."""
+    foreign = {"a": "b", "__CRC32#": "0123456789"}
+    encoded = b"a\x01b\x02__CRC32#\x010123456789\x02"
+    with open_log(tmp_path) as log:
+        appender = log.appender("t", 0)
+        appender.put(b"body", properties=foreign)
+        appender.put(b"body", properties=encoded)
+        appender.put_many([b"body"], properties=foreign)
+        log.append("t", 0, b"body", properties=foreign)
+        log.append_encoded_batch("t", 0, encode_batch([(b"body", encoded, 0)]))
+        log.append_inner_batch("i", 0, encode_batch([(b"body", encoded, 0)]), properties=foreign)
+        stop = scan(log.queue.view(), 0)
+        records = read_log(tmp_path / "commitlog").records
+    assert (stop.status, stop.record_count) == ("end", 6)
+    assert [record.properties_raw for record in records[:5]] == [b"a\x01b\x02"] * 5
+    assert records[5].properties_raw == b"a\x01b\x02INNER_NUM\x011\x02INNER_BASE\x010\x02"
+
+
+def test_a_value_that_looks_like_a_crc_property_is_none(tmp_path: Path) -> None:
+    with open_log(tmp_path) as log:
+        log.append("t", 0, b"body", properties={"a": "b__CRC32#\x010123456789"})
+        log.append("t", 0, b"body", properties={"a__CRC32#": "0123456789"})
+        stop = scan(log.queue.view(), 0)
+    assert (stop.status, stop.record_count) == ("end", 2)
 
 
 # -- time, transactions, threads
