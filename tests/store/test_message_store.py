@@ -361,6 +361,31 @@ def test_a_file_size_other_than_the_folder_has_is_refused(tmp_path: Path) -> Non
         assert store.config.mapped_file_size_bytes == 64 * 1024
 
 
+@pytest.mark.parametrize("size_bytes", [64 << 10, 100_003])
+def test_the_file_size_is_read_off_the_folder(tmp_path: Path, size_bytes: int) -> None:
+    """Upstream takes any size, so one that is no multiple of a page has to be found again as well."""
+    with MessageStore.open(tmp_path, mapped_file_size_bytes=size_bytes) as store:
+        store.put(Message("t", bytes(200)))
+    for count in (2, 700, 1100):  # one file with room left, then several
+        with MessageStore.open(tmp_path) as store:
+            put_numbered(store, count - store.queue_range("t", 0).max_offset)
+            assert store.config.mapped_file_size_bytes == size_bytes
+    assert {path.stat().st_size for path in (tmp_path / "commitlog").iterdir()} == {size_bytes}
+    assert sum(1 for _ in (tmp_path / "commitlog").iterdir()) > 1
+
+
+@pytest.mark.parametrize("end", ["in a record", "behind a record"])
+def test_the_size_is_not_read_off_a_cut_file(tmp_path: Path, end: str) -> None:
+    with MessageStore.open(tmp_path, mapped_file_size_bytes=64 << 10) as store:
+        put_numbered(store, 10)
+        length = store.max_offset - (1 if end == "in a record" else 0)
+    file = tmp_path / "commitlog" / f"{0:020d}"
+    os.truncate(file, length)
+    with pytest.raises(StoreFormatError, match="cut"):
+        MessageStore.open(tmp_path)
+    assert file.stat().st_size == length
+
+
 def test_foreign_files_in_the_log_folder_are_refused(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path, **SMALL) as store:
         put_numbered(store, 3)

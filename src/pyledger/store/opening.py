@@ -6,7 +6,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyledger._core import CommitLog, Dispatcher, GroupCommit, IndexFileSet, MappedFileQueue, Waker
+from pyledger._core import (
+    CommitLog,
+    Dispatcher,
+    GroupCommit,
+    IndexFileSet,
+    LogView,
+    MappedFile,
+    MappedFileQueue,
+    Waker,
+    scan,
+)
 from pyledger.config.store import StoreConfig
 from pyledger.errors import IllegalMessageError, StoreFormatError, StoreIOError, StoreNotFoundError
 from pyledger.store import checkpoint as checkpoint_file
@@ -111,12 +121,8 @@ def _fit_settings(folder: StoreFolder, options: Mapping[str, object]) -> StoreCo
     default = StoreConfig()
     found: dict[str, object] = {}
     if folder.log_files:
-        if folder.log_file_size_bytes % PAGE_BYTES and not _names_log_size(options):
-            raise StoreFormatError(
-                folder.log_files[0].path,
-                f"has {folder.log_file_size_bytes} bytes, which no whole log file has",
-                "give mapped_file_size_bytes if it does, else let `pyledger repair` mend it",
-            )
+        if not _names_log_size(options):
+            _refuse_cut_file(folder)
         found["mapped_file_size_bytes"] = folder.log_file_size_bytes
     found["consume_queue_file_size_bytes"] = folder.queue_file_size_bytes(QUEUE_FOLDER)
     found["batch_consume_queue_file_size_bytes"] = folder.queue_file_size_bytes(BATCH_QUEUE_FOLDER)
@@ -124,6 +130,27 @@ def _fit_settings(folder: StoreFolder, options: Mapping[str, object]) -> StoreCo
         found["index_slots"], found["index_entries"] = folder.index_geometry()
     given = {name for name in found if getattr(plain, name) != getattr(default, name)}
     return StoreConfig.from_options(**{k: v for k, v in found.items() if k not in given}, **options)
+
+
+def _refuse_cut_file(folder: StoreFolder) -> None:
+    """The length of a lone file tells the size of all, unless the file was cut.
+
+    A whole file ends in zeroes or in a blank record; only files of an odd size are looked at.
+    """
+    size_bytes = folder.log_file_size_bytes
+    if len(folder.log_files) > 1 or size_bytes % PAGE_BYTES == 0:
+        return
+    file = MappedFile.open(folder.log_files[0].path)
+    try:
+        stop = scan(LogView([file], file.start_offset + file.mapped_bytes), file.start_offset, check=False)
+    finally:
+        file.close()
+    if stop.status == "short" or (stop.status == "end" and not stop.blank_count):
+        raise StoreFormatError(
+            file.path,
+            f"has {size_bytes} bytes, and its last record ends there or beyond: the file was cut",
+            "let `pyledger repair` mend it, or give mapped_file_size_bytes",
+        )
 
 
 def _names_log_size(options: Mapping[str, object]) -> bool:
