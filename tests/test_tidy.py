@@ -104,10 +104,9 @@ def part_of(module: str) -> str:
     return rest[0] if first == "pyledger" and rest else "__init__" if first == "pyledger" else first
 
 
-def imports(path: Path, *, top_level: bool = False) -> Iterator[tuple[str, int]]:
+def imports(path: Path) -> Iterator[tuple[str, int]]:
     """Imported modules with line numbers; `from a import b` yields `a.b` where that is a module of ours."""
-    nodes = tree(path).body if top_level else ast.walk(tree(path))
-    for node in nodes:
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -151,7 +150,7 @@ def test_protocol_siblings_do_not_import_each_other() -> None:
 
 def test_imports_have_no_cycle() -> None:
     known = {module.removesuffix(".__init__"): path for module, path in modules().items()}
-    edges = {m: {t for t, _ in imports(p, top_level=True) if t in known} for m, p in known.items()}
+    edges = {m: {t for t, _ in imports(p) if t in known} for m, p in known.items()}
     done: set[str] = set()
 
     def walk(module: str, trail: tuple[str, ...]) -> None:

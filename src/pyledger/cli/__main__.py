@@ -7,9 +7,10 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import NoReturn, TextIO, cast
+from typing import NoReturn
 
 from pyledger import __version__
+from pyledger.cli.streams import discard_output, prepare_output
 from pyledger.errors import EXIT_UNREACHABLE, PyLedgerError
 
 EXIT_BUG = 70
@@ -18,7 +19,7 @@ EXIT_INTERRUPTED = 130
 
 def main() -> NoReturn:
     """Run the command line and end the process."""
-    _prepare_output()
+    prepare_output()
     sys.exit(run(sys.argv[1:]))
 
 
@@ -64,15 +65,6 @@ def _run(arguments: Sequence[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _prepare_output() -> None:
-    """Lines go out as they are made, and in UTF-8 wherever no terminal says otherwise."""
-    for stream in (sys.stdout, sys.stderr):
-        plain = cast("TextIO", stream)
-        if hasattr(plain, "reconfigure"):
-            encoding = plain.encoding if plain.isatty() else "utf-8"
-            plain.reconfigure(encoding=encoding, errors="backslashreplace", line_buffering=True)
-
-
 def _flush_output(code: int) -> int:
     """Write out what is left; a reader that has seen enough is no error, a full disk is."""
     try:
@@ -83,13 +75,6 @@ def _flush_output(code: int) -> int:
         discard_output()
         return code or _complain(f"cannot write the output: {error.strerror}", EXIT_UNREACHABLE)
     return code
-
-
-def discard_output() -> None:
-    """Keep the interpreter from flushing into a stream that failed once more when it ends."""
-    sink = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(sink, sys.stdout.fileno())
-    os.close(sink)
 
 
 def _complain(problem: str, code: int) -> int:

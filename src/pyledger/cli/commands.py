@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from pyledger import __version__
+from pyledger.cli.streams import discard_output
 
 COMMANDS = {
     "info": "what a store holds: files, offsets, topics, queues, times",
@@ -84,8 +85,6 @@ class LazyGroup(click.Group):
 
 def _pipe_closed() -> click.exceptions.Exit:
     """The reader of the output has seen enough."""
-    from pyledger.cli.__main__ import discard_output
-
     discard_output()
     return click.exceptions.Exit(0)
 
