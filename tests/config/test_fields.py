@@ -35,13 +35,10 @@ UPSTREAM_DEFAULTS = {
     "maxIndexNum": 20000000,
     "syncFlushTimeout": 5000,
     "transientStorePoolEnable": False,
-    "transientStorePoolSize": 5,
     "enabledAppendPropCRC": False,
-    "forceVerifyPropCRC": False,
     "cleanFileForciblyEnable": True,
     "brokerIP1": "127.0.0.1",
     "listenPort": 10911,
-    "warmMapedFileEnable": True,  # upstream: off; the docstring says why
 }
 
 

@@ -35,14 +35,6 @@ class StoreConfig:
     )
     """Size of one batch-consume-queue file, a multiple of 46. Fixed for the life of a store folder."""
 
-    allocate_chunk_bytes: int = setting(64 << 10, unit="bytes", range=(4096, INT_MAX), upstream=None)
-    """Step in which consume-queue and index files get their disk blocks. Upstream leaves those files sparse,
-    and a full disk ends it by a signal."""
-
-    warm_mapped_files: bool = setting(True, upstream="warmMapedFileEnable")
-    """Fault the pages of the next commit-log file in before it is needed. Upstream's default is off; here it
-    happens in the background, so that appends never wait for it."""
-
     store_host: str = setting("127.0.0.1", upstream="brokerIP1")
     """Address that records and message ids name as their store: an IPv4 or IPv6 literal."""
 
@@ -56,9 +48,6 @@ class StoreConfig:
 
     crc_property: bool = setting(False, upstream="enabledAppendPropCRC")
     """Close every record with a CRC over all of it, as property `__CRC32#`."""
-
-    require_crc_property: bool = setting(False, upstream="forceVerifyPropCRC")
-    """Recovery trusts only records whose `__CRC32#` is right, instead of the CRC of the body."""
 
     check_crc_on_recover: bool = setting(True, upstream="checkCRCOnRecover")
     """Recovery checks the CRC of every body it passes."""
@@ -94,12 +83,8 @@ class StoreConfig:
 
     transient_store_pool: bool = setting(False, upstream="transientStorePoolEnable")
     """Append to buffers outside the page cache and copy from there. A crash of the process loses what was not
-    copied, also where a plain async store loses nothing."""
-
-    transient_store_pool_size: int = setting(
-        5, unit="buffers", range=(1, 1024), upstream="transientStorePoolSize"
-    )
-    """Buffers of the pool, each as large as a commit-log file."""
+    copied, also where a plain async store loses nothing. The file in use and the next have a buffer each, as
+    large as the file."""
 
     commit_interval_ms: int = setting(200, unit="ms", range=(1, HOUR_MS), upstream="commitIntervalCommitLog")
     """Pool only: pause between two copies to the page cache."""
