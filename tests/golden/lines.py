@@ -21,7 +21,7 @@ def as_line(message: StoredMessage) -> dict[str, Any]:
         "properties": message.properties,
         "bodyLength": message.body_length,
         "bodyCRC": message.body_crc,
-        "bodySha256": hashlib.sha256(message.body).hexdigest(),
+        "bodySha256": hashlib.sha256(message.body_view).hexdigest(),
         "bornTimestamp": message.born_timestamp,
         "storeTimestamp": message.store_timestamp,
         "bornHost": message.born_host,

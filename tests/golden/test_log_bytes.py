@@ -1,6 +1,5 @@
 """Given the same messages, times and hosts, our commit log has the very bytes of upstream's."""
 
-import struct
 from itertools import groupby
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 from pyledger._core import CommitLog, MappedFile, MappedFileQueue
 from tests.golden.archive import GoldenCase
 from tests.models.commit_log import Log, Record, read_log
+from tests.models.record_encoder import encode_batch
 
 
 def test_the_same_messages_give_the_same_bytes(golden: GoldenCase, tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def rewrite(golden: GoldenCase, log: Log, folder: Path) -> None:
             logs[host].append_encoded_batch(
                 first.topic,
                 first.queue_id,
-                b"".join(map(batch_item, group)),
+                encode_batch([(one.body, one.properties_raw, one.flag) for one in group]),
                 sys_flag=first.sys_flag,
                 born_timestamp_ms=first.born_timestamp,
                 born_host=pair(first.born_host),
@@ -79,14 +79,6 @@ def puts(golden: GoldenCase, records: list[Record]) -> list[list[Record]]:
         return [[record] for record in records]
     births = groupby(records, lambda r: (r.topic, r.queue_id, r.born_timestamp, r.born_host, r.sys_flag))
     return [list(group) for _, group in births]
-
-
-def batch_item(record: Record) -> bytes:
-    """One message in the body of a client's batch."""
-    body, properties = record.body, record.properties_raw
-    size = 22 + len(body) + len(properties)
-    head = struct.pack(">5i", size, 0, 0, record.flag, len(body))
-    return head + body + struct.pack(">h", len(properties)) + properties
 
 
 def pair(host: str) -> tuple[str, int]:
