@@ -1,4 +1,4 @@
-"""What goes into a store and where it stands there: `Message`, `PutResult`, `QueueRange`."""
+"""What goes into a store and where it stands there: `Message`, `MessageQueue`, `PutResult`, `QueueRange`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -51,3 +51,21 @@ class QueueRange:
 
     min_offset: int
     max_offset: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class MessageQueue:
+    """A queue of a topic at one broker; sorts as upstream does, by topic, broker name and queue id."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+
+def tags_code(tags: str) -> int:
+    """What a queue unit holds for a message's tags: Java's `String.hashCode`, signed 32 bits."""
+    units = memoryview(tags.encode("utf-16-be", "surrogatepass"))
+    code = 0
+    for at in range(0, len(units), 2):
+        code = (31 * code + (units[at] << 8) + units[at + 1]) & 0xFFFFFFFF
+    return code - (1 << 32) if code >> 31 else code

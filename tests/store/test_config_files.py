@@ -7,13 +7,11 @@ import pytest
 from pyledger.errors import StoreFormatError
 from pyledger.store.config_files import (
     ConsumerOffsets,
-    DataVersion,
     DelayOffsets,
-    Permission,
     SubscriptionGroups,
-    TopicConfig,
     TopicTable,
 )
+from pyledger.topic import DataVersion, Permission, TopicConfig
 from pyledger.wire.fastjson import parse
 from tests.golden.archive import GoldenCase, golden_cases
 

@@ -3,19 +3,19 @@
 Each class is one file: `read` gives its content or that of its `.bak`, `write` replaces it for good.
 
 Source: RocketMQ broker/.../TopicConfigManager.java, ConsumerOffsetManager.java, ScheduleMessageService.java,
-SubscriptionGroupManager.java; common/.../DataVersion.java, TopicConfig.java.
+SubscriptionGroupManager.java.
 """
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from enum import IntFlag
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 from pyledger.errors import StoreFormatError
 from pyledger.ids import QueueId, QueueOffset
 from pyledger.store.meta_file import read_json, write_json
+from pyledger.topic import NO_VERSION, DataVersion, TopicConfig
 
 TOPICS_FILE = "topics.json"
 CONSUMER_OFFSETS_FILE = "consumerOffset.json"
@@ -24,86 +24,12 @@ SUBSCRIPTION_GROUPS_FILE = "subscriptionGroup.json"
 TOPIC_GROUP_SEPARATOR = "@"
 
 
-class Permission(IntFlag):
-    """What clients may do with a topic."""
-
-    INHERIT = 1
-    WRITE = 2
-    READ = 4
-    PRIORITY = 8
-
-
-@dataclass(frozen=True, slots=True)
-class DataVersion:
-    """Tells two editions of a file apart; equal only if all three parts are."""
-
-    counter: int = 0
-    state_version: int = 0
-    timestamp_ms: int = 0
-
-    @classmethod
-    def parse(cls, document: Mapping[str, Any] | None) -> Self:
-        """From the object in a file; a file of 4.9 may have none."""
-        found = document or {}
-        return cls(*(int(found.get(name, 0)) for name in ("counter", "stateVersion", "timestamp")))
-
-    def next(self, now_ms: int) -> "DataVersion":
-        """The edition after this one."""
-        return replace(self, counter=self.counter + 1, timestamp_ms=now_ms)
-
-    def document(self) -> dict[str, Any]:
-        """The object for a file."""
-        return {"counter": self.counter, "stateVersion": self.state_version, "timestamp": self.timestamp_ms}
-
-
-@dataclass(frozen=True, slots=True)
-class TopicConfig:
-    """One topic, as its broker has it."""
-
-    name: str
-    read_queue_count: int = 16
-    write_queue_count: int = 16
-    permission: Permission = Permission.READ | Permission.WRITE
-    filter_type: str = "SINGLE_TAG"
-    sys_flag: int = 0
-    order: bool = False
-    attributes: Mapping[str, str] = field(default_factory=dict)
-    """Such as `queue.type` (`SimpleCQ` or `BatchCQ`) and `cleanup.policy`."""
-
-    @classmethod
-    def parse(cls, name: str, document: Mapping[str, Any]) -> Self:
-        """From the object in a file."""
-        return cls(
-            name=str(document.get("topicName", name)),
-            read_queue_count=int(document.get("readQueueNums", 16)),
-            write_queue_count=int(document.get("writeQueueNums", 16)),
-            permission=Permission(int(document.get("perm", 6))),
-            filter_type=str(document.get("topicFilterType", "SINGLE_TAG")),
-            sys_flag=int(document.get("topicSysFlag", 0)),
-            order=truth(document.get("order", False)),
-            attributes={str(key): str(value) for key, value in document.get("attributes", {}).items()},
-        )
-
-    def document(self) -> dict[str, Any]:
-        """The object for a file."""
-        return {
-            "attributes": dict(self.attributes),
-            "order": self.order,
-            "perm": int(self.permission),
-            "readQueueNums": self.read_queue_count,
-            "topicFilterType": self.filter_type,
-            "topicName": self.name,
-            "topicSysFlag": self.sys_flag,
-            "writeQueueNums": self.write_queue_count,
-        }
-
-
 @dataclass(frozen=True, slots=True)
 class TopicTable:
     """`topics.json`."""
 
     topics: Mapping[str, TopicConfig] = field(default_factory=dict)
-    version: DataVersion = DataVersion()
+    version: DataVersion = NO_VERSION
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -124,7 +50,7 @@ class ConsumerOffsets:
 
     offsets: Mapping[tuple[str, str], Mapping[QueueId, QueueOffset]] = field(default_factory=dict)
     """By topic and group."""
-    version: DataVersion = DataVersion()
+    version: DataVersion = NO_VERSION
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -149,7 +75,7 @@ class DelayOffsets:
     """`delayOffset.json`: the next queue offset to deliver, by delay level (1 to 18, not the queue id)."""
 
     offsets: Mapping[int, QueueOffset] = field(default_factory=dict)
-    version: DataVersion = DataVersion()
+    version: DataVersion = NO_VERSION
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -191,7 +117,7 @@ class SubscriptionGroups:
     """Every field of each group, by upstream's names; what a file leaves out has its default."""
     forbidden: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Bits by group and topic."""
-    version: DataVersion = DataVersion()
+    version: DataVersion = NO_VERSION
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -213,11 +139,6 @@ class SubscriptionGroups:
             "subscriptionGroupTable": table,
         }
         write_json(folder / SUBSCRIPTION_GROUPS_FILE, document)
-
-
-def truth(value: object) -> bool:
-    """A boolean, also where a file has it as text."""
-    return value.lower() == "true" if isinstance(value, str) else bool(value)
 
 
 @contextmanager

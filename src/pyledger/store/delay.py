@@ -9,8 +9,15 @@ Source: RocketMQ broker/.../HookUtils.java (handleScheduleMessage); store/.../Me
 from dataclasses import replace
 
 from pyledger.message import Message
+from pyledger.names import (
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    SCHEDULE_TOPIC,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SECONDS,
+    TIMER_DELIVER_MS,
+)
 
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 DELAY_LEVELS_MS = tuple(
     1000 * seconds
     for seconds in (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
@@ -20,7 +27,7 @@ DELAY_LEVELS_MS = tuple(
 TRANSACTION_MASK = 0xC
 TRANSACTION_NONE = 0x0
 TRANSACTION_COMMIT = 0x8
-TIMER_PROPERTIES = frozenset({"TIMER_DELAY_SEC", "TIMER_DELIVER_MS", "TIMER_DELAY_MS"})
+TIMER_PROPERTIES = frozenset({TIMER_DELAY_SECONDS, TIMER_DELIVER_MS, TIMER_DELAY_MS})
 
 
 def is_delayed(message: Message) -> bool:
@@ -35,8 +42,8 @@ def redirect_delayed(message: Message) -> Message:
     """The message as it is stored: in the schedule topic, queue = level - 1; levels above 18 become 18."""
     level = min(message.delay_level, len(DELAY_LEVELS_MS))
     properties = {name: value for name, value in message.properties.items() if name not in TIMER_PROPERTIES}
-    properties["REAL_TOPIC"] = message.topic
-    properties["REAL_QID"] = str(message.queue_id)
+    properties[REAL_TOPIC] = message.topic
+    properties[REAL_QUEUE_ID] = str(message.queue_id)
     return replace(
         message, topic=SCHEDULE_TOPIC, queue_id=level - 1, delay_level=level, properties=properties
     )

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pyledger._core import StoredMessage
+from pyledger.message import tags_code
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +53,3 @@ def parse_tags(expression: str | None) -> frozenset[str] | None:
 def carries_key(message: StoredMessage, key: str) -> bool:
     """Whether the index files a message under a key: its client id, or one of its keys."""
     return key == message.unique_key or key in (message.keys or "").split(" ")
-
-
-def tags_code(tags: str) -> int:
-    """What a queue unit holds for a message's tags: Java's `String.hashCode`, signed 32 bits."""
-    units = memoryview(tags.encode("utf-16-be", "surrogatepass"))
-    code = 0
-    for at in range(0, len(units), 2):
-        code = (31 * code + (units[at] << 8) + units[at + 1]) & 0xFFFFFFFF
-    return code - (1 << 32) if code >> 31 else code

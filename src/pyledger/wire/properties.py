@@ -3,8 +3,7 @@ r"""The properties of a message as bytes: `name \x01 value \x02`, repeated, UTF-
 Upstream 5.x closes the last pair with `\x02`, 4.9 does not. An item without a name or without a value is
 dropped when read; a value may contain `\x01`.
 
-Source: RocketMQ common/.../MessageDecoder.java (messageProperties2String, string2messageProperties),
-MessageConst.java.
+Source: RocketMQ common/.../MessageDecoder.java (messageProperties2String, string2messageProperties).
 """
 
 from collections.abc import Mapping
@@ -14,19 +13,6 @@ from pyledger.errors import IllegalMessageError, RecordTooLargeError
 NAME_END = "\x01"
 VALUE_END = "\x02"
 PROPERTIES_SIZE_MAX_BYTES = 32767
-
-KEYS = "KEYS"
-TAGS = "TAGS"
-WAIT = "WAIT"
-DELAY = "DELAY"
-REAL_TOPIC = "REAL_TOPIC"
-REAL_QUEUE_ID = "REAL_QID"
-UNIQUE_KEY = "UNIQ_KEY"
-INNER_COUNT = "INNER_NUM"
-INNER_BASE = "INNER_BASE"
-TRANSACTION_PREPARED = "TRAN_MSG"
-PRODUCER_GROUP = "PGROUP"
-CRC32 = "__CRC32#"
 
 
 def encode_properties(properties: Mapping[str, str], *, close_last: bool = True) -> bytes:
