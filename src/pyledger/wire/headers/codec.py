@@ -51,8 +51,11 @@ class FieldCodec(NamedTuple):
 class Header:
     """Base of all headers."""
 
+    WIRE_NAMES: ClassVar[Mapping[str, str]] = {}
+    """Names that are not Java's way of writing the attribute."""
+    SHORT_NAMES: ClassVar[Mapping[str, str]] = {}
+    """Names under the codes of `SHORT_CODES`; a field without one does not travel then."""
     SHORT_CODES: ClassVar[frozenset[int]] = frozenset()
-    """Codes under which the fields have their short names."""
 
     @classmethod
     def decode(cls, ext_fields: Mapping[str, str], code: int = 0) -> Self:
@@ -122,20 +125,17 @@ def fields_of(kind: type[Header], short: bool = False) -> tuple[FieldCodec, ...]
 
 
 def described_fields(kind: type[Header], short: bool) -> tuple[FieldCodec, ...]:
-    """Work out what `fields_of` keeps. With short names, fields that have none do not travel."""
+    """Work out what `fields_of` keeps."""
     hints = get_type_hints(kind, include_extras=True)
+    described = {field.name: field for field in dataclasses.fields(kind)}
     inherited = {field.name for field in dataclasses.fields(RpcHeader)}
-    fields = sorted(dataclasses.fields(kind), key=lambda field: field.name in inherited)
-    if short:
-        fields = [field for field in fields if "letter" in field.metadata]
+    names = kind.SHORT_NAMES
+    if not short:
+        order = sorted(described, key=inherited.__contains__)
+        names = {name: kind.WIRE_NAMES.get(name, camel_case(name)) for name in order}
     return tuple(
-        FieldCodec(
-            field.name,
-            field.metadata["letter"] if short else field.metadata.get("wire_name", camel_case(field.name)),
-            parser_of(hints[field.name]),
-            field.default is dataclasses.MISSING,
-        )
-        for field in fields
+        FieldCodec(name, wire_name, parser_of(hints[name]), described[name].default is dataclasses.MISSING)
+        for name, wire_name in names.items()
     )
 
 
