@@ -8,10 +8,11 @@ from pathlib import Path
 
 from pyledger import errors
 from pyledger.config.fields import Setting, Settings, settings_of
+from pyledger.config.namesrv import NamesrvConfig
 from pyledger.config.store import StoreConfig
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-SECTIONS: tuple[tuple[str, type[Settings]], ...] = (("store", StoreConfig),)
+SECTIONS: tuple[tuple[str, type[Settings]], ...] = (("store", StoreConfig), ("namesrv", NamesrvConfig))
 
 
 def field_docstrings(kind: type[Settings]) -> dict[str, str]:

@@ -1,0 +1,1 @@
+"""Rebalance: which queues of a topic a consumer of a group takes."""

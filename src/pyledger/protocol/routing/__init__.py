@@ -1,0 +1,1 @@
+"""Routing: which brokers hold which queues of a topic, as a name server knows it."""

@@ -1,0 +1,139 @@
+"""What brokers tell a name server, and what it tells its clients: plain values.
+
+Upstream's word for each class stands in its docstring; fields are upstream's words in snake case.
+
+Source: RocketMQ remoting/.../protocol/route, remoting/.../protocol/statictopic, RouteInfoManager.java.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pyledger.topic import DataVersion
+
+
+MASTER_ID = 0
+PERM_READ = 4
+PERM_WRITE = 2
+FLAG_UNIT = 1
+FLAG_UNIT_SUBSCRIPTION = 2
+ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRoute:
+    """Queues of one topic on the brokers of one name; upstream's `QueueData`."""
+
+    broker_name: str
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int
+    topic_sys_flag: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRoute:
+    """Brokers of one name, a master and its slaves; upstream's `BrokerData`."""
+
+    cluster: str
+    broker_name: str
+    broker_addrs: Mapping[int, str] = field(default_factory=dict)
+    """Address (`ip:port`) by broker id, smallest first; 0 is the master."""
+    enable_acting_master: bool = False
+    zone_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueMapping:
+    """Where one broker name stands in a static topic; upstream's `TopicQueueMappingInfo`."""
+
+    topic: str
+    broker_name: str
+    total_queues: int
+    epoch: int
+    curr_id_map: Mapping[int, int] = field(default_factory=dict)
+    """Global queue id by the broker's own queue id."""
+    scope: str = "__global__"
+    dirty: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRoute:
+    """Answer to "where is this topic?"; upstream's `TopicRouteData`."""
+
+    queues: tuple[QueueRoute, ...] = ()
+    brokers: tuple[BrokerRoute, ...] = ()
+    filter_servers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By broker address."""
+    order_topic_conf: str | None = None
+    """`broker:queues;broker:queues` of an ordered topic."""
+    queue_mappings: Mapping[str, QueueMapping] | None = None
+    """By broker name; None for a topic that is not static."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRoutes:
+    """All brokers and clusters; upstream's `ClusterInfo`."""
+
+    brokers: Mapping[str, BrokerRoute]
+    """By broker name."""
+    clusters: Mapping[str, tuple[str, ...]]
+    """Broker names by cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerIdentity:
+    """Who a broker says it is, in each of its requests to a name server."""
+
+    cluster: str
+    broker_name: str
+    broker_addr: str
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """One registration, full or of changed topics only."""
+
+    broker: BrokerIdentity
+    topics: Mapping[str, QueueRoute]
+    data_version: DataVersion = field(default_factory=DataVersion)
+    ha_server_addr: str | None = None
+    queue_mappings: Mapping[str, QueueMapping] = field(default_factory=dict)
+    """By topic."""
+    filter_servers: tuple[str, ...] | None = None
+    """None: the registration does not speak of them (before version 37)."""
+    heartbeat_timeout_ms: int | None = None
+    enable_acting_master: bool | None = None
+    """None: the broker does not know of acting masters (before 5.0)."""
+    zone_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MinBrokerIdChange:
+    """A notice to brokers of one name that the smallest id among them is another one now."""
+
+    min_broker_id: int
+    min_broker_addr: str
+    targets: tuple[str, ...]
+    """Addresses to tell."""
+    offline_broker_addr: str | None = None
+    ha_broker_addr: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """Answer to a registration: where a slave finds its master, and who else must know."""
+
+    master_addr: str | None = None
+    ha_server_addr: str | None = None
+    notices: tuple[MinBrokerIdChange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiredBroker:
+    """A broker that was silent for too long: its channel is to be closed."""
+
+    cluster: str
+    broker_addr: str
+    channel: object
+    silent_ms: int

@@ -1,0 +1,407 @@
+"""The route table of a name server: which broker holds which queues of which topic.
+
+Everything it knows is told by brokers and lives in memory. A broker that is silent for longer than it
+announced, says goodbye, or whose channel closes is removed; what it told about its topics stays as long as
+one broker of its name has an address.
+
+Invariant: an address stands under one id of its broker name only.
+Invariant: a broker name that stands in a topic is known, unless a clean-up for it is still in the queue.
+
+Source: RocketMQ namesrv/.../RouteInfoManager.java, BatchUnregistrationService.java.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from pyledger.config.namesrv import NamesrvConfig
+from pyledger.protocol.routing.model import (
+    FLAG_UNIT,
+    FLAG_UNIT_SUBSCRIPTION,
+    MASTER_ID,
+    PERM_READ,
+    PERM_WRITE,
+    BrokerIdentity,
+    BrokerRoute,
+    ClusterRoutes,
+    ExpiredBroker,
+    MinBrokerIdChange,
+    QueueMapping,
+    QueueRoute,
+    Registered,
+    Registration,
+    TopicRoute,
+)
+from pyledger.protocol.routing.rules import min_id_change, with_acting_master
+from pyledger.topic import DataVersion
+
+BROKER_TIMEOUT_MS = 120_000
+SYNC_MEMBER_TOPIC_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
+
+
+@dataclass(slots=True)
+class Brokers:
+    """The brokers of one name."""
+
+    cluster: str
+    name: str
+    addrs: dict[int, str]
+    enable_acting_master: bool = False
+    zone_name: str | None = None
+
+    def route(self) -> BrokerRoute:
+        """The same as a value, ids in order."""
+        addrs = dict(sorted(self.addrs.items()))
+        return BrokerRoute(self.cluster, self.name, addrs, self.enable_acting_master, self.zone_name)
+
+    def acts_without_master(self) -> bool:
+        """Whether a slave may act for a master that is gone."""
+        return self.enable_acting_master and MASTER_ID not in self.addrs
+
+
+@dataclass(slots=True)
+class LiveBroker:
+    """One broker that is heard of."""
+
+    last_update_ms: int
+    timeout_ms: int
+    data_version: DataVersion
+    channel: object
+    ha_server_addr: str | None
+
+
+class RouteTable:
+    """All routes, as one machine: time is an argument, and what others must be told is returned.
+
+    Removals wait in a queue until `remove_queued`, so that a crowd of brokers that goes costs one pass over
+    the topics.
+    """
+
+    def __init__(self, config: NamesrvConfig | None = None) -> None:
+        self.config = config or NamesrvConfig()
+        self._topics: dict[str, dict[str, QueueRoute]] = {}
+        self._brokers: dict[str, Brokers] = {}
+        self._clusters: dict[str, dict[str, None]] = {}
+        self._live: dict[tuple[str, str], LiveBroker] = {}
+        self._filter_servers: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._queue_mappings: dict[str, dict[str, QueueMapping]] = {}
+        self._leaving: dict[BrokerIdentity, None] = {}
+
+    def register(self, said: Registration, channel: object, now_ms: int) -> Registered | None:
+        """Take what a broker tells about itself and its topics.
+
+        Args:
+            said: The registration.
+            channel: Whatever stands for the broker's connection; compared by identity.
+            now_ms: Time of the registration.
+
+        Returns:
+            What to answer and whom to notify; None refuses: a broker id that is not known yet must report all
+            its topics, not one.
+        """
+        broker = said.broker
+        self._clusters.setdefault(broker.cluster, {})[broker.broker_name] = None
+        brokers = self._brokers.get(broker.broker_name)
+        if brokers is None:
+            brokers = self._brokers[broker.broker_name] = Brokers(broker.cluster, broker.broker_name, {})
+        brokers.enable_acting_master = bool(said.enable_acting_master)
+        brokers.zone_name = said.zone_name
+        is_new_min = broker.broker_id < min(brokers.addrs, default=0)
+        for other in [i for i, a in brokers.addrs.items() if a == broker.broker_addr]:
+            if other != broker.broker_id:
+                del brokers.addrs[other]
+        place = (broker.cluster, broker.broker_addr)
+        if self._is_outdated(said, brokers.addrs.get(broker.broker_id)):
+            self._live.pop(place, None)
+            return Registered()
+        is_first = broker.broker_id not in brokers.addrs
+        if is_first and len(said.topics) == 1:
+            return None
+        brokers.addrs[broker.broker_id] = broker.broker_addr
+        is_prime_slave = said.enable_acting_master is not None and MASTER_ID < broker.broker_id == min(
+            brokers.addrs
+        )
+        if broker.broker_id == MASTER_ID or is_prime_slave:
+            self._take_topics(said, is_first, is_prime_slave and brokers.enable_acting_master)
+        timeout_ms = BROKER_TIMEOUT_MS if said.heartbeat_timeout_ms is None else said.heartbeat_timeout_ms
+        self._live[place] = LiveBroker(now_ms, timeout_ms, said.data_version, channel, said.ha_server_addr)
+        if said.filter_servers:
+            self._filter_servers[place] = said.filter_servers
+        elif said.filter_servers is not None:
+            self._filter_servers.pop(place, None)
+        notices: tuple[MinBrokerIdChange, ...] = ()
+        if is_new_min and self.config.notify_min_broker_id_changed:
+            notices = (min_id_change(brokers.addrs, None, said.ha_server_addr),)
+        return self._answer(broker, brokers, notices)
+
+    def _is_outdated(self, said: Registration, bound: str | None) -> bool:
+        """Whether the id belongs to another live broker of a later generation."""
+        if bound is None or bound == said.broker.broker_addr:
+            return False
+        owner = self._live.get((said.broker.cluster, bound))
+        return owner is not None and owner.data_version.state_version > said.data_version.state_version
+
+    def _answer(
+        self, broker: BrokerIdentity, brokers: Brokers, notices: tuple[MinBrokerIdChange, ...]
+    ) -> Registered:
+        """A slave learns where its master is."""
+        master = brokers.addrs.get(MASTER_ID)
+        if broker.broker_id == MASTER_ID or master is None:
+            return Registered(notices=notices)
+        live = self._live.get((broker.cluster, master))
+        return Registered(master, live.ha_server_addr, notices) if live else Registered(notices=notices)
+
+    def _take_topics(self, said: Registration, is_first: bool, is_read_only: bool) -> None:
+        """Create and replace the queues of a broker name from one registration."""
+        broker = said.broker
+        is_changed = is_first or self.is_changed(broker.cluster, broker.broker_addr, said.data_version)
+        if self.config.delete_topic_with_broker_registration and not said.queue_mappings:
+            self._forget(broker.broker_name, [topic for topic in self._topics if topic not in said.topics])
+        for topic, reported in said.topics.items():
+            queues = self._topics.setdefault(topic, {})
+            if is_changed or broker.broker_name not in queues:
+                perm = reported.perm & ~PERM_WRITE if is_read_only else reported.perm
+                queues[broker.broker_name] = replace(reported, broker_name=broker.broker_name, perm=perm)
+        if is_changed:
+            for topic, mapping in said.queue_mappings.items():
+                self._queue_mappings.setdefault(topic, {})[mapping.broker_name] = mapping
+
+    def _forget(self, broker_name: str, topics: Iterable[str]) -> None:
+        for topic in topics:
+            self._topics[topic].pop(broker_name, None)
+            if not self._topics[topic]:
+                del self._topics[topic]
+
+    def is_changed(self, cluster: str, broker_addr: str, version: DataVersion) -> bool:
+        """Whether a broker has another version of its topics than it last registered."""
+        live = self._live.get((cluster, broker_addr))
+        return live is None or live.data_version != version
+
+    def data_version(self, cluster: str, broker_addr: str) -> DataVersion | None:
+        """The version of its topics that a broker last registered."""
+        live = self._live.get((cluster, broker_addr))
+        return live.data_version if live else None
+
+    def refresh(self, cluster: str, broker_addr: str, now_ms: int) -> None:
+        """Note that a broker is alive: a heartbeat, or a question about its data version."""
+        if live := self._live.get((cluster, broker_addr)):
+            live.last_update_ms = now_ms
+
+    def expire(self, now_ms: int) -> tuple[ExpiredBroker, ...]:
+        """Queue the removal of all brokers that were silent for too long; their channels are to be closed."""
+        expired = [
+            ExpiredBroker(cluster, addr, live.channel, now_ms - live.last_update_ms)
+            for (cluster, addr), live in self._live.items()
+            if live.last_update_ms + live.timeout_ms < now_ms
+        ]
+        for broker in expired:
+            self._leave(broker.cluster, broker.broker_addr)
+        return tuple(expired)
+
+    def close_channel(self, channel: object) -> None:
+        """Queue the removal of the broker whose channel this is."""
+        for (cluster, addr), live in self._live.items():
+            if live.channel is channel:
+                self._leave(cluster, addr)
+                return
+
+    def _leave(self, cluster: str, addr: str) -> None:
+        for brokers in self._brokers.values():
+            for broker_id, bound in brokers.addrs.items():
+                if brokers.cluster == cluster and bound == addr:
+                    self.unregister(BrokerIdentity(cluster, brokers.name, addr, broker_id))
+                    return
+        # Another address took its id over: nothing is left of it but this.
+        self._live.pop((cluster, addr), None)
+        self._filter_servers.pop((cluster, addr), None)
+
+    def unregister(self, broker: BrokerIdentity) -> bool:
+        """Queue the removal of a broker; False when the queue is full."""
+        if broker not in self._leaving and len(self._leaving) >= self.config.unregister_queue_capacity:
+            return False
+        self._leaving[broker] = None
+        return True
+
+    def remove_queued(self) -> tuple[MinBrokerIdChange, ...]:
+        """Remove all brokers whose removal is queued, and say who must be told."""
+        gone: list[str] = []
+        reduced: list[str] = []
+        changes: dict[str, tuple[Brokers, str]] = {}
+        for broker in self._leaving:
+            place = (broker.cluster, broker.broker_addr)
+            self._live.pop(place, None)
+            self._filter_servers.pop(place, None)
+            brokers = self._brokers.get(broker.broker_name)
+            if brokers is None:
+                continue
+            was_min = broker.broker_id == min(brokers.addrs, default=None)
+            for broker_id in [i for i, a in brokers.addrs.items() if a == broker.broker_addr]:
+                del brokers.addrs[broker_id]
+            if brokers.addrs:
+                reduced.append(broker.broker_name)
+                if was_min:
+                    changes[broker.broker_name] = (brokers, broker.broker_addr)
+            else:
+                gone.append(broker.broker_name)
+                self._remove_name(broker)
+        self._leaving.clear()
+        self._clean_topics(gone, reduced)
+        if not self.config.notify_min_broker_id_changed:
+            return ()
+        return tuple(
+            min_id_change(brokers.addrs, offline_addr, None)
+            for name, (brokers, offline_addr) in changes.items()
+            if name in self._brokers and brokers.enable_acting_master
+        )
+
+    def _remove_name(self, broker: BrokerIdentity) -> None:
+        del self._brokers[broker.broker_name]
+        names = self._clusters.get(broker.cluster, {})
+        names.pop(broker.broker_name, None)
+        if not names:
+            self._clusters.pop(broker.cluster, None)
+
+    def _clean_topics(self, gone: list[str], reduced: list[str]) -> None:
+        """Forget the queues of names without address; without a master queues become read-only."""
+        gone = [name for name in gone if name not in self._brokers]
+        masterless = [
+            name for name in reduced if name in self._brokers and self._brokers[name].acts_without_master()
+        ]
+        if not gone and not masterless:
+            return
+        for topic in list(self._topics):
+            queues = self._topics[topic]
+            for name in gone:
+                queues.pop(name, None)
+            if not queues:
+                del self._topics[topic]
+            for name in masterless:
+                if name in queues:
+                    queues[name] = replace(queues[name], perm=queues[name].perm & ~PERM_WRITE)
+
+    def route(self, topic: str) -> TopicRoute | None:
+        """Where a topic is; None when no known broker holds it."""
+        queues = self._topics.get(topic)
+        brokers = [self._brokers[name].route() for name in sorted(queues or ()) if name in self._brokers]
+        if not queues or not brokers:
+            return None
+        filter_servers = {
+            addr: self._filter_servers[broker.cluster, addr]
+            for broker in brokers
+            for addr in broker.broker_addrs.values()
+            if (broker.cluster, addr) in self._filter_servers
+        }
+        if self.config.support_acting_master and not topic.startswith(SYNC_MEMBER_TOPIC_PREFIX):
+            brokers = [with_acting_master(one, queues.get(one.broker_name)) for one in brokers]
+        mappings = self._queue_mappings.get(topic)
+        return TopicRoute(
+            queues=tuple(queues[name] for name in sorted(queues)),
+            brokers=tuple(brokers),
+            filter_servers=filter_servers,
+            queue_mappings=None if mappings is None else dict(mappings),
+        )
+
+    def member_group(self, broker_name: str) -> Mapping[int, str]:
+        """Addresses of one broker name by id; empty for an unknown one."""
+        brokers = self._brokers.get(broker_name)
+        return dict(sorted(brokers.addrs.items())) if brokers else {}
+
+    def clusters(self) -> ClusterRoutes:
+        """All brokers and clusters."""
+        return ClusterRoutes(
+            brokers={name: self._brokers[name].route() for name in sorted(self._brokers)},
+            clusters={cluster: tuple(sorted(self._clusters[cluster])) for cluster in sorted(self._clusters)},
+        )
+
+    def topics(self) -> tuple[str, ...]:
+        """Names of all topics."""
+        return tuple(sorted(self._topics))
+
+    def topics_of_cluster(self, cluster: str) -> tuple[str, ...]:
+        """Names of the topics that a broker of the cluster holds."""
+        names = self._clusters.get(cluster, {})
+        return tuple(
+            sorted(topic for topic, queues in self._topics.items() if not names.keys().isdisjoint(queues))
+        )
+
+    def system_topics(self) -> tuple[tuple[str, ...], str | None]:
+        """Topics named after each cluster and each broker, and the address of any broker to ask for more."""
+        named = {name: None for c in sorted(self._clusters) for name in (c, *sorted(self._clusters[c]))}
+        addrs = (self.member_group(name) for name in sorted(self._brokers))
+        first = next((addr for group in addrs for addr in group.values()), None)
+        return tuple(named), first
+
+    def unit_topics(self, *, unit: bool | None = None, subscription: bool | None = None) -> tuple[str, ...]:
+        """Names of topics by their unit flags; None does not ask for a flag."""
+        wanted = ((FLAG_UNIT, unit), (FLAG_UNIT_SUBSCRIPTION, subscription))
+
+        def matches(queues: dict[str, QueueRoute]) -> bool:
+            flags = queues[min(queues)].topic_sys_flag
+            return all(asked is None or bool(flags & flag) == asked for flag, asked in wanted)
+
+        return tuple(sorted(topic for topic, queues in self._topics.items() if matches(queues)))
+
+    def register_topic(self, topic: str, queues: Iterable[QueueRoute]) -> bool:
+        """Add a topic that is not known; all its broker names must be. Says whether it was added."""
+        by_name = {queue.broker_name: queue for queue in queues}
+        if not by_name or topic in self._topics or not by_name.keys() <= self._brokers.keys():
+            return False
+        self._topics[topic] = by_name
+        return True
+
+    def delete_topic(self, topic: str, cluster: str | None = None) -> None:
+        """Forget a topic, or its queues on the brokers of one cluster."""
+        if not cluster:
+            self._topics.pop(topic, None)
+            return
+        for name in self._clusters.get(cluster, {}):
+            if topic in self._topics:
+                self._forget(name, [topic])
+
+    def wipe_write_perm(self, broker_name: str) -> int:
+        """Make all queues of a broker name read-only, until it registers another version.
+
+        Returns:
+            Number of topics.
+        """
+        return self._set_perm(broker_name, lambda perm: perm & ~PERM_WRITE)
+
+    def add_write_perm(self, broker_name: str) -> int:
+        """Make all queues of a broker name readable and writable, whatever they were.
+
+        Returns:
+            Number of topics.
+        """
+        return self._set_perm(broker_name, lambda _: PERM_READ | PERM_WRITE)
+
+    def _set_perm(self, broker_name: str, change: Callable[[int], int]) -> int:
+        count = 0
+        for queues in self._topics.values():
+            if broker_name in queues:
+                queues[broker_name] = replace(queues[broker_name], perm=change(queues[broker_name].perm))
+                count += 1
+        return count
+
+    def describe(self, now_ms: int) -> str:
+        """All tables as text, in a stable order."""
+        lines = [f"cluster {c}: {' '.join(sorted(self._clusters[c])) or '-'}" for c in sorted(self._clusters)]
+        for name in sorted(self._brokers):
+            brokers = self._brokers[name]
+            addrs = " ".join(f"{i}={a}" for i, a in sorted(brokers.addrs.items())) or "no address"
+            acting = " acting-master" if brokers.enable_acting_master else ""
+            zone = f" zone={brokers.zone_name}" if brokers.zone_name else ""
+            lines.append(f"broker {name}: {addrs}{acting}{zone}")
+        for (_, addr), live in sorted(self._live.items()):
+            version = live.data_version
+            numbers = f"{version.state_version}.{version.counter}@{version.timestamp_ms}"
+            rest_ms = live.last_update_ms + live.timeout_ms - now_ms
+            lines.append(f"live {addr}: version={numbers} expires in {rest_ms} ms")
+        for topic in sorted(self._topics):
+            queues = [self._topics[topic][name] for name in sorted(self._topics[topic])]
+            lines.append(f"topic {topic}: " + ", ".join(map(describe_queues, queues)))
+        return "\n".join(lines) or "empty"
+
+
+def describe_queues(queues: QueueRoute) -> str:
+    """`broker-a 4/8 rw`: read queues, write queues, permissions."""
+    perm = ("r" if queues.perm & PERM_READ else "-") + ("w" if queues.perm & PERM_WRITE else "-")
+    return f"{queues.broker_name} {queues.read_queue_nums}/{queues.write_queue_nums} {perm}"
