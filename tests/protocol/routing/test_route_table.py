@@ -17,12 +17,12 @@ from pyledger.protocol.routing.model import (
     TopicRoute,
 )
 from pyledger.protocol.routing.table import RouteTable
-from pyledger.topic import DataVersion
+from pyledger.topic import DataVersion, Permission
 from tests import datadriven
 
 STORIES = sorted((Path(__file__).parent / "testdata").glob("*.txt"))
 FLAGS = {"true": True, "false": False}
-PERMS = {"rw": 6, "r": 4, "w": 2, "-": 0}
+PERMS = {name: Permission(number) for name, number in (("rw", 6), ("r", 4), ("w", 2), ("-", 0))}
 
 
 class Story:
@@ -140,8 +140,8 @@ class Story:
             addrs = " ".join(f"{i}={a}" for i, a in brokers.broker_addrs.items()) or "no address"
             lines.append(f"{brokers.broker_name} ({brokers.cluster}): {addrs}")
         for queues in route.queues:
-            perm = next(word for word, number in PERMS.items() if number == queues.perm)
-            lines.append(f"{queues.broker_name}: {queues.read_queue_nums}/{queues.write_queue_nums} {perm}")
+            perm = next(word for word, number in PERMS.items() if number == queues.permission)
+            lines.append(f"{queues.broker_name}: {queues.read_queue_count}/{queues.write_queue_count} {perm}")
         lines += [f"filters of {addr}: {' '.join(found)}" for addr, found in route.filter_servers.items()]
         if route.queue_mappings:
             lines += [f"mapping of {name}: epoch {m.epoch}" for name, m in route.queue_mappings.items()]
@@ -171,7 +171,7 @@ class Story:
         return f"{self.table.add_write_perm(step.words[0])} topics"
 
     def register_topic(self, step: datadriven.Step) -> str:
-        queues = [QueueRoute(name, 4, 4, 6) for name in step.words[1:]]
+        queues = [QueueRoute(name, 4, 4, PERMS["rw"]) for name in step.words[1:]]
         return "added" if self.table.register_topic(step.words[0], queues) else "not added"
 
     def delete_topic(self, step: datadriven.Step) -> str:

@@ -1,6 +1,7 @@
 """What brokers tell a name server, and what it tells its clients: plain values.
 
-Upstream's word for each class stands in its docstring; fields are upstream's words in snake case.
+Upstream's word for each class stands in its docstring; fields are named as in `TopicConfig`, or as upstream
+names them, in snake case.
 
 Source: RocketMQ remoting/.../protocol/route, remoting/.../protocol/statictopic, RouteInfoManager.java.
 """
@@ -8,12 +9,9 @@ Source: RocketMQ remoting/.../protocol/route, remoting/.../protocol/statictopic,
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pyledger.topic import DataVersion
-
+from pyledger.topic import DataVersion, Permission
 
 MASTER_ID = 0
-PERM_READ = 4
-PERM_WRITE = 2
 FLAG_UNIT = 1
 FLAG_UNIT_SUBSCRIPTION = 2
 ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"
@@ -24,10 +22,10 @@ class QueueRoute:
     """Queues of one topic on the brokers of one name; upstream's `QueueData`."""
 
     broker_name: str
-    read_queue_nums: int
-    write_queue_nums: int
-    perm: int
-    topic_sys_flag: int = 0
+    read_queue_count: int
+    write_queue_count: int
+    permission: Permission
+    sys_flag: int = 0
 
 
 @dataclass(frozen=True, slots=True)

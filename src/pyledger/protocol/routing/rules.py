@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from pyledger.protocol.routing.model import (
     MASTER_ID,
-    PERM_WRITE,
     BrokerRoute,
     MinBrokerIdChange,
     QueueRoute,
     TopicRoute,
 )
+from pyledger.topic import Permission
 
 
 def min_id_change(
@@ -30,7 +30,7 @@ def min_id_change(
 def with_acting_master(brokers: BrokerRoute, queues: QueueRoute | None) -> BrokerRoute:
     """The slave with the smallest id in the place of a master that is gone, where queues are read-only."""
     addrs = dict(brokers.broker_addrs)
-    is_writable = queues is None or bool(queues.perm & PERM_WRITE)
+    is_writable = queues is None or Permission.WRITE in queues.permission
     if not addrs or MASTER_ID in addrs or not brokers.enable_acting_master or is_writable:
         return brokers
     acting = addrs.pop(min(addrs))

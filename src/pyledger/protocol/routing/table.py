@@ -18,8 +18,6 @@ from pyledger.protocol.routing.model import (
     FLAG_UNIT,
     FLAG_UNIT_SUBSCRIPTION,
     MASTER_ID,
-    PERM_READ,
-    PERM_WRITE,
     BrokerIdentity,
     BrokerRoute,
     ClusterRoutes,
@@ -32,7 +30,7 @@ from pyledger.protocol.routing.model import (
     TopicRoute,
 )
 from pyledger.protocol.routing.rules import min_id_change, with_acting_master
-from pyledger.topic import DataVersion
+from pyledger.topic import DataVersion, Permission
 
 BROKER_TIMEOUT_MS = 120_000
 SYNC_MEMBER_TOPIC_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
@@ -159,8 +157,10 @@ class RouteTable:
         for topic, reported in said.topics.items():
             queues = self._topics.setdefault(topic, {})
             if is_changed or broker.broker_name not in queues:
-                perm = reported.perm & ~PERM_WRITE if is_read_only else reported.perm
-                queues[broker.broker_name] = replace(reported, broker_name=broker.broker_name, perm=perm)
+                permission = reported.permission & ~Permission.WRITE if is_read_only else reported.permission
+                queues[broker.broker_name] = replace(
+                    reported, broker_name=broker.broker_name, permission=permission
+                )
         if is_changed:
             for topic, mapping in said.queue_mappings.items():
                 self._queue_mappings.setdefault(topic, {})[mapping.broker_name] = mapping
@@ -276,7 +276,9 @@ class RouteTable:
                 del self._topics[topic]
             for name in masterless:
                 if name in queues:
-                    queues[name] = replace(queues[name], perm=queues[name].perm & ~PERM_WRITE)
+                    queues[name] = replace(
+                        queues[name], permission=queues[name].permission & ~Permission.WRITE
+                    )
 
     def route(self, topic: str) -> TopicRoute | None:
         """Where a topic is; None when no known broker holds it."""
@@ -335,7 +337,7 @@ class RouteTable:
         wanted = ((FLAG_UNIT, unit), (FLAG_UNIT_SUBSCRIPTION, subscription))
 
         def matches(queues: dict[str, QueueRoute]) -> bool:
-            flags = queues[min(queues)].topic_sys_flag
+            flags = queues[min(queues)].sys_flag
             return all(asked is None or bool(flags & flag) == asked for flag, asked in wanted)
 
         return tuple(sorted(topic for topic, queues in self._topics.items() if matches(queues)))
@@ -363,7 +365,7 @@ class RouteTable:
         Returns:
             Number of topics.
         """
-        return self._set_perm(broker_name, lambda perm: perm & ~PERM_WRITE)
+        return self._set_perm(broker_name, lambda permission: permission & ~Permission.WRITE)
 
     def add_write_perm(self, broker_name: str) -> int:
         """Make all queues of a broker name readable and writable, whatever they were.
@@ -371,13 +373,13 @@ class RouteTable:
         Returns:
             Number of topics.
         """
-        return self._set_perm(broker_name, lambda _: PERM_READ | PERM_WRITE)
+        return self._set_perm(broker_name, lambda _: Permission.READ | Permission.WRITE)
 
-    def _set_perm(self, broker_name: str, change: Callable[[int], int]) -> int:
+    def _set_perm(self, broker_name: str, change: Callable[[Permission], Permission]) -> int:
         count = 0
         for queues in self._topics.values():
-            if broker_name in queues:
-                queues[broker_name] = replace(queues[broker_name], perm=change(queues[broker_name].perm))
+            if found := queues.get(broker_name):
+                queues[broker_name] = replace(found, permission=change(found.permission))
                 count += 1
         return count
 
@@ -403,5 +405,6 @@ class RouteTable:
 
 def describe_queues(queues: QueueRoute) -> str:
     """`broker-a 4/8 rw`: read queues, write queues, permissions."""
-    perm = ("r" if queues.perm & PERM_READ else "-") + ("w" if queues.perm & PERM_WRITE else "-")
-    return f"{queues.broker_name} {queues.read_queue_nums}/{queues.write_queue_nums} {perm}"
+    letters = ((Permission.READ, "r"), (Permission.WRITE, "w"))
+    permission = "".join(letter if one in queues.permission else "-" for one, letter in letters)
+    return f"{queues.broker_name} {queues.read_queue_count}/{queues.write_queue_count} {permission}"
