@@ -7,12 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pyledger import errors
+from pyledger.config.delivery import DeliveryConfig
 from pyledger.config.fields import Setting, Settings, settings_of
 from pyledger.config.namesrv import NamesrvConfig
 from pyledger.config.store import StoreConfig
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-SECTIONS: tuple[tuple[str, type[Settings]], ...] = (("store", StoreConfig), ("namesrv", NamesrvConfig))
+SECTIONS: tuple[tuple[str, type[Settings]], ...] = (
+    ("store", StoreConfig),
+    ("delivery", DeliveryConfig),
+    ("namesrv", NamesrvConfig),
+)
 
 
 def field_docstrings(kind: type[Settings]) -> dict[str, str]:

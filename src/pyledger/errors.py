@@ -335,5 +335,39 @@ class NoRouteError(RemotingError):
         super().__init__(f"no route for the topic {topic}; create it, or check the list of name servers")
 
 
+class DeliveryError(PyLedgerError):
+    """What a client asks of a broker cannot be meant."""
+
+    code = 1500
+
+
+class SubscriptionSyntaxError(DeliveryError):
+    """The expression of a subscription cannot be read."""
+
+    code = 1501
+    exit_code = EXIT_USAGE
+
+    def __init__(self, expression: str, problem: str) -> None:
+        self.expression, self.problem = expression, problem
+        super().__init__(f"subscription {expression!r}: {problem}")
+
+
+class SqlSyntaxError(SubscriptionSyntaxError):
+    """The expression of an SQL92 subscription is not in its grammar."""
+
+    code = 1502
+
+
+class TopicAttributeError(DeliveryError):
+    """A change of a topic's attributes that is not allowed."""
+
+    code = 1503
+    exit_code = EXIT_USAGE
+
+    def __init__(self, attribute: str, problem: str) -> None:
+        self.attribute, self.problem = attribute, problem
+        super().__init__(f"topic attribute {attribute!r}: {problem}")
+
+
 class InvariantError(AssertionError):
     """Our own mistake. Outside the tree on purpose: nobody catches it."""
