@@ -369,5 +369,16 @@ class TopicAttributeError(DeliveryError):
         super().__init__(f"topic attribute {attribute!r}: {problem}")
 
 
+class RebalanceError(PyLedgerError):
+    """The queues of a topic cannot be shared; everyone keeps what it has."""
+
+    code = 1600
+    retriable = True
+
+    def __init__(self, subject: str, problem: str) -> None:
+        self.subject, self.problem = subject, problem
+        super().__init__(f"{subject}: {problem}; nothing is allocated")
+
+
 class InvariantError(AssertionError):
     """Our own mistake. Outside the tree on purpose: nobody catches it."""
