@@ -21,7 +21,7 @@ FUNCTION_LINES_MAX = 70
 LINE_LENGTH_MAX = 110
 
 RANK_0 = {"errors", "ids", "message", "log", "names", "topic"}
-RANK_1 = {"config", "digest", "quorum"}
+RANK_1 = {"atomic_file", "config", "digest", "quorum"}
 PURE = {"wire", "protocol"}
 READING = RANK_0 | RANK_1 | PURE | {"store", "arrow", "spark"}
 
@@ -30,17 +30,19 @@ MAY_IMPORT = {
     "__init__": RANK_0,
     "__main__": {"cli"},
     **dict.fromkeys(RANK_0, RANK_0),
+    "atomic_file": set(),
     "config": RANK_0 | {"config"},
     "digest": RANK_0 | {"_core"},
     "quorum": RANK_0 | {"_core"},
     "protocol": RANK_0 | {"config", "digest", "quorum", "protocol"},
-    "wire": RANK_0 | RANK_1 | {"wire", "protocol"},
+    "wire": RANK_0 | RANK_1 - {"atomic_file"} | {"wire", "protocol"},
     "store": RANK_0 | RANK_1 | {"_core", "wire", "protocol", "store"},
     "net": RANK_0 | RANK_1 | {"wire", "net"},
     "spark": RANK_0,
     "arrow": RANK_0 | RANK_1 | PURE | {"_core", "store", "arrow"},
     "runtime": READING | {"net", "runtime"},
-    "cli": READING | {"cli"},
+    "namesrv": RANK_0 | RANK_1 | PURE | {"net", "runtime", "namesrv"},
+    "cli": READING | {"cli", "net", "namesrv"},
     "pyspark_pyledger": {
         "arrow",
         "store",

@@ -17,6 +17,7 @@ from pyledger._core import (
     Waker,
     scan,
 )
+from pyledger.atomic_file import flush_folder
 from pyledger.config.store import StoreConfig
 from pyledger.errors import IllegalMessageError, StoreFormatError, StoreIOError, StoreNotFoundError
 from pyledger.store import checkpoint as checkpoint_file
@@ -32,7 +33,6 @@ from pyledger.store.folder import (
 )  # fmt: skip
 from pyledger.store.lock import StoreLock
 from pyledger.store.message_writer import MessageWriter
-from pyledger.store.meta_file import flush_folder
 from pyledger.store.queue_reader import QueueReader, default_limits
 from pyledger.store.queue_set import ConsumeQueueSet
 from pyledger.store.recovery import RecoveredStore, RecoveryReport, judge_log, load_log, recover

@@ -18,6 +18,7 @@ from pyledger._core import (
     LogView,
     find_next_record,
 )
+from pyledger.atomic_file import flush_folder
 from pyledger.errors import CorruptRecordError
 from pyledger.store.folder import (
     BATCH_QUEUE_FOLDER,
@@ -27,7 +28,6 @@ from pyledger.store.folder import (
     StoreFolder,
 )
 from pyledger.store.lock import StoreLock
-from pyledger.store.meta_file import flush_folder
 from pyledger.store.queue_units import open_stored
 from pyledger.store.reader import StoreReader
 

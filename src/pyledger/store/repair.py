@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from pyledger.atomic_file import flush_folder
 from pyledger.errors import StoreIOError
 from pyledger.store import checkpoint
 from pyledger.store.checkpoint import StoreCheckpoint
@@ -25,7 +26,6 @@ from pyledger.store.folder import (
     read_folder,
 )
 from pyledger.store.lock import StoreLock
-from pyledger.store.meta_file import flush_folder
 from pyledger.store.problem import Problem
 from pyledger.store.rebuild import rebuild_locked
 from pyledger.store.verify import verify
