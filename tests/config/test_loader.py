@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.config.loader import load
+from pyledger.config.loader import ConfigFile, load
+from pyledger.config.namesrv import NamesrvConfig
 from pyledger.config.store import StoreConfig
 from pyledger.errors import ConfigError
 
@@ -56,3 +57,55 @@ def test_unknown_variable_is_an_error() -> None:
     with pytest.raises(ConfigError) as caught:
         load(StoreConfig, "store", None, {"PYLEDGER_STORE_RETENTION_HOUR": "1"})
     assert "did you mean PYLEDGER_STORE_RETENTION_HOURS?" in str(caught.value)
+
+
+def properties_file(folder: Path, text: str) -> Path:
+    path = folder / "namesrv.conf"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_properties_serve_several_sections_and_the_environment_wins(tmp_path: Path) -> None:
+    path = properties_file(
+        tmp_path,
+        "# comment\nlistenPort=9999\nfileReservedTime = 24\nbrokerIP1=10.0.0.1\nrocketmqHome=/opt\nempty=\n",
+    )
+    file = ConfigFile(path, {"PYLEDGER_STORE_RETENTION_HOURS": "12"})
+    store = file.load(StoreConfig, "store")
+    assert (store.store_port, store.retention_hours, store.store_host) == (9999, 12, "10.0.0.1")
+    assert file.load(NamesrvConfig, "namesrv").port == 9999, "two sections may know the same key"
+    assert file.left({"rocketmqHome": None}) == ("rocketmqHome",)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("listenPrt=1", "unknown setting in "),
+        ("clusterTest=true", "'true' is not supported; leave it at false"),
+    ],
+)
+def test_properties_that_nobody_takes_are_named(tmp_path: Path, text: str, says: str) -> None:
+    file = ConfigFile(properties_file(tmp_path, text), {})
+    file.load(NamesrvConfig, "namesrv")
+    with pytest.raises(ConfigError) as caught:
+        file.left({"clusterTest": "false", "listenPort": None})
+    assert says in str(caught.value)
+
+
+def test_toml_serves_several_sections(tmp_path: Path) -> None:
+    file = ConfigFile(written(tmp_path, "[store]\nretention_hours = 1\n[namesrv]\nlistenPort = 2\n"), {})
+    assert file.load(StoreConfig, "store").retention_hours == 1
+    assert file.load(NamesrvConfig, "namesrv").port == 2
+    assert file.left({}) == ()
+
+
+def test_no_file_gives_the_defaults_of_every_section() -> None:
+    assert ConfigFile(None, {}).load(NamesrvConfig, "namesrv") == NamesrvConfig()
+
+
+def test_properties_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none\.conf: cannot be read"):
+        ConfigFile(tmp_path / "none.conf")
+    (tmp_path / "bytes.conf").write_bytes(b"\xff")
+    with pytest.raises(ConfigError, match="is not text"):
+        ConfigFile(tmp_path / "bytes.conf")

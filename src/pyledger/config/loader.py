@@ -1,7 +1,8 @@
-"""Settings from a TOML file and the environment. The only module that reads an environment variable.
+"""Settings from a file and the environment. The only module that reads an environment variable.
 
 The environment wins over the file, the file over the defaults. A variable is named
-`PYLEDGER_<SECTION>_<FIELD>`, such as `PYLEDGER_STORE_RETENTION_HOURS`.
+`PYLEDGER_<SECTION>_<FIELD>`, such as `PYLEDGER_STORE_RETENTION_HOURS`. A file is TOML, one table for each
+section, or upstream's `.properties`, in which all sections share one list of keys.
 """
 
 import os
@@ -10,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from pyledger.config import properties
 from pyledger.config.fields import Settings, build, settings_of, suggestion
 from pyledger.errors import ConfigError
 
@@ -30,7 +32,13 @@ def load(
     Raises:
         ConfigError: the file cannot be read, a key or variable is unknown, or a value is wrong.
     """
-    from_file = {} if path is None else read_section(path, section)
+    return merged(kind, section, {} if path is None else read_section(path, section), environment)
+
+
+def merged(
+    kind: type[S], section: str, from_file: Mapping[str, object], environment: Mapping[str, str] | None
+) -> S:
+    """Settings of one section, from what a file says and the environment."""
     from_environment = read_environment(kind, section, os.environ if environment is None else environment)
     taken = {one.name: one.upstream for one in settings_of(kind) if one.name in from_environment}
     kept = {k: v for k, v in from_file.items() if k not in taken and k not in taken.values()}
@@ -62,3 +70,70 @@ def read_environment(kind: type[Settings], section: str, environment: Mapping[st
         elif variable.startswith(prefix):
             raise ConfigError(variable, "unknown setting", suggestion(variable, names))
     return found
+
+
+class ConfigFile:
+    """A file that configures several parts, each by its section."""
+
+    def __init__(self, path: Path | None, environment: Mapping[str, str] | None = None) -> None:
+        """Read a file.
+
+        Args:
+            path: TOML when its name ends so, otherwise properties; None: the environment alone.
+            environment: None: the environment of the process.
+
+        Raises:
+            ConfigError: the file cannot be read.
+        """
+        self.path = path
+        self._environment = environment
+        self._is_toml = path is not None and path.suffix == ".toml"
+        self._pairs = {} if path is None or self._is_toml else read_properties(path)
+        self._used: dict[str, None] = {}
+
+    def load(self, kind: type[S], section: str) -> S:
+        """Load the settings of one section.
+
+        Raises:
+            ConfigError: a key of a TOML table or a variable is unknown, or a value is wrong.
+        """
+        if self._is_toml:
+            assert self.path is not None
+            return merged(kind, section, read_section(self.path, section), self._environment)
+        known = {name for one in settings_of(kind) for name in (one.name, one.upstream)}
+        pairs = {key: value for key, value in self._pairs.items() if key in known}
+        self._used |= dict.fromkeys(pairs)
+        return merged(kind, section, pairs, self._environment)
+
+    def left(self, accepted: Mapping[str, str | None]) -> tuple[str, ...]:
+        """Keys of a properties file that no section took, although they may stand there.
+
+        Args:
+            accepted: Upstream's settings that mean nothing here, each with the one value that it may have,
+                or None for any.
+
+        Raises:
+            ConfigError: a key is not among them, or has another value.
+        """
+        rest = {key: value for key, value in self._pairs.items() if key not in self._used}
+        for key, value in rest.items():
+            if key not in accepted:
+                raise ConfigError(key, f"unknown setting in {self.path}", suggestion(key, accepted))
+            if accepted[key] not in {None, value}:
+                raise ConfigError(key, f"{value!r} is not supported", f"leave it at {accepted[key]}")
+        return tuple(rest)
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """The keys of a properties file; those without a value are left out, as upstream does.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(str(path), f"cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(str(path), f"is not text: {error}") from error
+    return {key: value.strip() for key, value in properties.parse(text).items() if value.strip()}

@@ -60,7 +60,9 @@ class NamesrvConfig:
     need_wait_for_service: bool = setting(False, upstream="needWaitForService")
     """Refuse routes for a while after the start, until all brokers had time to register."""
 
-    wait_for_service_s: int = setting(45, unit="s", range=(0, 86_400), upstream="waitSecondsForService")
+    wait_for_service_seconds: int = setting(
+        45, unit="seconds", range=(0, 86_400), upstream="waitSecondsForService"
+    )
     """How long routes are refused after the start."""
 
     config_black_list: str = setting(
