@@ -1,8 +1,9 @@
 """The JSON of Java's fastjson, which the config files of a store are written in.
 
 It differs from JSON so: integer keys stand without quotes, and a map that has them stands on one line. Its
-reader also takes single quotes, names without quotes, trailing commas and comments, and `{"$ref": "$.path"}`
-for an object that occurs a second time. `parse` reads what fastjson reads, `dump` writes what it writes.
+reader also takes single quotes, names without quotes, trailing commas and comments, `{"$ref": "$.path"}` for
+an object that occurs a second time, and an object as a key. `parse` reads what fastjson reads, `dump` writes
+what it writes.
 
 Source: RocketMQ common/.../ConfigManager.java; fastjson JSONLexer, MapSerializer.
 """
@@ -30,12 +31,31 @@ STEP = re.compile(r"\.((?:[^.\[\]\\]|\\.)+)|\[(\d+)\]")
 
 
 def parse(text: str) -> Any:
-    """Parse one document. Keys are `str`, except integers without quotes, which are `int`.
+    """Parse one document.
+
+    Keys are `str`, except integers without quotes, which are `int`. A key that is an object becomes its text,
+    as a writer of plain JSON has it.
 
     Raises:
         MalformedJsonError: names the place.
     """
     return Parser(text).document()
+
+
+def parse_quickly(text: str) -> Any:
+    """Parse what is most likely ordinary JSON; otherwise as `parse`, after some time lost.
+
+    Raises:
+        MalformedJsonError: names the place.
+    """
+    try:
+        if '"$ref"' not in text:
+            return json.loads(text)
+    except ValueError:
+        pass
+    except RecursionError:
+        raise MalformedJsonError(1, 1, "nested too deeply") from None
+    return parse(text)
 
 
 class Parser:
@@ -44,15 +64,19 @@ class Parser:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
-        self.references: list[tuple[Any, str | int]] = []
+        self.in_key = False
+        self.containers: list[Any] = []
+        self.references: list[tuple[Any, Any, str | int]] = []
 
     def document(self) -> Any:
         """The one value that the text holds, references resolved."""
         value = self.value(0)
         if self.peek():
             raise self.wrong("text goes on after the end")
-        for container, key in self.references:
-            container[key] = self.follow(value, container[key]["$ref"])
+        for parent, container, key in self.references:
+            path = container[key]["$ref"]
+            near = {"@": container, "..": parent}
+            container[key] = near[path] if path in near else self.follow(value, path)
         return value
 
     def wrong(self, problem: str) -> MalformedJsonError:
@@ -91,12 +115,13 @@ class Parser:
     def object(self, depth: int) -> dict[str | int, Any]:
         """From `{` to `}`."""
         found: dict[str | int, Any] = {}
+        self.containers.append(found)
         self.at += 1
         while (start := self.peek()) != "}":
             if start == ",":
                 self.at += 1
                 continue
-            key = self.key(start)
+            key = self.key(start, depth)
             if self.peek() != ":":
                 raise self.wrong("':' is expected")
             self.at += 1
@@ -104,13 +129,19 @@ class Parser:
             self.note_reference(found, key)
             if self.peek() not in {",", "}"}:
                 raise self.wrong("',' or '}' is expected")
+        self.containers.pop()
         self.at += 1
         return found
 
-    def key(self, start: str) -> str | int:
-        """A key, in quotes or without."""
+    def key(self, start: str, depth: int) -> str | int:
+        """A key, in quotes or without, or the text of an object, which then has no such keys itself."""
         if start in {'"', "'"}:
             return self.string(start)
+        if start == "{" and not self.in_key:
+            self.in_key = True
+            text = compact(self.value(depth + 1))
+            self.in_key = False
+            return text
         if number := KEY_NUMBER.match(self.text, self.at):
             self.at = number.end()
             return int(number[0])
@@ -122,6 +153,7 @@ class Parser:
     def array(self, depth: int) -> list[Any]:
         """From `[` to `]`."""
         found: list[Any] = []
+        self.containers.append(found)
         self.at += 1
         while (start := self.peek()) != "]":
             if start == ",":
@@ -131,6 +163,7 @@ class Parser:
             self.note_reference(found, len(found) - 1)
             if self.peek() not in {",", "]"}:
                 raise self.wrong("',' or ']' is expected")
+        self.containers.pop()
         self.at += 1
         return found
 
@@ -166,7 +199,8 @@ class Parser:
         """Remember a `{"$ref": …}` until the whole document is known."""
         value = container[key]
         if isinstance(value, dict) and list(value) == ["$ref"] and isinstance(value["$ref"], str):
-            self.references.append((container, key))
+            parent = self.containers[-2] if len(self.containers) > 1 else container
+            self.references.append((parent, container, key))
 
     def follow(self, root: Any, path: str) -> Any:
         """The object that a path such as `$.table.name` names."""
@@ -192,6 +226,16 @@ def quoted(text: str) -> str:
     escapes = [f"\\u{ord(one):04X}" for one in UNUSUAL.findall(text)]
     inner = [quote(piece)[1:-1] for piece in pieces]
     return '"' + "".join(a + b for a, b in zip(inner, [*escapes, ""], strict=True)) + '"'
+
+
+def folded(name: object) -> str:
+    """A name as fastjson compares it: neither case nor `_` nor `-` matter."""
+    return str(name).replace("_", "").replace("-", "").lower()
+
+
+def compact(value: object) -> str:
+    """Write a value as ordinary JSON without a space."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def dump(value: object) -> str:

@@ -253,7 +253,7 @@ def decode_json_header(header: bytes) -> RemotingCommand:
     """
     found = parsed_object(str(header, "utf-8", "replace"))
     if not found.keys() <= KNOWN:
-        found = {FOLDED.get(folded(name), name): value for name, value in found.items()}
+        found = {FOLDED.get(fastjson.folded(name), name): value for name, value in found.items()}
     remark = found.get("remark")
     return RemotingCommand(
         number(found.get("code")),
@@ -280,11 +280,6 @@ def parsed_object(text: str) -> dict[Any, Any]:
     if not isinstance(found, dict):
         raise FrameError("the header is no JSON object")
     return found
-
-
-def folded(name: object) -> str:
-    """A name as fastjson compares it: neither case nor `_` nor `-` matter."""
-    return str(name).replace("_", "").replace("-", "").lower()
 
 
 def number(value: object) -> int:

@@ -1,0 +1,93 @@
+"""Topics and groups as a broker tells them to slaves, name servers and tools.
+
+Source: RocketMQ remoting/.../protocol/body/TopicConfigSerializeWrapper.java, TopicList.java, GroupList.java,
+SubscriptionGroupWrapper.java, KVTable.java; protocol/subscription/SubscriptionGroupConfig.java.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyledger.topic import NO_VERSION, DataVersion, TopicConfig
+from pyledger.wire.body import Body
+from pyledger.wire.headers.codec import Int, Long
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfigTable(Body):
+    """To 21, and the body of 103 before 3.0.11; upstream's `TopicConfigAndMappingSerializeWrapper`."""
+
+    topic_config_table: Mapping[str, TopicConfig] = field(default_factory=dict)
+    data_version: DataVersion = NO_VERSION
+    topic_queue_mapping_info_map: Mapping[str, Any] = field(default_factory=dict)
+    """Static topics: what a name server keeps, see `pyledger.wire.route`."""
+    topic_queue_mapping_detail_map: Mapping[str, Any] = field(default_factory=dict)
+    mapping_data_version: DataVersion | None = None
+    """Missing before 5.0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfigList(Body):
+    """18: topics to create or change."""
+
+    topic_config_list: tuple[TopicConfig, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicList(Body):
+    """Names of topics."""
+
+    topic_list: tuple[str, ...] = ()
+    broker_addr: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupList(Body):
+    """Names of groups."""
+
+    group_list: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionGroupConfig(Body):
+    """200 and to 352: the settings of a consumer group."""
+
+    group_name: str | None = None
+    consume_enable: bool = True
+    consume_from_min_enable: bool = True
+    consume_broadcast_enable: bool = True
+    consume_message_orderly: bool = False
+    retry_queue_nums: Int = 1
+    retry_max_times: Int = 16
+    group_retry_policy: Mapping[str, Any] | None = field(default_factory=lambda: {"type": "CUSTOMIZED"})
+    broker_id: Long = 0
+    which_broker_when_consume_slowly: Long = 1
+    notify_consumer_ids_changed_enable: bool = True
+    group_sys_flag: Int = 0
+    consume_timeout_minute: Int = 15
+    subscription_data_set: tuple[Any, ...] | None = None
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionGroupTable(Body):
+    """To 201; upstream's `SubscriptionGroupWrapper`."""
+
+    subscription_group_table: Mapping[str, SubscriptionGroupConfig] = field(default_factory=dict)
+    forbidden_table: Mapping[str, Mapping[str, Int]] = field(default_factory=dict)
+    """Bits by group and topic."""
+    data_version: DataVersion = NO_VERSION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionGroupList(Body):
+    """225: groups to create or change."""
+
+    group_config_list: tuple[SubscriptionGroupConfig, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KVTable(Body):
+    """Pairs of text: settings, statistics, order topics."""
+
+    table: Mapping[str, str] = field(default_factory=dict)
