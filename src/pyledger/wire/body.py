@@ -20,9 +20,9 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import IntFlag, StrEnum
 from types import NoneType
-from typing import Annotated, Any, ClassVar, NamedTuple, Self, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar, get_args, get_origin, get_type_hints
 
 from pyledger.errors import MalformedBodyError, MalformedJsonError
 from pyledger.message import MessageQueue
@@ -35,6 +35,7 @@ FALSE_TEXTS = frozenset({"false", "0", "n", "no", "f"})
 
 Buffer = bytes | bytearray | memoryview
 Reader = Callable[[Any], Any]
+T = TypeVar("T")
 
 
 class MismatchError(Exception):
@@ -73,25 +74,29 @@ class Body:
         Raises:
             MalformedBodyError: it is no JSON, or a value is not what its field holds; names the place.
         """
-        try:
-            document = fastjson.parse_quickly(str(body, "utf-8", "replace"))
-            return cls.read(document)
-        except MalformedJsonError as problem:
-            raise MalformedBodyError(cls.__name__, "", str(problem)) from None
-        except MismatchError as problem:
-            raise MalformedBodyError(cls.__name__, problem.path, problem.problem) from None
-
-    @classmethod
-    def read(cls, document: Any) -> Self:
-        """Read what stands in a document."""
-        found: Self = read_object(cls, document)
-        return found
+        return decode_body(cls, body)
 
     def encode(self, *, standard: bool = False) -> bytes:
         """Write a body, as Java does or, with `standard`, as any reader of JSON wants it."""
-        if standard:
-            return standard_json(document_of(self)).encode()
-        return java_json(document_of(self)).encode("utf-8", "replace")
+        return encode_body(self, standard=standard)
+
+
+def decode_body(kind: type[T], body: Buffer) -> T:
+    """Read a body that is any type of which a field may be, as `Body.decode` does."""
+    try:
+        found: T = reader_of(kind)(fastjson.parse_quickly(str(body, "utf-8", "replace")))
+    except MalformedJsonError as problem:
+        raise MalformedBodyError(kind.__name__, "", str(problem)) from None
+    except MismatchError as problem:
+        raise MalformedBodyError(kind.__name__, problem.path, problem.problem) from None
+    return found
+
+
+def encode_body(value: object, *, standard: bool = False) -> bytes:
+    """Write an object of any dataclass, or a map, as `Body.encode` does."""
+    if standard:
+        return standard_json(document_of(value)).encode()
+    return java_json(document_of(value)).encode("utf-8", "replace")
 
 
 def read_object(kind: type, document: Any) -> Any:
@@ -105,17 +110,19 @@ def read_object(kind: type, document: Any) -> Any:
     for attribute, wire_name, read, required in fields:
         value = document.get(wire_name)
         if value is None:
-            value = document.get(wire_name.lower())
-        if value is not None:
-            try:
-                values[attribute] = read(value)
-            except MismatchError as problem:
-                raise problem.under(wire_name) from None
-        elif required:
-            raise MismatchError("is missing").under(wire_name)
+            value = document.get(wire_name.lower(), document.get(attribute.replace("_", "")))
+        try:
+            if value is not None and (found := read(value)) is not None:
+                values[attribute] = found
+            elif required:
+                raise MismatchError("is missing")
+        except MismatchError as problem:
+            raise problem.under(wire_name) from None
     return kind(**values)
 
 
+FOREIGN_NAMES: dict[type, Mapping[str, str]] = {}
+"""`WIRE_NAMES` of dataclasses that do not know how they travel."""
 FIELDS: dict[type, tuple[BodyField, ...]] = {}
 
 
@@ -124,7 +131,7 @@ def fields_of(kind: type) -> tuple[BodyField, ...]:
     fields = FIELDS.get(kind)
     if fields is None:
         hints = get_type_hints(kind, include_extras=True)
-        names: Mapping[str, str] = getattr(kind, "WIRE_NAMES", {})
+        names: Mapping[str, str] = getattr(kind, "WIRE_NAMES", FOREIGN_NAMES.get(kind, {}))
         described = [
             BodyField(
                 field.name,
@@ -155,8 +162,13 @@ def reader_of(annotation: Any) -> Reader:
         return lambda value: read_map(value, key, one)
     if annotation in READERS:
         return READERS[annotation]
-    if annotation is Any:
-        return lambda value: value
+    return reader_of_class(annotation)
+
+
+def reader_of_class(annotation: Any) -> Reader:
+    """What reads a value of an enumeration or a dataclass."""
+    if issubclass(annotation, IntFlag):
+        return lambda value: annotation(read_int(value))
     if issubclass(annotation, StrEnum):
         return lambda value: read_member(value, annotation)
     assert isinstance(annotation, type), annotation
@@ -254,14 +266,13 @@ def read_bool(value: Any) -> bool:
     raise MismatchError("true or false is expected")
 
 
-def read_member(value: Any, kind: type[StrEnum]) -> StrEnum:
-    """A member of an enumeration by its name or number."""
+def read_member(value: Any, kind: type[StrEnum]) -> StrEnum | None:
+    """A member of an enumeration by its name or number; a name that nobody knows counts as null."""
     members = list(kind)
     if isinstance(value, int) and 0 <= value < len(members):
         return members[value]
-    for member in members:
-        if member.value == value:
-            return member
+    if isinstance(value, str):
+        return next((member for member in members if member.value == value), None)
     raise MismatchError(f"one of {', '.join(members)} is expected")
 
 
@@ -298,8 +309,11 @@ def read_topic(value: Any) -> TopicConfig:
 
 
 READERS: dict[Any, Reader] = {
+    Any: lambda value: value,
     str: read_text,
     bool: read_bool,
+    int: read_long,
+    float: read_real,
     MessageQueue: read_queue,
     DataVersion: read_version,
     TopicConfig: read_topic,

@@ -196,7 +196,7 @@ def encode_json_header(command: RemotingCommand) -> bytes:
     pieces.append(f'"opaque":{command.opaque}')
     if command.remark is not None:
         pieces.append(f'"remark":{quoted(command.remark)}')
-    pieces.append(f'"serializeTypeCurrentRPC":"{command.serialize.name}","version":{command.version}}}')
+    pieces.append(f'"serializeTypeCurrentRPC":"JSON","version":{command.version}}}')
     return ",".join(pieces).encode("utf-8", "replace")
 
 
