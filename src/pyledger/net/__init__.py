@@ -1,0 +1,1 @@
+"""Sockets: servers and clients of remoting on asyncio. No rule of a protocol stands here."""

@@ -1,0 +1,107 @@
+"""What one connection has still to write.
+
+Buffers are kept in order and as they are: a part of a mapped file goes to the kernel from where it stands, and its
+view is held until it has. While the kernel takes no more, the transport is given one small piece, only to learn
+when it takes again; the rest waits here.
+Invariant: on a plain connection the transport's own buffer is empty unless `blocked`.
+"""
+
+import asyncio
+import socket
+from collections import deque
+from itertools import islice
+
+from typing_extensions import Buffer
+
+# Above so many buffers and below so many bytes, copying them together is cheaper than handing each over.
+GATHER_BUFFERS = 16
+JOIN_BYTES = 64 << 10
+# The kernel takes at most 1024 buffers at once (IOV_MAX).
+SEND_BUFFERS_MAX = 1024
+PIECE_BYTES = 64 << 10
+
+
+class Outbox:
+    """The write side of one connection. `blocked` is set and cleared by the protocol, as its transport says."""
+
+    __slots__ = ("_queue", "_socket", "_transport", "blocked", "queued_bytes", "written_bytes")
+
+    def __init__(self, transport: asyncio.WriteTransport, plain: socket.socket | None) -> None:
+        """Write through `transport`, or around it to its own socket `plain` where there is no TLS."""
+        self._transport = transport
+        self._socket = plain
+        self._queue: deque[Buffer] = deque()
+        self.queued_bytes = 0
+        self.written_bytes = 0
+        self.blocked = False
+        if plain is not None:
+            # So the transport says at once when a byte is left over, and again when it is gone.
+            transport.set_write_buffer_limits(high=0)
+
+    def put(self, part: bytes | memoryview) -> None:
+        """Queue bytes; a view is kept alive until it is written. Nothing is written yet."""
+        self._queue.append(part)
+        self.queued_bytes += len(part)
+
+    def clear(self) -> None:
+        """Drop everything."""
+        self._queue.clear()
+        self.queued_bytes = 0
+
+    def flush(self) -> None:
+        """Write as much as the kernel takes now.
+
+        Raises:
+            OSError: the connection is broken.
+        """
+        while self._queue and not self.blocked:
+            if self._socket is None:
+                self._give_piece()
+                continue
+            sent = self._send(self._socket)
+            self._drop(sent)
+            if not sent:
+                self._give_piece()
+
+    def _send(self, target: socket.socket) -> int:
+        queue = self._queue
+        try:
+            if len(queue) == 1:
+                return target.send(queue[0])
+            if len(queue) <= GATHER_BUFFERS:
+                return target.sendmsg(queue)
+            if self.queued_bytes <= JOIN_BYTES:
+                joined = b"".join(queue)
+                queue.clear()
+                queue.append(joined)
+                return target.send(joined)
+            return target.sendmsg(list(islice(queue, SEND_BUFFERS_MAX)))
+        except (BlockingIOError, InterruptedError):
+            return 0
+
+    def _drop(self, sent: int) -> None:
+        """Forget the first `sent` bytes."""
+        queue = self._queue
+        self.queued_bytes -= sent
+        self.written_bytes += sent
+        if not self.queued_bytes:
+            queue.clear()
+            return
+        while sent:
+            first = memoryview(queue.popleft())
+            if sent < first.nbytes:
+                queue.appendleft(first[sent:])
+                return
+            sent -= first.nbytes
+
+    def _give_piece(self) -> None:
+        """Hand the transport a piece; it says `pause_writing` when that has to wait."""
+        pieces, size = [], 0
+        for part in islice(self._queue, SEND_BUFFERS_MAX):
+            piece = memoryview(part)[: PIECE_BYTES - size]
+            pieces.append(piece)
+            size += piece.nbytes
+            if size == PIECE_BYTES:
+                break
+        self._transport.write(b"".join(pieces))
+        self._drop(size)
