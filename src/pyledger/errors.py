@@ -305,10 +305,10 @@ class RemotingTooMuchRequestError(RemotingError):
     code = 1404
     retriable = True
 
-    def __init__(self, address: str, limit: int) -> None:
-        self.address, self.limit = address, limit
+    def __init__(self, address: str, limit: int, setting: str) -> None:
+        self.address, self.limit, self.setting = address, limit, setting
         super().__init__(
-            f"{limit} calls are under way, so none was sent to {address}; slow down or raise the limit"
+            f"{limit} calls are under way, so none was sent to {address}; slow down or raise {setting}"
         )
 
 

@@ -1,4 +1,4 @@
-"""Settings of remoting: servers, clients and their TLS. Defaults are upstream's; where not, the docstring says why.
+"""Settings of remoting: servers, clients, TLS. Defaults are upstream's; where not, the docstring says why.
 
 Source: RocketMQ remoting/.../NettyServerConfig.java, NettyClientConfig.java, NettySystemConfig.java,
 TlsSystemConfig.java.

@@ -1,44 +1,77 @@
 """Requests whose answer is awaited."""
 
+import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from pyledger.errors import RemotingError, RemotingTimeoutError
+from pyledger.net.permits import Permits
 from pyledger.net.timers import Timer
 from pyledger.wire.remoting import RemotingCommand
-
-if TYPE_CHECKING:
-    from pyledger.net.stream import Connection
 
 Outcome = RemotingCommand | RemotingError
 Done = Callable[[Outcome], None]
 
 
 class PendingCall(Timer):
-    """One request in flight. It ends once: by its answer, its timeout, the end of its connection, or a cancel."""
+    """One request in flight. It ends once: answered, late, cut off with its connection, or abandoned."""
 
-    __slots__ = ("_connection", "_done", "_opaque", "timeout_ms")
+    __slots__ = ("_address", "_done", "_opaque", "_permits", "_table", "_timeout_ms")
 
-    def __init__(self, connection: "Connection", opaque: int, timeout_ms: int, done: Done) -> None:
+    def __init__(
+        self,
+        table: dict[int, "PendingCall"],
+        opaque: int,
+        permits: Permits,
+        address: str,
+        timeout_ms: int,
+        done: Done,
+    ) -> None:
+        """Enter the call into the `table` of its connection. It holds one of the `permits`.
+
+        Args:
+            table: Calls of the connection, by opaque.
+            opaque: Ties the answer to this call.
+            permits: Where the permit goes back to.
+            address: Of the peer.
+            timeout_ms: What the caller gave it; the timer may be armed with less.
+            done: Told the outcome.
+        """
         super().__init__()
-        self._connection = connection
+        self._table = table
         self._opaque = opaque
+        self._permits = permits
+        self._address = address
+        self._timeout_ms = timeout_ms
         self._done = done
-        self.timeout_ms = timeout_ms
+        table[opaque] = self
 
     def finish(self, outcome: Outcome) -> None:
         """Hand the outcome to whoever waits; the table has forgotten the call already."""
         self.cancel()
-        self._connection.endpoint.async_permits.give()
+        self._permits.give()
         self._done(outcome)
 
     def expire(self) -> None:
         """No answer came in time."""
-        if self._connection.calls.pop(self._opaque, None) is self:
-            self.finish(RemotingTimeoutError(self._connection.remote_address, self.timeout_ms))
+        if self.forget():
+            self.finish(RemotingTimeoutError(self._address, self._timeout_ms))
 
     def abandon(self) -> None:
         """Nobody waits any more; an answer that still comes is dropped."""
-        if self._connection.calls.pop(self._opaque, None) is self:
+        if self.forget():
             self.cancel()
-            self._connection.endpoint.async_permits.give()
+            self._permits.give()
+
+    def forget(self) -> bool:
+        """Take the call out of its table; False when it has ended."""
+        return self._table.pop(self._opaque, None) is not None
+
+
+def settle(future: asyncio.Future[RemotingCommand], outcome: Outcome) -> None:
+    """Give a future what became of its call."""
+    if future.done():
+        return
+    if isinstance(outcome, RemotingError):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)

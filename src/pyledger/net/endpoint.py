@@ -1,32 +1,35 @@
 """What the connections of one process side share: handler, permits, opaques, timers and limits."""
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Generic, Protocol, TypeVar
 
 from pyledger.config.net import NetConfig
 from pyledger.net.permits import Permits
 from pyledger.net.timers import TimerWheel
 from pyledger.wire.remoting import RemotingCommand
 
-if TYPE_CHECKING:
-    from pyledger.net.stream import Connection
 
+class Closable(Protocol):
+    """What an endpoint needs to know of a connection."""
+
+    def close(self) -> None:
+        """Write what is queued, then close."""
+
+
+C = TypeVar("C", bound=Closable)
 Answer = RemotingCommand | None
-Handler = Callable[["Connection", RemotingCommand], Answer | Awaitable[Answer]]
-"""Answers a request of the peer. None: nothing is written now; whoever holds the request sends its answer later.
-Called from the event loop, so it must not block; where it has to wait it returns an awaitable."""
 
-Intake = Callable[["Connection", list[memoryview]], list[memoryview]]
-"""Sees the frames of one wake-up before they are decoded, answers those it knows by `Connection.write`, and
-returns the others."""
+CLOSE_TIMEOUT_MS = 5_000
+"""How long a connection that is closed may take to write what is left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The part of the settings that differs between servers and clients, with the rest that connections need."""
+    """What connections need of the settings, a server's or a client's."""
 
     frame_max_bytes: int
     idle_seconds: int
@@ -35,7 +38,7 @@ class Limits:
     backlog_max_bytes: int
     requests_max: int
     throttles_reading: bool
-    """A peer that does not read its answers is not read from. Only a server may do so: were both sides to, two
+    """A peer that does not read its answers is not read from. Only a server does so: if both sides did, two
     that have much to say would wait for each other for ever."""
     close_on_timeout: bool
 
@@ -54,10 +57,13 @@ class Limits:
         )
 
 
-class Endpoint:
+class Endpoint(Generic[C]):
     """One process side: a server with all its connections, or a client with all of its."""
 
     __slots__ = (
+        "_empty",
+        "_on_close",
+        "_on_open",
         "_opaques",
         "async_permits",
         "connections",
@@ -66,32 +72,31 @@ class Endpoint:
         "intake",
         "limits",
         "loop",
-        "on_close",
-        "on_open",
         "oneway_permits",
         "wheel",
     )
 
-    def __init__(  # noqa: D417 - the callbacks are explained where they are typed
+    def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         config: NetConfig,
-        handler: Handler,
+        handler: Callable[[C, RemotingCommand], Answer | Awaitable[Answer]],
         *,
         server: bool,
-        intake: Intake | None = None,
-        on_open: "Callable[[Connection], None] | None" = None,
-        on_close: "Callable[[Connection], None] | None" = None,
+        intake: Callable[[C, list[memoryview]], list[memoryview]] | None = None,
+        on_open: Callable[[C], None] | None = None,
+        on_close: Callable[[C], None] | None = None,
     ) -> None:
         self.loop = loop
         self.handler = handler
         self.intake = intake
-        self.on_open = on_open
-        self.on_close = on_close
+        self._on_open = on_open
+        self._on_close = on_close
         self.limits = Limits.of(config, server=server)
         self.wheel = TimerWheel(loop)
-        self.connections: dict[Connection, None] = {}
+        self.connections: dict[C, None] = {}
         self.going_away = False
+        self._empty = asyncio.Event()
         self._opaques = itertools.count()
         side = "server" if server else "client"
         self.async_permits = Permits(f"{side}_async_permits", getattr(config, f"{side}_async_permits"))
@@ -100,3 +105,32 @@ class Endpoint:
     def next_opaque(self) -> int:
         """The next correlation id, an i32 that wraps into the negatives."""
         return ((next(self._opaques) + (1 << 31)) & 0xFFFF_FFFF) - (1 << 31)
+
+    def add(self, connection: C) -> None:
+        """A connection stands."""
+        self.connections[connection] = None
+        if self._on_open is not None:
+            self._on_open(connection)
+
+    def remove(self, connection: C) -> None:
+        """A connection is gone."""
+        self.connections.pop(connection, None)
+        if not self.connections:
+            self._empty.set()
+        if self._on_close is not None:
+            self._on_close(connection)
+
+    async def wait_until_empty(self, timeout_seconds: float) -> None:
+        """Wait until no connection is left, at most `timeout_seconds`."""
+        self._empty.clear()
+        if self.connections:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_seconds):
+                    await self._empty.wait()
+
+    async def close(self) -> None:
+        """Close every connection; what cannot be written soon is cut off."""
+        for connection in tuple(self.connections):
+            connection.close()
+        await self.wait_until_empty((CLOSE_TIMEOUT_MS + 1_000) / 1000)
+        self.wheel.close()

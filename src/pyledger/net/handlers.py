@@ -2,8 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 
-from pyledger.net.endpoint import Answer, Handler
-from pyledger.net.stream import Connection
+from pyledger.net.connection import Answer, Connection, Handler
 from pyledger.wire.codes import ResponseCode
 from pyledger.wire.remoting import RemotingCommand
 
@@ -13,7 +12,9 @@ BUSY = "[REJECTREQUEST]system busy, start flow control for a while"
 def refuse_unknown(_connection: Connection, request: RemotingCommand) -> RemotingCommand:
     """Answer a request of a code that nobody handles.
 
-    Source: RocketMQ remoting/.../NettyRemotingAbstract.java (processRequestCommand); the remark begins with a space.
+    The remark begins with a space, as upstream's does.
+
+    Source: RocketMQ remoting/.../NettyRemotingAbstract.java (processRequestCommand).
     """
     return request.response(
         ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.code} not supported"
@@ -38,6 +39,7 @@ class HandlerTable:
         self._by_code[int(code)] = handler if reject is None else guarded(handler, reject)
 
     def __call__(self, connection: Connection, request: RemotingCommand) -> Answer | Awaitable[Answer]:
+        """Answer a request."""
         return self._by_code.get(request.code, self._default)(connection, request)
 
 

@@ -1,4 +1,4 @@
-"""The event loop: uvloop where it is installed (extra `server`), else asyncio's own. The only place that knows."""
+"""The event loop: uvloop where it is installed (extra `server`), else asyncio's own."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

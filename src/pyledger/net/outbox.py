@@ -1,8 +1,8 @@
 """What one connection has still to write.
 
-Buffers are kept in order and as they are: a part of a mapped file goes to the kernel from where it stands, and its
-view is held until it has. While the kernel takes no more, the transport is given one small piece, only to learn
-when it takes again; the rest waits here.
+Buffers are kept in order and as they are: a part of a mapped file goes to the kernel from where it stands,
+and its view is held until then. While the kernel takes no more, the transport is given one small piece, only
+to learn when it takes again; the rest waits here.
 Invariant: on a plain connection the transport's own buffer is empty unless `blocked`.
 """
 
@@ -10,8 +10,6 @@ import asyncio
 import socket
 from collections import deque
 from itertools import islice
-
-from typing_extensions import Buffer
 
 # Above so many buffers and below so many bytes, copying them together is cheaper than handing each over.
 GATHER_BUFFERS = 16
@@ -22,7 +20,7 @@ PIECE_BYTES = 64 << 10
 
 
 class Outbox:
-    """The write side of one connection. `blocked` is set and cleared by the protocol, as its transport says."""
+    """The write side of one connection. The protocol sets and clears `blocked`, as its transport says."""
 
     __slots__ = ("_queue", "_socket", "_transport", "blocked", "queued_bytes", "written_bytes")
 
@@ -30,7 +28,7 @@ class Outbox:
         """Write through `transport`, or around it to its own socket `plain` where there is no TLS."""
         self._transport = transport
         self._socket = plain
-        self._queue: deque[Buffer] = deque()
+        self._queue: deque[bytes | bytearray | memoryview] = deque()
         self.queued_bytes = 0
         self.written_bytes = 0
         self.blocked = False
@@ -38,7 +36,7 @@ class Outbox:
             # So the transport says at once when a byte is left over, and again when it is gone.
             transport.set_write_buffer_limits(high=0)
 
-    def put(self, part: bytes | memoryview) -> None:
+    def put(self, part: bytes | bytearray | memoryview) -> None:
         """Queue bytes; a view is kept alive until it is written. Nothing is written yet."""
         self._queue.append(part)
         self.queued_bytes += len(part)
@@ -49,11 +47,13 @@ class Outbox:
         self.queued_bytes = 0
 
     def flush(self) -> None:
-        """Write as much as the kernel takes now.
+        """Write as much as the kernel takes now; once the transport closes, its socket is not ours any more.
 
         Raises:
             OSError: the connection is broken.
         """
+        if self._transport.is_closing():
+            self.clear()
         while self._queue and not self.blocked:
             if self._socket is None:
                 self._give_piece()

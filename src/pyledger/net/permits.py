@@ -27,8 +27,8 @@ class Permits:
             return True
         return False
 
-    async def take(self, timeout_ms: float) -> None:
-        """Take a permit, waiting for one at most `timeout_ms`.
+    async def take(self, timeout_ms: float, address: str) -> None:
+        """Take a permit for a request to `address`, waiting for one at most `timeout_ms`.
 
         Raises:
             RemotingTooMuchRequestError: none became free in time.
@@ -36,7 +36,7 @@ class Permits:
         if self.try_take():
             return
         if timeout_ms <= 0:
-            raise self.exhausted(timeout_ms)
+            raise self.exhausted(address)
         waiter = asyncio.get_running_loop().create_future()
         self._waiters[waiter] = None
         try:
@@ -46,7 +46,7 @@ class Permits:
             if self._waiters.pop(waiter, self) is self and not waiter.cancelled():
                 self.give()  # it was given to us too late
             if isinstance(error, TimeoutError):
-                raise self.exhausted(timeout_ms) from None
+                raise self.exhausted(address) from None
             raise
 
     def give(self) -> None:
@@ -58,6 +58,6 @@ class Permits:
                 return
         self.free += 1
 
-    def exhausted(self, timeout_ms: float) -> RemotingTooMuchRequestError:
-        """The error of a caller that got none within `timeout_ms`."""
-        return RemotingTooMuchRequestError(self.setting, self.limit, max(0, int(timeout_ms)))
+    def exhausted(self, address: str) -> RemotingTooMuchRequestError:
+        """The error of a request to `address` that got none."""
+        return RemotingTooMuchRequestError(address, self.limit, self.setting)

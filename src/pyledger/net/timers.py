@@ -1,11 +1,12 @@
 """Many timeouts, one timer of the event loop.
 
-Timers of one tick share a bucket. Starting and cancelling one costs a dictionary entry; the loop is woken once per
-tick in which something may expire, and never when nothing is armed.
+Timers of one tick share a bucket. Starting and cancelling one costs a dictionary entry; the loop is woken
+once per tick in which something may expire, and never when nothing is armed.
 Invariant: `_ticks` holds every key of `_buckets` once; the loop's timer is armed for the lowest or earlier.
 """
 
 import asyncio
+from collections.abc import Callable
 from heapq import heappop, heappush
 
 
@@ -28,6 +29,20 @@ class Timer:
         if self.bucket is not None:
             self.bucket.pop(self, None)
             self.bucket = None
+
+
+class Alarm(Timer):
+    """A timer that calls a function."""
+
+    __slots__ = ("_action",)
+
+    def __init__(self, action: Callable[[], None]) -> None:
+        super().__init__()
+        self._action = action
+
+    def expire(self) -> None:
+        """Call it."""
+        self._action()
 
 
 class TimerWheel:

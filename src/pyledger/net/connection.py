@@ -1,0 +1,316 @@
+"""One connection of remoting: requests and their answers, both ways.
+
+Requests and answers of the two directions share the connection; only bit 0 of the flag tells them apart.
+Invariant: a call in `calls` holds one permit, and either ends in `finish` or is abandoned.
+
+Source: RocketMQ remoting/.../netty/NettyRemotingAbstract.java.
+"""
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any
+
+from pyledger.errors import InvariantError, PyLedgerError, RemotingSendRequestError, RemotingTimeoutError
+from pyledger.log import logger
+from pyledger.net.calls import Done, PendingCall, settle
+from pyledger.net.endpoint import Answer, Endpoint
+from pyledger.net.stream import FrameStream
+from pyledger.wire.codes import ResponseCode
+from pyledger.wire.remoting import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand, decode, encode_head
+
+log = logger("net")
+
+GO_AWAY_REMARK = "please go away"
+GO_AWAY_ABOVE_VERSION = 475
+"""Peers up to this version (5.3.1) do not know GO_AWAY."""
+REMARK_CHARACTERS_MAX = 1024
+
+
+class Connection(FrameStream):
+    """A connection, of a server or of a client; both sides may send requests.
+
+    Attributes:
+        remote_address: `ip:port` of the peer.
+        version: Of the peer, as its last request says; 0 before.
+        language: Of the peer, as its last request says; None before, and when it is unknown.
+        data: The application's own.
+        calls: Requests of ours that wait for their answer, by opaque.
+        closed: Nothing can be sent any more.
+    """
+
+    __slots__ = ("_oneway_ends", "_work", "calls", "data", "language", "version")
+
+    def __init__(self, endpoint: "Endpoint[Connection]", plain: socket.socket | None) -> None:
+        """Made by a server or a client.
+
+        Args:
+            endpoint: What the connections of this side share.
+            plain: The connection's own socket; None with TLS.
+        """
+        super().__init__(endpoint, plain)
+        self.version = 0
+        self.language: int | None = None
+        self.data: dict[Any, Any] = {}
+        self.calls: dict[int, PendingCall] = {}
+        self._work: set[asyncio.Future[Answer]] = set()
+        # Where in the stream of written bytes each one-way request ends that holds a permit.
+        self._oneway_ends: deque[int] = deque()
+
+    def connection_made(self, transport: Any) -> None:
+        """The connection stands."""
+        super().connection_made(transport)
+        self.endpoint.add(self)
+
+    def send(self, command: RemotingCommand, parts: Sequence[memoryview] = ()) -> None:
+        """Send a command; on a closed connection it is dropped.
+
+        Args:
+            command: A response, or a request whose answer nobody awaits.
+            parts: Sent behind the command's own body, as part of it. Nothing is copied while the peer reads;
+                each view is kept alive until it is written.
+        """
+        if self.closed:
+            return
+        outbox = self._outbox
+        body = command.body
+        outbox.put(encode_head(command, len(body) + sum(map(len, parts))))
+        if body:
+            outbox.put(body)
+        for part in parts:
+            if part:
+                outbox.put(part)
+        self._put()
+
+    async def call(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        """Send a request and wait for its answer.
+
+        Args:
+            command: A request; its opaque is set here.
+            timeout_ms: For everything: a permit, room to write, the answer.
+
+        Raises:
+            RemotingTooMuchRequestError: no permit became free in time; nothing was sent.
+            RemotingTimeoutError: no answer came in time.
+            RemotingSendRequestError: the connection is closed, or closed before the answer came.
+        """
+        loop = self.endpoint.loop
+        started = loop.time()
+        left_ms: float = timeout_ms
+        if not self.endpoint.async_permits.try_take():
+            await self.endpoint.async_permits.take(timeout_ms, self.remote_address)
+            left_ms -= (loop.time() - started) * 1000
+        try:
+            if self._outbox.queued_bytes > self.endpoint.limits.high_water_mark_bytes:
+                await self.drain_within(left_ms, timeout_ms)
+                left_ms = timeout_ms - (loop.time() - started) * 1000
+            future = loop.create_future()
+            pending = self._start(command, left_ms, timeout_ms, partial(settle, future))
+        except BaseException:
+            self.endpoint.async_permits.give()
+            raise
+        sent_at = loop.time()
+        try:
+            answer: RemotingCommand = await future
+        except RemotingTimeoutError:
+            enough = left_ms > 100 or left_ms > timeout_ms / 4
+            if self.endpoint.limits.close_on_timeout and enough and self._received_at <= sent_at:
+                self.abort()
+            raise
+        except asyncio.CancelledError:
+            pending.abandon()
+            raise
+        return answer
+
+    def start_call(self, command: RemotingCommand, timeout_ms: int, done: Done) -> PendingCall:
+        """Send a request; `done` gets its answer, or the error, from the event loop.
+
+        Args:
+            command: A request; its opaque is set here.
+            timeout_ms: For the answer.
+            done: Called once, unless the returned call is abandoned. Must not raise.
+
+        Raises:
+            RemotingTooMuchRequestError: no permit is free; nothing was sent.
+            RemotingSendRequestError: the connection is closed.
+        """
+        permits = self.endpoint.async_permits
+        if not permits.try_take():
+            raise permits.exhausted(self.remote_address)
+        try:
+            return self._start(command, timeout_ms, timeout_ms, done)
+        except BaseException:
+            permits.give()
+            raise
+
+    def call_oneway(self, command: RemotingCommand) -> None:
+        """Send a request that has no answer.
+
+        Raises:
+            RemotingTooMuchRequestError: no permit is free: too many are not written yet.
+            RemotingSendRequestError: the connection is closed.
+        """
+        permits = self.endpoint.oneway_permits
+        if not permits.try_take():
+            raise permits.exhausted(self.remote_address)
+        self._send_oneway(command)
+
+    async def call_oneway_within(self, command: RemotingCommand, timeout_ms: int) -> None:
+        """Send a request that has no answer, after waiting at most `timeout_ms` until there is room for it.
+
+        Raises:
+            RemotingTooMuchRequestError: no permit became free in time; nothing was sent.
+            RemotingTimeoutError: the peer reads too slowly; nothing was sent.
+            RemotingSendRequestError: the connection is closed.
+        """
+        started = self.endpoint.loop.time()
+        if self._outbox.queued_bytes > self.endpoint.limits.high_water_mark_bytes:
+            await self.drain_within(timeout_ms, timeout_ms)
+        left_ms = timeout_ms - (self.endpoint.loop.time() - started) * 1000
+        await self.endpoint.oneway_permits.take(left_ms, self.remote_address)
+        self._send_oneway(command)
+
+    # --- what the stream asks
+
+    def take(self, frames: list[memoryview]) -> list[memoryview]:
+        """Handle frames, until the connection has to be paused."""
+        if self.endpoint.intake is not None:
+            frames = self.endpoint.intake(self, frames)
+            if self.must_pause():
+                return frames
+        for index, frame in enumerate(frames):
+            command = decode(frame)
+            if command.flag & FLAG_RESPONSE:
+                call = self.calls.pop(command.opaque, None)
+                if call is not None:
+                    call.finish(command)
+                continue
+            self._serve(command)
+            if self.closed:
+                break
+            if self.must_pause():
+                return frames[index + 1 :]
+        return []
+
+    def written(self) -> None:
+        """Some bytes were written: one-way requests among them give their permits back."""
+        while self._oneway_ends and self._oneway_ends[0] <= self._outbox.written_bytes:
+            self._oneway_ends.popleft()
+            self.endpoint.oneway_permits.give()
+
+    def ended(self, problem: str) -> None:
+        """The connection is gone: calls fail, permits are free again."""
+        for _ in range(len(self._oneway_ends)):
+            self.endpoint.oneway_permits.give()
+        self._oneway_ends.clear()
+        for opaque in tuple(self.calls):
+            if (call := self.calls.pop(opaque, None)) is not None:
+                call.finish(RemotingSendRequestError(self.remote_address, problem))
+        self.endpoint.remove(self)
+
+    def has_work(self) -> bool:
+        """Whether handlers are still at work."""
+        return bool(self._work)
+
+    def busy(self) -> bool:
+        """Whether more is likely to be sent in this turn: several calls or handlers are under way."""
+        return len(self.calls) > 1 or bool(self._work)
+
+    def overworked(self) -> bool:
+        """Whether as many requests are in work as may be."""
+        return len(self._work) >= self.endpoint.limits.requests_max
+
+    # --- requests of the peer
+
+    def _serve(self, request: RemotingCommand) -> None:
+        self.version, self.language = request.version, request.language
+        if self.endpoint.going_away and request.version > GO_AWAY_ABOVE_VERSION:
+            self._answer(request, request.response(ResponseCode.GO_AWAY, GO_AWAY_REMARK))
+            return
+        try:
+            answer = self.endpoint.handler(self, request)
+        except InvariantError:
+            raise
+        except Exception as error:  # noqa: BLE001 - one request's failure is told to its sender, nobody else
+            answer = self._failure(request, error)
+        if answer is None:
+            return
+        if isinstance(answer, RemotingCommand):
+            self._answer(request, answer)
+            return
+        work = asyncio.ensure_future(answer, loop=self.endpoint.loop)
+        self._work.add(work)
+        work.add_done_callback(partial(self._work_done, request))
+
+    def _work_done(self, request: RemotingCommand, work: asyncio.Future[Answer]) -> None:
+        self._work.discard(work)
+        if work.cancelled():
+            return
+        error = work.exception()
+        if isinstance(error, InvariantError):
+            self.abort()
+            raise error
+        answer = self._failure(request, error) if error is not None else work.result()
+        if answer is not None:
+            self._answer(request, answer)
+        if self._paused:
+            self.go_on()
+        if self._finishing:
+            self._wake_drained()
+
+    def _answer(self, request: RemotingCommand, answer: RemotingCommand) -> None:
+        if not request.flag & FLAG_ONEWAY:
+            self.send(answer)
+
+    def _failure(self, request: RemotingCommand, error: BaseException) -> RemotingCommand:
+        if not isinstance(error, PyLedgerError):
+            log.error("request failed code=%d peer=%s", request.code, self.remote_address, exc_info=error)
+        remark = f"{type(error).__name__}: {error}"[:REMARK_CHARACTERS_MAX]
+        return request.response(ResponseCode.SYSTEM_ERROR, remark)
+
+    # --- requests of ours
+
+    def _start(self, command: RemotingCommand, left_ms: float, timeout_ms: int, done: Done) -> PendingCall:
+        """Send a request that holds a permit; `left_ms` are left of its time."""
+        if self.closed:
+            raise RemotingSendRequestError(self.remote_address, "the connection is closed")
+        opaque = command.opaque = self.endpoint.next_opaque()
+        permits, address = self.endpoint.async_permits, self.remote_address
+        pending = PendingCall(self.calls, opaque, permits, address, timeout_ms, done)
+        self.endpoint.wheel.arm(pending, left_ms)
+        try:
+            self.send(command)
+        except BaseException:
+            pending.forget()
+            pending.cancel()
+            raise
+        return pending
+
+    def _send_oneway(self, command: RemotingCommand) -> None:
+        """Send a request that holds a permit until the kernel has taken it."""
+        if self.closed:
+            self.endpoint.oneway_permits.give()
+            raise RemotingSendRequestError(self.remote_address, "the connection is closed")
+        command.opaque = self.endpoint.next_opaque()
+        command.flag |= FLAG_ONEWAY
+        outbox = self._outbox
+        try:
+            self.send(command)
+        except BaseException:
+            self.endpoint.oneway_permits.give()
+            raise
+        if self.closed or not outbox.queued_bytes:
+            self.endpoint.oneway_permits.give()
+        else:
+            self._oneway_ends.append(outbox.written_bytes + outbox.queued_bytes)
+
+
+Handler = Callable[[Connection, RemotingCommand], Answer | Awaitable[Answer]]
+"""Answers a request of the peer. None: nothing is written now; whoever holds the request answers it later.
+Called from the event loop, so it must not block; where it has to wait it returns an awaitable."""
+
+Intake = Callable[[Connection, list[memoryview]], list[memoryview]]
+"""Sees the frames of one wake-up before they are decoded, answers those it knows by `Connection.write`, and
+returns the others; those that had to wait it sees again."""

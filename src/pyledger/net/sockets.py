@@ -1,0 +1,64 @@
+"""Sockets and addresses as remoting wants them."""
+
+import asyncio
+import socket
+from typing import Any
+
+
+def prepare(target: socket.socket, send_bytes: int, receive_bytes: int) -> None:
+    """Options of every connection; buffers of 0 bytes are left to the kernel."""
+    target.setblocking(False)
+    target.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if send_bytes:
+        target.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_bytes)
+    if receive_bytes:
+        target.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of `host:port`; an IPv6 host may stand in brackets.
+
+    Raises:
+        ValueError: it is no such text.
+    """
+    host, colon, port = address.strip().rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not (port.isascii() and port.isdecimal()) or not 0 < int(port) < 65536:
+        raise ValueError("it is not host:port")
+    return host, int(port)
+
+
+async def open_socket(address: str, send_bytes: int, receive_bytes: int) -> socket.socket:
+    """Connect to `host:port`, trying every address that the host has.
+
+    Raises:
+        ValueError: the address is malformed.
+        OSError: none of them answers; the last failure.
+    """
+    loop = asyncio.get_running_loop()
+    host, port = split_address(address)
+    failure: OSError = ConnectionRefusedError("the host has no address")
+    for family, kind, proto, _, target in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        candidate = socket.socket(family, kind, proto)
+        try:
+            prepare(candidate, send_bytes, receive_bytes)
+            await loop.sock_connect(candidate, target)
+            if candidate.getsockname() == candidate.getpeername():
+                # On loopback a connection to a free port of the ephemeral range can reach itself.
+                raise ConnectionRefusedError("nobody listens there")
+        except OSError as error:
+            candidate.close()
+            failure = error
+        except BaseException:
+            candidate.close()
+            raise
+        else:
+            return candidate
+    raise failure
+
+
+def address_text(peer: Any) -> str:
+    """`ip:port`, with brackets around an IPv6 address; empty for a socket that is gone already."""
+    if not isinstance(peer, tuple) or len(peer) < 2:
+        return ""
+    return f"[{peer[0]}]:{peer[1]}" if ":" in peer[0] else f"{peer[0]}:{peer[1]}"
