@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from pyledger.errors import StoreFormatError
 from pyledger.ids import QueueId, QueueOffset
+from pyledger.protocol.delivery.groups import SubscriptionGroup
 from pyledger.store.meta_file import read_json, write_json
 from pyledger.topic import NO_VERSION, DataVersion, TopicConfig
 
@@ -90,23 +91,8 @@ class DelayOffsets:
         write_json(folder / DELAY_OFFSETS_FILE, document)
 
 
-GROUP_DEFAULTS: Mapping[str, Any] = {
-    "attributes": {},
-    "brokerId": 0,
-    "consumeBroadcastEnable": True,
-    "consumeEnable": True,
-    "consumeFromMinEnable": True,
-    "consumeMessageOrderly": False,
-    "consumeTimeoutMinute": 15,
-    "groupName": "",
-    "groupRetryPolicy": {"type": "CUSTOMIZED"},
-    "groupSysFlag": 0,
-    "notifyConsumerIdsChangedEnable": True,
-    "retryMaxTimes": 16,
-    "retryQueueNums": 1,
-    "whichBrokerWhenConsumeSlowly": 1,
-}
-"""A group as a 5.3 broker makes it, in upstream's words: nothing here acts on these fields."""
+GROUP_DEFAULTS: Mapping[str, Any] = SubscriptionGroup("").document()
+"""A group as a 5.3 broker makes it, in upstream's words."""
 
 
 @dataclass(frozen=True, slots=True)

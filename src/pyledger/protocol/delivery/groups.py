@@ -1,0 +1,159 @@
+"""The consumer groups of one broker and what each may do.
+
+Source: RocketMQ broker/.../SubscriptionGroupManager.java; common/.../SubscriptionGroupConfig.java.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from pyledger import names
+from pyledger.config.delivery import DeliveryConfig
+from pyledger.protocol.delivery.name_rules import group_problem, is_system_group
+from pyledger.protocol.delivery.refusal import Refusal
+from pyledger.topic import NO_VERSION, DataVersion
+from pyledger.wire.codes import ResponseCode
+
+PREDEFINED = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+    names.TRANSACTION_GROUP,
+)
+READ_FORBIDDEN_BIT = 2
+WIRE_NAMES = {
+    "attributes": "attributes",
+    "broker_id": "brokerId",
+    "consume_broadcast": "consumeBroadcastEnable",
+    "consume": "consumeEnable",
+    "consume_from_min": "consumeFromMinEnable",
+    "consume_orderly": "consumeMessageOrderly",
+    "consume_timeout_minutes": "consumeTimeoutMinute",
+    "name": "groupName",
+    "retry_policy": "groupRetryPolicy",
+    "sys_flag": "groupSysFlag",
+    "notify_changes": "notifyConsumerIdsChangedEnable",
+    "retry_times_max": "retryMaxTimes",
+    "retry_queue_count": "retryQueueNums",
+    "slow_broker_id": "whichBrokerWhenConsumeSlowly",
+}
+"""Our word and upstream's for each field, in upstream's order."""
+
+
+def default_retry_policy() -> dict[str, Any]:
+    """The policy that a group has unless told otherwise."""
+    return {"type": "CUSTOMIZED"}
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionGroup:
+    """One group, as its broker has it."""
+
+    name: str
+    consume: bool = True
+    consume_from_min: bool = True
+    consume_broadcast: bool = True
+    consume_orderly: bool = False
+    retry_queue_count: int = 1
+    retry_times_max: int = 16
+    retry_policy: Mapping[str, Any] = field(default_factory=default_retry_policy)
+    broker_id: int = 0
+    """Where its members are to read."""
+    slow_broker_id: int = 1
+    """Where they are to read when they are far behind."""
+    notify_changes: bool = True
+    """Whether members hear of each other at once."""
+    sys_flag: int = 0
+    consume_timeout_minutes: int = 15
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    others: Mapping[str, Any] = field(default_factory=dict)
+    """Fields that are kept for whoever knows them."""
+
+    @classmethod
+    def parse(cls, name: str, document: Mapping[str, Any]) -> Self:
+        """From the object in a file or a request; what it leaves out has its default."""
+        known = {theirs: ours for ours, theirs in WIRE_NAMES.items()}
+        given = {known[key]: value for key, value in document.items() if key in known and value is not None}
+        others = {key: value for key, value in document.items() if key not in known}
+        return cls(**{"name": name, **given, "others": others})
+
+    def document(self) -> dict[str, Any]:
+        """The object for a file or a response, fields in upstream's order."""
+        fields = {theirs: getattr(self, ours) for ours, theirs in WIRE_NAMES.items()}
+        return dict(sorted({**fields, **self.others}.items()))
+
+
+class BrokerGroups:
+    """The table of groups; `groups`, `forbidden` and `version` are what `subscriptionGroup.json` holds."""
+
+    def __init__(
+        self,
+        config: DeliveryConfig,
+        groups: Mapping[str, SubscriptionGroup] | None = None,
+        forbidden: Mapping[str, Mapping[str, int]] | None = None,
+        version: DataVersion = NO_VERSION,
+    ) -> None:
+        self.auto_create = config.auto_create_groups
+        self.groups = dict(groups or {})
+        self.forbidden: dict[str, dict[str, int]] = {k: dict(v) for k, v in (forbidden or {}).items()}
+        self.version = version
+        for name in PREDEFINED:
+            self.groups.setdefault(name, SubscriptionGroup(name))
+
+    def find(self, name: str, now_ms: int) -> SubscriptionGroup | None:
+        """A group by its name; made now where groups are, and the name is valid."""
+        known = self.groups.get(name)
+        if known is not None:
+            return known
+        if group_problem(name) is not None or not (self.auto_create or is_system_group(name)):
+            return None
+        return self._put(SubscriptionGroup(name), now_ms)
+
+    def update(self, group: SubscriptionGroup, now_ms: int) -> Refusal | None:
+        """Create or change a group as an administrator asks."""
+        if (problem := group_problem(group.name)) is not None:
+            return Refusal(ResponseCode.INVALID_PARAMETER, problem)
+        if self.groups.get(group.name) != group:
+            self._put(group, now_ms)
+        return None
+
+    def delete(self, name: str, now_ms: int) -> None:
+        """Delete a group; an unknown one is no error."""
+        if self.groups.pop(name, None) is not None or name in self.forbidden:
+            self.forbidden.pop(name, None)
+            self.version = self.version.next(now_ms)
+
+    def read_forbidden(self, group: str, topic: str) -> bool:
+        """Whether a group must not read a topic."""
+        return bool(self.forbidden.get(group, {}).get(topic, 0) >> READ_FORBIDDEN_BIT & 1)
+
+    def forbid_read(self, group: str, topic: str, forbidden: bool, now_ms: int) -> None:
+        """Forbid a group a topic, or allow it again."""
+        topics = self.forbidden.setdefault(group, {})
+        bits = topics.get(topic, 0) & ~(1 << READ_FORBIDDEN_BIT) | forbidden << READ_FORBIDDEN_BIT
+        if bits:
+            topics[topic] = bits
+        else:
+            topics.pop(topic, None)
+        if not topics:
+            del self.forbidden[group]
+        self.version = self.version.next(now_ms)
+
+    def describe(self) -> str:
+        """All groups but the predefined, a line for each."""
+        lines = [
+            f"{name}: {'on' if group.consume else 'off'}, {group.retry_times_max} retries, "
+            f"{group.retry_queue_count} retry queues"
+            for name, group in sorted(self.groups.items())
+            if name not in PREDEFINED
+        ]
+        return "\n".join([*lines, f"version {self.version.counter}"])
+
+    def _put(self, group: SubscriptionGroup, now_ms: int) -> SubscriptionGroup:
+        self.groups[group.name] = group
+        self.version = self.version.next(now_ms)
+        return group

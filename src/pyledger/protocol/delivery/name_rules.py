@@ -1,0 +1,66 @@
+"""Which names of topics and groups a broker takes: an allow-list of characters, a length, and the system's own.
+
+Names come from the network and become parts of paths, so nothing else may pass.
+
+Source: RocketMQ common/.../TopicValidator.java, Validators.java, MixAll.java.
+"""
+
+import re
+
+from pyledger import names
+
+ALLOWED = re.compile(r"[%|a-zA-Z0-9_-]+")
+TOPIC_LENGTH_MAX = 127
+RETRY_TOPIC_LENGTH_MAX = 255
+GROUP_LENGTH_MAX = 120
+SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+
+NOT_FOR_SENDERS = frozenset(
+    {
+        names.SCHEDULE_TOPIC,
+        names.HALF_TOPIC,
+        names.OP_TOPIC,
+        names.CHECK_EXPIRED_TOPIC,
+        names.SELF_TEST_TOPIC,
+        names.OFFSET_MOVED_TOPIC,
+    }
+)
+SYSTEM_TOPICS = NOT_FOR_SENDERS | {names.DEFAULT_TOPIC, names.BENCHMARK_TOPIC, names.TRACE_TOPIC}
+
+
+def topic_problem(topic: str) -> str | None:
+    """What is wrong with the name of a topic; None: nothing."""
+    if not topic.strip():
+        return "The specified topic is blank."
+    if not ALLOWED.fullmatch(topic):
+        return f"The specified topic contains illegal characters, allowing only ^{ALLOWED.pattern}$"
+    limit = RETRY_TOPIC_LENGTH_MAX if is_retry_or_dlq(topic) else TOPIC_LENGTH_MAX
+    if len(topic) > limit:
+        return f"The specified topic is longer than topic max length {limit}."
+    return None
+
+
+def group_problem(group: str) -> str | None:
+    """What is wrong with the name of a group; None: nothing."""
+    if not group.strip():
+        return "the specified group is blank"
+    if not ALLOWED.fullmatch(group):
+        return f"the specified group[{group}] contains illegal characters, allowing only ^{ALLOWED.pattern}$"
+    if len(group) > GROUP_LENGTH_MAX:
+        return f"the specified group is longer than group max length {GROUP_LENGTH_MAX}"
+    return None
+
+
+def is_retry_or_dlq(topic: str) -> bool:
+    """Whether a topic belongs to a group's retries or its dead letters."""
+    return topic.startswith((names.RETRY_PREFIX, names.DLQ_PREFIX))
+
+
+def is_system_topic(topic: str) -> bool:
+    """Whether a topic is the system's own: clients neither create nor delete it."""
+    return topic in SYSTEM_TOPICS or topic.startswith(names.SYSTEM_TOPIC_PREFIX)
+
+
+def is_system_group(group: str) -> bool:
+    """Whether a group is the system's own."""
+    return group.startswith(SYSTEM_GROUP_PREFIX)

@@ -1,0 +1,28 @@
+"""A request that the broker's rules turn down: data for a response, not an exception."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from pyledger.wire.codes import ResponseCode
+
+
+class ForbiddenType(IntEnum):
+    """Who forbids a pull, as the response's field `forbiddenType` says.
+
+    Source: RocketMQ common/.../ForbiddenType.java.
+    """
+
+    BROKER = 1
+    GROUP = 2
+    TOPIC = 3
+    BROADCASTING = 4
+    SUBSCRIPTION = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The code and the remark of the response."""
+
+    code: ResponseCode
+    remark: str
+    forbidden_type: ForbiddenType | None = None

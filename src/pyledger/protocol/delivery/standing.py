@@ -1,0 +1,22 @@
+"""What a broker is at the moment and what it may do."""
+
+from dataclasses import dataclass
+
+from pyledger.topic import Permission
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerStanding:
+    """Facts of the broker that rules look at; a change is a new one."""
+
+    cluster: str = "DefaultCluster"
+    broker_name: str = "broker-a"
+    broker_id: int = 0
+    region: str = "DefaultRegion"
+    slave: bool = False
+    master_alive: bool = False
+    """Seen from a slave: the smallest broker id of its group is 0."""
+    permission: Permission = Permission.READ | Permission.WRITE
+    trace: bool = True
+    accept_sends_from_ms: int = 0
+    """Before this time no send is taken."""
