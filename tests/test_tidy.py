@@ -133,10 +133,8 @@ def test_imports_point_down_the_table() -> None:
                 ours = target.split(".")[0] in {"pyledger", "pyspark_pyledger"} and target != "pyledger"
                 upward = ours and part_of(target) not in MAY_IMPORT[part]
                 banned = tuple(f"{bad}." for bad in MUST_NOT_IMPORT.get(part, ()))
-                allowed = (part == "protocol" and target in WIRE_CONSTANTS) or (
-                    module,
-                    target,
-                ) in BUT_MAY_IMPORT
+                number = part == "protocol" and target in WIRE_CONSTANTS
+                allowed = number or (module, target) in BUT_MAY_IMPORT
                 if not allowed and (upward or f"{target}.".startswith(banned)):
                     yield f"{name_of(path)}:{line}: {part} must not import {target}"
 

@@ -1,4 +1,4 @@
-"""Which names of topics and groups a broker takes: an allow-list of characters, a length, and the system's own.
+"""Names of topics and groups that a broker takes: an allow-list of characters, a length, the system's own.
 
 Names come from the network and become parts of paths, so nothing else may pass.
 

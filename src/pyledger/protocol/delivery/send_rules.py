@@ -147,7 +147,7 @@ class SendRules:
         return topic
 
     def _check_retry(self, request: SendRequest, plan: SendPlan, now_ms: int) -> SendPlan | Refusal:
-        """A message for a retry topic: again, or a dead letter after too many times or while kept in order."""
+        """A message for a retry topic: again, or a dead letter after too many times or when kept in order."""
         name = plan.topic.name.removeprefix(names.RETRY_PREFIX)
         group = self.groups.find(name, now_ms)
         if group is None:
