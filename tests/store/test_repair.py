@@ -1,12 +1,15 @@
 """repair mends what verify finds, keeps what it cuts, and says beforehand what it would do."""
 
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
-from pyledger.errors import StoreLockedError
+from pyledger.errors import StoreFormatError, StoreLockedError
+from pyledger.message import Message
 from pyledger.store.lock import StoreLock
+from pyledger.store.message_store import MessageStore
 from pyledger.store.reader import StoreReader
 from pyledger.store.repair import RepairReport, repair
 from pyledger.store.verify import verify
@@ -88,6 +91,20 @@ def test_broken_queues_and_index_are_rebuilt(tmp_path: Path) -> None:
     assert not problems(store)
     with StoreReader.open(store) as reader:
         assert [m.physical_offset for m in reader.messages("queue")] == wanted
+
+
+@pytest.mark.parametrize(("queues", "size_bytes"), [(1, 4097), (2, 1000)])
+def test_a_cut_queue_file_is_rebuilt(tmp_path: Path, queues: int, size_bytes: int) -> None:
+    """It tells that it was cut: no whole one ends within a unit, or another one is longer."""
+    with MessageStore.open(tmp_path) as store:
+        for n in range(queues):
+            store.put(Message("t", b"body", queue_id=n))
+    os.truncate(tmp_path / "consumequeue" / "t" / "0" / ("0" * 20), size_bytes)
+    with pytest.raises(StoreFormatError, match="queue file"):
+        MessageStore.open(tmp_path)
+    assert [step.action for step in repair(tmp_path).steps] == ["rebuild"]
+    with MessageStore.open(tmp_path) as store:
+        assert all(store.get("t", n, 0).messages[0].body == b"body" for n in range(queues))
 
 
 def test_damage_in_the_middle_is_left_unless_asked(tmp_path: Path) -> None:

@@ -103,6 +103,15 @@ def remove_queue(store: Path) -> int:
     return 0
 
 
+def cut_queue_file(store: Path) -> int:
+    """Behind its last unit: all messages can be read, but a writer refuses the folder."""
+    path = max((store / "consumequeue" / "alpha" / "1").iterdir())
+    used = len(path.read_bytes().rstrip(b"\0"))
+    with path.open("r+b") as file:
+        file.truncate(min(used + 20, path.stat().st_size - 1))
+    return int(path.name) // 20
+
+
 def add_unit(store: Path) -> int:
     with StoreReader.open(store) as reader:
         end = reader.queues()["alpha", 0].max_offset
@@ -163,6 +172,7 @@ def cut_checkpoint(store: Path) -> int:
         (change_unit_tags, "queue-unit"),
         (zero_units, "queue-missing"),
         (remove_queue, "queue-missing"),
+        (cut_queue_file, "queue-file"),
         (add_unit, "queue-beyond"),
         (change_chain, "index-chain"),
         (change_slot, "index-chain"),

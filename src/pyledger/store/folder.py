@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from pyledger.config.store import BATCH_UNIT_BYTES, CONSUME_QUEUE_UNIT_BYTES
 from pyledger.errors import StoreFormatError, StoreIOError, StoreNotFoundError
 
 LOG_FOLDER = "commitlog"
@@ -100,13 +101,15 @@ class StoreFolder:
                 yield topic, queue_id, os.path.join(topic_path, str(queue_id))
 
     def queue_file_size_bytes(self, kind: str = QUEUE_FOLDER) -> int:
-        """Size of a queue file of a kind; upstream's default when there is none."""
+        """Size of a queue file of a kind; upstream's default when there is none. It is of whole units."""
+        default, unit_bytes = DEFAULT_QUEUE_FILE_BYTES, CONSUME_QUEUE_UNIT_BYTES
+        if kind == BATCH_QUEUE_FOLDER:
+            default, unit_bytes = DEFAULT_BATCH_QUEUE_FILE_BYTES, BATCH_UNIT_BYTES
         sizes: Counter[int] = Counter()
         for _, _, path in self.queue_folders(kind):
-            sizes.update(file.size_bytes for file in offset_files(path))
+            sizes.update(file.size_bytes for file in offset_files(path) if not file.size_bytes % unit_bytes)
             if sum(sizes.values()) > 64:
                 break
-        default = DEFAULT_BATCH_QUEUE_FILE_BYTES if kind == BATCH_QUEUE_FOLDER else DEFAULT_QUEUE_FILE_BYTES
         return _commonest(sizes) or default
 
     def index_geometry(self) -> tuple[int, int]:
@@ -131,7 +134,7 @@ def read_folder(path: str | os.PathLike[str]) -> StoreFolder:
     """
     root = os.fspath(path)
     if not os.path.isdir(root):
-        raise StoreNotFoundError(root, "no such folder")
+        raise StoreNotFoundError(root, "this is not a folder" if os.path.lexists(root) else "no such folder")
     names = _names(root)
     dledger = tuple(os.path.join(root, n) for n in sorted(names) if n.startswith("dledger-"))
     log_path = os.path.join(root, LOG_FOLDER)

@@ -29,6 +29,7 @@ KINDS = {
     "blank-record": "the blank record at a file's end gives another size than is left",
     "cut-file": "a commit-log file is shorter than it was made",
     "missing-file": "a commit-log file is not there",
+    "queue-file": "a queue file has another size than the others, so that no writer opens the store",
     "queue-unit": "a unit of a consume queue is not what its record gives",
     "queue-missing": "records have no unit in their consume queue",
     "queue-beyond": "units of a consume queue name no record of the log",

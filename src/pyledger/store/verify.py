@@ -42,6 +42,7 @@ def verify(
         queues = QueueCheck(reader.layout, reader.view)
         index = IndexCheck(reader.layout, reader.view, reader.checkpoint)
         try:
+            yield from queues.check_files()
             yield from index.check_files()
             for file in reader.view.files:
                 file_end = min(file.start_offset + file.size_bytes, reader.max_offset)

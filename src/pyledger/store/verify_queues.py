@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from pyledger._core import LogView, UnitCollector, UnitRun, find_next_record
-from pyledger.store.folder import BATCH_QUEUE_FOLDER, QUEUE_FOLDER, StoreFolder
+from pyledger.store.folder import BATCH_QUEUE_FOLDER, QUEUE_FOLDER, StoreFolder, offset_files
 from pyledger.store.problem import Problem, Severity
 from pyledger.store.queue_units import StoredQueue, open_stored
 from pyledger.store.views import BATCH_CQ_UNIT, CQ_UNIT, differing_units, same_bytes
@@ -40,6 +40,17 @@ class QueueCheck:
             for topic, queue_id, _ in self.folder.queue_folders(kind):
                 self._stored[topic, queue_id] = batch
         self._collector = UnitCollector({name[0] for name, batch in self._stored.items() if batch})
+
+    def check_files(self) -> Iterator[Problem]:
+        """Files of another size than the others: what they hold can be read, but not gone on with."""
+        for kind, unit in ((QUEUE_FOLDER, CQ_UNIT), (BATCH_QUEUE_FOLDER, BATCH_CQ_UNIT)):
+            size_bytes = self.folder.queue_file_size_bytes(kind)
+            for _, _, path in self.folder.queue_folders(kind):
+                for file in offset_files(path):
+                    if file.size_bytes != size_bytes:
+                        detail = f"has {file.size_bytes} bytes, the others {size_bytes}"
+                        first = file.start_offset // unit.itemsize
+                        yield Problem("queue-file", file.path, first, detail)
 
     def check_range(self, start: int, end: int) -> Iterator[Problem]:
         """Compare the units of records in a range of the log (bytes)."""
