@@ -8,7 +8,9 @@ import argparse
 import csv
 import io
 import json
+import os
 import shutil
+import sys
 import time
 import zipfile
 from collections.abc import Iterator
@@ -202,10 +204,19 @@ def main() -> None:
         spark.stop()
     console.print(f"Spark: {time.monotonic() - began:.1f} s, start included\n")
     console.print(f"store  {store}\nchart  {chart}\n\nTry next:")
-    console.print(f"  pyledger info {store}")
-    console.print(f"  pyledger cat {store} --topic {TOPIC} --tags UA --limit 3")
-    console.print(f"  pyledger query {store} --topic {TOPIC} --key N14228 --limit 3")
-    console.print(f"  pyledger verify {store}")
+    pyledger = command_line()
+    console.print(f"  {pyledger} info {store}")
+    console.print(f"  {pyledger} cat {store} --topic {TOPIC} --tags UA --limit 3")
+    console.print(f"  {pyledger} query {store} --topic {TOPIC} --key N14228 --limit 3")
+    console.print(f"  {pyledger} verify {store}")
+
+
+def command_line() -> str:
+    """How to call `pyledger` here: by its name, or by its place in an environment that is not activated."""
+    beside = Path(sys.executable).with_name("pyledger")
+    if shutil.which("pyledger") or not beside.exists():
+        return "pyledger"
+    return os.path.relpath(beside)
 
 
 if __name__ == "__main__":
