@@ -43,9 +43,11 @@ class StoreNotFoundError(StoreError):
     code = 1201
     exit_code = EXIT_UNREACHABLE
 
-    def __init__(self, path: str, problem: str) -> None:
-        self.path, self.problem = path, problem
-        super().__init__(f"{path}: {problem}; name the folder that holds `commitlog`")
+    def __init__(
+        self, path: str, problem: str, remedy: str = "name the folder that holds `commitlog`"
+    ) -> None:
+        self.path, self.problem, self.remedy = path, problem, remedy
+        super().__init__(f"{path}: {problem}; {remedy}")
 
 
 class StoreFormatError(StoreError):

@@ -129,6 +129,14 @@ def test_query_narrows_by_time_and_misses_quietly(flights: Path) -> None:
     assert "there is flights" in pyledger("query", flights, "--topic", "flight", "--key", "none").err
 
 
+@pytest.mark.parametrize("offset", ["0000000000000001", "00000000FFFFFFFF"])
+def test_query_with_an_id_that_no_message_has(flights: Path, offset: str) -> None:
+    found = pyledger("query", flights, "--id", f"0A00000700002A9F{offset}")
+    assert (found.code, found.out) == (1, "")
+    assert "has this id" in found.err
+    assert "repair" not in found.err
+
+
 def test_verify_tells_sound_from_damaged(tmp_path: Path) -> None:
     store = own_case("flights-5").unpack(tmp_path)
     assert (pyledger("verify", store).code, pyledger("verify", store).err) == (0, "sound\n")

@@ -88,8 +88,10 @@ def test_damage_is_shown_where_it_is(tmp_path: Path) -> None:
 
 
 def test_what_is_no_store_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StoreNotFoundError):
+    with pytest.raises(StoreNotFoundError, match="no such file; name one file"):
         lines(tmp_path / "absent")
+    with pytest.raises(StoreNotFoundError, match="a folder; name one file"):
+        lines(tmp_path)
     (tmp_path / "notes.txt").write_text("hello")
     with pytest.raises(StoreFormatError, match="no store file"):
         lines(tmp_path / "notes.txt")

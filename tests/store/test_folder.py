@@ -94,6 +94,8 @@ def test_foreign_files_are_listed_and_ignored(tmp_path: Path) -> None:
 def test_paths_that_hold_no_store_are_refused_with_a_hint(tmp_path: Path) -> None:
     with pytest.raises(StoreNotFoundError, match="no such folder"):
         read_folder(tmp_path / "absent")
+    with pytest.raises(StoreNotFoundError, match="not a folder"):
+        read_folder(__file__)
     with pytest.raises(StoreNotFoundError, match="no `commitlog` folder"):
         read_folder(tmp_path)
     log_file(tmp_path / "store", 0, 4096)

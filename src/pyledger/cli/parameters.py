@@ -134,7 +134,9 @@ def require_topics(reader: Any, topics: set[str]) -> None:
 
 
 def report_skipped(reader: Any) -> None:
-    """Tell what was passed over."""
+    """Tell what was passed over, and an end that no writer leaves that shut down in good order."""
+    if reader.clean and reader.stop.problem:
+        tell(f"the log ends at physical offset {reader.stop.end_offset}: {reader.stop.problem}")
     for damage in reader.skipped:
         size = f"{damage.size_bytes:,} bytes " if damage.size_bytes else ""
         tell(f"skipped {size}at physical offset {damage.physical_offset}: {damage.problem}")

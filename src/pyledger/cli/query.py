@@ -1,10 +1,13 @@
 """`pyledger query`: find messages by key, through the index files, or by message id."""
 
+from typing import Any
+
 import click
 
 from pyledger.cli.messages import print_message
 from pyledger.cli.output import tell
 from pyledger.cli.parameters import body_option, json_option, parse_time, require_topics, store_argument
+from pyledger.errors import CorruptRecordError, OffsetOutOfRangeError
 
 EXAMPLES = """\b
 Examples:
@@ -55,10 +58,23 @@ def command(
             if not found:
                 require_topics(reader, {topic})
         elif msg_id is not None and key is None:
-            found = [reader.message_by_id(msg_id)]
+            found = [find_by_id(reader, msg_id)]
         else:
             raise click.UsageError("give --topic and --key, or --id")
         for message in found:
             print_message(message, as_json=as_json, body=body)
         if not found and not as_json:
             tell("no message has this key")
+
+
+def find_by_id(reader: Any, msg_id: str) -> Any:
+    """The message with an id. An id that leads to no message is more often mistyped than a sign of damage."""
+    try:
+        return reader.message_by_id(msg_id)
+    except OffsetOutOfRangeError as error:
+        raise click.ClickException(f"no message in {reader.path} has this id: {error}") from None
+    except CorruptRecordError as error:
+        place = f"physical offset {error.physical_offset}"
+        raise click.ClickException(
+            f"no message in {reader.path} has this id: at {place}, {error.problem}"
+        ) from None

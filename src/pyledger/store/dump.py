@@ -50,7 +50,8 @@ def dump_file(path: str) -> Iterator[Line]:
         StoreIOError: it cannot be read.
     """
     if not os.path.isfile(path):
-        raise StoreNotFoundError(path, "no such file")
+        problem = "this is a folder" if os.path.isdir(path) else "no such file"
+        raise StoreNotFoundError(path, problem, "name one file of a store")
     kind = file_kind(path)
     yield {"kind": "file", "path": path, "type": kind, "sizeBytes": os.path.getsize(path)}
     yield from _DUMPS[kind](path)

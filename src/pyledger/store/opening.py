@@ -19,7 +19,7 @@ from pyledger._core import (
 )
 from pyledger.atomic_file import flush_folder
 from pyledger.config.store import StoreConfig
-from pyledger.errors import IllegalMessageError, StoreFormatError, StoreIOError, StoreNotFoundError
+from pyledger.errors import IllegalMessageError, StoreFormatError, StoreIOError
 from pyledger.store import checkpoint as checkpoint_file
 from pyledger.store.checkpoint import StoreCheckpoint
 from pyledger.store.folder import (
@@ -88,8 +88,6 @@ def open_parts(
 
 def _prepare_folder(path: str, *, create: bool) -> None:
     """See that there is a folder to lock; make it, and an empty log in it, when it is not there."""
-    if os.path.lexists(path) and not os.path.isdir(path):
-        raise StoreNotFoundError(path, "this is not a folder")
     if create and not os.path.isdir(os.path.join(path, LOG_FOLDER)):
         if os.path.isdir(path):
             _refuse_other_folder(path)
