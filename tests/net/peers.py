@@ -8,7 +8,8 @@ from typing import Any
 
 from pyledger.config.net import NetConfig
 from pyledger.net.client import RemotingClient
-from pyledger.net.connection import Answer, Connection, Handler
+from pyledger.net.connection import Connection, Handler
+from pyledger.net.endpoint import Answer
 from pyledger.net.server import RemotingServer
 from pyledger.wire.framing import FrameDecoder
 from pyledger.wire.remoting import RemotingCommand, decode, encode_frame

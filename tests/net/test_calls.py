@@ -13,7 +13,8 @@ from pyledger.errors import (
     RemotingTooMuchRequestError,
 )
 from pyledger.net.calls import Outcome
-from pyledger.net.connection import Answer, Connection
+from pyledger.net.connection import Connection
+from pyledger.net.endpoint import Answer
 from pyledger.net.handlers import HandlerTable
 from pyledger.wire.remoting import RemotingCommand, SerializeType, encode_frame
 from tests.net.conftest import Run

@@ -2,7 +2,8 @@
 
 from collections.abc import Awaitable, Callable
 
-from pyledger.net.connection import Answer, Connection, Handler
+from pyledger.net.connection import Connection, Handler
+from pyledger.net.endpoint import Answer
 from pyledger.wire.codes import ResponseCode
 from pyledger.wire.remoting import RemotingCommand
 
