@@ -222,7 +222,7 @@ class RemotingClient:
         context = self._context
         try:
             _, connection = await endpoint.loop.create_connection(
-                lambda: Connection(endpoint, plain if context is None else None),
+                lambda: Connection(endpoint, plain, secure=context is not None),
                 sock=plain,
                 ssl=context,
                 server_hostname=None if context is None else split_address(address)[0],

@@ -43,14 +43,15 @@ class Connection(FrameStream):
 
     __slots__ = ("_oneway_ends", "_work", "calls", "data", "language", "version")
 
-    def __init__(self, endpoint: "Endpoint[Connection]", plain: socket.socket | None) -> None:
+    def __init__(self, endpoint: "Endpoint[Connection]", own: socket.socket, *, secure: bool) -> None:
         """Made by a server or a client.
 
         Args:
             endpoint: What the connections of this side share.
-            plain: The connection's own socket; None with TLS.
+            own: The connection's socket.
+            secure: Whether TLS stands between the two; without, bytes are written to the socket itself.
         """
-        super().__init__(endpoint, plain)
+        super().__init__(endpoint, own, secure=secure)
         self.version = 0
         self.language: int | None = None
         self.data: dict[Any, Any] = {}

@@ -69,6 +69,8 @@ class RemotingServer:
         self._intake = intake
         self._on_open = on_open
         self._on_close = on_close
+        # Accepted, but not connections yet: TLS is not agreed.
+        self._unopened: set[socket.socket] = set()
         self._opening: set[asyncio.Task[None]] = set()
         self._listener: socket.socket | None = None
         self._endpoint: Endpoint[Connection] | None = None
@@ -110,7 +112,7 @@ class RemotingServer:
             self._handler,
             server=True,
             intake=self._intake,
-            on_open=self._on_open,
+            on_open=self._opened,
             on_close=self._on_close,
         )
         self._listener = listener
@@ -171,13 +173,19 @@ class RemotingServer:
                     )
                     return
                 continue  # the peer has gone already
-            if len(self._endpoint.connections) + len(self._opening) >= self._config.connections_max:
+            if len(self._endpoint.connections) + len(self._unopened) >= self._config.connections_max:
                 self._refuse(accepted)
                 continue
             self._full = False
+            self._unopened.add(accepted)
             task = loop.create_task(self._open(accepted))
             self._opening.add(task)
             task.add_done_callback(self._opening.discard)
+
+    def _opened(self, connection: Connection) -> None:
+        self._unopened.discard(connection.socket)
+        if self._on_open is not None:
+            self._on_open(connection)
 
     def _refuse(self, accepted: socket.socket) -> None:
         accepted.close()
@@ -195,7 +203,7 @@ class RemotingServer:
                     if await first_byte(endpoint.loop, accepted) != TLS_HELLO:
                         context = None
             await endpoint.loop.connect_accepted_socket(
-                lambda: Connection(endpoint, accepted if context is None else None),
+                lambda: Connection(endpoint, accepted, secure=context is not None),
                 accepted,
                 ssl=context,
                 ssl_handshake_timeout=None if context is None else self._tls.handshake_timeout_ms / 1000,
@@ -206,6 +214,8 @@ class RemotingServer:
         except asyncio.CancelledError:
             accepted.close()
             raise
+        finally:
+            self._unopened.discard(accepted)
 
 
 async def first_byte(loop: asyncio.AbstractEventLoop, accepted: socket.socket) -> int:

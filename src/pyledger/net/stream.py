@@ -43,26 +43,29 @@ class FrameStream(asyncio.Protocol):
         "_idle",
         "_outbox",
         "_paused",
-        "_plain",
         "_received_at",
+        "_secure",
         "_transport",
         "_waiting",
         "closed",
         "endpoint",
         "remote_address",
+        "socket",
     )
 
-    def __init__(self, endpoint: Endpoint[Any], plain: socket.socket | None) -> None:
+    def __init__(self, endpoint: Endpoint[Any], own: socket.socket, *, secure: bool) -> None:
         """Made by a server or a client.
 
         Args:
             endpoint: What the connections of this side share.
-            plain: The connection's own socket; None with TLS.
+            own: The connection's socket.
+            secure: Whether TLS stands between the two; without, bytes are written to the socket itself.
         """
         self.endpoint = endpoint
         self.remote_address = ""
         self.closed = False
-        self._plain = plain
+        self.socket = own
+        self._secure = secure
         self._decoder = FrameDecoder(endpoint.limits.frame_max_bytes)
         # Frames that came before the connection was paused, still to be handled.
         self._waiting: deque[memoryview] = deque()
@@ -110,7 +113,7 @@ class FrameStream(asyncio.Protocol):
         # Any: uvloop's transports are no subclasses of asyncio's, but have all their methods.
         self._transport = transport
         self.remote_address = address_text(transport.get_extra_info("peername"))
-        self._outbox = Outbox(self._transport, self._plain)
+        self._outbox = Outbox(self._transport, None if self._secure else self.socket)
         self.endpoint.wheel.arm(self._idle, self.endpoint.limits.idle_seconds * 1000)
 
     def data_received(self, data: bytes) -> None:
