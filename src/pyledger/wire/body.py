@@ -283,9 +283,10 @@ def read_queue(value: Any) -> MessageQueue:
             value = fastjson.parse_quickly(value)
         except MalformedJsonError:
             raise MismatchError("a message queue is expected") from None
-    if not isinstance(value, dict) or "topic" not in value:
+    named = {fastjson.folded(name): one for name, one in value.items()} if isinstance(value, dict) else {}
+    topic, broker, queue = (named.get(name) for name in ("topic", "brokername", "queueid"))
+    if topic is None:
         raise MismatchError("a message queue is expected")
-    topic, broker, queue = (value.get(name) for name in ("topic", "brokerName", "queueId"))
     return MessageQueue(read_text(topic), read_text(broker or ""), read_int(queue or 0))
 
 
