@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from random import Random
+from typing import Any, TypeVar
 
 from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.errors import (
@@ -26,6 +27,8 @@ from pyledger.net.sockets import open_socket, split_address
 from pyledger.net.tls import client_context, reason_of
 from pyledger.wire.codes import ResponseCode
 from pyledger.wire.remoting import RemotingCommand
+
+T = TypeVar("T")
 
 log = logger("net")
 
@@ -68,7 +71,7 @@ class RemotingClient:
         self._endpoint: Endpoint[Connection] | None = None
         self._connections: dict[str, Connection] = {}
         self._connecting: dict[str, asyncio.Task[Connection]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._name_servers = NameServerList(random or Random())
         self._chosen: str | None = None
         self._choosing = asyncio.Lock()
@@ -111,7 +114,7 @@ class RemotingClient:
         connection = self._connections.get(address or self._chosen or "")
         if connection is None or connection.closed:
             deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
-            self._spawn(self._call_later(address, command, timeout_ms, deadline, done, attempts=2))
+            self._call_later(address, command, timeout_ms, deadline, done, attempts=2)
             return
         deadline = connection.endpoint.loop.time() + timeout_ms / 1000
         ended = partial(self._ended, address, command, timeout_ms, deadline, done, connection)
@@ -268,10 +271,11 @@ class RemotingClient:
             raise RemotingTimeoutError(address or NAME_SERVER, timeout_ms)
         return left_ms
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+    def _spawn(self, work: Coroutine[None, None, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _call(
         self,
@@ -300,7 +304,7 @@ class RemotingClient:
                 break
         raise RemotingSendRequestError(refused_by, SENT_AWAY)
 
-    async def _call_later(
+    def _call_later(
         self,
         address: str | None,
         command: RemotingCommand,
@@ -310,13 +314,18 @@ class RemotingClient:
         *,
         attempts: int,
     ) -> None:
-        try:
-            outcome: Outcome = await self._call(address, command, timeout_ms, deadline, attempts=attempts)
-        except RemotingError as error:
-            outcome = error
-        except asyncio.CancelledError:
-            outcome = RemotingSendRequestError(address or NAME_SERVER, "this client was closed")
-        done(outcome)
+        """Make a call that has to connect first."""
+
+        def deliver(task: asyncio.Task[RemotingCommand]) -> None:
+            if task.cancelled():
+                done(RemotingSendRequestError(address or NAME_SERVER, "this client was closed"))
+            elif isinstance(error := task.exception(), RemotingError):
+                done(error)
+            else:
+                done(task.result())
+
+        call = self._call(address, command, timeout_ms, deadline, attempts=attempts)
+        self._spawn(call).add_done_callback(deliver)
 
     def _ended(
         self,
@@ -335,7 +344,7 @@ class RemotingClient:
         ):
             self._retire(connection)
             if self._config.retry_on_go_away and not self._closed:
-                self._spawn(self._call_later(address, command, timeout_ms, deadline, done, attempts=1))
+                self._call_later(address, command, timeout_ms, deadline, done, attempts=1)
                 return
             outcome = RemotingSendRequestError(connection.remote_address, SENT_AWAY)
         done(outcome)
