@@ -92,6 +92,9 @@ class DeliveryConfig:
     timer_delay_max_ms: int = setting(259_200_000, unit="ms", range=(1000, 366 * DAY_MS), upstream=None)
     """Longest delay of a timer message, 3 days; upstream's `timerMaxDelaySec` in ms."""
 
+    timer_messages_max: int = setting(1_000_000, unit="messages", range=(1, INT_MAX), upstream=None)
+    """Timer messages that may wait; each takes some 200 bytes of memory. One more is refused."""
+
     timer_precision_ms: int = setting(1000, unit="ms", range=(100, 60_000), upstream="timerPrecisionMs")
     """Timer messages are due at multiples of this."""
 

@@ -159,7 +159,7 @@ class SendRules:
         if request.reconsume_times <= times_max and not self.locks.holds_any(name, now_ms):
             return plan
         topic = self.topics.create_for_group(names.dlq_topic(name), DLQ_QUEUE_COUNT, now_ms)
-        plan.properties.pop(names.DELAY, None)
+        plan.properties[names.DELAY] = "0"
         return SendPlan(topic, 0, plan.properties, plan.sys_flag, dead_letter=True)
 
     def _set_properties(self, properties: dict[str, str]) -> None:

@@ -1,0 +1,153 @@
+"""Timer messages: a time of delivery to the second, up to three days ahead.
+
+They wait in one topic; what waits is known from that topic alone, so a restart reads it again from where the
+oldest waiting message stands.
+
+Differs: upstream keeps a wheel and a log of its own on disk; here the waiting ones are a heap in memory, and
+the only file is the offset from which it is built again.
+
+Source: RocketMQ broker/.../HookUtils.java (transformTimerMessage); store/.../TimerMessageStore.java.
+"""
+
+import heapq
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyledger import names
+from pyledger.config.delivery import DeliveryConfig
+
+WAYS = (names.TIMER_DELAY_SECONDS, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)
+"""Properties that ask for a time, in the order they are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimerPlan:
+    """When a message is to be delivered."""
+
+    deliver_ms: int
+    """Already floored to the precision."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimerProblem:
+    """The message asks for what cannot be; upstream answers WHEEL_TIMER_MSG_ILLEGAL."""
+
+    problem: str
+
+
+def is_timed(topic: str, properties: Mapping[str, str], level: int) -> bool:
+    """Whether a message asks for a time of delivery; a delay level counts more."""
+    asks = any(way in properties for way in WAYS)
+    return asks and level <= 0 and topic != names.TIMER_TOPIC and names.TIMER_OUT_MS not in properties
+
+
+def plan_timer(
+    properties: Mapping[str, str], now_ms: int, config: DeliveryConfig
+) -> TimerPlan | TimerProblem | None:
+    """When a message that asks for it is to be delivered; None: now, its time is past."""
+    way = next(way for way in WAYS if way in properties)
+    text = properties[way]
+    if not (text.isascii() and text.removeprefix("-").isdecimal() and len(text) <= 19):
+        return TimerProblem(f"{way} is {text!r}, not a number")
+    number = int(text)
+    if way == names.TIMER_DELAY_SECONDS:
+        deliver_ms = now_ms + number * 1000
+    else:
+        deliver_ms = number if way == names.TIMER_DELIVER_MS else now_ms + number
+    if deliver_ms <= now_ms:
+        if names.TIMER_DELETE_UNIQUE_KEY in properties:
+            return TimerProblem("the message to be recalled is due already")
+        return None
+    if deliver_ms - now_ms > config.timer_delay_max_ms:
+        return TimerProblem(f"{way} is more than {config.timer_delay_max_ms} ms ahead")
+    step = config.timer_precision_ms
+    return TimerPlan(deliver_ms - step if deliver_ms % step == 0 else deliver_ms // step * step)
+
+
+def timer_properties(
+    properties: Mapping[str, str], topic: str, queue_id: int, plan: TimerPlan
+) -> dict[str, str]:
+    """The properties of a message in the timer topic, queue 0."""
+    return {
+        **properties,
+        names.TIMER_OUT_MS: str(plan.deliver_ms),
+        names.REAL_TOPIC: topic,
+        names.REAL_QUEUE_ID: str(queue_id),
+    }
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Timed:
+    """One waiting message; the earlier due, then the earlier stored, comes first."""
+
+    deliver_ms: int
+    offset: int
+    """Queue offset in the timer topic, units."""
+    unique_key: str
+
+
+class TimerQueue:
+    """The messages of the timer topic that wait."""
+
+    def __init__(self, config: DeliveryConfig) -> None:
+        self.waiting_max = config.timer_messages_max
+        self.heap: list[Timed] = []
+        self.keys: dict[str, int] = {}
+        self.recalled: set[str] = set()
+        self.next_offset = 0
+        """Of the timer topic: all before it are known."""
+
+    def add(self, offset: int, properties: Mapping[str, str]) -> None:
+        """Take in the message at a queue offset, units, of the timer topic, in order.
+
+        One that names another by `TIMER_DEL_UNIQKEY` recalls it and is not delivered itself.
+        """
+        self.next_offset = offset + 1
+        deliver = properties.get(names.TIMER_OUT_MS, "")
+        if not (deliver.isascii() and deliver.isdecimal()):
+            return
+        if (recalls := properties.get(names.TIMER_DELETE_UNIQUE_KEY)) is not None:
+            if recalls in self.keys:
+                self.recalled.add(recalls)
+            return
+        unique_key = properties.get(names.UNIQUE_KEY, "")
+        heapq.heappush(self.heap, Timed(int(deliver), offset, unique_key))
+        if unique_key:
+            self.keys[unique_key] = offset
+
+    def due(self, now_ms: int) -> Timed | None:
+        """The next message whose time has come; it stays until `done`."""
+        while self.heap and self.heap[0].unique_key in self.recalled:
+            self.done()
+        return self.heap[0] if self.heap and self.heap[0].deliver_ms <= now_ms else None
+
+    def done(self) -> None:
+        """The message that `due` named is stored at its destination, or cannot be."""
+        gone = heapq.heappop(self.heap)
+        self.recalled.discard(gone.unique_key)
+        self.keys.pop(gone.unique_key, None)
+
+    @property
+    def full(self) -> bool:
+        """Whether too many wait for one more; upstream answers WHEEL_TIMER_FLOW_CONTROL."""
+        return len(self.heap) >= self.waiting_max
+
+    @property
+    def restart_offset(self) -> int:
+        """Queue offset, units, from which all that waits can be read again.
+
+        Cost: one look at each waiting message.
+        """
+        return min((waiting.offset for waiting in self.heap), default=self.next_offset)
+
+    def deadline_ms(self) -> int | None:
+        """When the next message is due; None while nothing waits."""
+        return self.heap[0].deliver_ms if self.heap else None
+
+    def describe(self) -> str:
+        """What waits, soonest first."""
+        waiting = [
+            f"{one.offset}@{one.deliver_ms}" + (" (recalled)" if one.unique_key in self.recalled else "")
+            for one in sorted(self.heap)
+        ]
+        return f"{' '.join(waiting) or 'nothing waits'}; restart from {self.restart_offset}"
