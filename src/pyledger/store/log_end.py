@@ -77,8 +77,7 @@ def find_log_end(
         clean: The last writer shut down in good order.
         durable_ms: Records stored before this time (ms) are known to be on disk; 0 knows nothing.
         start_offset: Physical offset (bytes) of a record known to be sound, or an end found earlier; None
-        chooses
-            a file.
+            chooses a file.
         last_store_timestamp: Store time (ms) of the record before `start_offset`, when that is given.
         progress: Called with the physical offset (bytes) reached.
 

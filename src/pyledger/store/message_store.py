@@ -173,8 +173,7 @@ class MessageStore:
         """A prepared way to one queue, for many messages: `put(body, …)` and `put_many(bodies, …)`.
 
         Durability: as `put`. With async flush it is the native appender; with sync flush each call waits for
-            the
-        flush, so `put_many` is the way to share it.
+            the flush, so `put_many` is the way to share it.
         """
         return self._writer.appender(topic, queue_id)
 
