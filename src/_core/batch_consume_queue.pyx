@@ -68,8 +68,7 @@ cdef int64_t check_batch_units(const uint8_t* units, int64_t length, int64_t lim
 cdef int64_t search_batch_units(const uint8_t* units, int64_t length, int64_t timestamp,
                                 bint upper) noexcept nogil:
     """Byte position of the unit for a store time in one file, or -1, by upstream's steps: its answers for
-    times
-    that no record has follow from them alone."""
+    times that no record has follow from them alone."""
     cdef int64_t low = 0
     cdef int64_t high = length // BATCH_CQ_UNIT_BYTES - 1
     cdef int64_t middle, time

@@ -203,8 +203,7 @@ cdef str entry_topic(const QueueEntry* entry):
 
 cdef int step_to_record(LogView view, int64_t* where, int64_t end, Record* record) noexcept nogil:
     """Parse the record at `where`, or after the blank there. PARSED_RECORD with its place in `where`; 0 when
-    none
-    ends at or before `end`; WALK_CORRUPT when the bytes at `where` are no record."""
+    none ends at or before `end`; WALK_CORRUPT when the bytes at `where` are no record."""
     cdef const Span* span
     cdef int status
     while where[0] < end:

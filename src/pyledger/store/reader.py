@@ -68,8 +68,7 @@ class StoreReader:
         Args:
             path: The folder that holds `commitlog`.
             on_corrupt: What to do when damage in the middle of the log is met: raise `CorruptRecordError`, or
-            go on
-                behind it and note it in `skipped`.
+                go on behind it and note it in `skipped`.
             progress: Called with the physical offset (bytes) reached while the end is searched.
 
         Raises:
