@@ -337,6 +337,16 @@ class NoRouteError(RemotingError):
         super().__init__(f"no route for the topic {topic}; create it, or check the list of name servers")
 
 
+class ListenError(RemotingError):
+    """A server cannot listen on its address."""
+
+    code = 1420
+
+    def __init__(self, address: str, reason: str) -> None:
+        self.address, self.reason = address, reason
+        super().__init__(f"cannot listen on {address}: {reason}; choose another address, or free this one")
+
+
 class DeliveryError(PyLedgerError):
     """What a client asks of a broker cannot be meant."""
 

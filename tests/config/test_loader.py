@@ -80,7 +80,7 @@ def test_properties_serve_several_sections_and_the_environment_wins(tmp_path: Pa
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("listenPrt=1", "unknown setting in "),
+        ("listenPrt=1", "did you mean listenPort?"),
         ("clusterTest=true", "'true' is not supported; leave it at false"),
     ],
 )

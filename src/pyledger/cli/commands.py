@@ -19,6 +19,7 @@ COMMANDS = {
     "export": "copy messages to JSON lines, CSV, Arrow or Parquet",
     "write": "append messages from JSON lines or CSV",
     "dump": "show one store file, annotated",
+    "namesrv": "run a name server for RocketMQ's brokers and clients",
     "bench": "measure appends and reads on this machine",
 }
 

@@ -89,7 +89,7 @@ class ConfigFile:
         self._environment = environment
         self._is_toml = path is not None and path.suffix == ".toml"
         self._pairs = {} if path is None or self._is_toml else read_properties(path)
-        self._used: dict[str, None] = {}
+        self._known: dict[str, None] = {}
 
     def load(self, kind: type[S], section: str) -> S:
         """Load the settings of one section.
@@ -100,9 +100,9 @@ class ConfigFile:
         if self._is_toml:
             assert self.path is not None
             return merged(kind, section, read_section(self.path, section), self._environment)
-        known = {name for one in settings_of(kind) for name in (one.name, one.upstream)}
-        pairs = {key: value for key, value in self._pairs.items() if key in known}
-        self._used |= dict.fromkeys(pairs)
+        names = [name for one in settings_of(kind) for name in (one.name, one.upstream) if name]
+        self._known |= dict.fromkeys(names)
+        pairs = {key: value for key, value in self._pairs.items() if key in names}
         return merged(kind, section, pairs, self._environment)
 
     def left(self, accepted: Mapping[str, str | None]) -> tuple[str, ...]:
@@ -115,10 +115,12 @@ class ConfigFile:
         Raises:
             ConfigError: a key is not among them, or has another value.
         """
-        rest = {key: value for key, value in self._pairs.items() if key not in self._used}
+        rest = {key: value for key, value in self._pairs.items() if key not in self._known}
         for key, value in rest.items():
             if key not in accepted:
-                raise ConfigError(key, f"unknown setting in {self.path}", suggestion(key, accepted))
+                raise ConfigError(
+                    key, f"unknown setting in {self.path}", suggestion(key, [*self._known, *accepted])
+                )
             if accepted[key] not in {None, value}:
                 raise ConfigError(key, f"{value!r} is not supported", f"leave it at {accepted[key]}")
         return tuple(rest)

@@ -8,6 +8,26 @@ from typing import Self
 
 from pyledger.config.fields import build, check, setting
 
+WITHOUT_EFFECT = {
+    "rocketmqHome": None,
+    "configStorePath": None,
+    "productEnvName": None,
+    "clusterTest": "false",
+    "enableControllerInNamesrv": "false",
+    "clientRequestThreadPoolNums": None,
+    "clientRequestThreadPoolQueueCapacity": None,
+    "defaultThreadPoolNums": None,
+    "defaultThreadPoolQueueCapacity": None,
+    "serverWorkerThreads": None,
+    "serverCallbackExecutorThreads": None,
+    "serverSelectorThreads": None,
+    "serverNettyWorkerGroupEnable": None,
+    "serverPooledByteBufAllocatorEnable": None,
+    "useEpollNativeSelector": None,
+    "useTLS": "false",
+}
+"""Upstream's settings that mean nothing here, each with the one value that it may have, or None for any."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamesrvConfig:

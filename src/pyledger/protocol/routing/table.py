@@ -280,8 +280,13 @@ class RouteTable:
                         queues[name], permission=queues[name].permission & ~Permission.WRITE
                     )
 
-    def route(self, topic: str) -> TopicRoute | None:
-        """Where a topic is; None when no known broker holds it."""
+    def route(self, topic: str, order_topic_conf: str | None = None) -> TopicRoute | None:
+        """Where a topic is; None when no known broker holds it.
+
+        Args:
+            topic: Name of the topic.
+            order_topic_conf: What the key-value table says of it, to be passed on.
+        """
         queues = self._topics.get(topic)
         brokers = [self._brokers[name].route() for name in sorted(queues or ()) if name in self._brokers]
         if not queues or not brokers:
@@ -299,6 +304,7 @@ class RouteTable:
             queues=tuple(queues[name] for name in sorted(queues)),
             brokers=tuple(brokers),
             filter_servers=filter_servers,
+            order_topic_conf=order_topic_conf,
             queue_mappings=None if mappings is None else dict(mappings),
         )
 

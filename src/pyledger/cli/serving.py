@@ -1,0 +1,102 @@
+"""What commands that serve share: addresses, settings, log lines, running until a signal."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import click
+
+from pyledger.cli.output import printable
+
+F = TypeVar("F", bound=Callable[..., object])
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
+
+
+class Service(Protocol):
+    """Something that serves from `start` to `close`."""
+
+    @property
+    def address(self) -> str:
+        """`host:port` that it listens on."""
+
+    def start(self) -> Awaitable[None]:
+        """Begin to serve."""
+
+    def close(self) -> Awaitable[None]:
+        """Serve no more."""
+
+
+def serve(name: str, make: Callable[[], Service]) -> None:
+    """Run a service until SIGTERM or SIGINT; `READY <name> <host:port>` says from when on it answers."""
+    import asyncio
+    import signal
+
+    from pyledger.net.loop import run
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        service = make()
+        await service.start()
+        try:
+            click.echo(f"READY {name} {service.address}")
+            await stop.wait()
+        finally:
+            await service.close()
+
+    run(main())
+
+
+def log_to_stderr(level: str) -> None:
+    """Write log lines of at least `level` to stderr."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(OneLineFormatter(LOG_FORMAT))
+    root = logging.getLogger("pyledger")
+    root.setLevel(level.upper())
+    root.addHandler(handler)
+
+
+class OneLineFormatter(logging.Formatter):
+    """One line for a message, whatever a peer put into it; a traceback follows where there is one."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name of logging
+        """The line of a record."""
+        return printable(super().formatMessage(record))
+
+
+def listen_option(default: str) -> Callable[[F], F]:
+    """`--listen`."""
+    return click.option(
+        "--listen",
+        metavar="HOST:PORT",
+        callback=parsed_address,
+        help=f"Address to listen on; port 0 takes a free one. [default: {default}]",
+    )
+
+
+config_option = click.option(
+    "--config",
+    "config_path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Settings: a TOML file, or RocketMQ's own properties.",
+)
+log_level_option = click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="Least level of what is logged to stderr.",
+)
+
+
+def parsed_address(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[str, int] | None:
+    """Host and port of `HOST:PORT`; an IPv6 host may stand in brackets."""
+    if value is None:
+        return None
+    host, _, port = value.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not (port.isascii() and port.isdecimal()) or int(port) > 65_535:
+        raise click.BadParameter(f"{value!r} is no address; give one such as 127.0.0.1:9876")
+    return host, int(port)

@@ -1,0 +1,1 @@
+"""The name server: where brokers say what they have, and clients ask where a topic is."""

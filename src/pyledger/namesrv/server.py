@@ -1,0 +1,174 @@
+"""A name server as a whole: its port, its clock and its timers around the route table.
+
+Source: RocketMQ namesrv/.../NamesrvController.java, BrokerHousekeepingService.java.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+
+from pyledger.config.namesrv import NamesrvConfig
+from pyledger.config.net import NetConfig, TlsConfig
+from pyledger.errors import ListenError, RemotingError
+from pyledger.log import event, logger
+from pyledger.namesrv.kv_config import DEFAULT_PATH, KVConfig
+from pyledger.namesrv.processor import IS_BROKER, RequestProcessor
+from pyledger.net.client import RemotingClient
+from pyledger.net.connection import Connection
+from pyledger.net.server import RemotingServer
+from pyledger.protocol.routing.model import MinBrokerIdChange
+from pyledger.protocol.routing.table import RouteTable
+from pyledger.wire.codes import RequestCode
+from pyledger.wire.headers.namesrv import NotifyMinBrokerIdChangeRequestHeader
+from pyledger.wire.remoting import RemotingCommand
+
+log = logger("namesrv")
+
+FIRST_SCAN_MS = 5_000
+NOTICE_TIMEOUT_MS = 300
+
+
+class NameServer:
+    """Serves one route table from `start` to `close`."""
+
+    def __init__(
+        self,
+        config: NamesrvConfig | None = None,
+        *,
+        net: NetConfig | None = None,
+        tls: TlsConfig | None = None,
+    ) -> None:
+        """A name server that listens once it is started.
+
+        Args:
+            config: Where to listen, and the rules.
+            net: Limits of connections.
+            tls: Certificates; without, the server speaks no TLS.
+        """
+        self.config = config or NamesrvConfig()
+        self.routes = RouteTable(self.config)
+        self._net = net or NetConfig()
+        self._tls = tls
+        self._server: RemotingServer | None = None
+        self._client: RemotingClient | None = None
+        self._scan: asyncio.TimerHandle | None = None
+        self._removal: asyncio.Handle | None = None
+        self._notices: set[asyncio.Task[None]] = set()
+
+    @property
+    def address(self) -> str:
+        """`host:port` that it listens on."""
+        port = self.config.port if self._server is None else self._server.port
+        host = f"[{self.config.host}]" if ":" in self.config.host else self.config.host
+        return f"{host}:{port}"
+
+    async def start(self) -> None:
+        """Read the key-value table and listen.
+
+        Raises:
+            ConfigError: the key-value table, or a certificate, cannot be read.
+            ListenError: the address cannot be had.
+        """
+        loop = asyncio.get_running_loop()
+        path = self.config.kv_config_path
+        processor = RequestProcessor(
+            self.routes,
+            KVConfig(Path(path) if path else Path.home() / DEFAULT_PATH),
+            now_ms=self._now_ms,
+            notify=self._notify,
+            removals_due=self._removals_due,
+        )
+        server = RemotingServer(
+            processor.handlers(),
+            host=self.config.host,
+            port=self.config.port,
+            config=self._net,
+            tls=self._tls,
+            on_close=self._connection_closed,
+        )
+        try:
+            await server.start()
+        except OSError as error:
+            raise ListenError(self.address, error.strerror or str(error)) from error
+        self._server = server
+        self._client = RemotingClient(config=self._net, tls=self._tls)
+        self._scan = loop.call_later(FIRST_SCAN_MS / 1000, self._expire)
+        event(log, logging.INFO, "name server ready", address=self.address)
+
+    async def close(self, grace_ms: int = 3_000) -> None:
+        """Stop listening and forget all routes. Idempotent.
+
+        Args:
+            grace_ms: How long requests in work may take to be answered.
+        """
+        server, client = self._server, self._client
+        self._server = self._client = None
+        for handle in (self._scan, self._removal):
+            if handle is not None:
+                handle.cancel()
+        for task in tuple(self._notices):
+            task.cancel()
+        await asyncio.gather(*self._notices, return_exceptions=True)
+        if client is not None:
+            await client.close()
+        if server is not None:
+            await server.close(grace_ms)
+            event(log, logging.INFO, "name server closed", port=server.port)
+
+    # --- the table's clock
+
+    def _now_ms(self) -> int:
+        """Milliseconds of a clock that does not jump."""
+        return int(asyncio.get_running_loop().time() * 1000)
+
+    def _expire(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._scan = loop.call_later(self.routes.config.scan_interval_ms / 1000, self._expire)
+        expired = self.routes.expire(self._now_ms())
+        for broker in expired:
+            where = {"cluster": broker.cluster, "address": broker.broker_addr}
+            event(log, logging.WARNING, "broker expired", **where, silent_ms=broker.silent_ms)
+            if isinstance(broker.channel, Connection):
+                broker.channel.close()
+        if expired:
+            self._removals_due()
+
+    def _connection_closed(self, connection: Connection) -> None:
+        if self._server is not None and connection.data.get(IS_BROKER):
+            event(log, logging.WARNING, "broker connection closed", peer=connection.remote_address)
+            self.routes.close_channel(connection)
+            self._removals_due()
+
+    def _removals_due(self) -> None:
+        """Remove what is queued, all of this turn of the loop at once."""
+        if self._removal is None:
+            self._removal = asyncio.get_running_loop().call_soon(self._remove)
+
+    def _remove(self) -> None:
+        self._removal = None
+        self._notify(self.routes.remove_queued())
+
+    # --- notices
+
+    def _notify(self, changes: Iterable[MinBrokerIdChange]) -> None:
+        for change in changes:
+            header = NotifyMinBrokerIdChangeRequestHeader(
+                min_broker_id=change.min_broker_id,
+                min_broker_addr=change.min_broker_addr,
+                offline_broker_addr=change.offline_broker_addr,
+                ha_broker_addr=change.ha_broker_addr,
+            )
+            for target in change.targets:
+                task = asyncio.get_running_loop().create_task(self._tell(target, header))
+                self._notices.add(task)
+                task.add_done_callback(self._notices.discard)
+
+    async def _tell(self, target: str, header: NotifyMinBrokerIdChangeRequestHeader) -> None:
+        if self._client is None:
+            return
+        command = RemotingCommand.request(RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, header, oneway=True)
+        try:
+            await self._client.call_oneway(target, command, NOTICE_TIMEOUT_MS)
+        except RemotingError as problem:
+            event(log, logging.WARNING, "broker not told of smallest id", target=target, problem=problem)

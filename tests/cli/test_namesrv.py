@@ -1,0 +1,111 @@
+"""`pyledger namesrv`: ready, asked, stopped; settings of both forms; what it says when it cannot start."""
+
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from pyledger.net.loop import run
+from pyledger.wire.codes import RequestCode
+from pyledger.wire.remoting import RemotingCommand
+from tests.cli.command_line import COMMAND, ENVIRONMENT, pyledger, spawn
+from tests.net.peers import calling
+
+
+@contextmanager
+def serving(home: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A name server as a process, and its address."""
+    process = subprocess.Popen(
+        [*COMMAND, "namesrv", *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT | {"HOME": str(home)},
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        word, name, address = process.stdout.readline().split()
+        assert (word, name) == ("READY", "namesrv")
+        yield process, address
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def ask(address: str, command: RemotingCommand) -> RemotingCommand:
+    async def main() -> RemotingCommand:
+        async with calling() as client:
+            return await client.call(address, command, 10_000)
+
+    return run(main())
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_namesrv_answers_once_ready_and_ends_cleanly(tmp_path: Path, number: signal.Signals) -> None:
+    with serving(tmp_path, "--listen", "127.0.0.1:0") as (process, address):
+        assert address.startswith("127.0.0.1:")
+        assert ask(address, RemotingCommand.request(RequestCode.GET_BROKER_CLUSTER_INFO)).code == 0
+        put = RemotingCommand.request(
+            RequestCode.PUT_KV_CONFIG, ext_fields={"namespace": "N", "key": "k", "value": "v"}
+        )
+        assert ask(address, put).code == 16
+        process.send_signal(number)
+        out, err = process.communicate(timeout=20)
+        assert (process.returncode, out) == (0, "")
+        assert "name server closed" in err
+    assert not list(tmp_path.iterdir()), "nothing is written unless a pair is put"
+
+
+def test_namesrv_takes_upstreams_properties_and_says_what_has_no_effect(tmp_path: Path) -> None:
+    conf = tmp_path / "namesrv.conf"
+    conf.write_text(
+        f"listenPort=0\nkvConfigPath={tmp_path}/kv.json\ndefaultThreadPoolNums=8\norderMessageEnable=true\n"
+    )
+    with serving(tmp_path, "--config", str(conf), "--admin") as (process, address):
+        put = RemotingCommand.request(
+            RequestCode.PUT_KV_CONFIG, ext_fields={"namespace": "N", "key": "k", "value": "v"}
+        )
+        assert ask(address, put).code == 0
+        shown = ask(address, RemotingCommand.request(RequestCode.GET_NAMESRV_CONFIG))
+        assert b"orderMessageEnable=true" in bytes(shown.body)
+        process.terminate()
+        _, err = process.communicate(timeout=20)
+        assert "setting has no effect here setting=defaultThreadPoolNums" in err
+    assert (tmp_path / "kv.json").exists()
+
+
+def test_namesrv_takes_toml(tmp_path: Path) -> None:
+    conf = tmp_path / "namesrv.toml"
+    conf.write_text("[namesrv]\nport = 0\n[net]\nconnections_max = 5\n")
+    with serving(tmp_path, "--config", str(conf)) as (_, address):
+        assert ask(address, RemotingCommand.request(RequestCode.GET_BROKER_CLUSTER_INFO)).code == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("listenPrt=1", "listenPrt: unknown setting in "),
+        ("clusterTest=true", "clusterTest: 'true' is not supported"),
+        ("listenPort=x", "port: 'x' is not a whole number"),
+    ],
+)
+def test_namesrv_names_a_wrong_setting(tmp_path: Path, line: str, says: str) -> None:
+    conf = tmp_path / "namesrv.conf"
+    conf.write_text(line)
+    found = pyledger("namesrv", "--config", conf)
+    assert (found.code, says in found.err) == (2, True), found.err
+
+
+@pytest.mark.parametrize("address", ["9876", ":9876", "a:b", "a:65536"])
+def test_namesrv_names_a_wrong_address(address: str) -> None:
+    found = pyledger("namesrv", "--listen", address)
+    assert found.code == 2
+    assert "is no address" in found.err
+
+
+def test_namesrv_names_an_address_that_is_taken(tmp_path: Path) -> None:
+    with serving(tmp_path, "--listen", "127.0.0.1:0") as (_, address):
+        found = spawn("namesrv", "--listen", address)
+        assert found.code == 3
+        assert f"cannot listen on {address}" in found.err
+        assert found.out == ""

@@ -1,0 +1,69 @@
+"""A name server for the length of a block, and what brokers and clients send to it."""
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from pyledger.config.namesrv import NamesrvConfig
+from pyledger.digest import body_crc
+from pyledger.namesrv.server import NameServer
+from pyledger.topic import DataVersion, TopicConfig
+from pyledger.wire.codes import RequestCode
+from pyledger.wire.headers.namesrv import RegisterBrokerRequestHeader
+from pyledger.wire.registration import RegisterBrokerBody
+from pyledger.wire.remoting import RemotingCommand
+from pyledger.wire.topic_config import TopicConfigTable
+from tests.net.peers import RawPeer, raw
+
+TOPICS = ("Orders", "TBW102")
+FIRST_VERSION = DataVersion(counter=1, timestamp_ms=1000)
+
+
+@asynccontextmanager
+async def name_server(folder: Path, **settings: Any) -> AsyncIterator[NameServer]:
+    """A name server on a free port of loopback."""
+    path = str(folder / "kv" / "kvConfig.json")
+    server = NameServer(NamesrvConfig.from_options(port=0, kv_config_path=path, **settings))
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.close()
+
+
+@asynccontextmanager
+async def peer(server: NameServer) -> AsyncIterator[RawPeer]:
+    """A connection to a name server for the length of a block."""
+    async with raw(int(server.address.rpartition(":")[2])) as connection:
+        yield connection
+
+
+def registration(
+    broker_addr: str = "127.0.0.1:10911",
+    *,
+    broker_id: int = 0,
+    topics: Iterable[str] = TOPICS,
+    version: DataVersion = FIRST_VERSION,
+    fields: dict[str, str] | None = None,
+    **header: Any,
+) -> RemotingCommand:
+    """What broker-a of cluster C sends."""
+    table = {name: TopicConfig(name, 4, 4) for name in topics}
+    body = RegisterBrokerBody(
+        topic_config_serialize_wrapper=TopicConfigTable(topic_config_table=table, data_version=version)
+    ).encode()
+    facts = {
+        "broker_name": "broker-a",
+        "cluster_name": "C",
+        "ha_server_addr": "127.0.0.1:10912",
+        "body_crc32": body_crc(body),
+        **header,
+    }
+    head = RegisterBrokerRequestHeader(broker_addr=broker_addr, broker_id=broker_id, **facts)
+    return RemotingCommand.request(RequestCode.REGISTER_BROKER, head, body, ext_fields=fields)
+
+
+def asked(code: RequestCode, body: bytes = b"", **fields: str) -> RemotingCommand:
+    """A request with its fields as they travel."""
+    return RemotingCommand.request(code, body=body, ext_fields=fields)
