@@ -282,21 +282,26 @@ cdef class MappedFile:
             store_release(&self.committed, position)
 
     cdef int allocate_to(self, int64_t position) noexcept nogil:
-        """Put blocks behind bytes up to `position`, in chunks. 0, or an errno. Needs no GIL."""
+        """Put blocks behind bytes up to `position`, in chunks. 0, or an errno. Needs no GIL.
+
+        Two threads may meet here: whoever appends, and whoever makes the file ready. Each goes by what it
+        read once, and blocks that are there already cost nothing.
+        """
         cdef int64_t chunk = self.allocate_chunk_bytes or self.size_bytes
+        cdef int64_t begin = load_acquire(&self.allocated)
         cdef int64_t end
         cdef int result
         cdef int fd
-        if position <= self.allocated:
+        if position <= begin:
             return 0
         end = min(((position + chunk - 1) // chunk) * chunk, self.size_bytes)
         fd = c_open(self.c_path, O_RDWR | O_CLOEXEC)
         if fd < 0:
             return errno
-        result = allocate_range(fd, self.allocated, end)
+        result = allocate_range(fd, begin, end)
         c_close(fd)
-        if result == 0:
-            self.allocated = end
+        if result == 0 and end > load_acquire(&self.allocated):
+            store_release(&self.allocated, end)
         return result
 
     def reserve(self, int64_t position):

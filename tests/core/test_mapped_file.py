@@ -3,8 +3,10 @@
 import os
 import resource
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -58,6 +60,26 @@ def test_create_in_chunks_allocates_as_positions_are_reserved(path: Path) -> Non
 def test_create_warm_or_pooled_still_reads_as_zeroes(path: Path, options: dict[str, bool]) -> None:
     MappedFile.create(str(path), SIZE_BYTES, **options).close()
     assert path.read_bytes() == bytes(SIZE_BYTES)
+
+
+def test_threads_may_reserve_the_same_file_at_once(path: Path) -> None:
+    """The one that appends and the one that makes files ready meet in the same file."""
+    size_bytes = 1 << 20
+    for _ in range(20):
+        file = MappedFile.create(str(path), size_bytes, allocate_chunk_bytes=4096)
+        start = Barrier(4)
+
+        def reserve(file: MappedFile = file, start: Barrier = start) -> None:
+            start.wait()
+            for position in range(4096, size_bytes + 1, 4096):
+                file.reserve(position)
+
+        with ThreadPoolExecutor(4) as pool:
+            for done in [pool.submit(reserve) for _ in range(4)]:
+                done.result()
+        assert path.stat().st_blocks * 512 >= size_bytes
+        file.close()
+        path.unlink()
 
 
 def test_create_over_an_existing_file_is_refused_and_leaves_it(path: Path) -> None:
