@@ -13,8 +13,8 @@ from pyspark_pyledger.options import OFFSET_EARLIEST, OFFSET_LATEST, Offsets, Re
 
 log = logging.getLogger("pyledger.spark")
 
-PARTITION_BYTES_MAX = 128 << 20
-"""As Spark's `spark.sql.files.maxPartitionBytes`."""
+PARTITION_BYTES_MAX = 512 << 20
+"""Rows are streamed, so this is no memory: it bounds what a failed task repeats, a second or two of work."""
 PARTITION_BYTES_MIN = 8 << 20
 """A task costs about 50 ms: never one for each small file."""
 
@@ -81,8 +81,10 @@ def _topics_of(reader: StoreReader) -> set[str]:
 
 
 def _check_topics(readers: Iterable[StoreReader], wanted: tuple[str, ...] | None) -> None:
+    if wanted is None:
+        return
     known = set().union(*(_topics_of(reader) for reader in readers))
-    for topic in wanted or ():
+    for topic in wanted:
         if topic not in known:
             raise ConfigError(
                 "topics", f"there is no topic {topic!r}", f"there are {', '.join(sorted(known))}"

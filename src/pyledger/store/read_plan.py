@@ -10,7 +10,7 @@ it touches and asks for nothing else. Its end is pinned when the plan is made.
 
 import base64
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
@@ -45,6 +45,9 @@ class QueueSource(Protocol):
 
     def units(self, topic: str, queue_id: int, start: int | None = None, end: int | None = None) -> Any:
         """Units of a queue as an array with the fields `physical_offset`, `size_bytes`, `tags_code`."""
+
+    def first_record_from(self, physical_offset: int) -> int | None:
+        """Physical offset (bytes) of a record at or soon behind a place; None when that takes a walk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,15 +173,21 @@ def plan_partitions(
     limit = max_partition_bytes or max(
         PARTITION_BYTES_MIN, -(-(view.end_offset - view.start_offset) // max(1, min_partitions))
     )
-    cuts = _cut_log(view, limit, max_partition_records)
+    cuts = _cut_log(view, limit, max_partition_records, source.first_record_from)
     ends = [*cuts[1:], view.end_offset]
     return [LogRange(source.path, start, end, selection) for start, end in zip(cuts, ends, strict=True)]
 
 
-def _cut_log(view: LogView, limit_bytes: int, limit_records: int | None) -> list[int]:
+def _cut_log(
+    view: LogView,
+    limit_bytes: int,
+    limit_records: int | None,
+    first_record_from: Callable[[int], int | None],
+) -> list[int]:
     """Where ranges begin: at files where that is fine enough, else at records within a file.
 
-    Cutting within a file walks its record heads, so whole files are kept together where the limit allows it.
+    Whole files are kept together where the limit allows it. Within a file the queues tell where records
+    start; where they do not, its record heads are walked.
     """
     cuts: list[int] = []
     for file in view.files:
@@ -189,11 +198,24 @@ def _cut_log(view: LogView, limit_bytes: int, limit_records: int | None) -> list
         if limit_records is None and end - start <= limit_bytes + limit_bytes // 8:
             if not cuts or end - cuts[-1] > limit_bytes:
                 cuts.append(start)
-        else:
-            parts = -(-(end - start) // limit_bytes)
-            cuts += split_log(
-                view, start, end, step_bytes=-(-(end - start) // parts), step_records=limit_records
-            )
+            continue
+        parts = -(-(end - start) // limit_bytes)
+        step = -(-(end - start) // parts)
+        found = None if limit_records else _cut_by_hints(start, end, step, first_record_from)
+        cuts += found or split_log(view, start, end, step_bytes=step, step_records=limit_records)
+    return cuts
+
+
+def _cut_by_hints(
+    start: int, end: int, step: int, first_record_from: Callable[[int], int | None]
+) -> list[int] | None:
+    """Cuts about `step` bytes apart; None when a hint is missing or far from where a cut should be."""
+    cuts = [start]
+    for wanted in range(start + step, end, step):
+        found = first_record_from(wanted)
+        if found is None or found >= min(wanted + step // 4, end):
+            return None
+        cuts.append(found)
     return cuts
 
 

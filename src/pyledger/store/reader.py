@@ -28,6 +28,7 @@ from pyledger.store.log_end import Damage, LogEnd, find_log_end, whole_view
 from pyledger.store.log_walk import LogWalk
 from pyledger.store.queue_units import QueueUnits
 from pyledger.store.read_queues import ReadQueues, recover_queues
+from pyledger.store.record_hints import RecordHints
 from pyledger.store.selection import Selection, carries_key, parse_tags
 from pyledger.store.views import Raw, Units, keep_tags, units_array
 from pyledger.wire.message_id import decode_message_id
@@ -76,8 +77,8 @@ class StoreReader:
             StoreFormatError: its log is kept in another form.
             StoreIOError: a file cannot be read.
 
-        Cost: after an exit in good order one pass over the last log file; after an unclean one over all that
-        the checkpoint does not know to be on disk.
+        Cost: after an exit in good order a few reads, or without consume queues one pass over the last log
+        file; after an unclean one a pass over all that the checkpoint does not know to be on disk.
         """
         reader = cls(path, on_corrupt=on_corrupt)
         try:
@@ -92,7 +93,13 @@ class StoreReader:
         self.checkpoint: StoreCheckpoint | None = checkpoint.read(os.path.join(self.path, CHECKPOINT_FILE))
         whole = whole_view(self._ordered())
         durable_ms = self.checkpoint.log_timestamp_ms if self.checkpoint else 0
-        self.stop: LogEnd = find_log_end(whole, clean=self.clean, durable_ms=durable_ms, progress=progress)
+        self.stop: LogEnd = find_log_end(
+            whole,
+            clean=self.clean,
+            durable_ms=durable_ms,
+            start_offset=RecordHints(self.layout, whole).last() if self.clean else None,
+            progress=progress,
+        )
         """Where the log ends, and why there."""
         self._pin(self.stop)
 
@@ -192,6 +199,15 @@ class StoreReader:
         """
         queue = self._recovered_queues().by_name.get((topic, queue_id))
         return (queue or QueueUnits(self.path, topic, queue_id, False)).array(start, end)
+
+    def first_record_from(self, physical_offset: int) -> int | None:
+        """Physical offset (bytes) of a record at or soon behind a place, told by the files of a queue.
+
+        Returns:
+            None when no queue tells, or nothing sound stands where it says.
+        """
+        self._check_open()
+        return RecordHints(self.layout, self.view).first_from(physical_offset)
 
     def messages(
         self,
