@@ -82,6 +82,7 @@ THIRD_PARTY = {
     "lz4": ("pyledger.wire",),
     "zstandard": ("pyledger.wire",),
     "click": ("pyledger.cli",),
+    "lark": ("pyledger.protocol.filter.sql92",),
     "rich": ("pyledger.cli",),
     "uvloop": ("pyledger.net.loop",),
     "pyarrow": ("pyledger.arrow", "pyledger.cli.export_columns", "pyspark_pyledger"),

@@ -1,0 +1,1 @@
+"""SQL92 subscriptions: which messages a group wants, by their properties."""
