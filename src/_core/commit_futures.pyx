@@ -1,6 +1,6 @@
 # CommitFutures: what the tasks of one event loop wait for in a group commit. A flush rings the bell, an
 # eventfd that the loop watches, at most once; the loop then answers every future that was reached.
-from _core.futex cimport load_word, pthread_mutex_lock, pthread_mutex_unlock
+from _core.futex cimport load_word, monotonic_ns, pthread_mutex_lock, pthread_mutex_unlock
 from _core.posix cimport load_acquire
 from libc.errno cimport errno
 from libc.stdint cimport int64_t, uint64_t
@@ -22,7 +22,9 @@ cdef class CommitFutures:
 
     cdef GroupCommit commit
     cdef object loop
-    cdef object pending              # deque of (offset, future), ascending
+    cdef object pending              # deque of (offset, future, deadline_ns), by offset
+    cdef object timer                # one for all; None while it is not set
+    cdef int64_t timer_ns            # when it goes off, no later than the first deadline
     cdef int64_t last_offset         # of the last one pending
     cdef Bell* bell                  # owned by the commit, which outlives this
 
@@ -51,6 +53,9 @@ cdef class CommitFutures:
         cdef int event_fd = self.bell.event_fd
         if event_fd < 0:
             return 0
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
         if not self.loop.is_closed():
             self.loop.remove_reader(event_fd)
         pthread_mutex_lock(&self.commit.lock)
@@ -60,12 +65,14 @@ cdef class CommitFutures:
         self.commit.loops.remove(self)
         return 0
 
-    cdef int add(self, int64_t offset, object future) except -1:
-        self.pending.append((offset, future))
+    cdef int add(self, int64_t offset, object future, int64_t deadline_ns) except -1:
+        self.pending.append((offset, future, deadline_ns))
         if offset >= self.last_offset:
             self.last_offset = offset
         else:
             self.pending = deque(sorted(self.pending, key=_first))
+        if deadline_ns >= 0 and (self.timer is None or deadline_ns < self.timer_ns):
+            self.set_timer(deadline_ns)
         if not self.listen(offset):
             self.drain()
         return 0
@@ -95,12 +102,41 @@ cdef class CommitFutures:
             while self.pending and self.pending[0][0] <= flushed:
                 future = self.pending.popleft()[1]
                 if not future.done():
-                    future.set_result(None)
+                    future.set_result(True)
             if load_word(&self.commit.status_word) != 0 and flushed == load_acquire(&self.commit.flushed):
                 self.refuse()
                 return
             if not self.pending or self.listen(self.pending[0][0]):
                 return
+
+    cdef int set_timer(self, int64_t deadline_ns) except -1:
+        """A timer a future would cost more than its append."""
+        if self.timer is not None:
+            self.timer.cancel()
+        self.timer_ns = deadline_ns
+        self.timer = self.loop.call_later(max(<int64_t>0, deadline_ns - monotonic_ns()) / 1e9, self.expire)
+        return 0
+
+    def expire(self):
+        """Answer False to those whose time has passed; the event loop calls this."""
+        cdef int64_t now_ns = monotonic_ns()
+        cdef int64_t first_ns = -1
+        cdef int64_t deadline_ns
+        self.timer = None
+        self.drain()
+        waiting = deque()
+        for entry in self.pending:
+            deadline_ns = entry[2]
+            if 0 <= deadline_ns <= now_ns:
+                if not entry[1].done():
+                    entry[1].set_result(False)
+                continue
+            waiting.append(entry)
+            if deadline_ns >= 0 and (first_ns < 0 or deadline_ns < first_ns):
+                first_ns = deadline_ns
+        self.pending = waiting
+        if first_ns >= 0:
+            self.set_timer(first_ns)
 
     cdef int refuse(self) except -1:
         """Give those who still wait the final error, and stop listening."""

@@ -67,6 +67,6 @@ cdef class DurableAppender:
         return offset
 
     cdef int await_end(self, int64_t offset, int64_t end_offset) except -1:
-        if self.group.await_flush(end_offset, self.timeout_ms) == 0:
+        if self.group.wait_until(end_offset, self.timeout_ms) == 0:
             raise errors.FlushTimeoutError(offset, self.timeout_ms)
         return 0

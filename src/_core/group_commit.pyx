@@ -227,13 +227,13 @@ cdef class GroupCommit:
             if result == ETIMEDOUT:
                 return load_word(&waiter.word) == WAITER_WOKEN
 
-    def wait(self, int64_t offset, int64_t timeout_ms):
-        """Wait without the GIL until bytes below `offset` are durable; see _core.pyi."""
+    cdef int wait_until(self, int64_t offset, int64_t timeout_ms) except -1:
+        """Wait without the GIL until bytes below `offset` are durable: 1, or 0 when the time passed."""
         cdef Waiter waiter
         cdef int woken = -1
         cdef int64_t deadline_ns
         if load_acquire(&self.flushed) >= offset and self.owner_pid == getpid():
-            return True
+            return 1
         self.check_usable()
         waiter.offset = offset
         deadline_ns = deadline_after(timeout_ms)
@@ -252,18 +252,22 @@ cdef class GroupCommit:
             else:
                 self.leave(&waiter)
         if load_acquire(&self.flushed) >= offset:
-            return True
+            return 1
         self.check_usable()
-        return False
+        return 0
 
-    def register(self, int64_t offset, loop):
-        """Future of `loop`, done when bytes below `offset` are durable; see _core.pyi."""
+    def wait(self, int64_t offset, int64_t timeout_ms):
+        """Wait without the GIL until bytes below `offset` are durable; see _core.pyi."""
+        return self.wait_until(offset, timeout_ms) == 1
+
+    def register(self, int64_t offset, loop, int64_t timeout_ms=-1):
+        """Future of `loop`, True when bytes below `offset` are durable; see _core.pyi."""
         future = loop.create_future()
         if load_acquire(&self.flushed) >= offset and self.owner_pid == getpid():
-            future.set_result(None)
+            future.set_result(True)
             return future
         self.check_usable()
-        self.futures_of(loop).add(offset, future)
+        self.futures_of(loop).add(offset, future, deadline_after(timeout_ms))
         return future
 
     cdef CommitFutures futures_of(self, object loop):

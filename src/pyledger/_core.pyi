@@ -424,18 +424,20 @@ class GroupCommit:
         Cost: releases the GIL. A flush wakes two callers, each of which wakes another when it has the GIL.
         Durability: True means that the bytes survive a power cut.
         """
-    def register(self, offset: int, loop: AbstractEventLoop) -> Future[None]:
+    def register(self, offset: int, loop: AbstractEventLoop, timeout_ms: int = -1) -> Future[bool]:
         """Wait in an event loop: a future that is done when bytes below `offset` are durable.
 
         Args:
             offset: Physical offset (bytes) just behind the record.
             loop: The running loop of this thread. It must be able to watch a file descriptor.
+            timeout_ms: As for `wait`.
 
         Returns:
-            A future of the loop. It ends with StoreFailedError or StoreClosedError as `wait` would; it may
-            be cancelled.
+            A future of the loop. It gives what `wait` returns, or ends with StoreFailedError or
+            StoreClosedError as `wait` would; it may be cancelled.
 
-        Cost: a flush wakes a loop once, without the GIL, and the loop answers all futures it reached.
+        Cost: a flush wakes a loop once, without the GIL, and the loop answers all futures it reached. One
+        timer serves all.
         """
     def wait_for_request(self, timeout_ms: int) -> bool:
         """Sleep in the flush thread until somebody waits for more than is flushed.
@@ -477,6 +479,8 @@ class CommitFutures:
 
     def drain(self) -> None:
         """Answer the futures that were reached; the event loop calls it after a flush."""
+    def expire(self) -> None:
+        """Answer False to those whose time has passed; the event loop calls this."""
 
 # --- flush_service.pyx
 
@@ -789,6 +793,67 @@ class QueueAppender:
             properties: As in `CommitLog.append`, for all.
             born_timestamp_ms: As in `CommitLog.append`, for all.
             store_timestamp_ms: As in `CommitLog.append`, for all.
+        """
+
+# --- durable_appender.pyx
+
+@final
+class DurableAppender:
+    """A prepared way to one queue of a store with sync flush: returns once the messages are on disk.
+
+    The face of `QueueAppender`, which a store with async flush hands out itself.
+    """
+
+    appender: QueueAppender
+
+    def __init__(self, appender: QueueAppender, group: GroupCommit, timeout_ms: int) -> None: ...
+    @property
+    def topic(self) -> str:
+        """Topic of the queue."""
+    @property
+    def queue_id(self) -> int:
+        """Number of the queue."""
+    @property
+    def next_queue_offset(self) -> int:
+        """Queue offset (units) that the next message gets."""
+    def put(
+        self,
+        body: Buffer,
+        tags: str | None = None,
+        keys: str | None = None,
+        properties: Mapping[str, str] | bytes | None = None,
+        *,
+        flag: int = 0,
+        sys_flag: int = 0,
+        born_timestamp_ms: int = 0,
+        born_host: tuple[str, int] | None = None,
+        reconsume_times: int = 0,
+        prepared_transaction_offset: int = 0,
+        store_timestamp_ms: int = 0,
+    ) -> int:
+        """Append one message and wait until it is on disk; its physical offset (bytes).
+
+        Raises:
+            FlushTimeoutError: it is stored, but the flush was late.
+            StoreFailedError: the flush failed.
+
+        Cost: one native call; waits without the GIL.
+        """
+    def put_many(
+        self,
+        bodies: Sequence[Buffer],
+        tags: str | None = None,
+        keys: str | None = None,
+        properties: Mapping[str, str] | bytes | None = None,
+        *,
+        born_timestamp_ms: int = 0,
+        store_timestamp_ms: int = 0,
+    ) -> int:
+        """Append many messages and wait until all are on disk; the physical offset (bytes) of the first.
+
+        Raises:
+            FlushTimeoutError: they are stored, but the flush was late.
+            StoreFailedError: the flush failed.
         """
 
 # --- scan.pyx

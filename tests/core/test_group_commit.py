@@ -323,7 +323,7 @@ def test_register_many_tasks_are_answered_by_one_flush_each(spawn: Spawn) -> Non
         for _ in range(rounds):
             end[0] += 1
             mine = end[0]
-            await commit.register(mine, loop)
+            assert await commit.register(mine, loop, LONG_MS)
             assert commit.flushed_where >= mine
 
     async def main() -> None:
@@ -355,6 +355,37 @@ def test_register_out_of_order_cancelled_and_done(spawn: Spawn) -> None:
     asyncio.run(main())
 
 
+def test_register_too_long_is_false_for_those_whose_time_passed_and_no_others() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        commit = GroupCommit("log")
+        endless, late, soon = (commit.register(o, loop, ms) for o, ms in ((1, -1), (2, LONG_MS), (3, 20)))
+        later = commit.register(4, loop, 40)
+        assert not await asyncio.wait_for(soon, 30)
+        assert not endless.done()
+        assert not late.done()
+        assert not await asyncio.wait_for(later, 30)
+        commit.publish(2)
+        assert await asyncio.gather(endless, late) == [True, True]
+        again = commit.register(5, loop, 20)
+        commit.publish(5)
+        assert await asyncio.wait_for(again, 30), "the flush came first"
+        assert not await asyncio.wait_for(commit.register(6, loop, 20), 30)
+
+    asyncio.run(main())
+
+
+def test_register_whose_flush_and_time_have_both_passed_is_true() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        commit = GroupCommit("log")
+        future = commit.register(1, loop, 0)
+        commit.publish(1)
+        assert await asyncio.wait_for(future, 30)
+
+    asyncio.run(main())
+
+
 def test_register_after_failure_and_close_raises_in_the_task() -> None:
     async def main(end: Callable[[GroupCommit], None], expected: type[Exception]) -> None:
         loop = asyncio.get_running_loop()
@@ -362,7 +393,7 @@ def test_register_after_failure_and_close_raises_in_the_task() -> None:
         futures = [commit.register(offset, loop) for offset in (1, 2, 3)]
         commit.publish(1)
         end(commit)
-        assert await asyncio.gather(futures[0]) == [None]
+        assert await asyncio.gather(futures[0]) == [True]
         for future in futures[1:]:
             with pytest.raises(expected):
                 await asyncio.wait_for(future, 30)

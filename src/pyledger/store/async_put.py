@@ -19,18 +19,5 @@ async def until_durable(group: GroupCommit, physical_offset: int, end_offset: in
         FlushTimeoutError: the flush was late.
         StoreFailedError: the flush failed.
     """
-    if group.flushed_where >= end_offset:
-        return
-    loop = asyncio.get_running_loop()
-    future = group.register(end_offset, loop)
-
-    def give_up() -> None:
-        if not future.done():
-            future.set_exception(FlushTimeoutError(physical_offset, timeout_ms))
-
-    # A plain timer: `asyncio.timeout` costs more than the append.
-    timer = loop.call_later(timeout_ms / 1000, give_up)
-    try:
-        await future
-    finally:
-        timer.cancel()
+    if not await group.register(end_offset, asyncio.get_running_loop(), timeout_ms):
+        raise FlushTimeoutError(physical_offset, timeout_ms)

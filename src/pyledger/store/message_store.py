@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import NoReturn, Self, cast
 
-from pyledger._core import MessageScan, QueueAppender, StoredMessage
+from pyledger._core import DurableAppender, MessageScan, QueueAppender, StoredMessage
 from pyledger.config.store import StoreConfig
 from pyledger.errors import StoreClosedError
 from pyledger.message import Message, PutResult, QueueRange
 from pyledger.store.async_put import until_durable
 from pyledger.store.clock import Clock, SystemClock
-from pyledger.store.message_writer import DurableAppender, MessageWriter, waits
+from pyledger.store.message_writer import MessageWriter, waits
 from pyledger.store.opening import StoreParts, open_parts
 from pyledger.store.queue_reader import END_OF_TIME_MS, QueueReader
 from pyledger.store.read_result import GetRanges, GetResult

@@ -5,90 +5,20 @@ all who wait at that moment; otherwise it is in the page cache (or in the pool, 
 """
 
 import ipaddress
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from pyledger._core import CommitLog, GroupCommit, LogView, MessageScan, QueueAppender
+from pyledger._core import CommitLog, DurableAppender, GroupCommit, LogView, MessageScan, QueueAppender
 from pyledger.errors import FlushTimeoutError, IllegalMessageError, RecordTooLargeError
 from pyledger.message import Message, PutResult
 from pyledger.store.delay import is_delayed, redirect_delayed
 
 PROPERTIES_BYTES_MAX = 32_767
 WAIT_PROPERTY = "WAIT"
-Properties = Mapping[str, str] | bytes | None
 
 
 def waits(message: Message) -> bool:
     """Whether a put waits for its flush; a producer may waive that by the property WAIT=false."""
     return message.properties.get(WAIT_PROPERTY) != "false"
-
-
-class DurableAppender:
-    """A prepared way to one queue of a store with sync flush: returns once the messages are on disk.
-
-    The same face as the native `QueueAppender`, which a store with async flush hands out itself.
-    """
-
-    def __init__(
-        self, appender: QueueAppender, wait: Callable[[int, int], None], end: Callable[[], int]
-    ) -> None:
-        self._appender = appender
-        self._wait = wait
-        self._end = end
-        self.topic = appender.topic
-        self.queue_id = appender.queue_id
-
-    @property
-    def next_queue_offset(self) -> int:
-        """Queue offset (units) that the next message gets."""
-        return self._appender.next_queue_offset
-
-    def put(
-        self,
-        body: bytes,
-        tags: str | None = None,
-        keys: str | None = None,
-        properties: Properties = None,
-        *,
-        flag: int = 0,
-        sys_flag: int = 0,
-        born_timestamp_ms: int = 0,
-        born_host: tuple[str, int] | None = None,
-        reconsume_times: int = 0,
-        prepared_transaction_offset: int = 0,
-    ) -> int:
-        """Append one message and wait until it is on disk; its physical offset (bytes).
-
-        Raises:
-            FlushTimeoutError: it is stored, but the flush was late.
-        """
-        offset = self._appender.put(
-            body,
-            tags,
-            keys,
-            properties,
-            flag=flag,
-            sys_flag=sys_flag,
-            born_timestamp_ms=born_timestamp_ms,
-            born_host=born_host,
-            reconsume_times=reconsume_times,
-            prepared_transaction_offset=prepared_transaction_offset,
-        )
-        self._wait(offset, max(self._end(), offset + 1))
-        return offset
-
-    def put_many(
-        self,
-        bodies: Sequence[bytes],
-        tags: str | None = None,
-        keys: str | None = None,
-        properties: Properties = None,
-        *,
-        born_timestamp_ms: int = 0,
-    ) -> int:
-        """Append many messages and wait until all are on disk; the physical offset (bytes) of the first."""
-        offset = self._appender.put_many(bodies, tags, keys, properties, born_timestamp_ms=born_timestamp_ms)
-        self._wait(offset, max(self._end(), offset + 1))
-        return offset
 
 
 class MessageWriter:
@@ -168,10 +98,7 @@ class MessageWriter:
         native = self.commit_log.appender(topic, queue_id)
         if self.group is None:
             return native
-        return DurableAppender(native, self.wait_durable, self._end)
-
-    def _end(self) -> int:
-        return self._log.wrote_where
+        return DurableAppender(native, self.group, self._timeout_ms)
 
     def put_encoded_batch(
         self,
