@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from pyledger.config.net import NetConfig
-from pyledger.errors import RemotingConnectError, RemotingSendRequestError
+from pyledger.errors import ListenError, RemotingConnectError, RemotingSendRequestError
 from pyledger.net.calls import Outcome
 from pyledger.net.client import RemotingClient
 from pyledger.net.connection import Connection
@@ -183,6 +183,17 @@ def test_go_away_can_be_handled_less(run: Run, by_callback: bool) -> None:
                 assert isinstance(outcome, RemotingCommand)
                 assert outcome.code == GO_AWAY
         assert len(fickle.opaques) == 2
+
+    run(main())
+
+
+def test_port_in_use_and_unknown_host_are_said_with_a_remedy(run: Run) -> None:
+    async def main() -> None:
+        async with serving() as server:
+            with pytest.raises(ListenError, match=f"127.0.0.1:{server.port}.*choose another port"):
+                await RemotingServer(echo, port=server.port).start()
+            with pytest.raises(ListenError, match=r"no.such.host.invalid:0"):
+                await RemotingServer(echo, host="no.such.host.invalid").start()
 
     run(main())
 

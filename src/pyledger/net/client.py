@@ -23,8 +23,8 @@ from pyledger.net.connection import Connection, Handler
 from pyledger.net.endpoint import Endpoint
 from pyledger.net.handlers import refuse_unknown
 from pyledger.net.name_servers import NameServerList
-from pyledger.net.sockets import open_socket, split_address
-from pyledger.net.tls import client_context, reason_of
+from pyledger.net.sockets import open_socket, reason_of, split_address
+from pyledger.net.tls import client_context
 from pyledger.wire.codes import ResponseCode
 from pyledger.wire.remoting import RemotingCommand
 

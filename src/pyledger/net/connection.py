@@ -77,7 +77,7 @@ class Connection(FrameStream):
             return
         outbox = self._outbox
         body = command.body
-        outbox.put(encode_head(command, len(body) + sum(map(len, parts))))
+        outbox.put(encode_head(command, len(body) + sum(map(len, parts)) if parts else None))
         if body:
             outbox.put(body)
         for part in parts:
@@ -181,6 +181,7 @@ class Connection(FrameStream):
             frames = self.endpoint.intake(self, frames)
             if self.must_pause():
                 return frames
+        outbox, work = self._outbox, self._work
         for index, frame in enumerate(frames):
             command = decode(frame)
             if command.flag & FLAG_RESPONSE:
@@ -191,7 +192,7 @@ class Connection(FrameStream):
             self._serve(command)
             if self.closed:
                 break
-            if self.must_pause():
+            if (work or outbox.queued_bytes > self._flush_bytes) and self.must_pause():
                 return frames[index + 1 :]
         return []
 
@@ -236,10 +237,10 @@ class Connection(FrameStream):
             raise
         except Exception as error:  # noqa: BLE001 - one request's failure is told to its sender, nobody else
             answer = self._failure(request, error)
-        if answer is None:
-            return
         if isinstance(answer, RemotingCommand):
             self._answer(request, answer)
+            return
+        if answer is None:
             return
         work = asyncio.ensure_future(answer, loop=self.endpoint.loop)
         self._work.add(work)

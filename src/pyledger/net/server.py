@@ -14,10 +14,11 @@ import ssl
 from collections.abc import Callable
 
 from pyledger.config.net import NetConfig, TlsConfig
+from pyledger.errors import ListenError
 from pyledger.log import event, logger
 from pyledger.net.connection import Connection, Handler, Intake
 from pyledger.net.endpoint import Endpoint
-from pyledger.net.sockets import prepare
+from pyledger.net.sockets import listening_socket, prepare, reason_of
 from pyledger.net.tls import TLS_HELLO, server_context
 
 log = logger("net")
@@ -87,25 +88,16 @@ class RemotingServer:
         """Listen; `port` says where.
 
         Raises:
-            OSError: the address cannot be had.
+            ListenError: the address cannot be had.
         """
         loop = asyncio.get_running_loop()
         host, port = self._address
-        found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, proto, _, target = found[0]
-        listener = socket.socket(family, kind, proto)
         try:
-            listener.setblocking(False)
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if self._config.server_socket_receive_bytes:
-                # The window of a connection is agreed before it is accepted.
-                size_bytes = self._config.server_socket_receive_bytes
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size_bytes)
-            listener.bind(target)
-            listener.listen(self._config.server_socket_backlog)
-        except OSError:
-            listener.close()
-            raise
+            listener = await listening_socket(
+                host, port, self._config.server_socket_backlog, self._config.server_socket_receive_bytes
+            )
+        except OSError as error:
+            raise ListenError(f"{host}:{port}", reason_of(error)) from error
         self._endpoint = Endpoint(
             loop,
             self._config,

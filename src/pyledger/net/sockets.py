@@ -28,6 +28,30 @@ def split_address(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
+async def listening_socket(host: str, port: int, backlog: int, receive_bytes: int) -> socket.socket:
+    """Listen on the first address of a host.
+
+    Raises:
+        OSError: the address cannot be had.
+    """
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, kind, proto, _, target = found[0]
+    listener = socket.socket(family, kind, proto)
+    try:
+        listener.setblocking(False)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if receive_bytes:
+            # The window of a connection is agreed before it is accepted.
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        listener.bind(target)
+        listener.listen(backlog)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
 async def open_socket(address: str, send_bytes: int, receive_bytes: int) -> socket.socket:
     """Connect to `host:port`, trying every address that the host has.
 
@@ -62,3 +86,8 @@ def address_text(peer: Any) -> str:
     if not isinstance(peer, tuple) or len(peer) < 2:
         return ""
     return f"[{peer[0]}]:{peer[1]}" if ":" in peer[0] else f"{peer[0]}:{peer[1]}"
+
+
+def reason_of(error: OSError) -> str:
+    """What went wrong, in a few words."""
+    return error.strerror or str(error)

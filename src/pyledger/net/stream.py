@@ -39,6 +39,7 @@ class FrameStream(asyncio.Protocol):
         "_decoder",
         "_drain_waiters",
         "_finishing",
+        "_flush_bytes",
         "_handling",
         "_idle",
         "_outbox",
@@ -70,6 +71,7 @@ class FrameStream(asyncio.Protocol):
         # Frames that came before the connection was paused, still to be handled.
         self._waiting: deque[memoryview] = deque()
         self._drain_waiters: list[asyncio.Future[None]] = []
+        self._flush_bytes = min(FLUSH_BYTES, endpoint.limits.high_water_mark_bytes)
         self._handling = False
         self._burst = False
         self._paused = False
@@ -181,7 +183,7 @@ class FrameStream(asyncio.Protocol):
 
     async def finish(self) -> None:
         """Read no more; wait until every request that was taken is answered and written."""
-        if self.closed:
+        if self._transport.is_closing():
             return
         self._finishing = True
         self._transport.pause_reading()
@@ -234,7 +236,7 @@ class FrameStream(asyncio.Protocol):
 
     def must_pause(self) -> bool:
         """After each request: write when much is queued; stop reading when the connection is congested."""
-        if self._outbox.queued_bytes > FLUSH_BYTES:
+        if self._outbox.queued_bytes > self._flush_bytes:
             self._flush()
         if not self.endpoint.limits.throttles_reading or not self.congested or self.closed:
             return False
@@ -250,7 +252,7 @@ class FrameStream(asyncio.Protocol):
         frames = list(self._waiting)
         self._waiting.clear()
         self._handle(frames)
-        if not (self._paused or self.closed or self._finishing):
+        if not (self._paused or self._finishing or self._transport.is_closing()):
             self._transport.resume_reading()
 
     def _check_idle(self) -> None:
@@ -268,6 +270,8 @@ class FrameStream(asyncio.Protocol):
     def _put(self) -> None:
         """Write now, or with what else is sent in this turn of the event loop."""
         outbox = self._outbox
+        if self._handling and outbox.queued_bytes <= self._flush_bytes:
+            return
         if outbox.queued_bytes > self.endpoint.limits.backlog_max_bytes:
             self._flush()
             if outbox.queued_bytes > self.endpoint.limits.backlog_max_bytes:

@@ -9,6 +9,7 @@ import ssl
 
 from pyledger.config.net import TlsConfig
 from pyledger.errors import ConfigError
+from pyledger.net.sockets import reason_of
 
 TLS_HELLO = 0x16
 CLIENT_AUTH = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require": ssl.CERT_REQUIRED}
@@ -75,8 +76,3 @@ def load_trusted(context: ssl.SSLContext, side: str, path: str) -> None:
         raise ConfigError(
             f"{side}_trust_cert_path", f"{path}: {reason_of(error)}", "give a PEM file"
         ) from error
-
-
-def reason_of(error: OSError) -> str:
-    """What went wrong, in a few words."""
-    return error.strerror or str(error)
