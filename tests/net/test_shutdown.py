@@ -190,7 +190,7 @@ def test_go_away_can_be_handled_less(run: Run, by_callback: bool) -> None:
 def test_port_in_use_and_unknown_host_are_said_with_a_remedy(run: Run) -> None:
     async def main() -> None:
         async with serving() as server:
-            with pytest.raises(ListenError, match=f"127.0.0.1:{server.port}.*choose another port"):
+            with pytest.raises(ListenError, match=f"127.0.0.1:{server.port}.*choose another address"):
                 await RemotingServer(echo, port=server.port).start()
             with pytest.raises(ListenError, match=r"no.such.host.invalid:0"):
                 await RemotingServer(echo, host="no.such.host.invalid").start()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pyledger.config.namesrv import NamesrvConfig
 from pyledger.config.net import NetConfig, TlsConfig
-from pyledger.errors import ListenError, RemotingError
+from pyledger.errors import RemotingError
 from pyledger.log import event, logger
 from pyledger.namesrv.kv_config import DEFAULT_PATH, KVConfig
 from pyledger.namesrv.processor import IS_BROKER, RequestProcessor
@@ -87,10 +87,7 @@ class NameServer:
             tls=self._tls,
             on_close=self._connection_closed,
         )
-        try:
-            await server.start()
-        except OSError as error:
-            raise ListenError(self.address, error.strerror or str(error)) from error
+        await server.start()
         self._server = server
         self._client = RemotingClient(config=self._net, tls=self._tls)
         self._scan = loop.call_later(FIRST_SCAN_MS / 1000, self._expire)
