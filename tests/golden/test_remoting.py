@@ -4,6 +4,7 @@ import zlib
 from typing import Any
 
 from pyledger.errors import HeaderFieldError, MalformedBodyError
+from pyledger.group import SubscriptionGroup
 from pyledger.topic import DataVersion, TopicConfig
 from pyledger.wire import heartbeat, membership, offsets, route, statistics, subscription, topic_config
 from pyledger.wire.body import decode_body, encode_body
@@ -19,7 +20,7 @@ REQUEST_BODIES: dict[int, type] = {
     RequestCode.LOCK_BATCH_MQ: membership.LockBatchRequest,
     RequestCode.UNLOCK_BATCH_MQ: membership.LockBatchRequest,
     RequestCode.CHECK_CLIENT_CONFIG: subscription.CheckClientConfig,
-    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: topic_config.SubscriptionGroupConfig,
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: SubscriptionGroup,
     RequestCode.REGISTER_BROKER: RegisterBrokerBody,
     RequestCode.QUERY_DATA_VERSION: DataVersion,
     RequestCode.QUERY_ASSIGNMENT: membership.QueryAssignmentRequest,
@@ -40,7 +41,7 @@ RESPONSE_BODIES: dict[int, type] = {
     RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: topic_config.GroupList,
     RequestCode.GET_TOPIC_CONFIG: TopicConfig,
     RequestCode.GET_ALL_TOPIC_CONFIG: topic_config.TopicConfigTable,
-    RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: topic_config.SubscriptionGroupConfig,
+    RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: SubscriptionGroup,
     RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: topic_config.SubscriptionGroupTable,
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: membership.ConsumerIds,
     RequestCode.GET_CONSUMER_CONNECTION_LIST: membership.ConsumerConnection,

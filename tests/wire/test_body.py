@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyledger.errors import IllegalMessageError, MalformedBodyError
+from pyledger.errors import MalformedBodyError, SubscriptionSyntaxError
+from pyledger.group import SubscriptionGroup
 from pyledger.message import MessageQueue, tags_code
 from pyledger.protocol.routing.model import BrokerRoute, QueueMapping, QueueRoute, TopicRoute
 from pyledger.topic import DataVersion, Permission, TopicConfig
@@ -21,7 +22,7 @@ from pyledger.wire.registration import RegisterBrokerBody, decode_registration
 from pyledger.wire.route import decode_route, encode_route, reads_standard_json
 from pyledger.wire.statistics import ConsumeStats, TopicStatsTable
 from pyledger.wire.subscription import Subscription
-from pyledger.wire.topic_config import SubscriptionGroupConfig, TopicConfigTable, TopicList
+from pyledger.wire.topic_config import TopicConfigTable, TopicList
 from tests.golden.remoting_frames import recorded_frames
 from tests.golden.test_remoting import REQUEST_BODIES, RESPONSE_BODIES, decoded
 
@@ -117,7 +118,7 @@ def test_unknown_names_of_enumerations_count_as_null() -> None:
         (TopicConfigTable, '{"topicConfigTable":{"T":{"attributes":7}}}', ".topicConfigTable.T"),
         (TopicConfigTable, '{"dataVersion":[]}', ".dataVersion"),
         (ConsumeStats, '{"consumeTps":[]}', ".consumeTps"),
-        (SubscriptionGroupConfig, '{"consumeEnable":{}}', ".consumeEnable"),
+        (SubscriptionGroup, '{"consumeEnable":{}}', ".consumeEnable"),
         (TopicRoute, '{"brokerDatas":[{"brokerName":"b"}]}', ".brokerDatas.0.cluster"),
     ],
 )
@@ -235,7 +236,7 @@ def test_a_subscription_to_all_has_no_tags(expression: str | None) -> None:
 
 
 def test_a_subscription_of_bars_alone_is_refused() -> None:
-    with pytest.raises(IllegalMessageError):
+    with pytest.raises(SubscriptionSyntaxError):
         Subscription.of("T", "||", 5)
     assert Subscription.of("T", "a > 1 || b", 5, "SQL92").tags_set == ()
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from pyledger.errors import StoreFormatError
+from pyledger.group import SubscriptionGroup
 from pyledger.ids import QueueId, QueueOffset
-from pyledger.protocol.delivery.groups import SubscriptionGroup
 from pyledger.store.meta_file import read_json, write_json
 from pyledger.topic import NO_VERSION, DataVersion, TopicConfig
 

@@ -2,8 +2,8 @@
 
 A body is a frozen dataclass. Its fields are Java's, in snake case; annotations say what they hold: `str`,
 `bool`, `Int`, `Long`, `Real`, an enumeration, another dataclass, `tuple[X, ...]` for lists and sets,
-`Mapping[K, V]`, `Any`. Three types of our own travel as Java's: `MessageQueue`, `DataVersion`,
-`TopicConfig`.
+`Mapping[K, V]`, `Any`. Four types of our own travel as Java's: `MessageQueue`, `DataVersion`,
+`TopicConfig`, `SubscriptionGroup`.
 
 Reading is as lenient as fastjson: names in any case, numbers as text, null and missing fields take the
 default, what nobody declared is ignored. Writing has two forms. The default is what Java writes: integers
@@ -25,6 +25,7 @@ from types import NoneType
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar, get_args, get_origin, get_type_hints
 
 from pyledger.errors import MalformedBodyError, MalformedJsonError
+from pyledger.group import SubscriptionGroup
 from pyledger.message import MessageQueue
 from pyledger.topic import DataVersion, TopicConfig
 from pyledger.wire import fastjson
@@ -309,6 +310,24 @@ def read_topic(value: Any) -> TopicConfig:
         raise MismatchError("a topic is expected") from None
 
 
+def read_group(value: Any) -> SubscriptionGroup:
+    """A consumer group; what it lacks has its default."""
+    if not isinstance(value, dict):
+        raise MismatchError("an object is expected")
+    model = SubscriptionGroup("").document()
+    found = {}
+    for name, one in value.items():
+        read = READERS.get(type(model.get(name)), READERS[Any])
+        try:
+            found[name] = read(one)
+        except MismatchError as problem:
+            raise problem.under(name) from None
+    try:
+        return SubscriptionGroup.parse("", found)
+    except (ValueError, TypeError):
+        raise MismatchError("a consumer group is expected") from None
+
+
 READERS: dict[Any, Reader] = {
     Any: lambda value: value,
     str: read_text,
@@ -318,6 +337,7 @@ READERS: dict[Any, Reader] = {
     MessageQueue: read_queue,
     DataVersion: read_version,
     TopicConfig: read_topic,
+    SubscriptionGroup: read_group,
 }
 
 
@@ -325,7 +345,7 @@ def document_of(value: Any) -> Any:
     """A value as JSON has it, but with message queues and integers as keys."""
     if isinstance(value, MessageQueue):
         return {"brokerName": value.broker_name, "queueId": value.queue_id, "topic": value.topic}
-    if isinstance(value, DataVersion | TopicConfig):
+    if isinstance(value, DataVersion | TopicConfig | SubscriptionGroup):
         return value.document()
     if dataclasses.is_dataclass(value):
         fields = ((one.wire_name, getattr(value, one.attribute)) for one in fields_of(type(value)))

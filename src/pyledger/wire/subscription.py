@@ -7,14 +7,11 @@ body/CheckClientRequestBody.java.
 from dataclasses import dataclass
 from typing import Self
 
-from pyledger.errors import IllegalMessageError
 from pyledger.message import tags_code
+from pyledger.protocol.delivery.subscription import TAG, parse_subscription
+from pyledger.protocol.delivery.subscription import Subscription as Rule
 from pyledger.wire.body import Body
 from pyledger.wire.headers.codec import Int, Long
-
-ALL = "*"
-TAG = "TAG"
-SQL92 = "SQL92"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,20 +42,29 @@ class Subscription(Body):
             expression_type: None and `TAG` for tags, otherwise the expression is not looked at.
 
         Raises:
-            IllegalMessageError: nothing is between the bars.
+            SubscriptionSyntaxError: nothing is between the bars, or an SQL92 expression is empty.
         """
-        if expression_type not in {None, "", TAG}:
-            return cls(
-                topic=topic, sub_string=expression, sub_version=sub_version, expression_type=expression_type
-            )
-        if not expression or expression == ALL:
-            return cls(topic=topic, sub_string=ALL, sub_version=sub_version)
-        parts = expression.split("||")
-        if not any(parts):
-            raise IllegalMessageError(f"the subscription {expression!r} of {topic} names no tag")
-        tags = tuple(dict.fromkeys(part.strip() for part in parts if part.strip()))
-        codes = tuple(dict.fromkeys(map(tags_code, tags)))
-        return cls(topic=topic, sub_string=expression, sub_version=sub_version, tags_set=tags, code_set=codes)
+        found = parse_subscription(topic, expression, expression_type, sub_version)
+        codes = tuple(dict.fromkeys(map(tags_code, found.tags)))
+        return cls(
+            topic=topic,
+            sub_string=found.expression,
+            sub_version=sub_version,
+            tags_set=found.tags,
+            code_set=codes,
+            expression_type=found.expression_type,
+        )
+
+    def rule(self) -> Rule:
+        """What the broker's rules know of it."""
+        return Rule(
+            self.topic or "",
+            self.sub_string or "",
+            self.tags_set,
+            frozenset(self.code_set),
+            self.sub_version,
+            self.expression_type or TAG,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

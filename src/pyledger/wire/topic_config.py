@@ -1,16 +1,17 @@
 """Topics and groups as a broker tells them to slaves, name servers and tools.
 
 Source: RocketMQ remoting/.../protocol/body/TopicConfigSerializeWrapper.java, TopicList.java, GroupList.java,
-SubscriptionGroupWrapper.java, KVTable.java; protocol/subscription/SubscriptionGroupConfig.java.
+SubscriptionGroupWrapper.java, KVTable.java.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyledger.group import SubscriptionGroup
 from pyledger.topic import NO_VERSION, DataVersion, TopicConfig
 from pyledger.wire.body import Body
-from pyledger.wire.headers.codec import Int, Long
+from pyledger.wire.headers.codec import Int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,31 +50,10 @@ class GroupList(Body):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubscriptionGroupConfig(Body):
-    """200 and to 352: the settings of a consumer group."""
-
-    group_name: str | None = None
-    consume_enable: bool = True
-    consume_from_min_enable: bool = True
-    consume_broadcast_enable: bool = True
-    consume_message_orderly: bool = False
-    retry_queue_nums: Int = 1
-    retry_max_times: Int = 16
-    group_retry_policy: Mapping[str, Any] | None = field(default_factory=lambda: {"type": "CUSTOMIZED"})
-    broker_id: Long = 0
-    which_broker_when_consume_slowly: Long = 1
-    notify_consumer_ids_changed_enable: bool = True
-    group_sys_flag: Int = 0
-    consume_timeout_minute: Int = 15
-    subscription_data_set: tuple[Any, ...] | None = None
-    attributes: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionGroupTable(Body):
     """To 201; upstream's `SubscriptionGroupWrapper`."""
 
-    subscription_group_table: Mapping[str, SubscriptionGroupConfig] = field(default_factory=dict)
+    subscription_group_table: Mapping[str, SubscriptionGroup] = field(default_factory=dict)
     forbidden_table: Mapping[str, Mapping[str, Int]] = field(default_factory=dict)
     """Bits by group and topic."""
     data_version: DataVersion = NO_VERSION
@@ -83,7 +63,7 @@ class SubscriptionGroupTable(Body):
 class SubscriptionGroupList(Body):
     """225: groups to create or change."""
 
-    group_config_list: tuple[SubscriptionGroupConfig, ...] = ()
+    group_config_list: tuple[SubscriptionGroup, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,11 +5,12 @@ from typing import Any
 
 from pyledger.config.delivery import DeliveryConfig
 from pyledger.errors import SqlSyntaxError
+from pyledger.group import SubscriptionGroup
 from pyledger.message import MessageQueue
 from pyledger.protocol.delivery.attributes import parse_change
 from pyledger.protocol.delivery.clients import Client
 from pyledger.protocol.delivery.consumers import ConsumerState, ConsumerTable
-from pyledger.protocol.delivery.groups import BrokerGroups, SubscriptionGroup
+from pyledger.protocol.delivery.groups import BrokerGroups
 from pyledger.protocol.delivery.locks import QueueLocks
 from pyledger.protocol.delivery.pull_rules import PullFlag, PullPlan, PullRequest, PullRules, answer_pull
 from pyledger.protocol.delivery.refusal import Refusal

@@ -1,14 +1,13 @@
 """The consumer groups of one broker and what each may do.
 
-Source: RocketMQ broker/.../SubscriptionGroupManager.java; common/.../SubscriptionGroupConfig.java.
+Source: RocketMQ broker/.../SubscriptionGroupManager.java.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Self
 
 from pyledger import names
 from pyledger.config.delivery import DeliveryConfig
+from pyledger.group import SubscriptionGroup
 from pyledger.protocol.delivery.name_rules import group_problem, is_system_group
 from pyledger.protocol.delivery.refusal import Refusal
 from pyledger.topic import NO_VERSION, DataVersion
@@ -25,66 +24,6 @@ PREDEFINED = (
     names.TRANSACTION_GROUP,
 )
 READ_FORBIDDEN_BIT = 2
-WIRE_NAMES = {
-    "attributes": "attributes",
-    "broker_id": "brokerId",
-    "consume_broadcast": "consumeBroadcastEnable",
-    "consume": "consumeEnable",
-    "consume_from_min": "consumeFromMinEnable",
-    "consume_orderly": "consumeMessageOrderly",
-    "consume_timeout_minutes": "consumeTimeoutMinute",
-    "name": "groupName",
-    "retry_policy": "groupRetryPolicy",
-    "sys_flag": "groupSysFlag",
-    "notify_changes": "notifyConsumerIdsChangedEnable",
-    "retry_times_max": "retryMaxTimes",
-    "retry_queue_count": "retryQueueNums",
-    "slow_broker_id": "whichBrokerWhenConsumeSlowly",
-}
-"""Our word and upstream's for each field, in upstream's order."""
-
-
-def default_retry_policy() -> dict[str, Any]:
-    """The policy that a group has unless told otherwise."""
-    return {"type": "CUSTOMIZED"}
-
-
-@dataclass(frozen=True, slots=True)
-class SubscriptionGroup:
-    """One group, as its broker has it."""
-
-    name: str
-    consume: bool = True
-    consume_from_min: bool = True
-    consume_broadcast: bool = True
-    consume_orderly: bool = False
-    retry_queue_count: int = 1
-    retry_times_max: int = 16
-    retry_policy: Mapping[str, Any] = field(default_factory=default_retry_policy)
-    broker_id: int = 0
-    """Where its members are to read."""
-    slow_broker_id: int = 1
-    """Where they are to read when they are far behind."""
-    notify_changes: bool = True
-    """Whether members hear of each other at once."""
-    sys_flag: int = 0
-    consume_timeout_minutes: int = 15
-    attributes: Mapping[str, str] = field(default_factory=dict)
-    others: Mapping[str, Any] = field(default_factory=dict)
-    """Fields that are kept for whoever knows them."""
-
-    @classmethod
-    def parse(cls, name: str, document: Mapping[str, Any]) -> Self:
-        """From the object in a file or a request; what it leaves out has its default."""
-        known = {theirs: ours for ours, theirs in WIRE_NAMES.items()}
-        given = {known[key]: value for key, value in document.items() if key in known and value is not None}
-        others = {key: value for key, value in document.items() if key not in known}
-        return cls(**{"name": name, **given, "others": others})
-
-    def document(self) -> dict[str, Any]:
-        """The object for a file or a response, fields in upstream's order."""
-        fields = {theirs: getattr(self, ours) for ours, theirs in WIRE_NAMES.items()}
-        return dict(sorted({**fields, **self.others}.items()))
 
 
 class BrokerGroups:

@@ -10,8 +10,9 @@ from enum import IntFlag
 
 from pyledger.config.delivery import DeliveryConfig
 from pyledger.errors import SubscriptionSyntaxError
+from pyledger.group import SubscriptionGroup
 from pyledger.protocol.delivery.consumers import BROADCASTING, ConsumerTable
-from pyledger.protocol.delivery.groups import BrokerGroups, SubscriptionGroup
+from pyledger.protocol.delivery.groups import BrokerGroups
 from pyledger.protocol.delivery.refusal import ForbiddenType, Refusal
 from pyledger.protocol.delivery.standing import BrokerStanding
 from pyledger.protocol.delivery.subscription import Subscription, parse_subscription

@@ -67,7 +67,8 @@ def parse_subscription(
         return Subscription(topic, expression, (), frozenset(), version, str(expression_type))
     if not expression or expression == ALL:
         return Subscription(topic, ALL, version=version)
-    if not expression.replace("|", "") and len(expression) >= 2:
+    parts = expression.split("||")
+    if not any(parts):
         raise SubscriptionSyntaxError(expression, "it has separators and no tag")
-    tags = tuple(dict.fromkeys(tag for part in expression.split("||") if (tag := part.strip())))
+    tags = tuple(dict.fromkeys(tag for part in parts if (tag := part.strip())))
     return Subscription(topic, expression, tags, frozenset(map(tags_code, tags)), version)
