@@ -1,10 +1,15 @@
 """Fixtures that several folders of tests share, and what a run says about the native module it met."""
 
 import pytest
+from hypothesis import settings
 
 from pyledger import _core
 
 pytest_plugins = ("tests.golden.fixtures", "tests.interop.fixtures")
+
+# How long one example takes says more about the machine than about the code.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
