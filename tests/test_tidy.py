@@ -75,7 +75,10 @@ MUST_NOT_IMPORT = {
     "store": {"asyncio", "socket"},
 }
 # One module joins the store's group commit to an event loop; all else of the store knows of none.
-BUT_MAY_IMPORT = {("pyledger.store.async_put", "asyncio")}
+BUT_MAY_IMPORT = {
+    ("pyledger.store.async_put", "asyncio"),
+    ("pyledger.wire.native", "pyledger._core"),
+}
 # Third-party packages, each with its places: module prefixes.
 THIRD_PARTY = {
     "numpy": ("pyledger.store.views", "pyledger.arrow"),

@@ -1825,3 +1825,237 @@ def count_tagged_units(
     Returns:
         (units looked at, units that match).
     """
+
+# --- remoting.pyx
+
+class HotRequest:
+    """What the requests that come often share. Everything else of a command is in `frame`."""
+
+    @property
+    def code(self) -> int:
+        """What is asked, a `RequestCode`."""
+
+    @property
+    def flag(self) -> int:
+        """Flag of the command; bit 1 marks a request that wants no response."""
+
+    @property
+    def opaque(self) -> int:
+        """Ties the response to this request."""
+
+    @property
+    def language(self) -> int:
+        """A `LanguageCode`."""
+
+    @property
+    def version(self) -> int:
+        """The sender's version."""
+
+    @property
+    def serialize(self) -> int:
+        """How the header was written, a `SerializeType`."""
+
+    @property
+    def has_other_fields(self) -> bool:
+        """Whether the header has fields beside those read here, such as a signature; they are in `frame`."""
+
+    @property
+    def topic(self) -> str:
+        """Name of the topic."""
+
+    @property
+    def bname(self) -> str | None:
+        """Name of the broker that is meant."""
+
+    @property
+    def queue_id(self) -> int:
+        """Number of the queue."""
+
+    @property
+    def sys_flag(self) -> int:
+        """Bits of a send as in a record, of a pull as upstream's PullSysFlag."""
+
+    @property
+    def is_oneway(self) -> bool:
+        """Whether no response is wanted."""
+
+    @property
+    def frame(self) -> memoryview:
+        """The whole frame without its length word, for `pyledger.wire.remoting.decode`."""
+
+    @property
+    def body(self) -> memoryview:
+        """The body, a view of the receive buffer, which it keeps alive."""
+
+@final
+class SendRequest(HotRequest):
+    """10, 310 or 320: store a message, or a batch. Fields as in `SendMessageRequestHeader`."""
+
+    @property
+    def producer_group(self) -> str:
+        """Name of the group."""
+
+    @property
+    def default_topic(self) -> str:
+        """The topic whose settings a new topic takes."""
+
+    @property
+    def default_topic_queue_nums(self) -> int:
+        """Queues that a new topic gets."""
+
+    @property
+    def born_timestamp(self) -> int:
+        """Milliseconds, by the client's clock."""
+
+    @property
+    def message_flag(self) -> int:
+        """The application's number; the header's field `flag`."""
+
+    @property
+    def properties(self) -> bytes | None:
+        """Encoded, as they stand in a record."""
+
+    @property
+    def reconsume_times(self) -> int | None:
+        """How often the message was tried."""
+
+    @property
+    def max_reconsume_times(self) -> int | None:
+        """How often it may be tried."""
+
+    @property
+    def unit_mode(self) -> bool:
+        """Of unit deployments; a missing one is false."""
+
+    @property
+    def batch(self) -> bool:
+        """Whether the body is a batch; a missing one is false."""
+
+@final
+class PullRequest(HotRequest):
+    """11 or 361: read messages of a queue. Fields as in `PullMessageRequestHeader`."""
+
+    @property
+    def consumer_group(self) -> str:
+        """Name of the group."""
+
+    @property
+    def queue_offset(self) -> int:
+        """First message wanted (units)."""
+
+    @property
+    def max_msg_nums(self) -> int:
+        """Most messages."""
+
+    @property
+    def commit_offset(self) -> int:
+        """How far the group is (units), if `sys_flag` says that it holds."""
+
+    @property
+    def suspend_timeout_millis(self) -> int:
+        """How long to wait for a message."""
+
+    @property
+    def sub_version(self) -> int:
+        """Time of the subscription in milliseconds."""
+
+    @property
+    def subscription(self) -> str | None:
+        """The expression, if `sys_flag` says that it comes with the request."""
+
+    @property
+    def expression_type(self) -> str | None:
+        """`TAG` or `SQL92`."""
+
+    @property
+    def max_msg_bytes(self) -> int | None:
+        """Most bytes."""
+
+    @property
+    def request_source(self) -> int | None:
+        """Who asks: a client or a kind of proxy."""
+
+def decode_frames(
+    data: bytes | bytearray, max_frame_bytes: int
+) -> tuple[list[memoryview | SendRequest | PullRequest], int]:
+    """Cut received bytes into frames, and decode those that are sends or pulls.
+
+    Args:
+        data: What was received, from the start of a frame on. Nobody may write to it any more: bodies and
+            frames are views of it.
+        max_frame_bytes: Most bytes of a frame, its length word included.
+
+    Returns:
+        (for each whole frame a request, or a view of the frame without its length word, which
+        `pyledger.wire.remoting.decode` reads; how many bytes they took). A frame is left as a view when its
+        code is another one, or when its header is unusual or wrong in the least.
+
+    Raises:
+        FrameError: a length is too large or too small.
+
+    Cost: O(bytes of headers); holds the interpreter lock.
+    """
+
+# --- remoting_encoder.pyx
+
+def encode_send_response(
+    serialize: int,
+    opaque: int,
+    code: int,
+    remark: str | None,
+    msg_id: str,
+    queue_id: int,
+    queue_offset: int,
+    transaction_id: str | None,
+    region: str,
+    trace_on: bool,
+) -> bytes:
+    """Encode the whole response to a send that was stored.
+
+    Args:
+        serialize: Form of the header, as in the request.
+        opaque: As in the request.
+        code: A `ResponseCode`.
+        remark: Text for people.
+        msg_id: Offset message id; several with commas for a batch.
+        queue_id: Number of the queue.
+        queue_offset: Place of the (first) message, in units.
+        transaction_id: The message's `UNIQ_KEY`.
+        region: The broker's region.
+        trace_on: Whether the client shall trace.
+
+    Raises:
+        FrameError: it fits in no frame.
+    """
+
+def encode_pull_response(
+    serialize: int,
+    opaque: int,
+    code: int,
+    remark: str | None,
+    suggest_which_broker_id: int,
+    next_begin_offset: int,
+    min_offset: int,
+    max_offset: int,
+    topic_sys_flag: int,
+    group_sys_flag: int,
+    body_size_bytes: int,
+) -> bytes:
+    """Encode all of a response to a pull that stands before its body.
+
+    Args:
+        serialize: Form of the header, as in the request.
+        opaque: As in the request.
+        code: A `ResponseCode`.
+        remark: Text for people.
+        suggest_which_broker_id: Where to ask next.
+        next_begin_offset: Offset to ask for next, in units.
+        min_offset: The queue's least offset.
+        max_offset: The queue's end offset.
+        topic_sys_flag: Of the topic.
+        group_sys_flag: Of the group.
+        body_size_bytes: Bytes that will follow.
+
+    Raises:
+        FrameError: it fits in no frame.
+    """
