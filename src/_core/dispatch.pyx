@@ -244,7 +244,7 @@ cdef class Dispatcher:
         pending.tags_code = code_of(entry, record, &facts, self.delays, self.delay_count)
         pending.store_timestamp = record.store_timestamp
         pending.size_bytes = record.size_bytes
-        pending.unit = has_unit(record)
+        pending.unit = has_unit(record) and not entry.nameless
         pending.inner_batch = (record.sys_flag & SYS_INNER_BATCH) != 0
         batch_place(record, &facts, &pending.inner_base, &pending.inner_count)
         if self.index is not None and record.physical_offset >= self.index_from and (

@@ -4,7 +4,7 @@ from _core.layout cimport (PARSED_BLANK, PARSED_RECORD, SYS_TRANSACTION_MASK, SY
                            SYS_TRANSACTION_ROLLBACK, Record, java_hash)
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memchr, memcmp, memcpy
 
 from pyledger import errors
 
@@ -22,6 +22,7 @@ cdef struct QueueEntry:
     int32_t topic_hash               # Java's hash of "topic#", the start of each index key's hash
     bint delayed                     # the topic of delayed messages: tags codes are delivery times
     bint batch
+    bint nameless                    # topic or queue id cannot name a folder: the queue can have no files
     bint touched                     # got units since somebody asked
     UnitCursor* cursor               # NULL until the queue is open
     QueueEntry* next_touched
@@ -84,6 +85,13 @@ cdef inline void batch_place(const Record* record, const RecordFacts* facts, int
     else:
         base[0] = record.queue_offset
         count[0] = 1
+
+
+cdef bint names_folder(const uint8_t* topic, int32_t length) noexcept nogil:
+    """Whether `queue_folder` would take a topic. No broker stores another; a damaged record may name one."""
+    if length <= 0 or length > 255 or memchr(topic, 0, <size_t>length) or memchr(topic, 47, <size_t>length):
+        return False
+    return topic[0] != 46 or length > 2 or length == 2 and topic[1] != 46
 
 
 cdef inline uint64_t topic_hash(const uint8_t* topic, int32_t length, int32_t queue_id) noexcept nogil:
@@ -165,6 +173,7 @@ cdef class QueueTable:
         entry.queue_id = queue_id
         entry.topic_hash = java_hash(0, entry.topic, topic_bytes + 1)
         entry.delayed = topic_bytes == 19 and memcmp(topic, b"SCHEDULE_TOPIC_XXXX", 19) == 0
+        entry.nameless = queue_id < 0 or not names_folder(topic, topic_bytes)
         entry.first_queue_offset = -1
         i = <int64_t>(hash & <uint64_t>self.mask)
         while self.buckets[i] != NULL:

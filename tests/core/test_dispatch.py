@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
@@ -19,7 +20,7 @@ from pyledger._core import (
     UnitCollector,
     collect_units,
 )
-from pyledger.errors import CorruptRecordError, IllegalMessageError, StoreClosedError, StoreFullError
+from pyledger.errors import CorruptRecordError, StoreClosedError, StoreFullError
 from tests.core.log_files import LogFiles, RecordFields, write_log
 from tests.models.consume_queue import UNIT
 from tests.models.index_file import IndexModel, java_hash
@@ -272,11 +273,15 @@ def test_absurd_queue_offset_is_named_not_filled(tmp_path: Path) -> None:
     assert (len(run), run.repeated) == (2, 1)
 
 
-def test_topic_that_leads_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
-    log = write_log(tmp_path / "log", [RecordFields(topic=b"../../outside")])
-    with pytest.raises(IllegalMessageError, match="folder"):
-        Folder(tmp_path / "a").dispatcher.dispatch(view_of(log))
-    assert not list(tmp_path.rglob("outside"))
+def test_topic_that_leads_out_of_the_folder_is_passed_over(tmp_path: Path) -> None:
+    topics = [b"t", b"../out", b"a/b", b"..", b".", b"a\0b", b"t"]
+    records = [RecordFields(topic=topic, queue_offset=n // 6) for n, topic in enumerate(topics)]
+    folder = Folder(tmp_path / "inside")
+    log = write_log(tmp_path / "log", [*records, RecordFields(topic=b"n", queue_id=-1)], LOG_FILE_BYTES)
+    folder.dispatcher.dispatch(view_of(log))
+    assert folder.dispatcher.dispatched_where == log.end
+    assert [name for name, _, _ in folder.opened] == ["t"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["inside", "log"]
 
 
 def test_threads_that_help_each_other_dispatch_each_record_once(tmp_path: Path) -> None:
@@ -347,3 +352,39 @@ def test_forked_child_must_not_dispatch(tmp_path: Path) -> None:
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     assert folder.dispatcher.queues["t", 0].max_offset == 1
+
+
+def test_close_waits_for_the_walk_under_way_and_refuses_the_next(tmp_path: Path) -> None:
+    """What it dispatches into is unmapped right after."""
+    log = write_log(tmp_path / "log", [RecordFields(queue_offset=n) for n in range(9)], LOG_FILE_BYTES)
+    folder = Folder(tmp_path)
+    entered, go_on, order = threading.Event(), threading.Event(), []
+
+    def open_queue(topic: str, queue_id: int, inner_batch: bool) -> ConsumeQueue | BatchConsumeQueue:
+        entered.set()
+        assert go_on.wait(timeout=30)
+        order.append("walked")
+        return folder.open_queue(topic, queue_id, inner_batch)
+
+    dispatcher = Dispatcher(open_queue)
+    view = view_of(log)
+
+    def close() -> None:
+        dispatcher.close()
+        order.append("closed")
+
+    walker = threading.Thread(target=dispatcher.dispatch, args=(view, log.offsets[5]))
+    closer = threading.Thread(target=close)
+    walker.start()
+    assert entered.wait(timeout=30)
+    closer.start()
+    closer.join(timeout=0.1)
+    assert closer.is_alive(), "the walk is under way"
+    go_on.set()
+    walker.join()
+    closer.join()
+    assert order == ["walked", "closed"]
+    assert dispatcher.dispatched_where == log.offsets[5]
+    with pytest.raises(StoreClosedError):
+        dispatcher.dispatch(view)
+    assert dispatcher.dispatched_where == log.offsets[5]

@@ -33,6 +33,7 @@ KINDS = {
     "queue-unit": "a unit of a consume queue is not what its record gives",
     "queue-missing": "records have no unit in their consume queue",
     "queue-beyond": "units of a consume queue name no record of the log",
+    "illegal-topic": "records name a topic or queue that cannot have files; only log order reaches them",
     "index-header": "the header of an index file does not fit its entries",
     "index-chain": "a hash chain of an index file is broken",
     "index-entry": "an index entry names no record with such a key",

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from pyledger._core import LogView, UnitCollector, UnitRun, find_next_record
+from pyledger.errors import IllegalMessageError
 from pyledger.store.folder import BATCH_QUEUE_FOLDER, QUEUE_FOLDER, StoreFolder, offset_files
 from pyledger.store.problem import Problem, Severity
 from pyledger.store.queue_units import StoredQueue, open_stored
@@ -73,6 +74,11 @@ class QueueCheck:
         for name, seen in sorted(self._seen.items()):
             if name not in self._stored:
                 count = seen.next - seen.first
+                if not _can_have_files(self.folder.path, name):
+                    yield self._problem(
+                        "illegal-topic", name, seen.first, f"no folder can have this name; {count} messages"
+                    )
+                    continue
                 yield self._problem(
                     "queue-missing", name, seen.first, f"no files for {count} messages", missing
                 )
@@ -132,6 +138,14 @@ class QueueCheck:
         for stored in self._open.values():
             stored.close()
         self._open.clear()
+
+
+def _can_have_files(path: str, name: Queue) -> bool:
+    try:
+        open_stored(path, *name, batch=False).close()
+    except IllegalMessageError:
+        return False
+    return True
 
 
 def _offset_at(units: memoryview, at: int, first: int, size: int) -> int:
