@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from pyledger.errors import StoreLockedError
-from pyledger.store import rebuild as module
+from pyledger.store import swap as module
 from pyledger.store.lock import StoreLock
+from pyledger.store.message_store import MessageStore
 from pyledger.store.reader import StoreReader
 from pyledger.store.rebuild import rebuild
+from pyledger.store.repair import repair
 from pyledger.store.verify import verify
 from tests.golden.archive import GoldenCase, fingerprint, golden_case
 
@@ -97,10 +99,39 @@ def test_rebuild_cut_off_at_any_rename_loses_nothing(
                 rebuild(store)
         else:
             rebuild(store)
-    assert facts(store)[0] == before[0]
+    halfway = fingerprint(store)
+    assert facts(store) == before
+    assert fingerprint(store) == halfway, "a reader changes nothing"
     rebuild(store)
     assert facts(store) == before
     assert not (store / ".rebuild").exists()
+
+
+@pytest.mark.parametrize("opener", ["open", "repair", "rebuild"])
+@pytest.mark.parametrize("name", ["consumequeue", "index"])
+def test_a_swap_that_was_cut_off_is_settled_by_the_next_writer(
+    tmp_path: Path, opener: str, name: str
+) -> None:
+    """Also numbers that only the old queue files tell: those of a queue whose messages were all deleted."""
+    store = golden_case("deleted-head-5").unpack(tmp_path)
+    folder = store / "consumequeue" / "idle" / "0"
+    folder.mkdir(parents=True)
+    size = next((store / "consumequeue").rglob("0" * 5 + "*")).stat().st_size
+    units = [(at * 100).to_bytes(8, "big") + (100).to_bytes(4, "big") + bytes(8) for at in range(7)]
+    (folder / f"{0:020d}").write_bytes(b"".join(units).ljust(size, b"\0"))
+    before = facts(store)
+    (store / ".rebuild" / name).mkdir(parents=True)
+    (store / name).rename(store / ".rebuild" / f"old-{name}")
+    assert facts(store) == before, "a reader finds the old files where they are"
+    if opener == "open":
+        MessageStore.open(store).close()
+    elif opener == "repair":
+        repair(store)
+    else:
+        rebuild(store)
+    assert not (store / ".rebuild").exists()
+    assert facts(store)[2] == before[2]  # type: ignore[index]
+    assert (store / name).is_dir()
 
 
 def test_rebuild_waits_for_no_other_writer(tmp_path: Path) -> None:

@@ -26,6 +26,8 @@ ABORT_FILE = "abort"
 LOCK_FILE = "lock"
 REPAIR_PREFIX = "repair-"
 REBUILD_FOLDER = ".rebuild"
+DERIVED_FOLDERS = (QUEUE_FOLDER, BATCH_QUEUE_FOLDER, INDEX_FOLDER)
+"""What a rebuild makes anew."""
 
 DEFAULT_LOG_FILE_BYTES = 1 << 30
 DEFAULT_QUEUE_FILE_BYTES = 6_000_000
@@ -92,7 +94,7 @@ class StoreFolder:
 
     def queue_folders(self, kind: str = QUEUE_FOLDER) -> Iterator[tuple[str, int, str]]:
         """Topic, queue id and path of every queue of a kind, sorted. Looks at the disk anew each time."""
-        root = os.path.join(self.path, kind)
+        root = home_of(self.path, kind)
         for topic in sorted(_names(root)):
             topic_path = os.path.join(root, topic)
             if not os.path.isdir(topic_path):
@@ -148,7 +150,8 @@ def read_folder(path: str | os.PathLike[str]) -> StoreFolder:
             unusual.append(Unusual(file.path, f"has {file.size_bytes} bytes, the others {size_bytes}"))
         if size_bytes and file.start_offset % size_bytes and len(log_files) > 1:
             unusual.append(Unusual(file.path, f"its start offset is no multiple of {size_bytes}"))
-    index_names = sorted(n for n in _names(os.path.join(root, INDEX_FOLDER)) if _INDEX_NAME.fullmatch(n))
+    index_home = home_of(root, INDEX_FOLDER)
+    index_names = sorted(n for n in _names(index_home) if _INDEX_NAME.fullmatch(n))
     rocksdb = tuple(p for name in sorted(names) if _holds_rocksdb(p := os.path.join(root, name)))
     unusual += [Unusual(p, "queues in RocksDB are not read; the commit log is") for p in rocksdb]
     unusual += [Unusual(p, "a DLedger log is not read here; only `commitlog` is") for p in dledger]
@@ -158,11 +161,22 @@ def read_folder(path: str | os.PathLike[str]) -> StoreFolder:
         log_file_size_bytes=size_bytes,
         clean=ABORT_FILE not in names,
         has_checkpoint=CHECKPOINT_FILE in names,
-        index_files=tuple(os.path.join(root, INDEX_FOLDER, name) for name in index_names),
+        index_files=tuple(os.path.join(index_home, name) for name in index_names),
         rocksdb_folders=rocksdb,
         dledger_folders=dledger,
         unusual=tuple(unusual),
     )
+
+
+def set_aside(root: str, name: str) -> str:
+    """Where a rebuild keeps the old folder of a kind while the new one takes its place."""
+    return os.path.join(root, REBUILD_FOLDER, "old-" + name)
+
+
+def home_of(root: str, name: str) -> str:
+    """Path of a folder of derived files: where a rebuild that was cut off left it, when that is so."""
+    home, aside = os.path.join(root, name), set_aside(root, name)
+    return aside if not os.path.isdir(home) and os.path.isdir(aside) else home
 
 
 def offset_files(path: str) -> list[StoreFile]:

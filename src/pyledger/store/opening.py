@@ -36,6 +36,7 @@ from pyledger.store.message_writer import MessageWriter
 from pyledger.store.queue_reader import QueueReader, default_limits
 from pyledger.store.queue_set import ConsumeQueueSet
 from pyledger.store.recovery import RecoveredStore, RecoveryReport, judge_log, load_log, recover
+from pyledger.store.swap import settle_swap
 
 SYNC = "sync"
 PAGE_BYTES = 4096
@@ -77,6 +78,7 @@ def open_parts(
     _prepare_folder(path, create=create)
     lock = StoreLock(path).acquire()
     try:
+        settle_swap(path)
         folder = read_folder(path)
         settings = config or _fit_settings(folder, options)
         recovered = _recover_folder(folder, settings, truncate_at_corruption=truncate_at_corruption)

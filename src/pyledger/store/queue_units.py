@@ -23,6 +23,7 @@ from pyledger.store.folder import (
     DEFAULT_BATCH_QUEUE_FILE_BYTES,
     DEFAULT_QUEUE_FILE_BYTES,
     QUEUE_FOLDER,
+    home_of,
 )
 from pyledger.store.views import (
     BATCH_CQ_UNIT,
@@ -240,8 +241,8 @@ class QueueUnits:
 def open_stored(store_path: str, topic: str, queue_id: int, *, batch: bool) -> StoredQueue:
     """Map the files of one queue read-only."""
     if batch:
-        return BatchConsumeQueue(f"{store_path}/{BATCH_QUEUE_FOLDER}", topic, queue_id, readonly=True)
-    return ConsumeQueue(f"{store_path}/{QUEUE_FOLDER}", topic, queue_id, readonly=True)
+        return BatchConsumeQueue(home_of(store_path, BATCH_QUEUE_FOLDER), topic, queue_id, readonly=True)
+    return ConsumeQueue(home_of(store_path, QUEUE_FOLDER), topic, queue_id, readonly=True)
 
 
 def _stored_units(stored: StoredQueue, start: int, end: int) -> Iterator[memoryview]:

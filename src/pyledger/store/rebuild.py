@@ -1,14 +1,13 @@
 """`rebuild`: consume queues and index made anew from the commit log alone.
 
-They are built beside the old ones, made durable, and only then put into their places; a crash at any moment
-leaves the old files, the new ones, or none, which the next opening for writing fills in from the log.
+They are built beside the old ones, made durable, and only then put into their places. A crash at any moment
+leaves of each kind the old files or the new ones: what it cut off is settled when a writer opens the folder.
 """
 
 import os
 import shutil
 from collections.abc import Callable, Container
 from dataclasses import dataclass
-from pathlib import Path
 
 from pyledger._core import (
     BatchConsumeQueue,
@@ -22,6 +21,7 @@ from pyledger.atomic_file import flush_folder
 from pyledger.errors import CorruptRecordError
 from pyledger.store.folder import (
     BATCH_QUEUE_FOLDER,
+    DERIVED_FOLDERS,
     INDEX_FOLDER,
     QUEUE_FOLDER,
     REBUILD_FOLDER,
@@ -30,8 +30,8 @@ from pyledger.store.folder import (
 from pyledger.store.lock import StoreLock
 from pyledger.store.queue_units import open_stored
 from pyledger.store.reader import StoreReader
+from pyledger.store.swap import settle_swap, swap_in
 
-_DERIVED = (QUEUE_FOLDER, BATCH_QUEUE_FOLDER, INDEX_FOLDER)
 _SLICE_BYTES = 64 << 20
 
 
@@ -67,7 +67,7 @@ def rebuild(path: str | os.PathLike[str], *, progress: Callable[[int], None] | N
 def rebuild_locked(root: str, progress: Callable[[int], None] | None = None) -> RebuildReport:
     """As `rebuild`, by one who holds the store's lock."""
     beside = os.path.join(root, REBUILD_FOLDER)
-    _settle(root, beside)
+    settle_swap(root)
     os.mkdir(beside)
     try:
         with StoreReader.open(root, on_corrupt="skip") as reader:
@@ -75,19 +75,8 @@ def rebuild_locked(root: str, progress: Callable[[int], None] | None = None) -> 
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
         raise
-    _swap(root, beside)
+    swap_in(root)
     return report
-
-
-def _settle(root: str, beside: str) -> None:
-    """Undo an earlier rebuild that was cut off: old files go back where nothing took their place."""
-    for name in _DERIVED:
-        old, home = os.path.join(beside, "old-" + name), os.path.join(root, name)
-        if os.path.isdir(old) and not os.path.exists(home):
-            os.rename(old, home)
-    if os.path.isdir(beside):
-        flush_folder(Path(root))
-        shutil.rmtree(beside)
 
 
 def _build(reader: StoreReader, beside: str, progress: Callable[[int], None] | None) -> RebuildReport:
@@ -100,9 +89,8 @@ def _build(reader: StoreReader, beside: str, progress: Callable[[int], None] | N
     report = RebuildReport(dispatcher.message_count, len(dispatcher.queues), len(index.files))
     index.close()
     _keep_emptied(folder, beside, reader.view, dispatcher.queues.keys())
-    for name in _DERIVED:
+    for name in DERIVED_FOLDERS:
         os.makedirs(os.path.join(beside, name), exist_ok=True)
-    sync_tree(beside)
     return report
 
 
@@ -149,25 +137,3 @@ def _keep_emptied(
             if stored.min_offset == stored.max_offset > 0:
                 shutil.copytree(old, os.path.join(beside, kind, topic, str(queue_id)))
             stored.close()
-
-
-def _swap(root: str, beside: str) -> None:
-    for name in _DERIVED:
-        home, new = os.path.join(root, name), os.path.join(beside, name)
-        if not os.listdir(new) and not os.path.exists(home):
-            continue
-        if os.path.exists(home):
-            os.rename(home, os.path.join(beside, "old-" + name))
-        os.rename(new, home)
-    flush_folder(Path(root))
-    shutil.rmtree(beside)
-    flush_folder(Path(root))
-
-
-def sync_tree(path: str) -> None:
-    """Make every file and name below a folder durable."""
-    for folder, _, names in os.walk(path):
-        for name in names:
-            with open(os.path.join(folder, name), "rb") as file:
-                os.fsync(file.fileno())
-        flush_folder(Path(folder))

@@ -28,6 +28,7 @@ from pyledger.store.folder import (
 from pyledger.store.lock import StoreLock
 from pyledger.store.problem import Problem
 from pyledger.store.rebuild import rebuild_locked
+from pyledger.store.swap import settle_swap
 from pyledger.store.verify import verify
 
 Action = Literal["cut", "extend", "rebuild", "reset-checkpoint", "leave"]
@@ -90,6 +91,7 @@ def repair(
     if dry_run:
         return RepairReport(tuple(_plan(root, file_size_bytes, cut_at_damage)), None)
     with StoreLock(root):
+        settle_swap(root)
         steps = _plan(root, file_size_bytes, cut_at_damage)
         side = None
         if any(step.action == "cut" for step in steps):
