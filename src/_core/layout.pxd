@@ -68,13 +68,15 @@ cdef enum:
     PARSED_BAD_SIZE = -3             # the parts do not add up to totalSize, or a length is negative
     PARSED_BAD_CRC = -4              # body CRC or CRC property differs (only after check_record)
     PARSED_BAD_POSITION = -5         # stored physicalOffset is not where the record stands
+    PARSED_TORN = -6                 # zeroes where text must be: a page behind the body was lost
 
 # What check_record looks at beyond the lengths.
 cdef enum:
     CHECK_POSITION = 1
     CHECK_BODY_CRC = 2
     CHECK_CRC_PROPERTY = 4           # only where a record ends in the reserved block
-    CHECK_ALL = 7
+    CHECK_ALL = 7                    # what any reader may ask of a record
+    CHECK_TAIL = 8                   # after a crash: no page behind the body was lost
 
 cdef struct Record:
     int64_t queue_offset

@@ -2,9 +2,9 @@
 # Runs without the interpreter lock in slices: short enough for Ctrl-C and progress, long enough that taking
 # the lock back costs nothing (each take may wait for another thread's switch interval).
 from _core.layout cimport (AT_MAGIC, CHECK_ALL, CHECK_BODY_CRC, CHECK_CRC_PROPERTY, CHECK_POSITION,
-                           CRC_PROPERTY_BYTES, PARSED_BAD_CRC, PARSED_BAD_MAGIC, PARSED_BAD_POSITION,
-                           PARSED_BAD_SIZE, PARSED_BLANK, PARSED_RECORD, PARSED_SHORT, RECORD_MIN_BYTES,
-                           Record, ends_in_crc_property, get_i64, parse_record)
+                           CHECK_TAIL, CRC_PROPERTY_BYTES, PARSED_BAD_CRC, PARSED_BAD_MAGIC,
+                           PARSED_BAD_POSITION, PARSED_BAD_SIZE, PARSED_BLANK, PARSED_RECORD, PARSED_SHORT,
+                           PARSED_TORN, RECORD_MIN_BYTES, Record, ends_in_crc_property, get_i64, parse_record)
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memchr
@@ -16,11 +16,12 @@ cdef enum:
     SCAN_ZEROES = 3                  # zeroes follow: the ordinary end of a log
     SCAN_PAUSED = 4                  # the slice's budget is used up
     SCAN_SLICE_BYTES = 33554432
+    SCAN_PAGE = 4096
 
 cdef dict _STOP_NAMES = {
     SCAN_END: "end", SCAN_ZEROES: "zeroes", PARSED_SHORT: "short", PARSED_BAD_MAGIC: "bad magic",
     PARSED_BAD_SIZE: "bad size", PARSED_BAD_CRC: "bad crc", PARSED_BAD_POSITION: "bad position",
-    PARSED_BLANK: "blank",
+    PARSED_BLANK: "blank", PARSED_TORN: "torn",
 }
 cdef dict _PROBLEMS = {
     SCAN_ZEROES: "zeroes where a record should start",
@@ -29,6 +30,7 @@ cdef dict _PROBLEMS = {
     PARSED_BAD_SIZE: "its lengths do not add up",
     PARSED_BAD_CRC: "its bytes do not match the CRC stored with them",
     PARSED_BAD_POSITION: "it names another physical offset than where it stands",
+    PARSED_TORN: "zeroes stand where its topic or properties should be",
     PARSED_BLANK: "the blank end of a file stands here, no record",
 }
 
@@ -55,6 +57,28 @@ cdef bint crc_property_holds(const Record* r) noexcept nogil:
     return stored == (crc32_update(0, r.start, <size_t>(block - r.start)) & 0x7FFFFFFF)
 
 
+cdef bint tail_is_torn(const Record* r) noexcept nogil:
+    """Whether zeroes stand for a part of the topic or the properties, which no CRC covers.
+
+    Java lets users put NUL into properties. So only zeroes count that a crash leaves: a whole page of them,
+    or from somewhere in the last page on until that ends, beyond the record. Pages of a mapped file are
+    pages of memory, and the last one can be read whole.
+    """
+    cdef const uint8_t* end = r.start + r.size_bytes
+    cdef const uint8_t* at = r.properties
+    cdef const uint8_t* page_end
+    if memchr(r.topic, 0, <size_t>r.topic_bytes) != NULL:
+        return True
+    while at < end:
+        page_end = at + (SCAN_PAGE - (<size_t>at & (SCAN_PAGE - 1)))
+        if page_end >= end:
+            return (end - 1)[0] == 0 and not any_set(end, page_end - end)
+        if (page_end - 1)[0] == 0 and not any_set(at, page_end - at):
+            return True
+        at = page_end
+    return False
+
+
 cdef int check_record(const Record* r, int64_t offset, int checks) noexcept nogil:
     """PARSED_RECORD, or why a parsed record is not sound. An empty body has no CRC, as upstream reads it."""
     if checks & CHECK_POSITION and r.physical_offset != offset:
@@ -64,6 +88,8 @@ cdef int check_record(const Record* r, int64_t offset, int checks) noexcept nogi
             return PARSED_BAD_CRC
     if checks & CHECK_CRC_PROPERTY and not crc_property_holds(r):
         return PARSED_BAD_CRC
+    if checks & CHECK_TAIL and tail_is_torn(r):
+        return PARSED_TORN
     return PARSED_RECORD
 
 
@@ -192,7 +218,8 @@ cdef ScanStop scan_stop(const ScanState* s, int status):
     return stop
 
 
-def scan(LogView view not None, int64_t start, end=None, *, bint check=True, progress=None):
+def scan(LogView view not None, int64_t start, end=None, *, bint check=True, bint check_tail=False,
+         progress=None):
     """Walk the records that start in [start, end) and check each one.
 
     Args:
@@ -201,17 +228,19 @@ def scan(LogView view not None, int64_t start, end=None, *, bint check=True, pro
         end: Physical offset (bytes); None is the view's end.
         check: Check the body CRC and, where a record ends in it, the CRC property. Lengths and the stored
             physical offset are always checked.
+        check_tail: Check that no page behind the body was lost, which only a crash does: a record with a page
+            of zeroes where its topic or properties should be is "torn".
         progress: Called with the physical offset reached, about every 32 MiB.
 
     Returns:
         Where the walk stopped and why. `status` is "end", "zeroes" (both ordinary), "short", "bad magic",
-        "bad size", "bad crc" or "bad position".
+        "bad size", "bad crc", "bad position" or "torn".
 
     Cost: one pass over the bytes, without the interpreter lock.
     """
     cdef ScanState s = [start, 0, 0, -1, 0]
     cdef int64_t stop = view.end_offset if end is None else end
-    cdef int checks = CHECK_ALL if check else CHECK_POSITION
+    cdef int checks = (CHECK_ALL if check else CHECK_POSITION) | (CHECK_TAIL if check_tail else 0)
     cdef int status = SCAN_PAUSED
     while status == SCAN_PAUSED:
         with nogil:

@@ -882,6 +882,7 @@ def scan(
     end: int | None = None,
     *,
     check: bool = True,
+    check_tail: bool = False,
     progress: Callable[[int], object] | None = None,
 ) -> ScanStop:
     """Walk the records that start in [start, end) and check each one.
@@ -892,6 +893,8 @@ def scan(
         end: Physical offset (bytes); None is the view's end.
         check: Check the body CRC and, where a record ends in it, the CRC property. Lengths and the stored
             physical offset are always checked.
+        check_tail: Check that no page behind the body was lost, which only a crash does: a record with a page
+            of zeroes where its topic or properties should be is "torn".
         progress: Called with the physical offset reached, about every 32 MiB.
 
     Cost: one pass over the bytes, without the interpreter lock.

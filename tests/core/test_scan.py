@@ -190,3 +190,79 @@ def test_short_record_with_long_hosts_is_not_read_past_the_file(tmp_path: Path) 
     view = LogView([MappedFile.open(str(path))], 4096)
     stop = scan(view, 4096 - 91)
     assert (stop.status, stop.record_count) == ("bad size", 0)
+
+
+PAGE = 4096
+
+
+def torn_status(log: LogFiles, number: int) -> str:
+    """What a walk that looks for lost pages says of one record."""
+    at = log.offsets[number]
+    return scan(log.view(), at, at + 1, check_tail=True).status
+
+
+@given(
+    body_bytes=st.integers(0, 9000),
+    zero_body=st.booleans(),
+    value_bytes=st.integers(0, 20000),
+    crc_property=st.booleans(),
+    page=st.integers(0, 7),
+)
+@settings(max_examples=150)
+def test_a_lost_page_never_passes_for_a_record(
+    body_bytes: int, zero_body: bool, value_bytes: int, crc_property: bool, page: int
+) -> None:
+    """Whatever page of a record is lost: the walk stops before it, unless it held only zeroes."""
+    body = bytes(body_bytes) if zero_body else b"b" * body_bytes
+    record = RecordFields(body=body, properties={"p": "v" * (value_bytes + 1)}, crc_property=crc_property)
+    with tempfile.TemporaryDirectory() as folder:
+        log = write_log(Path(folder), [RecordFields(), record])
+        assert torn_status(log, 1) == "end"
+        path = Path(folder) / f"{0:020d}"
+        data = path.read_bytes()
+        damaged = data[: page * PAGE] + bytes(PAGE) + data[(page + 1) * PAGE :]
+        path.write_bytes(damaged)
+        stop = scan(log.view(), 0, check_tail=True)
+        sound = 2 if damaged == data else 0 if page == 0 else 1
+        assert stop.record_count == sound, stop
+
+
+@given(cut=st.integers(1, 4000), value_bytes=st.integers(4500, 9000))
+@settings(max_examples=60)
+def test_a_page_written_back_while_it_was_filled_never_passes_for_a_record(
+    cut: int, value_bytes: int
+) -> None:
+    """The last page that properties reach ends in zeroes from somewhere on."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = write_log(Path(folder), [RecordFields(properties={"p": "v" * value_bytes})])
+        log.edit(log.end - min(cut, log.end % PAGE), bytes(min(cut, log.end % PAGE)))
+        assert torn_status(log, 0) == "torn"
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        b"p\x01a\0b\x02",
+        b"p\x01\0\x02",
+        b"p\x01" + bytes(200) + b"\x02",
+        b"p\x01" + bytes(9000) + b"\x02q\x01w\x02",
+        b"p\x01v",
+        b"",
+    ],
+    ids=["NUL inside", "NUL alone", "many NULs", "a page of NULs", "no end", "none"],
+)
+def test_properties_that_java_writes_are_not_torn(tmp_path: Path, properties: bytes) -> None:
+    records = [RecordFields(properties_raw=properties, body=bytes(n * 331 % 5000)) for n in range(40)]
+    if len(properties) > PAGE:
+        # Whole pages of a user's NULs look like lost ones; only such do.
+        assert scan(write_log(tmp_path, records).view(), 0).record_count == 40
+        return
+    log = write_log(tmp_path, records)
+    assert scan(log.view(), 0, check_tail=True).record_count == 40
+
+
+def test_a_topic_with_zeroes_is_torn(tmp_path: Path) -> None:
+    log = write_log(tmp_path, [RecordFields(topic=b"or\0ers")])
+    assert scan(log.view(), 0).record_count == 1
+    assert torn_status(log, 0) == "torn"
+    assert "zeroes" in scan(log.view(), 0, check_tail=True).problem

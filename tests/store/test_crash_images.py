@@ -53,7 +53,8 @@ class Workload:
             topic, queue_id = self.rng.choice(("a", "b")), self.rng.randrange(3)
             body = number.to_bytes(4, "big") + self.rng.randbytes(self.rng.choice((5, 50, 700, 5000)))
             key = f"key{number % 97}"
-            result = store.put(Message(topic, body, queue_id=queue_id, keys=key, tags="t"))
+            message = Message(topic, body, queue_id=queue_id, keys=key, tags="t", properties=pad_of(number))
+            result = store.put(message)
             self.put.append((result.physical_offset, topic, queue_id, result.queue_offset, body, key))
 
     def keep(self, store: MessageStore, *, everything: bool) -> None:
@@ -76,6 +77,11 @@ class Workload:
         flushed = max(0, min(len(data), self.flushed_where - start))
         older = self.durable.get(name, bytes(len(data)))
         return data[:flushed] + older[flushed:]
+
+
+def pad_of(number: int) -> dict[str, str]:
+    """Properties of a message, for every third so many that pages behind the body can be lost."""
+    return {"pad": "p" * (1 + number * 977 % 9000)} if number % 3 == 0 else {}
 
 
 def contents(folder: Path) -> Iterator[tuple[str, bytes]]:
@@ -123,7 +129,7 @@ def run_workload(folder: Path, seed: int) -> Workload:
     """Put, flush the log, flush all, roll files, by seed; then leave everything as it is, unclosed."""
     rng = random.Random(seed)
     work = Workload(folder, rng)
-    store = MessageStore.open(folder, **OPTIONS)
+    store = MessageStore.open(folder, crc_property=seed % 2 == 1, **OPTIONS)
     work.keep(store, everything=True)
     for _ in range(rng.randrange(2, 7)):
         work.write(store, rng.randrange(1, 60))
@@ -157,6 +163,9 @@ def check_image(work: Workload, image: Path, scratch: Path) -> int:
         end = store.max_offset
         survivors = [row for row in work.put if row[0] < end]
         assert [m.physical_offset for m in store.messages()] == [row[0] for row in survivors]
+        for message in store.messages():
+            pad = pad_of(int.from_bytes(message.body[:4], "big")).get("pad")
+            assert message.properties.get("pad") == pad, message.physical_offset
         assert all(row in survivors for row in work.put if row[0] < work.flushed_where), (
             "flushed records are lost"
         )

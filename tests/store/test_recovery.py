@@ -10,6 +10,8 @@ import pytest
 from pyledger.errors import CorruptRecordError, StoreFormatError
 from pyledger.message import Message, QueueRange
 from pyledger.store.message_store import MessageStore
+from pyledger.store.reader import StoreReader
+from pyledger.store.verify import verify
 
 SMALL = {
     "mapped_file_size_bytes": 32 * 1024,
@@ -302,3 +304,61 @@ def test_a_recovered_store_is_stable_over_reopening(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path, **SMALL) as store:
         assert (store.queues(), store.max_offset, numbers(store)) == first
     assert os.path.exists(tmp_path / "checkpoint")
+
+
+@pytest.mark.parametrize("crc_property", [False, True])
+@pytest.mark.parametrize("page", [1, 2])
+def test_a_page_lost_behind_the_body_ends_the_log(tmp_path: Path, page: int, crc_property: bool) -> None:
+    """No CRC of the body covers topic and properties: zeroes there are the record's end torn off."""
+    options = SMALL | {"crc_property": crc_property}
+    with MessageStore.open(tmp_path, **options) as store:
+        store.put(Message("t", b"first"))
+        at = store.put(Message("t", b"torn", properties={"p": "v" * 8000})).physical_offset
+        end = store.max_offset
+    assert 2 * 4096 < end <= 3 * 4096, "it ends in the third page"
+    (tmp_path / "abort").touch()
+    damage(tmp_path, page * 4096, bytes(4096))
+    with StoreReader.open(tmp_path) as reader:
+        assert reader.max_offset == at
+    with MessageStore.open(tmp_path, **options) as store:
+        assert store.recovery.truncated_at == at
+        assert [m.body for m in store.messages()] == [b"first"]
+        assert store.put(Message("t", b"next")).queue_offset == 1
+
+
+@pytest.mark.parametrize("topic", [b"../t", b"a/bc", b".", b"..", b"a\0bc"])
+def test_a_record_whose_topic_names_no_folder_does_not_lock_the_store(tmp_path: Path, topic: bytes) -> None:
+    """No broker stores one; a damaged record may name it. Its message is left to readers of the log."""
+    with MessageStore.open(tmp_path, **SMALL) as store:
+        store.put(Message("t", b"first"))
+        at = store.put(Message("X" * len(topic), b"lost", keys="k")).physical_offset
+        store.put(Message("t", b"second"))
+    data = log_bytes(tmp_path)
+    damage(tmp_path, data.index(b"X" * len(topic), at), topic)
+    shutil.rmtree(tmp_path / "consumequeue")
+    for _ in range(2):
+        with MessageStore.open(tmp_path, **SMALL) as store:
+            assert [m.body for m in store.messages()] == [b"first", b"lost", b"second"]
+            assert [m.body for m in store.get("t", 0, 0).messages] == [b"first", b"second"]
+            assert list(store.queues()) == [("t", 0)]
+    assert {p.name for p in tmp_path.parent.iterdir()} >= {tmp_path.name}
+    assert sorted(p.name for p in (tmp_path / "consumequeue").iterdir()) == ["t"]
+    found = [p.kind for p in verify(tmp_path) if p.severity == "problem" and p.kind == "illegal-topic"]
+    assert found == ["illegal-topic"]
+
+
+@pytest.mark.parametrize("checks", [True, False])
+def test_crc_of_bodies_is_checked_after_a_clean_exit_when_that_is_set(tmp_path: Path, checks: bool) -> None:
+    places = make_store(tmp_path)
+    damage(tmp_path, places[-2] + 100, b"\xff")
+    options = SMALL | {"check_crc_on_recover": checks}
+    if checks:
+        with pytest.raises(CorruptRecordError):
+            MessageStore.open(tmp_path, **options)
+        return
+    with MessageStore.open(tmp_path, **options) as store:
+        assert store.max_offset > places[-1], "lengths and places are sound"
+    (tmp_path / "abort").touch()
+    (tmp_path / "checkpoint").unlink()
+    with MessageStore.open(tmp_path, **options) as store:
+        assert store.max_offset == places[-2], "after an unclean exit every CRC is checked"

@@ -167,7 +167,11 @@ def _recover_folder(
         verdict = None
         if log.files:
             verdict = judge_log(
-                log, clean=folder.clean, known=known, truncate_at_corruption=truncate_at_corruption
+                log,
+                clean=folder.clean,
+                known=known,
+                check_bodies=config.check_crc_on_recover or not folder.clean,
+                truncate_at_corruption=truncate_at_corruption,
             )
         write_abort(folder.path)
         return recover(folder, config, log, verdict, clean=folder.clean, known=known)

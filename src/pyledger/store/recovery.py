@@ -88,9 +88,21 @@ def load_log(path: str, config: StoreConfig) -> MappedFileQueue:
 
 
 def judge_log(
-    log: MappedFileQueue, *, clean: bool, known: StoreCheckpoint, truncate_at_corruption: bool
+    log: MappedFileQueue,
+    *,
+    clean: bool,
+    known: StoreCheckpoint,
+    check_bodies: bool,
+    truncate_at_corruption: bool,
 ) -> LogVerdict:
     """Find the end of the log without changing a byte.
+
+    Args:
+        log: The loaded log.
+        clean: The last writer shut down in good order.
+        known: The checkpoint.
+        check_bodies: Check the CRC of every body that is passed; else lengths and places alone.
+        truncate_at_corruption: Cut the log at damage in its middle instead of refusing.
 
     Raises:
         CorruptRecordError: bytes that were durable once are damaged, with sound records behind them.
@@ -98,7 +110,13 @@ def judge_log(
     view = log.view()
     start = None if clean else start_file_offset(view, clean=False, durable_ms=known.min_timestamp_ms)
     _refuse_gap(log, known_below=log.files[-1].start_offset if start is None else start)
-    end = find_log_end(view, clean=clean, durable_ms=known.log_timestamp_ms, start_offset=start)
+    end = find_log_end(
+        view,
+        clean=clean,
+        durable_ms=known.log_timestamp_ms,
+        start_offset=start,
+        check_bodies=check_bodies,
+    )
     if not end.damages:
         ordinary = end.status == "end" or (clean and end.status == "zeroes")
         return LogVerdict(
