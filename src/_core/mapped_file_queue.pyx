@@ -27,6 +27,7 @@ cdef class MappedFileQueue:
     cdef _IoLock io_lock
     cdef object roll_lock
     cdef object failure              # what made the queue fail
+    cdef int failed_errno            # the same, before a thread with the interpreter lock has noted it
     cdef bytes encoded_folder
     cdef const char* folder_chars    # of `encoded_folder`
     cdef int64_t flushed
@@ -163,7 +164,8 @@ cdef class MappedFileQueue:
     cdef int check_writable(self) except -1:
         self.check_usable()
         if self.state == STATUS_STORE_FAILED:
-            raise errors.StoreFailedError(self.folder) from self.failure
+            raise errors.StoreFailedError(self.folder) from (
+                self.failure or OSError(self.failed_errno, os.strerror(self.failed_errno), self.folder))
         if self.state != STATUS_OK:
             raise_status(self.state, self.folder, "write to")
         return 0
@@ -330,7 +332,7 @@ cdef class MappedFileQueue:
             return self.flushed > before
 
     cdef int flush_file(self, MappedFile file) noexcept nogil:
-        """Make a pinned file durable, and its name; `io_lock` is held. 0, or an errno."""
+        """Make a pinned file and its name durable; `io_lock` is held. 0, or an errno: the queue failed."""
         cdef int64_t begin_ns = monotonic_ns()
         cdef int failed = 0
         if self.names_volatile:
@@ -344,6 +346,10 @@ cdef class MappedFileQueue:
             self.flush_count += 1
             self.flush_total_ns += begin_ns
             self.flush_longest_ns = max(self.flush_longest_ns, begin_ns)
+        else:
+            # Before the lock is let go: the next flush would find nothing dirty, and believe it.
+            self.failed_errno = failed
+            self.state = STATUS_STORE_FAILED
         return failed
 
     cdef MappedFile file_after(self, int64_t offset):
@@ -376,6 +382,7 @@ cdef class MappedFileQueue:
                                                self.next_start())
         with self.roll_lock, self.io_lock:
             self.allocator.drop()
+            self.sync_names()
             self.sync_files()
             self.end_at(file, offset)
 
