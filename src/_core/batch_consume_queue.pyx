@@ -41,6 +41,7 @@ cdef inline int put_batch_unit(UnitCursor* c, int64_t physical_offset, int32_t s
     if unit == NULL:
         return status
     write_batch_unit(unit, physical_offset, size_bytes, tags_code, store_timestamp, base_offset, count)
+    c.filled_units += base_offset - c.next_queue_offset
     publish_unit(c, base_offset + count, physical_offset)
     return PUT_APPENDED
 
@@ -276,14 +277,7 @@ cdef class BatchConsumeQueue(UnitQueue):
                     and record.store_timestamp == get_i64(unit + AT_BATCH_STORE_TIME)):
                 break
             good -= BATCH_CQ_UNIT_BYTES
-        dropped = 0
-        where = good
-        while where < end:
-            unit = self.unit_at(where, &available)
-            if unit == NULL or get_i32(unit + 8) == 0:
-                break
-            dropped += 1
-            where += BATCH_CQ_UNIT_BYTES
+        dropped = self._count_dropped(good, limit)
         self._set_end(good)
         self._note_end()
         self.min_where = min(max(self.min_where, self.first_where()), self.cursor.end_where)

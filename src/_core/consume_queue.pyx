@@ -129,6 +129,7 @@ cdef class ConsumeQueue(UnitQueue):
             start = queue_offset * CQ_UNIT_BYTES // self.file_size_bytes * self.file_size_bytes
             self._add_file(start)
             c.next_queue_offset = start // CQ_UNIT_BYTES
+            c.filled_units += c.next_queue_offset
         while c.next_queue_offset < queue_offset:
             unit = next_unit(c, &status)
             if unit == NULL:
@@ -200,7 +201,7 @@ cdef class ConsumeQueue(UnitQueue):
                 break
         if view is not None:
             good = self._match_last(view, good)
-        dropped = self._count_used(good, end)
+        dropped = self._count_dropped(good, limit)
         self.cursor.max_physical_offset = self._last_end(good)
         self._set_end(good)
         self.cursor.next_queue_offset = self.cursor.end_where // CQ_UNIT_BYTES
@@ -228,18 +229,6 @@ cdef class ConsumeQueue(UnitQueue):
     cdef bint _tags_agree(self, const Record* record, int64_t tags_code) noexcept:
         # Delivery times of delayed messages exceed a hash's range, addresses of extended units fall below it.
         return tags_code == tags_hash_of(record) or tags_code > 0x7FFFFFFF or tags_code <= EXT_ADDRESS_MAX
-
-    cdef int64_t _count_used(self, int64_t begin, int64_t end):
-        cdef int64_t available = 0
-        cdef int64_t count = 0
-        cdef const uint8_t* unit
-        while begin < end:
-            unit = self.unit_at(begin, &available)
-            if unit == NULL or get_i32(unit + 8) == 0:
-                break
-            count += 1
-            begin += CQ_UNIT_BYTES
-        return count
 
     cdef int64_t _last_end(self, int64_t where) except -2:
         """End of the record that the last real unit below `where` names; -1 without one."""

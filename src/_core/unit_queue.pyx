@@ -1,7 +1,7 @@
 # UnitQueue: an ordered run of mapped files of fixed-size units, the ground of both kinds of consume queue.
 # Invariants: unit n of a file stands at byte n * unit_bytes; cursor.end_where is published after the unit's
 # bytes, by one writer; readers never pass it; the list of files changes under the interpreter lock only.
-from _core.layout cimport RECORD_MIN_BYTES
+from _core.layout cimport RECORD_MIN_BYTES, get_i32, get_i64
 from _core.posix cimport load_acquire, store_release
 from _core.status cimport STATUS_END_OF_FILE, STATUS_IO_ERROR
 from libc.errno cimport errno
@@ -34,7 +34,7 @@ cdef struct UnitCursor:
     int64_t end_where                # published: bytes of units in the queue, deleted ones included
     int64_t next_queue_offset
     int64_t max_physical_offset      # plain: end of the last record named; batch: its start; -1 none
-    int64_t filled_units             # units that stand for records nobody has
+    int64_t filled_units             # queue offsets passed over: nobody had their records
     int32_t unit_bytes
     int32_t error                    # errno of a failed allocation
 
@@ -148,7 +148,8 @@ cdef class UnitQueue:
     cdef readonly int64_t min_where     # bytes: first unit that names a record of the log
     cdef UnitCursor cursor
     cdef bytes cursor_path
-    cdef bint folder_changed            # a file was made or removed since the last flush
+    cdef bint folder_changed            # names here may not be durable
+    cdef readonly bint incomplete       # had units that `recover` could not keep, or files that are gone
     cdef bint closed
     cdef int generation
 
@@ -159,6 +160,8 @@ cdef class UnitQueue:
         self.topic = topic
         self.queue_id = queue_id
         self.readonly = readonly
+        # What is found may be of a process that was killed before it made the names durable.
+        self.folder_changed = not readonly
         self.cursor.unit_bytes = unit_bytes
         self.cursor.max_physical_offset = -1
         found = list_units_files(self.folder)
@@ -200,8 +203,10 @@ cdef class UnitQueue:
             if file.mapped_bytes != self.file_size_bytes:
                 break
             expected += file.mapped_bytes
-        if len(keep) < len(self.files) and not self.readonly:
-            self._remove_files(self.files[len(keep):])
+        if len(keep) < len(self.files):
+            self.incomplete = True
+            if not self.readonly:
+                self._remove_files(self.files[len(keep):])
         self.files = keep
         return 0
 
@@ -306,8 +311,8 @@ cdef class UnitQueue:
         """Cut the queue; on a writable one durably, with nothing left behind that could pass for a unit."""
         cdef MappedFile file
         keep = [f for f in self.files if (<MappedFile>f).start_offset < end_where]
-        if not keep and self.files:
-            keep = self.files[:1]
+        if not keep and self.first_where() > 0:
+            keep = self.files[:1]        # its name is all that tells the queue's numbers
         gone = self.files[len(keep):]
         self.files = keep
         if keep:
@@ -322,6 +327,49 @@ cdef class UnitQueue:
             if keep:
                 self._zero_tail()
         return 0
+
+    def remove_files(self):
+        """Start anew with no file: for a queue whose head is lost, when the log still has all of it."""
+        self._check_writable()
+        gone = self.files
+        self.files = []
+        self._enter_last_file()
+        self.cursor.max_physical_offset = -1
+        self.cursor.next_queue_offset = 0
+        self.min_where = 0
+        self.incomplete = True
+        self._remove_files(gone)
+
+    cdef int64_t _count_dropped(self, int64_t good, int64_t limit) except -1:
+        """Units behind `good` that are not empty; notes whether the queue had more than those below it.
+
+        Units that name places beyond the log's end (`limit`) are what a crash leaves: they miss nothing.
+        """
+        cdef MappedFile file
+        cdef const uint8_t* unit
+        cdef int64_t where = good
+        cdef int64_t at
+        cdef int64_t count = 0
+        cdef int32_t size
+        for file in self.files:
+            at = max(good, file.start_offset) - file.start_offset
+            while at < file.mapped_bytes:
+                at = file.first_set(at)
+                if at < 0:
+                    break
+                at -= at % self.cursor.unit_bytes
+                if at + self.cursor.unit_bytes > file.mapped_bytes:
+                    break
+                unit = file.base + at
+                size = get_i32(unit + 8)
+                count += 1
+                if where != file.start_offset + at or size <= 0 or get_i64(unit) <= limit - size:
+                    self.incomplete = True
+                at += self.cursor.unit_bytes
+                where = file.start_offset + at
+        if self.files and good == self.first_where():
+            self.incomplete = True       # a queue is made for its first unit
+        return count
 
     cdef int _zero_tail(self) except -1:
         cdef MappedFile file = self.last_file()
@@ -369,12 +417,29 @@ cdef class UnitQueue:
                 continue
             file.flush()
             done = True
-        if done and self.folder_changed:
+        if self.folder_changed and self.files and (done or least_pages == 0):
             self.folder_changed = False
             topic_folder = os.path.dirname(self.folder)
             for path in (self.folder, topic_folder, os.path.dirname(topic_folder)):
                 make_names_durable(path)
         return done
+
+    def sync(self):
+        """Make files and names durable whole, whoever wrote them: an earlier process may have been killed.
+
+        Raises:
+            StoreFailedError: the disk refused.
+        """
+        cdef MappedFile file
+        cdef int failed
+        for file in list(self.files):
+            file.pin()
+            with nogil:
+                failed = file.sync_whole()
+            file.unpin()
+            if failed != 0:
+                raise errors.StoreFailedError(file.path) from OSError(failed, "sync failed", file.path)
+        self.flush(0)
 
     def close(self):
         """Let the files go. Units viewed before stay readable until their views are released."""

@@ -1153,15 +1153,37 @@ class UnitQueue:
         """Byte offset of the end of the last unit."""
     @property
     def filled_units(self) -> int:
-        """Fill units written since the queue was opened."""
+        """Queue offsets passed over since the queue was opened, filled or left out before its first file."""
     @property
     def flushed_where(self) -> int:
         """Byte offset up to which units are durable."""
+    @property
+    def incomplete(self) -> bool:
+        """Whether the queue had units that `recover` could not keep, or has files that lack units.
+
+        Units that name places beyond the log's end do not count. A queue whose last pages are all zeroes is
+        not known to be incomplete: only the log tells.
+        """
     def flush(self, least_pages: int = 0) -> bool:
         """Make units durable when at least `least_pages` pages are dirty or a file is full; True if it did.
 
+        Names of files that are new, or were found at opening, become durable with the first units, or with
+        0 pages.
+
         Raises:
             StoreFailedError: this or an earlier flush failed.
+        """
+    def remove_files(self) -> None:
+        """Start anew with no file: for a queue whose head is lost, when the log still has all of it.
+
+        Raises:
+            StoreIOError: the operating system refused.
+        """
+    def sync(self) -> None:
+        """Make files and names durable whole, whoever wrote them: an earlier process may have been killed.
+
+        Raises:
+            StoreFailedError: the disk refused.
         """
     def close(self) -> None:
         """Let the files go. Units viewed before stay readable until their views are released."""

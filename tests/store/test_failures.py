@@ -16,7 +16,7 @@ from tests.fault_injection.shim import ROOT, compiler, run_child
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs a C compiler for the shim")
 
 PREAMBLE = """
-    import errno, sys, time
+    import errno, os, sys, time
     from pyledger.errors import *
     from pyledger.message import Message
     from pyledger.store.message_store import MessageStore
@@ -35,8 +35,10 @@ PREAMBLE = """
 """
 
 
-def child(story: str, folder: Path) -> str:
-    return run_child(textwrap.dedent(PREAMBLE) + textwrap.dedent(story), folder, str(folder / "store"))
+def child(story: str, folder: Path, *arguments: str) -> str:
+    """Run a story against the store in `folder`; its path is the first argument."""
+    source = textwrap.dedent(PREAMBLE) + textwrap.dedent(story)
+    return run_child(source, folder, str(folder / "store"), *arguments)
 
 
 @needs_compiler

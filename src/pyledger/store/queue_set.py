@@ -74,21 +74,34 @@ class ConsumeQueueSet:
 
     @property
     def filled_units(self) -> int:
-        """Units made up since opening, for messages that the log does not have any more."""
+        """Queue offsets passed over since opening: their messages were not met in the log."""
         return sum(queue.filled_units for queue in self.all())
+
+    @property
+    def incomplete_from(self) -> int | None:
+        """Least physical offset (bytes) from which a queue lost units; None when none is known to have."""
+        return min((queue.max_physical_offset for queue in self.all() if queue.incomplete), default=None)
 
     def recover(self, view: LogView, files: int) -> int:
         """Let each queue find its last good unit in its last `files` files (0: all); the units dropped."""
         dropped = 0
         for queue in self.all():
             dropped += queue.recover(view, files=files)
+            if queue.files and queue.files[0].start_offset > view.start_offset == 0:
+                # Nothing of the log was ever deleted, so the queue began with offset 0.
+                queue.remove_files()
             queue.truncate_to_physical(view.end_offset)
         return dropped
 
-    def clear(self) -> None:
-        """Drop all units, to dispatch again from the log's start."""
+    def clear(self, log_start: int) -> None:
+        """Drop all units of the log, to dispatch again from its start (bytes).
+
+        Units of records that were deleted stay: they are all that tells the numbers of an emptied queue.
+        """
         for queue in self.all():
-            queue.truncate_to_physical(0)
+            queue.truncate_to_physical(log_start)
+            if queue.filled_units and queue.max_physical_offset < 0:
+                queue.remove_files()
 
     def correct_min_offsets(self, min_physical_offset: int) -> None:
         """Move each queue's least offset to its first message that the log still has."""
@@ -111,6 +124,15 @@ class ConsumeQueueSet:
         for queue in self.all():
             if queue.flush(least_pages) and flushed is not None:
                 flushed()
+
+    def sync(self) -> None:
+        """Make all units durable, those that a killed process left in the page cache too.
+
+        Raises:
+            StoreFailedError: the disk refused.
+        """
+        for queue in self.all():
+            queue.sync()
 
     def close(self) -> None:
         """Unmap all. What readers still view stays mapped until they let go."""

@@ -1,7 +1,8 @@
 """What the consume queues of a folder name after a recovery, found without changing a byte.
 
 Where the log must be walked for units depends on the last exit. After one in good order everything up to the
-record that the furthest queue names was dispatched; only what follows is derived. After an unclean one the
+record that the furthest queue names was dispatched; what follows is derived, and the last log file, so that a
+queue which lost its end is noticed. After an unclean one the
 checkpoint says up to which store time queue files are on disk; from the last log file that begins before it
 everything is derived anew.
 """
@@ -95,6 +96,7 @@ def recover_queues(folder: StoreFolder, view: LogView, checkpoint: StoreCheckpoi
         start = view.start_offset
     else:
         start = record_boundary(view, min(furthest, view.end_offset))
+        start = min(start, start_file_offset(view, clean=True, durable_ms=0))
     queues.derived_from = queues.end_offset = start
     for name, end in ends.items():
         if end >= start:
@@ -143,9 +145,9 @@ def _stored_names(folder: StoreFolder) -> list[tuple[str, int, bool]]:
 def _add_stored(queues: ReadQueues, view: LogView, topic: str, queue_id: int, batch: bool) -> int:
     """Enter what the files of one queue hold; return where its last record ends (of a batch: starts)."""
     stored = open_stored(queues.folder.path, topic, queue_id, batch=batch)
-    dropped = stored.recover(view)
+    stored.recover(view)
     lacks_head = view.start_offset == 0 and stored.max_offset > 0 and stored.min_offset > 0
-    if dropped or lacks_head or len(stored.files) < len(offset_files(stored.folder)):
+    if stored.incomplete or lacks_head or len(stored.files) < len(offset_files(stored.folder)):
         queues.torn.add((topic, queue_id))
     stored.correct_min_offset(view.start_offset)
     queue = QueueUnits(queues.folder.path, topic, queue_id, batch)

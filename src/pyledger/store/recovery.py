@@ -40,7 +40,7 @@ class RecoveryReport:
     problem: str
     """What was wrong with the record there."""
     dispatched: int
-    """Records that were dispatched again to queues and index."""
+    """Records that were held against queues and index again."""
     units_dropped: int
     """Queue units that named nothing sound."""
     index_files_removed: int
@@ -204,11 +204,12 @@ def recover(
     dispatcher.dispatch(view)
     if queues.filled_units and start > view.start_offset:
         # A queue lacks units from before the start: what vouched for them was wrong.
-        queues.clear()
+        queues.clear(view.start_offset)
         dispatcher.start_at(view.start_offset)
         dispatcher.dispatch(view)
     queues.correct_min_offsets(view.start_offset)
-    known = _write_checkpoint(folder.path, queues, index, known, verdict, dispatched=dispatcher.message_count)
+    _make_durable(queues, index, clean=clean, changed=dispatcher.unit_count + dispatcher.entry_count > 0)
+    known = _write_checkpoint(folder.path, known, verdict)
     report = RecoveryReport(
         clean=clean,
         start_offset=view.start_offset if verdict is None else verdict.end.start_offset,
@@ -259,31 +260,35 @@ def _dispatch_start(
     *,
     clean: bool,
 ) -> int:
-    """Physical offset (bytes) of the first record that a queue or the index may lack."""
-    start = max(queues.max_physical_offset, log_start) if clean else scan_start
+    """Physical offset (bytes) of the first record that a queue or the index may lack.
+
+    The file that was looked through is dispatched again also after a clean exit: a queue that lost its end,
+    or all of it, is noticed by the records that it lacks.
+    """
+    start = min(scan_start, max(queues.max_physical_offset, log_start)) if clean else scan_start
     if any(queue.max_offset == 0 for queue in queues.all()) and not clean:
         start = log_start
+    if queues.incomplete_from is not None:
+        start = min(start, max(queues.incomplete_from, log_start))
     if index is not None and rebuild_index:
         start = min(start, max(index.end_physical_offset, log_start))
     return start
 
 
-def _write_checkpoint(
-    path: str,
-    queues: ConsumeQueueSet,
-    index: IndexFileSet | None,
-    known: StoreCheckpoint,
-    verdict: LogVerdict | None,
-    *,
-    dispatched: int,
-) -> StoreCheckpoint:
-    """Make what was dispatched durable, then say so. Nothing is written when nothing was to do."""
+def _make_durable(queues: ConsumeQueueSet, index: IndexFileSet | None, *, clean: bool, changed: bool) -> None:
+    """Before the checkpoint vouches for it: what was dispatched, and what a killed process left unsynced."""
+    if not clean:
+        queues.sync()
+    elif changed:
+        queues.flush(0)
+    if changed and index is not None:
+        index.flush()
+
+
+def _write_checkpoint(path: str, known: StoreCheckpoint, verdict: LogVerdict | None) -> StoreCheckpoint:
+    """Say what is durable now. Nothing is written when nothing is new."""
     if verdict is None or verdict.end.last_record_offset < 0:
         return known
-    if dispatched:
-        queues.flush(0)
-        if index is not None:
-            index.flush()
     last_ms = verdict.end.last_store_timestamp
     new = replace(
         known,
