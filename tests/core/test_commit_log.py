@@ -352,6 +352,30 @@ def test_store_timestamp_never_falls(tmp_path: Path) -> None:
     assert [r.born_timestamp for r in records] == [future, future + 5, future + 5]
 
 
+def test_put_many_gives_up_its_time_when_others_wrote_meanwhile(tmp_path: Path) -> None:
+    """It waits for a file, another thread stores a later time there: what follows must not be earlier."""
+    future = 4_000_000_000_000
+    queue = MappedFileQueue(tmp_path / "commitlog", 4096)
+    queue.load()
+    log = CommitLog(queue)
+    many = threading.Thread(target=log.appender("t", 0).put_many, args=([bytes(400)] * 200,))
+    with_files = threading.Thread(target=queue.run_allocator)
+    many.start()
+    with_files.start()
+    while many.is_alive():
+        log.append("u", 0, b"", store_timestamp_ms=future)
+        future += 1
+    many.join()
+    queue.stop_allocator()
+    with_files.join()
+    end = queue.max_offset
+    queue.close()
+    records = read_log(tmp_path / "commitlog").records
+    times = [record.store_timestamp for record in records]
+    assert times == sorted(times)
+    assert end > 0
+
+
 def test_prepared_and_rolled_back_records_take_no_queue_offset(log: CommitLog) -> None:
     kinds = [0, 4, 8, 12, 0]
     assert [log.append("t", 0, b"", sys_flag=kind)[2] for kind in kinds] == [0, 0, 1, 0, 2]

@@ -1,8 +1,11 @@
 """The store lock: one writer, across processes and within one, forks included."""
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -78,3 +81,60 @@ def test_lock_uses_the_first_byte_as_upstream_does(tmp_path: Path) -> None:
 def test_lock_in_missing_folder_names_the_path(tmp_path: Path) -> None:
     with pytest.raises(StoreIOError, match="absent"):
         StoreLock(str(tmp_path / "absent")).acquire()
+
+
+def race_for(path: Path, count: int) -> list[StoreLock]:
+    """Let threads take one lock at the same moment; those that got it."""
+    start = threading.Barrier(count)
+    holders: list[StoreLock] = []
+
+    def race() -> None:
+        lock = StoreLock(str(path))
+        start.wait()
+        with contextlib.suppress(StoreLockedError):
+            holders.append(lock.acquire())
+
+    threads = [threading.Thread(target=race) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return holders
+
+
+def test_of_threads_that_race_for_a_lock_one_gets_it_and_keeps_it(tmp_path: Path) -> None:
+    """A thread that fails must not close the file meanwhile: that would give up the lock of the process."""
+    for round_number in range(20):
+        (tmp_path / str(round_number)).mkdir()
+        holders = race_for(tmp_path / str(round_number), 8)
+        assert len(holders) == 1
+        if round_number % 5 == 0:
+            assert not other_process_can_lock(tmp_path / str(round_number) / "lock")
+        holders[0].release()
+
+
+def test_a_child_forked_while_threads_take_locks_can_take_its_own(tmp_path: Path) -> None:
+    """The guard of the table of locks must not come into the child as held."""
+    stop = threading.Event()
+
+    def take_and_give(path: str) -> None:
+        while not stop.is_set():
+            StoreLock(path).acquire().release()
+
+    for name in ("a", "b", "child"):
+        (tmp_path / name).mkdir()
+    threads = [threading.Thread(target=take_and_give, args=(str(tmp_path / name),)) for name in ("a", "b")]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(20):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(20)
+                StoreLock(str(tmp_path / "child")).acquire().release()
+                os._exit(0)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()

@@ -1,0 +1,198 @@
+"""The services of a store beside each other: who may flush, who stops whom, what is seen under the lock."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from pyledger.config.store import StoreConfig
+from pyledger.message import Message
+from pyledger.store import opening
+from pyledger.store.checkpoint import StoreCheckpoint
+from pyledger.store.clock import SystemClock
+from pyledger.store.flush_thread import LogFlusher, QueueFlusher
+from pyledger.store.lock import StoreLock
+from pyledger.store.message_store import MessageStore
+from pyledger.store.message_writer import DurableAppender
+from tests.fault_injection.shim import compiler
+from tests.store.test_failures import child
+
+needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs a C compiler for the shim")
+
+NEVER = """
+    options = SMALL | {"flush_interval_ms": 3_600_000, "flush_thorough_interval_ms": 3_600_000,
+                       "consume_queue_flush_interval_ms": 3_600_000}
+"""
+
+
+def test_queues_are_flushed_by_one_thread_at_a_time(tmp_path: Path) -> None:
+    """The service and callers of `flush` meet: the checkpoint must not say what the other is still doing."""
+    both_inside = threading.Barrier(2)
+    met = []
+
+    with MessageStore.open(tmp_path) as store:
+        store.put(Message("t", b"x"))
+        store.flush()
+        parts = store._parts
+
+        class Queues:
+            """The queues of the store; whoever flushes them waits a moment for another."""
+
+            def flush(self, least_pages: int) -> None:
+                try:
+                    both_inside.wait(timeout=0.3)
+                    met.append(least_pages)
+                except threading.BrokenBarrierError:
+                    parts.queues.flush(least_pages)
+
+        flusher = LogFlusher(parts.commit_log, parts.group, parts.config, SystemClock(), parts.dispatch_waker)
+        queue_flusher = QueueFlusher(
+            str(tmp_path), Queues(), None, parts.dispatcher, flusher, StoreCheckpoint(),  # type: ignore[arg-type]
+            StoreConfig(consume_queue_flush_interval_ms=1), SystemClock(),
+        )  # fmt: skip
+        threads = [threading.Thread(target=call) for call in (queue_flusher.flush_all, queue_flusher.work)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert both_inside.broken
+    assert not met
+
+
+@needs_compiler
+def test_close_stops_all_threads_also_when_its_flush_fails(tmp_path: Path) -> None:
+    """A thread that went on would work on files that are unmapped."""
+    printed = child(
+        NEVER
+        + """
+    import logging, threading
+    logging.disable(logging.CRITICAL)
+    store = MessageStore.open(sys.argv[1], **options)
+    store.put(Message("t", b"x"))
+    assert any(t.name.startswith("pyledger-") for t in threading.enumerate())
+    faults.fail(Call.MSYNC, errno.EIO)
+    faults.fail(Call.FDATASYNC, errno.EIO)
+    store.close()
+    assert threading.enumerate() == [threading.main_thread()], threading.enumerate()
+    refused(StoreClosedError, lambda: store.put(Message("t", b"x")))
+    print("ok")
+    """,
+        tmp_path,
+    )
+    assert printed == "ok\n"
+    assert (tmp_path / "store" / "abort").exists()
+    with MessageStore.open(tmp_path / "store") as store:
+        assert not store.recovery.clean
+
+
+@needs_compiler
+def test_files_are_not_deleted_before_the_units_that_keep_their_numbers_are_on_disk(tmp_path: Path) -> None:
+    printed = child(
+        NEVER
+        + """
+    import logging
+    logging.disable(logging.CRITICAL)
+    store = MessageStore.open(sys.argv[1], retention_hours=0, **options)
+    store.put(Message("idle", b"x"))
+    while store.max_offset < 3 * 65536:
+        store.put(Message("t", bytes(1000)))
+    store.flush_log()
+    store.dispatch()
+    log_files = sorted(os.listdir(sys.argv[1] + "/commitlog"))
+    faults.fail(Call.MSYNC, errno.EIO)
+    refused(StoreError, lambda: store.delete_expired(immediate=True))
+    assert set(log_files) <= set(os.listdir(sys.argv[1] + "/commitlog")), "deleted"
+    faults.heal(Call.MSYNC)
+    store.close()
+    print("ok")
+    """,
+        tmp_path,
+    )
+    assert printed == "ok\n"
+    with MessageStore.open(tmp_path / "store") as store:
+        assert store.put(Message("idle", b"y")).queue_offset == 1
+
+
+def test_the_folder_is_looked_at_again_once_it_is_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another writer may make the store, or end, between the first look and the lock."""
+
+    class LateLock(StoreLock):
+        def acquire(self) -> "LateLock":
+            monkeypatch.setattr(opening, "StoreLock", StoreLock)
+            with MessageStore.open(tmp_path, mapped_file_size_bytes=65536) as other:
+                other.put(Message("t", b"of the other"))
+            (tmp_path / "abort").touch()
+            super().acquire()
+            return self
+
+    monkeypatch.setattr(opening, "StoreLock", LateLock)
+    with MessageStore.open(tmp_path) as store:
+        assert store.config.mapped_file_size_bytes == 65536
+        assert not store.recovery.clean
+        assert [m.body for m in store.messages()] == [b"of the other"]
+
+
+@pytest.mark.parametrize("end", [0, 77, 1 << 40])
+def test_a_durable_appender_waits_for_its_message_whatever_end_it_is_told(tmp_path: Path, end: int) -> None:
+    """The end is read without a lock: a file that another thread began may make it look like the past."""
+    waited: list[tuple[int, int]] = []
+    with MessageStore.open(tmp_path) as store:
+        store.put(Message("t", bytes(500)))
+        native = store._writer.commit_log.appender("t", 0)
+        appender = DurableAppender(native, lambda offset, until: waited.append((offset, until)), lambda: end)
+        first = appender.put(b"x")
+        second = appender.put_many([b"y", b"z"])
+    assert waited == [(first, max(end, first + 1)), (second, max(end, second + 1))]
+
+
+def test_close_of_a_store_ends_dispatch(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path) as store:
+        store.put(Message("t", b"x"))
+        dispatcher = store._parts.dispatcher
+    assert dispatcher.closed
+
+
+@needs_compiler
+def test_a_name_that_could_not_be_synced_fails_every_later_flush(tmp_path: Path) -> None:
+    """The flush service failed and has not said so yet: who flushes next must not believe a clean file."""
+    printed = child(
+        """
+        import threading
+        from pyledger._core import CommitLog, GroupCommit, MappedFileQueue
+        queue = MappedFileQueue(sys.argv[1], 65536)
+        queue.load()
+        CommitLog(queue).appender("t", 0).put(b"x")
+        group = GroupCommit(sys.argv[1])
+        faults.fail(Call.FSYNC, errno.EIO)
+
+        def ignoring(call):
+            try:
+                call()
+            except StoreError:
+                pass
+
+        server = threading.Thread(target=ignoring, args=(lambda: group.serve(queue, 10_000),))
+        waiter = threading.Thread(target=ignoring, args=(lambda: group.wait(queue.wrote_where, 10_000),))
+        server.start()
+        # From here on the server cannot run Python: what it has not noted, nobody knows.
+        while group.requested_where == 0:
+            if not waiter.ident:
+                waiter.start()
+            time.sleep(0)
+        sys.setswitchinterval(20)
+        end = time.monotonic() + 0.2
+        while time.monotonic() < end:
+            pass
+        assert faults.failed(Call.FSYNC) == 1
+        refused(StoreFailedError, lambda: queue.flush(0))
+        assert queue.flushed_where == 0
+        sys.setswitchinterval(0.005)
+        server.join()
+        waiter.join()
+        print("ok")
+        """,
+        tmp_path,
+    )
+    assert printed == "ok\n"
