@@ -362,3 +362,22 @@ def test_crc_of_bodies_is_checked_after_a_clean_exit_when_that_is_set(tmp_path: 
     (tmp_path / "checkpoint").unlink()
     with MessageStore.open(tmp_path, **options) as store:
         assert store.max_offset == places[-2], "after an unclean exit every CRC is checked"
+
+
+def test_a_store_without_keys_is_not_walked_whole_at_every_opening(tmp_path: Path) -> None:
+    """It has no index file, which must not look like an index that was lost."""
+    with MessageStore.open(tmp_path, **SMALL) as store:
+        for _ in range(200):
+            store.put(Message("t", bytes(300)))
+        last_file = store._parts.log.files[-1].start_offset
+    with MessageStore.open(tmp_path, **SMALL) as store:
+        assert store.recovery.dispatched == sum(m.physical_offset >= last_file for m in store.messages())
+        assert store.queue_range("t", 0) == QueueRange(0, 200)
+
+
+def test_a_lost_index_folder_is_made_again(tmp_path: Path) -> None:
+    make_store(tmp_path, clean=False)
+    for path in (tmp_path / "index").iterdir():
+        path.unlink()
+    with MessageStore.open(tmp_path, **SMALL) as store:
+        check_derived(store, 200)

@@ -9,15 +9,17 @@ Source: RocketMQ store/.../CommitLog.java (recoverNormally, recoverAbnormally), 
 
 import os
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from pyledger._core import Dispatcher, IndexFileSet, MappedFileQueue, scan
 from pyledger.config.store import StoreConfig
-from pyledger.errors import CorruptRecordError, StoreFormatError
+from pyledger.errors import CorruptRecordError, StoreFormatError, StoreIOError
 from pyledger.store import checkpoint as checkpoint_file
 from pyledger.store.allocate import CHUNK_BYTES
 from pyledger.store.checkpoint import StoreCheckpoint
 from pyledger.store.folder import CHECKPOINT_FILE, INDEX_FOLDER, LOG_FOLDER, StoreFolder
 from pyledger.store.log_end import LogEnd, find_log_end, start_file_offset
+from pyledger.store.meta_file import flush_folder
 from pyledger.store.queue_set import ConsumeQueueSet
 
 FILES_CHECKED_CLEAN = 3
@@ -242,13 +244,20 @@ def _open_index(
         return None, False
     index_path = os.path.join(path, INDEX_FOLDER)
     missing = not os.path.isdir(index_path)
+    if missing:
+        # Empty, it says at the next opening that no message has a key: the log need not be walked for them.
+        try:
+            os.mkdir(index_path)
+        except OSError as error:
+            raise StoreIOError(index_path, "create", error.strerror or str(error)) from error
+        flush_folder(Path(path))
     index = IndexFileSet(
         index_path,
         config.index_slots,
         config.index_entries,
         safe_timestamp_ms=None if clean else known.index_msg_timestamp,
     )
-    return index, missing or bool(index.removed)
+    return index, missing or bool(index.removed) or not (clean or index.files)
 
 
 def _dispatch_start(
