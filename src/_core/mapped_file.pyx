@@ -363,42 +363,6 @@ cdef class MappedFile:
             store_release(&self.flushed, end)
         return self.flush_errno
 
-    cdef int64_t first_set(self, int64_t position) except -2:
-        """The first position at or after `position` whose byte is not zero; -1 when none is.
-
-        Touches no hole: reading one through the mapping would take memory for it.
-        """
-        cdef int64_t found, end, length
-        cdef int fd
-        if position >= self.mapped_bytes or self.base == NULL:
-            return -1
-        # Mostly asked unit by unit.
-        if self.base[position] != 0:
-            return position
-        fd = c_open(self.c_path, O_RDONLY | O_CLOEXEC)
-        if fd < 0:
-            raise_errno(errno, self.path, "open")
-        self.pin()
-        with nogil:
-            found = -1
-            while found < 0 and position < self.mapped_bytes:
-                end = lseek(fd, position, SEEK_DATA)
-                if end < 0 and errno == ENXIO:
-                    break
-                position = max(position, end)
-                end = lseek(fd, position, SEEK_HOLE)
-                end = self.mapped_bytes if end <= position else min(end, self.mapped_bytes)
-                while position < end and found < 0:
-                    length = min(end - position, 4096 - (position & 4095))
-                    if any_set(self.base + position, length):
-                        while self.base[position] == 0:
-                            position += 1
-                        found = position
-                    position += length
-        c_close(fd)
-        self.unpin()
-        return found
-
     cdef int zero_from(self, int64_t position) noexcept nogil:
         """Zero what is not zero after `position` and make that durable. 0, or an errno. Holes stay holes."""
         cdef int64_t begin = position

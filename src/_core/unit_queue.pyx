@@ -354,7 +354,7 @@ cdef class UnitQueue:
         for file in self.files:
             at = max(good, file.start_offset) - file.start_offset
             while at < file.mapped_bytes:
-                at = file.first_set(at)
+                at = first_set(file, at)
                 if at < 0:
                     break
                 at -= at % self.cursor.unit_bytes

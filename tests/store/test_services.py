@@ -13,7 +13,6 @@ from pyledger.store.clock import SystemClock
 from pyledger.store.flush_thread import LogFlusher, QueueFlusher
 from pyledger.store.lock import StoreLock
 from pyledger.store.message_store import MessageStore
-from pyledger.store.message_writer import DurableAppender
 from tests.fault_injection.shim import compiler
 from tests.store.test_failures import child
 
@@ -132,19 +131,6 @@ def test_the_folder_is_looked_at_again_once_it_is_locked(
         assert store.config.mapped_file_size_bytes == 65536
         assert not store.recovery.clean
         assert [m.body for m in store.messages()] == [b"of the other"]
-
-
-@pytest.mark.parametrize("end", [0, 77, 1 << 40])
-def test_a_durable_appender_waits_for_its_message_whatever_end_it_is_told(tmp_path: Path, end: int) -> None:
-    """The end is read without a lock: a file that another thread began may make it look like the past."""
-    waited: list[tuple[int, int]] = []
-    with MessageStore.open(tmp_path) as store:
-        store.put(Message("t", bytes(500)))
-        native = store._writer.commit_log.appender("t", 0)
-        appender = DurableAppender(native, lambda offset, until: waited.append((offset, until)), lambda: end)
-        first = appender.put(b"x")
-        second = appender.put_many([b"y", b"z"])
-    assert waited == [(first, max(end, first + 1)), (second, max(end, second + 1))]
 
 
 def test_close_of_a_store_ends_dispatch(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from pyledger._core import (
     LogView,
     find_next_record,
 )
-from pyledger.atomic_file import flush_folder
 from pyledger.errors import CorruptRecordError
 from pyledger.store.folder import (
     BATCH_QUEUE_FOLDER,

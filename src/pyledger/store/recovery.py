@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pyledger._core import Dispatcher, IndexFileSet, MappedFileQueue, scan
+from pyledger.atomic_file import flush_folder
 from pyledger.config.store import StoreConfig
 from pyledger.errors import CorruptRecordError, StoreFormatError, StoreIOError
 from pyledger.store import checkpoint as checkpoint_file
@@ -19,7 +20,6 @@ from pyledger.store.allocate import CHUNK_BYTES
 from pyledger.store.checkpoint import StoreCheckpoint
 from pyledger.store.folder import CHECKPOINT_FILE, INDEX_FOLDER, LOG_FOLDER, StoreFolder
 from pyledger.store.log_end import LogEnd, find_log_end, start_file_offset
-from pyledger.store.meta_file import flush_folder
 from pyledger.store.queue_set import ConsumeQueueSet
 
 FILES_CHECKED_CLEAN = 3

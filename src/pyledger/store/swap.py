@@ -9,8 +9,8 @@ import os
 import shutil
 from pathlib import Path
 
+from pyledger.atomic_file import flush_folder
 from pyledger.store.folder import DERIVED_FOLDERS, REBUILD_FOLDER, set_aside
-from pyledger.store.meta_file import flush_folder
 
 
 def swap_in(root: str) -> None:
