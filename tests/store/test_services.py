@@ -45,10 +45,18 @@ def test_queues_are_flushed_by_one_thread_at_a_time(tmp_path: Path) -> None:
                     parts.queues.flush(least_pages)
 
         flusher = LogFlusher(parts.commit_log, parts.group, parts.config, SystemClock(), parts.dispatch_waker)
+        config = StoreConfig(consume_queue_flush_interval_ms=1)
+        known, clock = StoreCheckpoint(), SystemClock()
         queue_flusher = QueueFlusher(
-            str(tmp_path), Queues(), None, parts.dispatcher, flusher, StoreCheckpoint(),  # type: ignore[arg-type]
-            StoreConfig(consume_queue_flush_interval_ms=1), SystemClock(),
-        )  # fmt: skip
+            str(tmp_path),
+            Queues(),  # type: ignore[arg-type]
+            None,
+            parts.dispatcher,
+            flusher,
+            known,
+            config,
+            clock,
+        )
         threads = [threading.Thread(target=call) for call in (queue_flusher.flush_all, queue_flusher.work)]
         for thread in threads:
             thread.start()
