@@ -284,6 +284,40 @@ def test_idle_connection_is_closed_and_a_busy_one_is_not(run: Run) -> None:
     run(main())
 
 
+def test_peer_that_stopped_reading_for_good_is_closed_and_its_views_are_freed(run: Run) -> None:
+    async def main() -> None:
+        mapped = bytearray(32 << 20)
+
+        def handler(connection: Connection, command: RemotingCommand) -> Answer:
+            connection.send(command.response(0), [memoryview(mapped)])
+            return None
+
+        config = NetConfig(server_idle_seconds=1)
+        async with (
+            serving(handler, config=config) as server,
+            raw(server.port, receive_bytes=8192) as peer,
+        ):
+            await peer.send(frame(1))
+            await until(lambda: server.connections)
+            await until(lambda: not server.connections)
+            mapped.append(0)
+
+    run(main())
+
+
+def test_broken_connection_in_the_middle_of_a_write_is_only_closed(run: Run) -> None:
+    async def main() -> None:
+        async with serving(lambda _, command: command.response(0, body=bytes(8 << 20))) as server:
+            for _ in range(5):
+                async with raw(server.port, receive_bytes=8192) as peer:
+                    await peer.send(frame(1) * 3)
+                    await until(lambda: server.connections and server.connections[0].queued_bytes)
+                    # Closing with unread bytes resets the connection.
+                await until(lambda: not server.connections)
+
+    run(main())
+
+
 def test_connections_beyond_the_limit_are_refused(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with (
