@@ -147,6 +147,25 @@ def test_peer_that_does_not_read_is_not_read_from(run: Run) -> None:
     run(main())
 
 
+def test_requests_of_a_peer_that_does_not_read_stay_in_the_kernel(run: Run) -> None:
+    async def main() -> None:
+        def handler(_connection: Connection, command: RemotingCommand) -> Answer:
+            return command.response(0, body=command.body)
+
+        async with serving(handler) as server, raw(server.port, receive_bytes=8192) as peer:
+            chunk = frame(1, bytes((256 << 10) - 200))
+            taken_bytes = 0
+            for _ in range(1_000):
+                try:
+                    taken_bytes += peer.socket.send(memoryview(chunk)[taken_bytes % len(chunk) :])
+                except BlockingIOError:
+                    await asyncio.sleep(0)
+            # The buffers of both sockets, and what the server may have to write.
+            assert taken_bytes < 40 << 20
+
+    run(main())
+
+
 def test_connection_with_too_much_to_write_is_cut(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         # Answers to held requests are not throttled by reading less: the hard limit bounds them.
