@@ -1,6 +1,7 @@
 """Calls between a server and a client over real sockets."""
 
 import asyncio
+import socket
 
 import pytest
 
@@ -205,7 +206,7 @@ def test_late_answer_times_out_and_is_dropped(run: Run) -> None:
 
         config = NetConfig(close_socket_on_timeout=False)
         async with serving(handler) as server, calling(config=config) as client:
-            with pytest.raises(RemotingTimeoutError, match="within 50 ms"):
+            with pytest.raises(RemotingTimeoutError, match="no answer within"):
                 await client.call(address(server), request(hold="1"), 50)
             peer, late = held[0]
             peer.send(late.response(0, "too late"))
@@ -303,6 +304,30 @@ def test_connect_error_names_the_address(run: Run, where: str) -> None:
             with pytest.raises(RemotingConnectError) as caught:
                 await client.call(where, request(), 5_000)
             assert caught.value.address == where
+
+    run(main())
+
+
+def test_connect_to_a_host_that_does_not_answer_is_given_up_in_time(run: Run) -> None:
+    async def main() -> None:
+        with socket.socket() as deaf:
+            deaf.bind(("127.0.0.1", 0))
+            deaf.listen(0)
+            # Whoever comes after the queue of the listener is full gets no answer at all.
+            first = [socket.socket() for _ in range(4)]
+            for one in first:
+                one.setblocking(False)
+                one.connect_ex(deaf.getsockname())
+            where = f"127.0.0.1:{deaf.getsockname()[1]}"
+            async with calling(config=NetConfig(connect_timeout_ms=200)) as client:
+                calls = [client.call(where, request(), 5_000) for _ in range(3)]
+                for error in await asyncio.gather(*calls, return_exceptions=True):
+                    assert isinstance(error, RemotingConnectError)
+                    assert "within 200 ms" in str(error)
+                with pytest.raises(RemotingConnectError, match="no answer within"):
+                    await client.call(where, request(), 50)
+            for one in first:
+                one.close()
 
     run(main())
 

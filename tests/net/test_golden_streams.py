@@ -1,13 +1,19 @@
 """What real clients sent, replayed at a server of ours that answers as the recorded servers did."""
 
 import asyncio
+import socket
 from collections import Counter
 from random import Random
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pyledger.net.connection import Connection
 from pyledger.net.endpoint import Answer
+from pyledger.net.handlers import HandlerTable
+from pyledger.net.loop import loop_factory
 from pyledger.wire.remoting import RemotingCommand, decode
 from tests.golden.remoting_frames import RecordedFrame, recorded_frames
 from tests.net.conftest import Run
@@ -64,6 +70,31 @@ async def replay(frames: list[RecordedFrame], random: Random) -> None:
         while received.total() < expected.total():
             received[summary(await peer.receive())] += 1
         assert received == expected
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_damaged_recordings_end_their_connection_at_most(data: st.DataObject) -> None:
+    chosen = data.draw(st.lists(st.sampled_from(recorded_frames()), min_size=1, max_size=5))
+    stream = bytearray(b"".join(one.data for one in chosen))
+    for at in data.draw(st.lists(st.integers(0, len(stream) - 1), max_size=8)):
+        stream[at] = data.draw(st.integers(0, 255))
+
+    async def main() -> None:
+        problems: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
+        async with asyncio.timeout(30), serving(HandlerTable()) as server:
+            async with raw(server.port) as peer:
+                await peer.send(bytes(stream))
+                peer.socket.shutdown(socket.SHUT_WR)
+                while await asyncio.get_running_loop().sock_recv(peer.socket, 1 << 16):
+                    pass
+            async with raw(server.port) as other:
+                assert (await other.request(RemotingCommand.request(1))).code == 3
+        assert not problems
+
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(main())
 
 
 @pytest.mark.parametrize("serialize", ["json", "binary"])

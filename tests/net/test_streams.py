@@ -358,6 +358,30 @@ def test_connections_beyond_the_limit_are_refused(run: Run, caplog: pytest.LogCa
     assert caplog.text.count("too many connections") == 1
 
 
+def test_server_without_file_descriptors_waits_and_goes_on(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    async def main() -> None:
+        async with serving() as server, raw(server.port) as before:
+            await before.request(RemotingCommand.request(ECHO))
+            with socket.socket() as plain:
+                plain.setblocking(False)
+                # A new descriptor is the lowest that is free, so none is free below this one.
+                resource.setrlimit(resource.RLIMIT_NOFILE, (plain.fileno() + 1, hard))
+                try:
+                    await asyncio.get_running_loop().sock_connect(plain, ("127.0.0.1", server.port))
+                    await until(lambda: "cannot accept" in caplog.text)
+                    assert (await before.request(RemotingCommand.request(ECHO))).code == 0
+                finally:
+                    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+                assert (await RawPeer(plain).request(RemotingCommand.request(ECHO))).code == 0
+        assert caplog.text.count("cannot accept") == 1, "it does not spin"
+
+    run(main())
+
+
 def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 

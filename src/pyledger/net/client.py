@@ -203,11 +203,12 @@ class RemotingClient:
             task = asyncio.get_running_loop().create_task(self._open(address))
             self._connecting[address] = task
             task.add_done_callback(partial(self._opened, address))
+        limit_ms = min(timeout_ms, self._config.connect_timeout_ms)
         try:
-            async with asyncio.timeout(min(timeout_ms, self._config.connect_timeout_ms) / 1000):
+            async with asyncio.timeout(limit_ms / 1000):
                 return await asyncio.shield(task)
         except TimeoutError:
-            raise RemotingConnectError(address, f"no answer within {int(timeout_ms)} ms") from None
+            raise RemotingConnectError(address, f"no answer within {int(limit_ms)} ms") from None
 
     async def _open(self, address: str) -> Connection:
         endpoint = self._endpoint = self._endpoint or self._new_endpoint()

@@ -32,6 +32,8 @@ REMARK_CHARACTERS_MAX = 1024
 class Connection(FrameStream):
     """A connection, of a server or of a client; both sides may send requests.
 
+    Belongs to one event loop: another thread sends by the loop's `call_soon_threadsafe`.
+
     Attributes:
         remote_address: `ip:port` of the peer.
         version: Of the peer, as its last request says; 0 before.
