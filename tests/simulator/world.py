@@ -1,0 +1,94 @@
+"""One timeline, one seed: everything that happens in a simulation is an entry of one heap."""
+
+import hashlib
+import heapq
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from itertools import count
+from random import Random
+
+
+@dataclass(frozen=True)
+class Faults:
+    """What goes wrong while the world is not healed. Shares are of frames, times in ms."""
+
+    loss: float = 0.05
+    duplicates: float = 0.05
+    delay_ms_max: int = 200
+    crash_interval_ms: int = 60_000
+    clock_jump_ms_max: int = 0
+
+
+@dataclass
+class World:
+    """Time, chance, and what is planned."""
+
+    seed: int
+    faults: Faults = field(default_factory=Faults)
+    now_ms: int = 1_000_000
+    healed: bool = False
+    """No more faults."""
+    calm: bool = False
+    """Healed for so long that everything must be in order."""
+
+    def __post_init__(self) -> None:
+        self.random = Random(self.seed)
+        self.events: list[tuple[int, int, Callable[[], None]]] = []
+        self.numbers = count()
+        self.digest = hashlib.sha256()
+        self.log: list[str] = []
+
+    def after(self, delay_ms: int, action: Callable[[], None]) -> None:
+        """Plan an action."""
+        heapq.heappush(self.events, (self.now_ms + delay_ms, next(self.numbers), action))
+
+    def run(self, duration_ms: int) -> None:
+        """Let time pass."""
+        end_ms = self.now_ms + duration_ms
+        while self.events and self.events[0][0] <= end_ms:
+            self.now_ms, _, action = heapq.heappop(self.events)
+            action()
+        self.now_ms = end_ms
+
+    def note(self, text: str) -> None:
+        """Remember what happened; two runs of one seed note the same."""
+        line = f"{self.now_ms} {text}"
+        self.digest.update(line.encode())
+        self.log.append(line)
+        del self.log[:-200]
+
+
+class Network:
+    """Connections between nodes. Frames of one connection stay in order; some are lost, some come twice."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.last_ms: dict[tuple[Hashable, Hashable], int] = {}
+
+    def send(self, source: Hashable, target: Hashable, deliver: Callable[[], None]) -> None:
+        """Take a frame along, perhaps."""
+        world, faults = self.world, self.world.faults
+        if not world.healed and world.random.random() < faults.loss:
+            return
+        delay_ms = world.random.randint(1, 10 if world.healed else faults.delay_ms_max)
+        arrival_ms = max(world.now_ms + delay_ms, self.last_ms.get((source, target), 0))
+        self.last_ms[source, target] = arrival_ms
+        twice = not world.healed and world.random.random() < faults.duplicates
+        for _ in range(2 if twice else 1):
+            world.after(arrival_ms - world.now_ms, deliver)
+
+
+class Clock:
+    """A node's own clock, which may be set while the world is not healed."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.ahead_ms = 0
+
+    @property
+    def now_ms(self) -> int:
+        return self.world.now_ms + self.ahead_ms
+
+    def jump(self) -> None:
+        limit_ms = self.world.faults.clock_jump_ms_max
+        self.ahead_ms = self.world.random.randint(-limit_ms, limit_ms)
