@@ -1,8 +1,7 @@
 # GroupCommit: many callers wait until their bytes are on disk, one thread flushes for all of them.
 #
-# Waiters form a list in the order of their offsets. A flush moves those it reached to the `ready` list and
-# wakes the first two; each of them, once it has the GIL, wakes the next. So there is never a crowd at the
-# GIL, where every handover would cost two context switches more. The flush thread needs no GIL in between.
+# Waiters form a list in the order of their offsets. A flush makes those it reached ready, and they take turns
+# (turns.pyx). The flush thread needs no GIL in between.
 #
 # Tasks of an event loop wait as futures in one CommitFutures a loop; a flush rings its bell (an eventfd that
 # the loop reads) at most once, and the loop then answers every future that was reached.
@@ -22,69 +21,14 @@ from posix.unistd cimport close as c_close, getpid, usleep, write as c_write
 from pyledger import errors
 
 cdef enum:
-    # States of a waiter; its word in memory is what it sleeps on.
-    WAITER_ASLEEP = 0
-    WAITER_READY = 1                 # its flush is done, its turn to run is not yet
-    WAITER_WOKEN = 2
-    # Woken threads that may be on their way to the GIL at a time.
-    TURNS_MAX = 2
     FLUSH_RETRY_US = 1000            # pause when a flush did not reach what was asked for
 
 cdef int64_t NO_OFFSET = 0x7FFFFFFFFFFFFFFF
-
-cdef struct Waiter:
-    Waiter* previous
-    Waiter* next
-    int64_t offset
-    uint32_t word
-
-cdef struct WaiterList:
-    Waiter* first
-    Waiter* last
-
 
 cdef struct Bell:
     Bell* next
     int64_t awaited                  # lowest offset that its loop waits for
     int event_fd                     # -1: retired
-
-
-cdef inline void unlink_waiter(WaiterList* waiters, Waiter* waiter) noexcept nogil:
-    if waiter.previous == NULL:
-        waiters.first = waiter.next
-    else:
-        waiter.previous.next = waiter.next
-    if waiter.next == NULL:
-        waiters.last = waiter.previous
-    else:
-        waiter.next.previous = waiter.previous
-
-
-cdef inline void append_waiter(WaiterList* waiters, Waiter* waiter) noexcept nogil:
-    waiter.previous = waiters.last
-    waiter.next = NULL
-    if waiters.last == NULL:
-        waiters.first = waiter
-    else:
-        waiters.last.next = waiter
-    waiters.last = waiter
-
-
-cdef inline void insert_waiter(WaiterList* waiters, Waiter* waiter) noexcept nogil:
-    """Keep ascending order; offsets nearly always grow, so the search starts at the end."""
-    cdef Waiter* before = waiters.last
-    while before != NULL and before.offset > waiter.offset:
-        before = before.previous
-    waiter.previous = before
-    waiter.next = waiters.first if before == NULL else before.next
-    if before == NULL:
-        waiters.first = waiter
-    else:
-        before.next = waiter
-    if waiter.next == NULL:
-        waiters.last = waiter
-    else:
-        waiter.next.previous = waiter
 
 
 cdef class CommitFutures
@@ -98,10 +42,9 @@ cdef class GroupCommit:
     cdef list loops
     cdef pthread_mutex_t lock
     cdef WaiterList waiting
-    cdef WaiterList ready
+    cdef Turns turns
     cdef int64_t flushed
     cdef int64_t requested
-    cdef int turns                   # threads woken that have not passed their turn on yet
     cdef uint32_t status_word        # 0, or the negated status: failed, closed
     cdef int owner_pid
     cdef Bell* bells
@@ -163,52 +106,53 @@ cdef class GroupCommit:
         return True
 
     cdef bint enlist(self, Waiter* waiter) noexcept nogil:
-        """Join the waiters. False when there is nothing to wait for (done, failed or closed)."""
-        cdef bint asks
-        pthread_mutex_lock(&self.lock)
-        if self.flushed >= waiter.offset or self.status_word != 0:
-            pthread_mutex_unlock(&self.lock)
-            return False
+        """Join the waiters and hand the turn on; the GIL is released. False: there is nothing to wait for."""
+        cdef bint waits, asks = False
+        cdef uint32_t* word = NULL
+        waiter.thread = this_thread()
         waiter.word = WAITER_ASLEEP
-        insert_waiter(&self.waiting, waiter)
-        asks = self.request(waiter.offset)
+        pthread_mutex_lock(&self.lock)
+        waits = self.flushed < waiter.offset and self.status_word == 0
+        if waits:
+            insert_waiter(&self.waiting, waiter)
+            asks = self.request(waiter.offset)
+            word = hand_turn_on(&self.turns)
         pthread_mutex_unlock(&self.lock)
+        if word != NULL:
+            futex_wake_all(word)
         if asks:
             self.flusher.wake()
-        return True
+        return waits
 
     cdef void leave(self, Waiter* waiter) noexcept nogil:
-        """Give up waiting. A turn that came meanwhile is passed on."""
-        cdef bint woken
+        """Give up waiting. A turn that came meanwhile is handed on."""
+        cdef uint32_t* word
         pthread_mutex_lock(&self.lock)
         if waiter.word == WAITER_ASLEEP:
             unlink_waiter(&self.waiting, waiter)
         elif waiter.word == WAITER_READY:
-            unlink_waiter(&self.ready, waiter)
-        woken = waiter.word == WAITER_WOKEN
+            unlink_waiter(&self.turns.ready, waiter)
+        elif waiter.word == WAITER_NEXT:
+            self.turns.next = NULL
+        word = hand_turn_on(&self.turns) if waiter.word == WAITER_RUNS else call_next(&self.turns)
         pthread_mutex_unlock(&self.lock)
-        if woken:
-            self.pass_turn()
+        if word != NULL:
+            futex_wake_all(word)
 
-    cdef uint32_t* next_turn(self) noexcept nogil:
-        """Give a turn to the next ready waiter; the lock is held. The word to wake after it, or NULL.
+    cdef void take_turn(self, Waiter* waiter) noexcept nogil:
+        """Be next, but not for long: whoever has the turn may be busy with other things."""
+        spin_for_turn(waiter)
+        pthread_mutex_lock(&self.lock)
+        if waiter.word == WAITER_NEXT:
+            self.turns.next = NULL
+            give_turn(&self.turns, waiter)
+        pthread_mutex_unlock(&self.lock)
 
-        The waiter may be gone by then. Waking a word where nobody sleeps does nothing.
-        """
-        cdef Waiter* waiter = self.ready.first
-        if waiter == NULL or self.turns >= TURNS_MAX:
-            return NULL
-        unlink_waiter(&self.ready, waiter)
-        self.turns += 1
-        store_word(&waiter.word, WAITER_WOKEN)
-        return &waiter.word
-
-    cdef void pass_turn(self) noexcept nogil:
-        """Give the turn to the next ready waiter; a woken thread calls this once, when it has the GIL."""
+    cdef void call_next_waiter(self) noexcept nogil:
+        """Let another one be next if nobody is."""
         cdef uint32_t* word
         pthread_mutex_lock(&self.lock)
-        self.turns -= 1
-        word = self.next_turn()
+        word = call_next(&self.turns)
         pthread_mutex_unlock(&self.lock)
         if word != NULL:
             futex_wake_all(word)
@@ -216,41 +160,51 @@ cdef class GroupCommit:
     cdef int sleep(self, Waiter* waiter, int64_t deadline_ns) noexcept nogil:
         """True: its turn; False: the deadline passed; -1: look for signals, then sleep on."""
         cdef uint32_t word
-        cdef int result
+        cdef int result = 0
         while True:
             word = load_word(&waiter.word)
-            if word == WAITER_WOKEN:
+            if word == WAITER_RUNS:
                 return True
-            result = sleep_on(&waiter.word, word, deadline_ns)
-            if result == EINTR:
-                return -1
-            if result == ETIMEDOUT:
-                return load_word(&waiter.word) == WAITER_WOKEN
+            if word == WAITER_NEXT:
+                self.take_turn(waiter)
+            elif result == ETIMEDOUT:
+                return False
+            else:
+                result = sleep_on(&waiter.word, word, deadline_ns)
+                if result == EINTR:
+                    return -1
+
+    cdef int enlist_and_sleep(self, Waiter* waiter, int64_t deadline_ns) noexcept nogil:
+        """Wait among the others, as `sleep`."""
+        if not self.enlist(waiter):
+            return True
+        return self.sleep(waiter, deadline_ns)
 
     cdef int wait_until(self, int64_t offset, int64_t timeout_ms) except -1:
         """Wait without the GIL until bytes below `offset` are durable: 1, or 0 when the time passed."""
         cdef Waiter waiter
-        cdef int woken = -1
         cdef int64_t deadline_ns
+        cdef int woken
         if load_acquire(&self.flushed) >= offset and self.owner_pid == getpid():
             return 1
         self.check_usable()
         waiter.offset = offset
         deadline_ns = deadline_after(timeout_ms)
-        if self.enlist(&waiter):
-            try:
-                while woken < 0:
-                    with nogil:
-                        woken = self.sleep(&waiter, deadline_ns)
-                    if woken < 0:
-                        PyErr_CheckSignals()
-            except BaseException:
-                self.leave(&waiter)
-                raise
-            if woken:
-                self.pass_turn()
-            else:
-                self.leave(&waiter)
+        with nogil:
+            woken = self.enlist_and_sleep(&waiter, deadline_ns)
+        try:
+            while woken < 0:
+                PyErr_CheckSignals()
+                with nogil:
+                    woken = self.sleep(&waiter, deadline_ns)
+        except BaseException:
+            self.leave(&waiter)
+            raise
+        if woken:
+            if self.turns.ready.first != NULL:
+                self.call_next_waiter()
+        else:
+            self.leave(&waiter)
         if load_acquire(&self.flushed) >= offset:
             return 1
         self.check_usable()
@@ -319,31 +273,32 @@ cdef class GroupCommit:
             bell = bell.next
 
     cdef void answer(self, int64_t flushed_where, int status) noexcept nogil:
-        """Move on to a new end or a final status; those it answers become ready, the first ones get turns."""
+        """Move on to a new end or a final status; those it answers become ready, the first are woken."""
         cdef Waiter* waiter
-        cdef uint32_t* words[TURNS_MAX]
-        cdef int count = 0
+        cdef uint32_t* first
+        cdef uint32_t* second
         pthread_mutex_lock(&self.lock)
         if flushed_where > self.flushed and self.status_word == 0:
             store_release(&self.flushed, flushed_where)
         if status != 0 and self.status_word == 0:
             store_word(&self.status_word, <uint32_t>-status)
+        if self.turns.next == NULL and self.turns.ready.first == NULL:
+            # Whoever had the last turn may never wait again.
+            self.turns.runner = NULL
         waiter = self.waiting.first
         while waiter != NULL and (waiter.offset <= self.flushed or self.status_word != 0):
             unlink_waiter(&self.waiting, waiter)
-            append_waiter(&self.ready, waiter)
+            insert_after(&self.turns.ready, waiter, self.turns.ready.last)
             store_word(&waiter.word, WAITER_READY)
             waiter = self.waiting.first
         self.ring_bells()
-        while count < TURNS_MAX:
-            words[count] = self.next_turn()
-            if words[count] == NULL:
-                break
-            count += 1
+        first = start_turns(&self.turns)
+        second = call_next(&self.turns)
         pthread_mutex_unlock(&self.lock)
-        while count > 0:
-            count -= 1
-            futex_wake_all(words[count])
+        if first != NULL:
+            futex_wake_all(first)
+        if second != NULL:
+            futex_wake_all(second)
 
     cdef void publish_where(self, int64_t flushed_where) noexcept nogil:
         """Tell everybody that bytes below `flushed_where` are durable."""

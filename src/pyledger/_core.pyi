@@ -421,7 +421,7 @@ class GroupCommit:
             StoreFailedError: a flush failed; its error is the cause.
             StoreClosedError: closed meanwhile, or made before a fork.
 
-        Cost: releases the GIL. A flush wakes two callers, each of which wakes another when it has the GIL.
+        Cost: releases the GIL. Callers whose flush is done come back to the GIL one after another.
         Durability: True means that the bytes survive a power cut.
         """
     def register(self, offset: int, loop: AbstractEventLoop, timeout_ms: int = -1) -> Future[bool]:
