@@ -160,6 +160,7 @@ def test_a_name_that_could_not_be_synced_fails_every_later_flush(tmp_path: Path)
         CommitLog(queue).appender("t", 0).put(b"x")
         group = GroupCommit(sys.argv[1])
         faults.fail(Call.FSYNC, errno.EIO)
+        seen = faults.seen(Call.FSYNC)
 
         def ignoring(call):
             try:
@@ -170,13 +171,13 @@ def test_a_name_that_could_not_be_synced_fails_every_later_flush(tmp_path: Path)
         server = threading.Thread(target=ignoring, args=(lambda: group.serve(queue, 10_000),))
         waiter = threading.Thread(target=ignoring, args=(lambda: group.wait(queue.wrote_where, 10_000),))
         server.start()
-        # From here on the server cannot run Python: what it has not noted, nobody knows.
-        while group.requested_where == 0:
-            if not waiter.ident:
-                waiter.start()
-            time.sleep(0)
+        faults.delay(Call.FSYNC, 300)
+        waiter.start()
+        while faults.seen(Call.FSYNC) == seen:
+            time.sleep(0.001)
+        # The server cannot run Python after its system call: what it has not noted by then, nobody knows.
         sys.setswitchinterval(20)
-        end = time.monotonic() + 0.2
+        end = time.monotonic() + 0.6
         while time.monotonic() < end:
             pass
         assert faults.failed(Call.FSYNC) == 1
