@@ -2,6 +2,7 @@
 
 from pyledger.message import QueueRange
 from pyledger.protocol.delivery.delay import DelaySchedule, Rest, restore
+from pyledger.protocol.delivery.recall import RecallHandle, check_recall, recall_properties
 from pyledger.protocol.delivery.refusal import Refusal
 from pyledger.protocol.delivery.retry import SendBackRequest, SendBackRules
 from pyledger.protocol.delivery.timer import TimerPlan, TimerProblem, TimerQueue, is_timed, plan_timer
@@ -115,6 +116,23 @@ class Timer(Narrator):
             said.append(f"deliver {one.offset}")
             self.queue.done()
         return "\n".join([*said, self.queue.describe()])
+
+
+class Recall(Groups):
+    def recall(self, step: Step) -> str:
+        handle = step.named.get("handle")
+        if handle is None:
+            broker = step.named.get("broker", "broker-a")
+            handle = RecallHandle("T", broker, step.integer("deliver"), "KEY").encode()
+        found = check_recall(
+            step.words[0],
+            handle,
+            standing=self.standing,
+            topics=self.topics,
+            config=self.config,
+            now_ms=self.now_ms,
+        )
+        return told(found) if isinstance(found, Refusal) else written(recall_properties(found, "g"))
 
 
 class Transaction(Narrator):
