@@ -307,10 +307,10 @@ class RemotingTooMuchRequestError(RemotingError):
     code = 1404
     retriable = True
 
-    def __init__(self, address: str, limit: int, setting: str) -> None:
+    def __init__(self, address: str, limit: int, setting: str, counted: str = "calls") -> None:
         self.address, self.limit, self.setting = address, limit, setting
         super().__init__(
-            f"{limit} calls are under way, so none was sent to {address}; slow down or raise {setting}"
+            f"{limit} {counted} are under way, so none was sent to {address}; slow down or raise {setting}"
         )
 
 

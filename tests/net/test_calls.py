@@ -194,6 +194,44 @@ def test_flood_of_oneway_requests_arrives_whole_and_bounded(run: Run) -> None:
     run(main())
 
 
+def test_calls_of_more_than_the_backlog_wait_for_room(run: Run) -> None:
+    async def main() -> None:
+        config = NetConfig(
+            write_high_water_mark_bytes=1 << 20,
+            write_low_water_mark_bytes=256 << 10,
+            write_backlog_max_bytes=4 << 20,
+        )
+        async with serving() as server, calling(config=config) as client:
+            calls = [client.call(address(server), request(bytes(1 << 20)), 30_000) for _ in range(60)]
+            for answer in await asyncio.gather(*calls):
+                assert len(answer.body) == 1 << 20
+
+    run(main())
+
+
+def test_calls_by_callback_beyond_the_backlog_are_refused_and_harm_no_other(run: Run) -> None:
+    async def main() -> None:
+        config = NetConfig(write_backlog_max_bytes=4 << 20)
+        outcomes: list[Outcome] = []
+        async with serving() as server, calling(config=config) as client:
+            connection = await client.connect(address(server))
+            for _ in range(60):
+                client.start_call(address(server), request(bytes(1 << 20)), 30_000, outcomes.append)
+                assert connection.queued_bytes <= 4 << 20
+            refused = len(outcomes)
+            assert refused
+            assert all(isinstance(one, RemotingTooMuchRequestError) for one in outcomes)
+            assert "write_backlog_max_bytes" in str(outcomes[0])
+            with pytest.raises(RemotingTooMuchRequestError):
+                connection.call_oneway(request(bytes(4 << 20)))
+            assert connection.endpoint.oneway_permits.free == config.client_oneway_permits
+            await until(lambda: len(outcomes) == 60)
+            assert all(isinstance(one, RemotingCommand) for one in outcomes[refused:])
+            assert not connection.closed
+
+    run(main())
+
+
 def test_late_answer_times_out_and_is_dropped(run: Run) -> None:
     async def main() -> None:
         held: list[tuple[Connection, RemotingCommand]] = []
@@ -206,7 +244,7 @@ def test_late_answer_times_out_and_is_dropped(run: Run) -> None:
 
         config = NetConfig(close_socket_on_timeout=False)
         async with serving(handler) as server, calling(config=config) as client:
-            with pytest.raises(RemotingTimeoutError, match="no answer within"):
+            with pytest.raises(RemotingTimeoutError, match="within 50 ms"):
                 await client.call(address(server), request(hold="1"), 50)
             peer, late = held[0]
             peer.send(late.response(0, "too late"))

@@ -13,7 +13,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
-from pyledger.errors import InvariantError, PyLedgerError, RemotingSendRequestError, RemotingTimeoutError
+from pyledger.errors import (
+    InvariantError,
+    PyLedgerError,
+    RemotingSendRequestError,
+    RemotingTimeoutError,
+    RemotingTooMuchRequestError,
+)
 from pyledger.log import logger
 from pyledger.net.calls import Done, PendingCall, settle
 from pyledger.net.endpoint import Answer, Endpoint
@@ -27,6 +33,8 @@ GO_AWAY_REMARK = "please go away"
 GO_AWAY_ABOVE_VERSION = 475
 """Peers up to this version (5.3.1) do not know GO_AWAY."""
 REMARK_CHARACTERS_MAX = 1024
+HEAD_BYTES = 64 << 10
+"""Room for the head of a request; it is not encoded yet when room is looked for."""
 
 
 class Connection(FrameStream):
@@ -107,7 +115,7 @@ class Connection(FrameStream):
             left_ms -= (loop.time() - started) * 1000
         try:
             if self._outbox.queued_bytes > self.endpoint.limits.high_water_mark_bytes:
-                await self.drain_within(left_ms, timeout_ms)
+                await self.room(left_ms, timeout_ms)
                 left_ms = timeout_ms - (loop.time() - started) * 1000
             future = loop.create_future()
             pending = self._start(command, left_ms, timeout_ms, partial(settle, future))
@@ -136,7 +144,7 @@ class Connection(FrameStream):
             done: Called once, unless the returned call is abandoned. Must not raise.
 
         Raises:
-            RemotingTooMuchRequestError: no permit is free; nothing was sent.
+            RemotingTooMuchRequestError: no permit is free, or too much waits to be written; nothing was sent.
             RemotingSendRequestError: the connection is closed.
         """
         permits = self.endpoint.async_permits
@@ -152,7 +160,7 @@ class Connection(FrameStream):
         """Send a request that has no answer.
 
         Raises:
-            RemotingTooMuchRequestError: no permit is free: too many are not written yet.
+            RemotingTooMuchRequestError: no permit is free, or too much waits to be written; nothing was sent.
             RemotingSendRequestError: the connection is closed.
         """
         permits = self.endpoint.oneway_permits
@@ -170,7 +178,7 @@ class Connection(FrameStream):
         """
         started = self.endpoint.loop.time()
         if self._outbox.queued_bytes > self.endpoint.limits.high_water_mark_bytes:
-            await self.drain_within(timeout_ms, timeout_ms)
+            await self.room(timeout_ms, timeout_ms)
         left_ms = timeout_ms - (self.endpoint.loop.time() - started) * 1000
         await self.endpoint.oneway_permits.take(left_ms, self.remote_address)
         self._send_oneway(command)
@@ -278,8 +286,7 @@ class Connection(FrameStream):
 
     def _start(self, command: RemotingCommand, left_ms: float, timeout_ms: int, done: Done) -> PendingCall:
         """Send a request that holds a permit; `left_ms` are left of its time."""
-        if self.closed:
-            raise RemotingSendRequestError(self.remote_address, "the connection is closed")
+        self._check_room(command)
         opaque = command.opaque = self.endpoint.next_opaque()
         permits, address = self.endpoint.async_permits, self.remote_address
         pending = PendingCall(self.calls, opaque, permits, address, timeout_ms, done)
@@ -292,15 +299,23 @@ class Connection(FrameStream):
             raise
         return pending
 
+    def _check_room(self, command: RemotingCommand) -> None:
+        """A request of ours must not be what makes the connection be cut for its backlog."""
+        if self.closed:
+            raise RemotingSendRequestError(self.remote_address, "the connection is closed")
+        limit_bytes = self.endpoint.limits.backlog_max_bytes
+        if self._outbox.queued_bytes + len(command.body) + HEAD_BYTES > limit_bytes:
+            raise RemotingTooMuchRequestError(
+                self.remote_address, limit_bytes, "write_backlog_max_bytes", "bytes"
+            )
+
     def _send_oneway(self, command: RemotingCommand) -> None:
         """Send a request that holds a permit until the kernel has taken it."""
-        if self.closed:
-            self.endpoint.oneway_permits.give()
-            raise RemotingSendRequestError(self.remote_address, "the connection is closed")
         command.opaque = self.endpoint.next_opaque()
         command.flag |= FLAG_ONEWAY
         outbox = self._outbox
         try:
+            self._check_room(command)
             self.send(command)
         except BaseException:
             self.endpoint.oneway_permits.give()

@@ -47,6 +47,7 @@ class FrameStream(asyncio.Protocol):
         "_received_at",
         "_secure",
         "_transport",
+        "_turn",
         "_waiting",
         "closed",
         "endpoint",
@@ -71,6 +72,7 @@ class FrameStream(asyncio.Protocol):
         # Frames that came before the connection was paused, still to be handled.
         self._waiting: deque[memoryview] = deque()
         self._drain_waiters: list[asyncio.Future[None]] = []
+        self._turn = asyncio.Lock()
         self._flush_bytes = min(FLUSH_BYTES, endpoint.limits.high_water_mark_bytes)
         self._handling = False
         self._burst = False
@@ -169,15 +171,17 @@ class FrameStream(asyncio.Protocol):
             return
         await self._progress()
 
-    async def drain_within(self, left_ms: float, timeout_ms: int) -> None:
-        """Wait for `drain`, at most `left_ms` of a call's `timeout_ms`.
+    async def room(self, left_ms: float, timeout_ms: int) -> None:
+        """Wait, at most `left_ms` of a call's `timeout_ms`, until there is room for another request.
 
         Raises:
             RemotingTimeoutError: the peer reads too slowly.
         """
         try:
-            async with asyncio.timeout(max(0.0, left_ms) / 1000):
-                await self.drain()
+            # One by one: of many that wait, the first to go may leave no room for the next.
+            async with asyncio.timeout(max(0.0, left_ms) / 1000), self._turn:
+                if self._outbox.queued_bytes > self.endpoint.limits.high_water_mark_bytes:
+                    await self.drain()
         except TimeoutError:
             raise RemotingTimeoutError(self.remote_address, timeout_ms) from None
 
