@@ -1,5 +1,6 @@
 # The requests that a broker gets by the million, sends and pulls, decoded straight from a receive buffer.
 cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_CheckExact, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
@@ -252,7 +253,9 @@ cdef HotRequest decode_hot_request(const uint8_t* frame, int64_t size):
     cdef CommandHead head
     cdef HotRequest request
     cdef int64_t at_body = 0
-    if not read_command_head(frame, size, &head, &at_body) or head.flag & COMMAND_RESPONSE:
+    if not read_command_head(frame, size, &head, &at_body):
+        return None
+    if head.flag & COMMAND_RESPONSE or head.remark.size:
         return None
     if head.code in (CODE_SEND_MESSAGE, CODE_SEND_MESSAGE_V2, CODE_SEND_BATCH_MESSAGE):
         request = decode_send(&head)
@@ -269,6 +272,36 @@ cdef HotRequest decode_hot_request(const uint8_t* frame, int64_t size):
         request.serialize = frame[0]
         request.at_body = at_body
     return request
+
+
+def decode_head(frame):
+    """What a frame has before its body, and where that is; None when it is unusual."""
+    cdef Py_buffer view
+    cdef CommandHead head
+    cdef int64_t at_body = 0
+    cdef int32_t i
+    cdef dict fields = {}
+    PyObject_GetBuffer(frame, &view, PyBUF_SIMPLE)
+    try:
+        if not read_command_head(<const uint8_t*>view.buf, view.len, &head, &at_body):
+            return None
+        remark = None
+        if head.remark.at != NULL:
+            remark = span_text(&head.remark)
+            if remark is None:
+                return None
+        for i in range(head.count):
+            # A key of a binary header was not looked at yet.
+            if not is_utf8(head.keys[i].at, head.keys[i].size):
+                return None
+            value = span_value(&head.values[i])
+            if value is None:
+                return None
+            fields[span_text(&head.keys[i])] = value
+        return (head.code, head.flag, head.opaque, head.language, head.version, remark, fields,
+                (<const uint8_t*>view.buf)[0], at_body)
+    finally:
+        PyBuffer_Release(&view)
 
 
 def decode_frames(data, int64_t max_frame_bytes):

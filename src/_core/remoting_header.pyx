@@ -34,6 +34,7 @@ cdef struct CommandHead:
     int32_t language
     int32_t version
     int32_t count
+    TextSpan remark                  # `at` is NULL without one
     TextSpan keys[ENTRIES_MAX]
     TextSpan values[ENTRIES_MAX]
 
@@ -245,7 +246,8 @@ cdef const uint8_t* read_json_member(const uint8_t* p, const uint8_t* end, Comma
     if span_is(&key, b"language"):
         return p if start[0] == c'"' and parse_language(&value, &head.language) else NULL
     if span_is(&key, b"remark"):
-        return p if start[0] == c'"' and value.size == 0 else NULL
+        head.remark = value
+        return p if start[0] == c'"' else NULL
     return p if span_is(&key, b"serializeTypeCurrentRPC") else NULL
 
 
@@ -275,7 +277,12 @@ cdef bint read_json_head(const uint8_t* p, const uint8_t* end, CommandHead* head
 cdef bint read_binary_head(const uint8_t* p, const uint8_t* end, CommandHead* head) noexcept nogil:
     """Read a binary header; False when it is unusual or broken."""
     cdef int32_t size
-    if end - p < BINARY_HEAD_BYTES or get_i32(p + 13) != 0 or get_i32(p + 17) != end - p - BINARY_HEAD_BYTES:
+    if end - p < BINARY_HEAD_BYTES:
+        return False
+    size = get_i32(p + 13)
+    if size < 0 or size > end - p - BINARY_HEAD_BYTES or not is_utf8(p + 17, size):
+        return False
+    if get_i32(p + 17 + size) != end - p - BINARY_HEAD_BYTES - size:
         return False
     head.code = get_i16(p)
     head.language = p[2]
@@ -284,7 +291,9 @@ cdef bint read_binary_head(const uint8_t* p, const uint8_t* end, CommandHead* he
     head.flag = get_i32(p + 9)
     if head.language >= LANGUAGES:
         return False
-    p += BINARY_HEAD_BYTES
+    if size:
+        head.remark = TextSpan(p + 17, size, False)
+    p += BINARY_HEAD_BYTES + size
     while p < end:
         if end - p < 2 or head.count == ENTRIES_MAX:
             return False
@@ -316,6 +325,7 @@ cdef bint read_command_head(const uint8_t* frame, int64_t size, CommandHead* hea
     at_body[0] = 4 + header_size
     head.code = head.flag = head.opaque = head.version = head.count = 0
     head.language = LANGUAGE_JAVA
+    head.remark = TextSpan(NULL, 0, False)
     if frame[0] == SERIALIZE_JSON:
         return read_json_head(frame + 4, frame + at_body[0], head)
     return frame[0] == SERIALIZE_ROCKETMQ and read_binary_head(frame + 4, frame + at_body[0], head)
@@ -407,3 +417,12 @@ cdef str span_text(const TextSpan* span):
     text = PyUnicode_DecodeUTF8(<const char*>span.at, span.size, NULL)
     TEXT_CACHE[slot] = text
     return text
+
+
+cdef str span_value(const TextSpan* span):
+    """The text of a span that hardly comes again; None when an escape in it is unusual."""
+    cdef bytes plain
+    if span.escaped:
+        plain = span_bytes(span)
+        return None if plain is None else plain.decode()
+    return PyUnicode_DecodeUTF8(<const char*>span.at, span.size, NULL)

@@ -2000,6 +2000,19 @@ class PullRequest(HotRequest):
     def request_source(self) -> int | None:
         """Who asks: a client or a kind of proxy."""
 
+def decode_head(
+    frame: Buffer, /
+) -> tuple[int, int, int, int, int, str | None, dict[str, str], int, int] | None:
+    """Decode what a frame has before its body.
+
+    Args:
+        frame: One frame without its length word; borrowed for the call.
+
+    Returns:
+        (code, flag, opaque, language, version, remark, fields, form of the header, position of the body in
+        bytes), or None when the header is unusual or wrong in the least, for Python to read.
+    """
+
 def decode_frames(
     data: bytes | bytearray, max_frame_bytes: int
 ) -> tuple[list[memoryview | SendRequest | PullRequest], int]:

@@ -20,15 +20,23 @@ from pyledger.wire.native import (
     PullRequest,
     RequestDecoder,
     SendRequest,
-    command_of,
     decode_frames,
+    decode_head,
     encode_pull_response,
     encode_send_response,
 )
-from pyledger.wire.remoting import RemotingCommand, SerializeType, decode, encode_frame, encode_head
+from pyledger.wire.remoting import (
+    RemotingCommand,
+    SerializeType,
+    command_of,
+    decode,
+    decode_in_python,
+    encode_frame,
+    encode_head,
+)
 from tests.golden.remoting_frames import recorded_frames
 from tests.wire.test_headers import values_of
-from tests.wire.test_remoting import json_frame
+from tests.wire.test_remoting import commands, json_frame
 
 HOT_CODES = {10, 11, 310, 320, 361}
 LIMIT = 1 << 24
@@ -42,15 +50,20 @@ texts = st.text(st.characters(codec="utf-8"), max_size=12)
 remarks = st.none() | texts.filter(bool)
 
 
+def model(frame: bytes) -> RemotingCommand:
+    """What the Python code makes of one frame, given without its length word."""
+    return decode_in_python(memoryview(frame))
+
+
 def native(frame: bytes) -> Any:
-    """What the native code makes of one frame, given without its length word."""
+    """What the native code makes of it."""
     [found], taken_bytes = decode_frames(len(frame).to_bytes(4) + frame, LIMIT)
     assert taken_bytes == len(frame) + 4
     return found
 
 
 def assert_equals_model(found: HotRequest, frame: bytes) -> None:
-    command = decode(frame)
+    command = model(frame)
     kind = SendMessageRequestHeader if isinstance(found, SendRequest) else PullMessageRequestHeader
     header = command.header(kind)
     assert (bytes(found.frame), bytes(found.body)) == (frame, bytes(command.body))
@@ -71,6 +84,12 @@ def assert_equals_model(found: HotRequest, frame: bytes) -> None:
 
 def check(frame: bytes) -> bool:
     """Whether a frame is decoded natively; what is, is what Python says."""
+    if decode_head(frame) is not None:
+        wanted, got = model(frame), decode(frame)
+        assert {name: getattr(got, name) for name in RemotingCommand.__slots__} == {
+            name: getattr(wanted, name) for name in RemotingCommand.__slots__
+        }
+        assert list(got.ext_fields) == list(wanted.ext_fields)
     found = native(frame)
     if isinstance(found, memoryview):
         assert bytes(found) == frame
@@ -119,11 +138,20 @@ def test_any_send_or_pull_is_what_python_decodes(
         assert any(len(one) > 18 or not one.isascii() for one in fields)
 
 
+def test_recorded_heads_are_decoded_natively() -> None:
+    for frame in recorded_frames():
+        assert decode_head(frame.data[4:]) is not None, frame.name
+
+
+@given(commands)
+def test_any_command_is_what_python_decodes(command: RemotingCommand) -> None:
+    check(encode_frame(command)[4:])
+
+
 @settings(max_examples=500)
 @given(st.data())
 def test_damaged_requests_are_what_python_decodes_or_left_to_it(data: st.DataObject) -> None:
-    hot = [one for one in recorded_frames() if one.described["code"] in HOT_CODES]
-    frame = bytearray(data.draw(st.sampled_from(hot)).data[4:])
+    frame = bytearray(data.draw(st.sampled_from(recorded_frames())).data[4:])
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, min(len(frame), 400) - 1))
         frame[at] = data.draw(st.sampled_from(b'"\\{}[]:,0\x00\xff\xc3aAtu-+ ') | st.integers(0, 255))
@@ -195,12 +223,12 @@ def test_a_field_that_comes_again_hides_the_first_one() -> None:
 def test_requests_come_out_however_the_stream_is_cut(frames: list[Any], cuts: list[int]) -> None:
     stream = b"".join(one.data for one in frames)
     places = sorted({min(cut, len(stream)) for cut in cuts} | {0, len(stream)})
-    decoder, model = RequestDecoder(), FrameDecoder()
+    decoder, plain = RequestDecoder(), FrameDecoder()
     found, wanted = [], []
     for start, end in itertools.pairwise(places):
         found += decoder.feed(stream[start:end])
-        wanted += model.feed(stream[start:end])
-    assert decoder.pending_bytes == model.pending_bytes == 0
+        wanted += plain.feed(stream[start:end])
+    assert decoder.pending_bytes == plain.pending_bytes == 0
     assert [bytes(one.frame if isinstance(one, HotRequest) else one) for one in found] == wanted
     for one in found:
         assert command_of(one).code == (one.code if isinstance(one, HotRequest) else decode(one).code)
@@ -210,9 +238,9 @@ def test_requests_come_out_however_the_stream_is_cut(frames: list[Any], cuts: li
 def test_impossible_lengths_are_refused(length: int) -> None:
     with pytest.raises(FrameError) as caught:
         RequestDecoder().feed(length.to_bytes(4, signed=True))
-    with pytest.raises(FrameError) as model:
+    with pytest.raises(FrameError) as wanted:
         FrameDecoder().feed(length.to_bytes(4, signed=True))
-    assert str(caught.value) == str(model.value)
+    assert str(caught.value) == str(wanted.value)
 
 
 def test_a_request_keeps_its_bytes_alive() -> None:

@@ -1,8 +1,8 @@
-"""The door to the native codec of the requests that a broker gets by the million, and of their responses.
+"""The door to the native codec: heads of frames, and the requests that a broker gets by the million.
 
 `RequestDecoder` stands where `FrameDecoder` does. It gives sends and pulls as `SendRequest` and
-`PullRequest`, fields decoded; every other frame, and whatever is unusual in a header, stays a view for
-`pyledger.wire.remoting.decode`, which is the model that the native code is tested against.
+`PullRequest`, fields decoded; every other frame stays a view for `pyledger.wire.remoting.decode`. What is
+unusual in a header the native code leaves to Python, which is the model that it is tested against.
 """
 
 from pyledger._core import (
@@ -10,19 +10,19 @@ from pyledger._core import (
     PullRequest,
     SendRequest,
     decode_frames,
+    decode_head,
     encode_pull_response,
     encode_send_response,
 )
 from pyledger.wire.framing import StreamDecoder
-from pyledger.wire.remoting import RemotingCommand, decode
 
 __all__ = [
     "HotRequest",
     "PullRequest",
     "RequestDecoder",
     "SendRequest",
-    "command_of",
     "decode_frames",
+    "decode_head",
     "encode_pull_response",
     "encode_send_response",
 ]
@@ -40,12 +40,3 @@ class RequestDecoder(StreamDecoder[memoryview | SendRequest | PullRequest]):
             FrameError: a length is too large or too small.
         """
         return decode_frames(data, self.max_frame_bytes)
-
-
-def command_of(frame: memoryview | HotRequest) -> RemotingCommand:
-    """A frame as a command with all its fields, whichever way it was decoded.
-
-    Raises:
-        FrameError: it is none.
-    """
-    return decode(frame.frame if isinstance(frame, HotRequest) else frame)

@@ -23,6 +23,7 @@ from pyledger.errors import FrameError, MalformedJsonError
 from pyledger.wire import fastjson
 from pyledger.wire.codes import LanguageCode
 from pyledger.wire.headers.codec import Header
+from pyledger.wire.native import HotRequest, decode_head
 from pyledger.wire.version import CURRENT_VERSION
 
 FLAG_RESPONSE = 1
@@ -50,6 +51,9 @@ class SerializeType(IntEnum):
 
     JSON = 0
     ROCKETMQ = 1
+
+
+SERIALIZE_TYPES = tuple(SerializeType)
 
 
 class RemotingCommand:
@@ -217,6 +221,15 @@ def encode_binary_header(command: RemotingCommand) -> bytes:
     return b"".join((head, remark, VALUE_LENGTH.pack(len(fields)), fields))
 
 
+def command_of(frame: memoryview | HotRequest) -> RemotingCommand:
+    """What `RequestDecoder` gave, as a command with all its fields.
+
+    Raises:
+        FrameError: it is none.
+    """
+    return decode(frame.frame if isinstance(frame, HotRequest) else frame)
+
+
 def decode(frame: Buffer) -> RemotingCommand:
     """Decode one frame, given without its length word, as `FrameDecoder` gives it.
 
@@ -226,6 +239,29 @@ def decode(frame: Buffer) -> RemotingCommand:
         FrameError: the bytes are no frame that RocketMQ reads.
     """
     view = memoryview(frame)
+    head = decode_head(view)
+    if head is None:
+        return decode_in_python(view)
+    code, flag, opaque, language, version, remark, ext_fields, kind, at_body = head
+    return RemotingCommand(
+        code,
+        flag=flag,
+        opaque=opaque,
+        language=language,
+        version=version,
+        remark=remark,
+        ext_fields=ext_fields,
+        body=view[at_body:] if at_body < len(view) else b"",
+        serialize=SERIALIZE_TYPES[kind],
+    )
+
+
+def decode_in_python(view: memoryview) -> RemotingCommand:
+    """Decode one frame, however unusual its header is.
+
+    Raises:
+        FrameError: the bytes are no frame that RocketMQ reads.
+    """
     if len(view) < WORD.size:
         raise FrameError(f"a frame of {len(view)} bytes has no header")
     (word,) = WORD.unpack_from(view)

@@ -163,6 +163,8 @@ def parser_of(annotation: Any) -> Callable[[str], Any]:
 
 def parse_int(text: str) -> int:
     """A number of 32 bits."""
+    if len(text) < 10 and text.isdigit() and text.isascii():
+        return int(text)
     if INTEGER.fullmatch(text) and -(1 << 31) <= (number := int(text)) < 1 << 31:
         return number
     raise ValueError
@@ -170,6 +172,8 @@ def parse_int(text: str) -> int:
 
 def parse_long(text: str) -> int:
     """A number of 64 bits."""
+    if len(text) < 19 and text.isdigit() and text.isascii():
+        return int(text)
     if INTEGER.fullmatch(text) and -(1 << 63) <= (number := int(text)) < 1 << 63:
         return number
     raise ValueError
