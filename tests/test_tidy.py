@@ -7,15 +7,17 @@ is free of the file limit because it is the one face of all fragments.
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 from pyledger.config.fields import settings_of
+from pyledger.config.store import StoreConfig
 from tests.source_tree import ROOT, check, files, modules, name_of, tree
 from tools import generate_docs
 
+SETTINGS = ROOT / "src/pyledger/config/store.py"
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 LINE_LENGTH_MAX = 110
@@ -392,6 +394,22 @@ def test_every_setting_is_complete() -> None:
                     yield f"{where} lacks a unit or a range"
 
     check(problems(), "every setting has a unit, a range, upstream's name and a docstring")
+
+
+def attributes(nodes: Iterable[ast.AST]) -> set[str]:
+    return {node.attr for outer in nodes for node in ast.walk(outer) if isinstance(node, ast.Attribute)}
+
+
+def test_every_setting_of_a_store_is_read() -> None:
+    outside = attributes(tree(p) for m, p in modules().items() if part_of(m) != "config")
+    (kind,) = (node for node in tree(SETTINGS).body if isinstance(node, ast.ClassDef))
+    # A method that others call reads a setting for them.
+    called = [node for node in kind.body if isinstance(node, Function) and node.name in outside]
+    read = outside | attributes(called)
+    check(
+        (one.name for one in settings_of(StoreConfig) if one.name not in read),
+        "a setting changes what the library does: honour it or leave it out",
+    )
 
 
 def test_error_codes_are_unique_and_grow_below_their_parent() -> None:
