@@ -1,43 +1,14 @@
 """`pyledger namesrv`: ready, asked, stopped; settings of both forms; what it says when it cannot start."""
 
 import signal
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from pyledger.net.loop import run
 from pyledger.wire.codes import RequestCode
 from pyledger.wire.remoting import RemotingCommand
-from tests.cli.command_line import COMMAND, ENVIRONMENT, pyledger, spawn
-from tests.net.peers import calling
-
-
-@contextmanager
-def serving(home: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A name server as a process, and its address."""
-    process = subprocess.Popen(
-        [*COMMAND, "namesrv", *arguments],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT | {"HOME": str(home)},
-    )  # fmt: skip
-    try:
-        assert process.stdout is not None
-        word, name, address = process.stdout.readline().split()
-        assert (word, name) == ("READY", "namesrv")
-        yield process, address
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def ask(address: str, command: RemotingCommand) -> RemotingCommand:
-    async def main() -> RemotingCommand:
-        async with calling() as client:
-            return await client.call(address, command, 10_000)
-
-    return run(main())
+from tests.cli.command_line import pyledger, spawn
+from tests.namesrv.process import ask, serving
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

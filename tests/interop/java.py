@@ -108,9 +108,8 @@ class JavaStore:
         return [str(KIT / "run.sh"), self.version, program, str(folder), *options]
 
 
-@cache
-def built(version: str) -> JavaStore:
-    """Build the kit for a version, once a session. Skips the test when that cannot be done here."""
+def require_java() -> None:
+    """Skip the test where Java or Maven is missing, or too old."""
     for tool in ("java", "mvn"):
         if shutil.which(tool) is None:
             refuse(f"{tool} is not installed")
@@ -118,6 +117,12 @@ def built(version: str) -> JavaStore:
     found = re.search(r'version "(\d+)', said)
     if found is None or int(found[1]) < JAVA_MIN:
         refuse(f"Java {JAVA_MIN} or newer is needed, this is {said.splitlines()[:1]}")
+
+
+@cache
+def built(version: str) -> JavaStore:
+    """Build the kit for a version, once a session. Skips the test when that cannot be done here."""
+    require_java()
     probe = subprocess.run(
         [str(KIT / "run.sh"), version, "StoreBench"],
         capture_output=True,

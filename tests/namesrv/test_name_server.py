@@ -269,7 +269,10 @@ def test_settings_are_shown_and_changed_within_limits(run: Run, tmp_path: Path) 
             async def change(text: str) -> int:
                 return (await client.request(asked(RequestCode.UPDATE_NAMESRV_CONFIG, text.encode()))).code
 
-            assert b"orderMessageEnable=false\n" in bytes((await client.request(shown)).body)
+            text = bytes((await client.request(shown)).body)
+            assert b"orderMessageEnable=false\n" in text
+            assert b"serverChannelMaxIdleTimeSeconds=120\n" in text
+            assert b"clientChannelMaxIdleTimeSeconds" not in text
             assert await change("orderMessageEnable=true\nscanNotActiveBrokerInterval=77") == 0
             assert b"orderMessageEnable=true\n" in bytes((await client.request(shown)).body)
             assert server.routes.config.scan_interval_ms == 77

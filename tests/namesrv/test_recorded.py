@@ -10,14 +10,13 @@ from pyledger.namesrv.server import NameServer
 from pyledger.topic import DataVersion
 from pyledger.wire import fastjson
 from pyledger.wire.codes import RequestCode
-from pyledger.wire.remoting import RemotingCommand, decode
+from pyledger.wire.remoting import decode
 from tests.golden.remoting_frames import RecordedFrame, recorded_frames
+from tests.namesrv.answers import meaning
 from tests.namesrv.peers import name_server, peer, registration
 from tests.net.conftest import Run
 from tests.net.peers import RawPeer
 
-NOT_SET = "not set any response code"
-"""Java leaves this remark on an answer of code 0 where it forgot to clear it."""
 MASTER = {"binary": ("binary-register-slave", 3), "json": ("json-register-slave", 12)}
 
 
@@ -33,21 +32,6 @@ def session(case: str) -> list[tuple[RecordedFrame, RecordedFrame]]:
 
 def recorded(case: str, number: int) -> RecordedFrame:
     return next(one for one in recorded_frames() if (one.case, one.described["n"]) == (case, number))
-
-
-def meaning(answer: RemotingCommand) -> dict[str, Any]:
-    """What an answer says: lists in any order, as Java's hash maps have none."""
-    body = fastjson.parse(bytes(answer.body).decode()) if len(answer.body) else None
-    remark = None if answer.code == 0 and answer.remark == NOT_SET else answer.remark
-    return {"code": answer.code, "remark": remark, "fields": answer.ext_fields, "body": in_order(body)}
-
-
-def in_order(value: Any) -> Any:
-    if isinstance(value, list):
-        return sorted(map(in_order, value), key=str)
-    if isinstance(value, dict):
-        return {key: in_order(one) for key, one in value.items()}
-    return value
 
 
 async def play(server: NameServer, case: str) -> list[str]:

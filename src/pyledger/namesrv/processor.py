@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from pyledger.config import properties
+from pyledger.config.net import NetConfig
 from pyledger.digest import body_crc
 from pyledger.log import event, logger
 from pyledger.namesrv.kv_config import KVConfig
@@ -61,6 +62,7 @@ class RequestProcessor:
         self,
         routes: RouteTable,
         kv: KVConfig,
+        net: NetConfig,
         *,
         now_ms: Callable[[], int],
         notify: Callable[[Iterable[MinBrokerIdChange]], None],
@@ -71,12 +73,14 @@ class RequestProcessor:
         Args:
             routes: The table; its `config` is the name server's.
             kv: The key-value table.
+            net: Limits of connections, to be shown.
             now_ms: A clock that never goes back.
             notify: Tells brokers about a new smallest id.
             removals_due: Called when a removal was queued.
         """
         self.routes = routes
         self.kv = kv
+        self._net = net
         self._now_ms = now_ms
         self._notify = notify
         self._removals_due = removals_due
@@ -304,7 +308,7 @@ class RequestProcessor:
 
     def get_config(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """319."""
-        return request.response(body=config_text(self.routes.config).encode())
+        return request.response(body=config_text(self.routes.config, self._net).encode())
 
     # --- what an operator changes
 

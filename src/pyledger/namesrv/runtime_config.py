@@ -12,6 +12,7 @@ from typing import Any
 
 from pyledger.config.fields import convert, settings_of
 from pyledger.config.namesrv import NamesrvConfig
+from pyledger.config.net import NetConfig
 
 CHANGEABLE = frozenset(
     {
@@ -29,14 +30,17 @@ CHANGEABLE = frozenset(
 )
 
 
-def config_text(config: NamesrvConfig) -> str:
+def config_text(config: NamesrvConfig, net: NetConfig) -> str:
     """Properties by upstream's names; paths only where an operator may change things."""
     lines = []
-    for one in settings_of(type(config)):
-        if one.upstream is None or (one.name.endswith("_path") and not config.admin_enabled):
-            continue
-        value = getattr(config, one.name)
-        lines.append(f"{one.upstream}={str(value).lower() if isinstance(value, bool) else value}\n")
+    for part in (config, net):
+        for one in settings_of(type(part)):
+            if one.upstream is None or one.name.startswith("client_"):
+                continue
+            if one.name.endswith("_path") and not config.admin_enabled:
+                continue
+            value = getattr(part, one.name)
+            lines.append(f"{one.upstream}={str(value).lower() if isinstance(value, bool) else value}\n")
     return "".join(sorted(lines))
 
 

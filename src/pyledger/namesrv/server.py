@@ -6,6 +6,7 @@ Source: RocketMQ namesrv/.../NamesrvController.java, BrokerHousekeepingService.j
 import asyncio
 import logging
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from pyledger.config.namesrv import NamesrvConfig
@@ -46,7 +47,8 @@ class NameServer:
             net: Limits of connections.
             tls: Certificates; without, the server speaks no TLS.
         """
-        self.config = config or NamesrvConfig()
+        config = config or NamesrvConfig()
+        self.config = replace(config, kv_config_path=config.kv_config_path or str(Path.home() / DEFAULT_PATH))
         self.routes = RouteTable(self.config)
         self._net = net or NetConfig()
         self._tls = tls
@@ -71,10 +73,10 @@ class NameServer:
             ListenError: the address cannot be had.
         """
         loop = asyncio.get_running_loop()
-        path = self.config.kv_config_path
         processor = RequestProcessor(
             self.routes,
-            KVConfig(Path(path) if path else Path.home() / DEFAULT_PATH),
+            KVConfig(Path(self.config.kv_config_path)),
+            self._net,
             now_ms=self._now_ms,
             notify=self._notify,
             removals_due=self._removals_due,

@@ -1,0 +1,82 @@
+package interop;
+
+import org.apache.rocketmq.client.ClientConfig;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.TransactionMQProducer;
+import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageConst;
+import org.apache.rocketmq.common.message.MessageExt;
+
+/** Settings shared by all client programs. */
+final class Clients {
+    private Clients() {
+    }
+
+    static <T extends ClientConfig> T common(T c, Args a, String instance) {
+        c.setNamesrvAddr(a.need("namesrv"));
+        c.setClientIP(a.get("client-ip", "127.0.0.1"));
+        c.setInstanceName(a.get("instance", "kit-" + ProcessHandle.current().pid()) + "-" + instance);
+        c.setVipChannelEnabled(a.has("vip"));
+        return c;
+    }
+
+    static DefaultMQProducer producer(Args a) {
+        return settle(new DefaultMQProducer(a.get("group", "interop_producer")), a);
+    }
+
+    static TransactionMQProducer transactional(Args a) {
+        return settle(new TransactionMQProducer(a.get("group", "interop_tx")), a);
+    }
+
+    private static <P extends DefaultMQProducer> P settle(P p, Args a) {
+        common(p, a, "p");
+        p.setSendMsgTimeout(a.num("send-timeout", 3000));
+        p.setRetryTimesWhenSendFailed(a.num("retries", 2));
+        p.setRetryTimesWhenSendAsyncFailed(a.num("retries", 2));
+        p.setDefaultTopicQueueNums(a.num("queues", 4));
+        return p;
+    }
+
+    /**
+     * Message number i: body "<prefix>-<i>" padded with dots to --size; key "<prefix>-<i>"; tag chosen round
+     * robin from --tags.
+     */
+    static Message message(Args a, int i) {
+        String prefix = a.get("prefix", "m");
+        StringBuilder body = new StringBuilder(prefix + "-" + i);
+        int size = a.num("size", 0);
+        while (body.length() < size) {
+            body.append('.');
+        }
+        Message m = new Message(a.need("topic"), body.toString().getBytes());
+        m.setKeys(prefix + "-" + i);
+        String[] tags = a.get("tags", "").split(",");
+        if (!tags[0].isEmpty()) {
+            m.setTags(tags[i % tags.length]);
+        }
+        a.pairs("property").forEach((k, v) -> m.putUserProperty((String) k, ((String) v).replace("%i",
+                Integer.toString(i))));
+        if (a.num("delay-level", 0) > 0) {
+            m.setDelayTimeLevel(a.num("delay-level", 0));
+        }
+        return m;
+    }
+
+    static String uniq(Message m) {
+        return m.getProperty(MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX);
+    }
+
+    static String body(Message m) {
+        String s = new String(m.getBody());
+        return s.length() > 64 ? s.substring(0, 64) : s;
+    }
+
+    static void received(String event, int instance, MessageExt m) {
+        String id = uniq(m);
+        Out.event(event, "instance", instance, "topic", m.getTopic(), "broker", m.getBrokerName(), "queue",
+                m.getQueueId(), "offset", m.getQueueOffset(),
+            "uniq", id, "keys", m.getKeys(), "tags", m.getTags(), "reconsume", m.getReconsumeTimes(), "size",
+                    m.getBody().length,
+            "body", body(m), "physical", m.getCommitLogOffset(), "properties", m.getProperties());
+    }
+}

@@ -1,0 +1,123 @@
+"""Our name server between RocketMQ's own brokers, clients and `mqadmin`."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from pyledger.wire.codes import RequestCode
+from pyledger.wire.remoting import RemotingCommand
+from tests.interop.peers import RocketMQ, built_peer, free_ports
+from tests.namesrv.answers import meaning
+from tests.namesrv.peers import asked
+from tests.namesrv.process import ask, serving
+
+pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
+
+TOPIC = "InteropTopic"
+MESSAGES = 20
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A broker that registered with two name servers."""
+
+    ours: str
+    java: str
+    broker: str
+
+
+@pytest.fixture
+def cluster(rocketmq: RocketMQ, tmp_path: Path) -> Iterator[Cluster]:
+    """A broker of each version in turn, registered with our name server and with Java's 5.3.3."""
+    namesrv_port, broker_port = free_ports(2)
+    java = f"127.0.0.1:{namesrv_port}"
+    with ExitStack() as stack:
+        _, ours = stack.enter_context(serving(tmp_path, "--listen", "127.0.0.1:0"))
+        peers = built_peer("5.3.3")
+        home = tmp_path / "namesrv"
+        stack.enter_context(
+            peers.serving("NameServer", "--port", namesrv_port, "--home", home, log=tmp_path / "namesrv.log")
+        )
+        settings = (
+            "--port",
+            broker_port,
+            "--namesrv",
+            f"{ours};{java}",
+            "--store",
+            tmp_path / "store",
+            "--small",
+        )
+        stack.enter_context(rocketmq.serving("Broker", *settings, log=tmp_path / "broker.log"))
+        yield Cluster(ours, java, f"127.0.0.1:{broker_port}")
+
+
+def test_clients_and_mqadmin_see_through_ours_what_they_see_through_javas(
+    rocketmq: RocketMQ, cluster: Cluster
+) -> None:
+    sent = rocketmq.run("Produce", "--namesrv", cluster.ours, "--topic", TOPIC, "--count", MESSAGES)
+    assert sent[-1]["sent"] == MESSAGES
+    group = ("--topic", TOPIC, "--group", "InteropGroup")
+    got = rocketmq.run("Consume", "--namesrv", cluster.ours, *group, "--expect", MESSAGES, "--timeout", 60)
+    assert sorted(line["body"] for line in got if line["event"] == "message") == sorted(
+        f"m-{number}" for number in range(MESSAGES)
+    )
+    differing = [
+        command for command in reads(cluster) if said(cluster.ours, command) != said(cluster.java, command)
+    ]
+    assert not differing, [(said(cluster.ours, one), said(cluster.java, one)) for one in differing]
+    for words in (["topicList"], ["topicRoute", "-t", TOPIC], ["clusterList"]):
+        ours, java = (rows(rocketmq.admin(*words, "-n", address)) for address in (cluster.ours, cluster.java))
+        assert ours == java, words
+        assert len(ours) > 1, words
+
+
+def reads(cluster: Cluster) -> list[RemotingCommand]:
+    """Every question that a name server answers from what brokers told it."""
+    commands = [
+        asked(RequestCode.GET_BROKER_CLUSTER_INFO),
+        asked(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER),
+        asked(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS),
+        asked(RequestCode.GET_UNIT_TOPIC_LIST),
+        asked(RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST),
+        asked(RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST),
+        asked(RequestCode.GET_TOPICS_BY_CLUSTER, cluster="DefaultCluster"),
+        asked(RequestCode.GET_TOPICS_BY_CLUSTER, cluster="Unknown"),
+        asked(RequestCode.GET_BROKER_MEMBER_GROUP, clusterName="DefaultCluster", brokerName="broker-a"),
+        asked(RequestCode.GET_BROKER_MEMBER_GROUP, clusterName="DefaultCluster", brokerName="unknown"),
+        asked(RequestCode.GET_KVLIST_BY_NAMESPACE, namespace="ORDER_TOPIC_CONFIG"),
+        asked(RequestCode.GET_KV_CONFIG, namespace="ORDER_TOPIC_CONFIG", key=TOPIC),
+    ]
+    for version in (479, 401, 399, 0):
+        for topic in (TOPIC, "TBW102", "%RETRY%InteropGroup", "Unknown"):
+            command = asked(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic=topic)
+            command.version = version
+            commands.append(command)
+    place = {"brokerName": "broker-a", "clusterName": "DefaultCluster", "brokerId": "0"}
+    for addr in (cluster.broker, "127.0.0.1:1"):
+        version_body = b'{"counter":0,"stateVersion":0,"timestamp":0}'
+        commands.append(asked(RequestCode.QUERY_DATA_VERSION, version_body, brokerAddr=addr, **place))
+    return commands
+
+
+def said(address: str, command: RemotingCommand) -> tuple[object, bytes]:
+    """What an answer means, and whether its keys stand in quotes."""
+    answer = ask(address, command)
+    return meaning(answer), b"quoted" if b'{"0":"' in bytes(answer.body) else b""
+
+
+def rows(text: str) -> list[list[str]]:
+    """Lines of a table in any order, without the columns that change while one looks."""
+    return sorted(line.split()[:5] for line in text.splitlines() if line.strip())
+
+
+def test_broker_that_stops_leaves_no_route(rocketmq: RocketMQ, tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    with serving(tmp_path, "--listen", "127.0.0.1:0") as (_, ours):
+        settings = ("--port", port, "--namesrv", ours, "--store", tmp_path / "store", "--small")
+        clusters = asked(RequestCode.GET_BROKER_CLUSTER_INFO)
+        with rocketmq.serving("Broker", *settings, log=tmp_path / "broker.log"):
+            assert f"127.0.0.1:{port}".encode() in bytes(ask(ours, clusters).body)
+        assert bytes(ask(ours, clusters).body) == b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
