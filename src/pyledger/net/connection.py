@@ -332,4 +332,5 @@ Called from the event loop, so it must not block; where it has to wait it return
 
 Intake = Callable[[Connection, list[memoryview]], list[memoryview]]
 """Sees the frames of one wake-up before they are decoded, answers those it knows by `Connection.write`, and
-returns the others; those that had to wait it sees again."""
+returns the others; those that had to wait it sees again. It takes none while the connection is `congested` or
+its endpoint is `going_away`."""
