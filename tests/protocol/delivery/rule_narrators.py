@@ -18,6 +18,7 @@ from pyledger.protocol.delivery.send_rules import SendPlan, SendRequest, SendRul
 from pyledger.protocol.delivery.standing import BrokerStanding
 from pyledger.protocol.delivery.subscription import Subscription, parse_subscription
 from pyledger.protocol.delivery.topics import BrokerTopics
+from pyledger.protocol.filter.sql92 import sql_filter
 from pyledger.topic import Permission, TopicConfig
 from tests.datadriven import Step
 from tests.protocol.delivery.narrator import Narrator, place
@@ -42,6 +43,10 @@ def options(step: Step, kind: type) -> dict[str, Any]:
 
 def is_number(text: str) -> bool:
     return text.removeprefix("-").isdecimal()
+
+
+def compile_sql(subscription: Subscription) -> object:
+    return sql_filter(subscription.expression)
 
 
 class Topics(Narrator):
@@ -170,6 +175,11 @@ class Pull(Groups):
             return told(plan)
         assert isinstance(plan, PullPlan)
         return f"serve {plan.subscription.expression} v{plan.subscription.version}"
+
+    def check(self, step: Step) -> str:
+        rules = PullRules(self.config, self.standing, self.topics, self.groups, self.consumers, compile_sql)
+        wanted = Subscription("T", step.input, expression_type=step.words[0])
+        return told(rules.check_subscription(wanted))
 
     def answer(self, step: Step) -> str:
         answer = answer_pull(

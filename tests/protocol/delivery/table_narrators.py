@@ -170,6 +170,10 @@ class Locks(Narrator):
         self.locks.unlock(step.words[0], self.queues(step), step.words[1])
         return self.locks.describe(self.now_ms)
 
+    def expire(self, step: Step) -> str:
+        self.locks.expire(self.now_ms)
+        return self.locks.describe(self.now_ms)
+
     def orderly(self, step: Step) -> str:
         return "yes" if self.locks.holds_any(step.words[0], self.now_ms) else "no"
 

@@ -49,6 +49,14 @@ class QueueLocks:
         if not held:
             self.groups.pop(group, None)
 
+    def expire(self, now_ms: int) -> None:
+        """Forget locks that are free again, so that dead names do not gather."""
+        for group, held in list(self.groups.items()):
+            for queue in [queue for queue, lock in held.items() if self._expired(lock, now_ms)]:
+                del held[queue]
+            if not held:
+                del self.groups[group]
+
     def owner(self, group: str, queue: MessageQueue, now_ms: int) -> str | None:
         """The client that has a queue; None: it is free."""
         lock = self.groups.get(group, {}).get(queue)

@@ -31,7 +31,11 @@ class PullFlag(IntFlag):
     LITE = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+READ_BIT, SUBSCRIPTION_BIT = int(Permission.READ), int(PullFlag.SUBSCRIPTION)
+"""As plain numbers: flags of enums take their time on every pull."""
+
+
+@dataclass(slots=True, kw_only=True)
 class PullRequest:
     """What the rules look at of a pull."""
 
@@ -46,7 +50,7 @@ class PullRequest:
     """It came with the code of lite pull."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PullPlan:
     """A pull that may be served."""
 
@@ -89,20 +93,31 @@ class PullRules:
             return refusal
         found = (
             self._stated(request, now_ms)
-            if request.flags & PullFlag.SUBSCRIPTION
+            if request.flags & SUBSCRIPTION_BIT
             else self._subscribed(request, group)
         )
         if isinstance(found, Refusal):
             return found
         if not found.by_tag and not self.config.property_filter:
-            problem = f"The broker does not support consumer to filter message by {found.expression_type}"
-            return Refusal(ResponseCode.SYSTEM_ERROR, problem)
+            return unsupported(found)
         return PullPlan(group, found)
+
+    def check_subscription(self, subscription: Subscription) -> Refusal | None:
+        """Whether a consumer could use a subscription; it asks when it starts."""
+        if subscription.by_tag:
+            return None
+        if not self.config.property_filter:
+            return unsupported(subscription)
+        try:
+            self.compile_filter(subscription)
+        except SubscriptionSyntaxError as error:
+            return Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
+        return None
 
     def _check_group(self, request: PullRequest, now_ms: int) -> SubscriptionGroup | Refusal:
         if self.standing.slave and not self.config.slave_read:
             return Refusal(ResponseCode.SYSTEM_BUSY, "this broker is a slave and serves no pulls")
-        if not self.standing.permission & Permission.READ:
+        if not self.standing.readable:
             return forbidden(ForbiddenType.BROKER, "the broker pulling message is forbidden")
         if request.lite_code and not self.config.lite_pull:
             return forbidden(ForbiddenType.BROKER, "the broker for lite pull message is forbidden")
@@ -119,7 +134,7 @@ class PullRules:
         if topic is None:
             problem = f"topic[{request.topic}] not exist, apply first please!"
             return Refusal(ResponseCode.TOPIC_NOT_EXIST, problem)
-        if not topic.permission & Permission.READ:
+        if not int(topic.permission) & READ_BIT:
             return forbidden(ForbiddenType.TOPIC, f"the topic[{request.topic}] pulling message is forbidden")
         if not 0 <= request.queue_id < topic.read_queue_count:
             problem = (
@@ -171,6 +186,12 @@ def forbidden(kind: ForbiddenType, remark: str) -> Refusal:
     return Refusal(ResponseCode.NO_PERMISSION, remark, kind)
 
 
+def unsupported(subscription: Subscription) -> Refusal:
+    """A kind of filter that is switched off."""
+    problem = f"The broker does not support consumer to filter message by {subscription.expression_type}"
+    return Refusal(ResponseCode.SYSTEM_ERROR, problem)
+
+
 CODE_OF_STATUS = {
     "FOUND": ResponseCode.SUCCESS,
     "MESSAGE_WAS_REMOVING": ResponseCode.PULL_RETRY_IMMEDIATELY,
@@ -184,7 +205,7 @@ CODE_OF_STATUS = {
 EMPTY_QUEUE = frozenset({"NO_MATCHED_LOGIC_QUEUE", "NO_MESSAGE_IN_QUEUE"})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PullAnswer:
     """Code of the response, and the broker that the consumer should ask next."""
 

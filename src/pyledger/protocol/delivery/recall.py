@@ -13,7 +13,6 @@ from pyledger.config.delivery import DeliveryConfig
 from pyledger.protocol.delivery.refusal import Refusal
 from pyledger.protocol.delivery.standing import BrokerStanding
 from pyledger.protocol.delivery.topics import BrokerTopics
-from pyledger.topic import Permission
 from pyledger.wire.codes import ResponseCode
 
 HANDLE_VERSION = "v1"
@@ -60,7 +59,7 @@ def check_recall(
     unavailable = "recall failed, broker service not available"
     if standing.slave:
         return Refusal(ResponseCode.SLAVE_NOT_AVAILABLE, unavailable)
-    if now_ms < standing.accept_sends_from_ms or not standing.permission & Permission.WRITE:
+    if now_ms < standing.accept_sends_from_ms or not standing.writable:
         return Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, unavailable)
     if topics.find(topic) is None:
         return Refusal(ResponseCode.TOPIC_NOT_EXIST, f"recall failed, the topic[{topic}] not exist")

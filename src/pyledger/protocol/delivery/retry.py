@@ -70,7 +70,7 @@ class SendBackRules:
         if group is None:
             problem = f"subscription group not exist, {request.group}"
             return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, problem)
-        if not self.standing.permission & Permission.WRITE:
+        if not self.standing.writable:
             problem = f"the broker[{self.standing.broker_name}] sending message is forbidden"
             return Refusal(ResponseCode.NO_PERMISSION, problem)
         if group.retry_queue_count <= 0:

@@ -17,7 +17,7 @@ from pyledger.protocol.delivery.name_rules import NOT_FOR_SENDERS, TOPIC_LENGTH_
 from pyledger.protocol.delivery.refusal import Refusal
 from pyledger.protocol.delivery.standing import BrokerStanding
 from pyledger.protocol.delivery.topics import BrokerTopics
-from pyledger.topic import Permission, TopicConfig
+from pyledger.topic import TopicConfig
 from pyledger.wire.codes import ResponseCode
 from pyledger.wire.sysflag import MULTI_TAGS
 
@@ -26,7 +26,7 @@ VERSION_OF_REQUEST_LIMIT = 121
 DLQ_QUEUE_COUNT = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class SendRequest:
     """What the rules look at of a send."""
 
@@ -43,7 +43,7 @@ class SendRequest:
     """Of the client."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SendPlan:
     """A send that may be stored."""
 
@@ -126,7 +126,7 @@ class SendRules:
             problem = f"broker unable to service, until {standing.accept_sends_from_ms}"
             return Refusal(ResponseCode.SYSTEM_ERROR, problem)
         known = self.topics.find(request.topic)
-        if not standing.permission & Permission.WRITE and known is not None and known.order:
+        if not standing.writable and known is not None and known.order:
             problem = f"the broker[{standing.broker_name}] sending message is forbidden"
             return Refusal(ResponseCode.NO_PERMISSION, problem)
         if known is None and (wrong := topic_problem(request.topic)) is not None:

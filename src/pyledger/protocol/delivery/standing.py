@@ -1,6 +1,6 @@
 """What a broker is at the moment and what it may do."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyledger.topic import Permission
 
@@ -20,3 +20,9 @@ class BrokerStanding:
     trace: bool = True
     accept_sends_from_ms: int = 0
     """Before this time no send is taken."""
+    readable: bool = field(init=False, default=True)
+    writable: bool = field(init=False, default=True)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "readable", bool(self.permission & Permission.READ))
+        object.__setattr__(self, "writable", bool(self.permission & Permission.WRITE))
