@@ -1,6 +1,6 @@
 """Random histories with restarts: no timer message is lost, no transaction is forgotten or asked in vain."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pyledger.config.delivery import DeliveryConfig
@@ -65,6 +65,13 @@ def test_timer_messages_survive_restarts(events: list[tuple[str, int]]) -> None:
                 queue.add(offset, topic[offset])
     assert all("TIMER_DEL_UNIQKEY" not in topic[offset] for offset in delivered)
     assert not recalled & delivered
+
+
+# The end of the last of three is read while the second is too young to go on: it must not be forgotten.
+LATE_END = [
+    *(("half", 0), ("time", 7), ("half", 0), ("half", 0), ("end", 0), ("op", 0)),
+    *(("time", 1), ("check", 0), ("time", 40), ("check", 0)),
+]
 
 
 class Halves:
@@ -133,12 +140,13 @@ class Halves:
             st.tuples(st.just("half"), st.sampled_from([0, 0, 0, 20, 100])),
             st.tuples(st.just("end"), st.integers(0, 10)),
             st.tuples(st.just("op"), st.just(0)),
-            st.tuples(st.just("time"), st.integers(1, 60)),
+            st.tuples(st.just("time"), st.sampled_from([1, 2, 4, 7, 40])),
             st.tuples(st.just("check"), st.just(0)),
         ),
         max_size=80,
     )
 )
+@example(LATE_END)
 def test_every_half_message_is_ended_or_still_asked_for(events: list[tuple[str, int]]) -> None:
     world = Halves()
     for what, number in events:

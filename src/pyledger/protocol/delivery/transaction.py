@@ -189,7 +189,8 @@ class Step(Enum):
 class CheckRound:
     """One pass over a half queue: from the first half message without an end to the first that is too young.
 
-    `half_offset` and `op_offset` are afterwards what the group of the system commits for both queues.
+    Give it the first op messages before the first half message is judged. `half_offset` and `op_offset` are
+    afterwards what the group of the system commits for both queues.
     """
 
     def __init__(
