@@ -64,6 +64,26 @@ def decompress(
         ) from error
 
 
+def compress(body: Buffer, kind: CompressionType, level: int = 5) -> tuple[bytes, int]:
+    """Pack a body.
+
+    Args:
+        body: The plain bytes.
+        kind: How.
+        level: 0 is the codec's own; LZ4 knows none below 3.
+
+    Returns:
+        The packed bytes, which may be more than the plain ones, and the bits of sysFlag that say so.
+    """
+    if kind is CompressionType.LZ4:
+        packed = bytes(lz4.frame.compress(body))
+    elif kind is CompressionType.ZSTD:
+        packed = zstandard.ZstdCompressor(level=level or 3).compress(body)
+    else:
+        packed = zlib.compress(body, level or -1)
+    return packed, COMPRESSED | kind << COMPRESSION_SHIFT
+
+
 def _decompress_zlib(body: Buffer, limit_bytes: int) -> bytes:
     stream = zlib.decompressobj()
     plain = stream.decompress(body, limit_bytes + 1)
