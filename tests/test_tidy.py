@@ -44,7 +44,8 @@ MAY_IMPORT = {
     "arrow": RANK_0 | RANK_1 | PURE | {"_core", "store", "arrow"},
     "runtime": READING | {"net", "runtime"},
     "namesrv": RANK_0 | RANK_1 | PURE | {"net", "runtime", "namesrv"},
-    "cli": READING | {"cli", "net", "namesrv"},
+    "client": RANK_0 | RANK_1 | PURE | {"net", "client"},
+    "cli": READING | {"cli", "net", "namesrv", "client"},
     "pyspark_pyledger": {
         "arrow",
         "store",

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pyledger import errors
+from pyledger.config.client import ClientConfig, ConsumerConfig, ProducerConfig
 from pyledger.config.delivery import DeliveryConfig
 from pyledger.config.fields import Setting, Settings, settings_of
 from pyledger.config.namesrv import NamesrvConfig
@@ -20,6 +21,9 @@ SECTIONS: tuple[tuple[str, type[Settings]], ...] = (
     ("tls", TlsConfig),
     ("delivery", DeliveryConfig),
     ("namesrv", NamesrvConfig),
+    ("client", ClientConfig),
+    ("producer", ProducerConfig),
+    ("consumer", ConsumerConfig),
 )
 
 

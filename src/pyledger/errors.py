@@ -261,6 +261,18 @@ class MalformedBodyError(WireError):
         super().__init__(f"{kind}{place}: {problem}")
 
 
+class MalformedRecordError(WireError):
+    """What a broker sent is no record of a commit log."""
+
+    code = 1307
+
+    def __init__(self, position: int, problem: str) -> None:
+        self.position, self.problem = position, problem
+        super().__init__(
+            f"record at byte {position} of an answer: {problem}; check what answers at the broker"
+        )
+
+
 class RemotingError(PyLedgerError):
     """Something about a call to a peer."""
 
@@ -390,6 +402,57 @@ class RebalanceError(PyLedgerError):
     def __init__(self, subject: str, problem: str) -> None:
         self.subject, self.problem = subject, problem
         super().__init__(f"{subject}: {problem}; nothing is allocated")
+
+
+class ClientError(PyLedgerError):
+    """Something about a producer, a consumer or the client they share."""
+
+    code = 1700
+
+
+class ClientStateError(ClientError):
+    """A client was asked for something before its start or after its end."""
+
+    code = 1701
+
+    def __init__(self, what: str, problem: str, remedy: str) -> None:
+        self.what, self.problem, self.remedy = what, problem, remedy
+        super().__init__(f"{what}: {problem}; {remedy}")
+
+
+class SendError(ClientError):
+    """A message was not sent, or it is not known whether it was. The last attempt's error is the cause."""
+
+    code = 1702
+    retriable = True
+
+    def __init__(self, topic: str, attempts: int, brokers: str, reason: str) -> None:
+        self.topic, self.attempts, self.brokers, self.reason = topic, attempts, brokers, reason
+        tries = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+        place = f" at {brokers}" if brokers else ""
+        super().__init__(f"message for {topic} not sent in {tries}{place}: {reason}")
+
+
+class ReplyTimeoutError(ClientError, TimeoutError):
+    """A request was stored, and nobody replied in time."""
+
+    code = 1703
+    retriable = True
+
+    def __init__(self, topic: str, timeout_ms: int) -> None:
+        self.topic, self.timeout_ms = topic, timeout_ms
+        super().__init__(f"no reply to the request for {topic} within {timeout_ms} ms; is a replier running?")
+
+
+class OffsetUnknownError(ClientError):
+    """Where a group stands in a queue cannot be found out now."""
+
+    code = 1704
+    retriable = True
+
+    def __init__(self, group: str, queue: str, reason: str) -> None:
+        self.group, self.queue, self.reason = group, queue, reason
+        super().__init__(f"where {group} stands in {queue} is not known: {reason}")
 
 
 class InvariantError(AssertionError):

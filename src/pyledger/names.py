@@ -36,6 +36,16 @@ TIMER_ROLL_TIMES = "TIMER_ROLL_TIMES"
 TIMER_DELETE_UNIQUE_KEY = "TIMER_DEL_UNIQKEY"
 DLQ_ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
 DLQ_ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
+CORRELATION_ID = "CORRELATION_ID"
+REPLY_TO_CLIENT = "REPLY_TO_CLIENT"
+TIME_TO_LIVE = "TTL"
+REPLY = "reply"
+"""Value of `MESSAGE_TYPE`."""
+CONSUME_START_TIME = "CONSUME_START_TIME"
+MIN_OFFSET = "MIN_OFFSET"
+MAX_OFFSET = "MAX_OFFSET"
+INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
+"""Group of the producer that every client has."""
 
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
@@ -57,6 +67,11 @@ TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
 def retry_topic(group: str) -> str:
     """Where messages wait that a group could not consume."""
     return RETRY_PREFIX + group
+
+
+def reply_topic(cluster: str) -> str:
+    """Where replies are stored."""
+    return f"{cluster}_REPLY_TOPIC"
 
 
 def dlq_topic(group: str) -> str:

@@ -127,3 +127,24 @@ def build(kind: type[S], options: Mapping[str, object]) -> S:
             raise ConfigError(name, f"the same setting as {one.name}", "give one of the two")
         values[one.name] = convert(one, value)
     return kind(**values)
+
+
+def changed(kind: type[S], config: S | None, options: Mapping[str, Any]) -> S:
+    """Settings with some options changed.
+
+    Args:
+        kind: The settings class.
+        config: None: the defaults.
+        options: By our names; over the defaults also by upstream's.
+
+    Raises:
+        ConfigError: a name is unknown, or a value is wrong.
+    """
+    if config is None:
+        return build(kind, options)
+    known = [one.name for one in settings_of(kind)]
+    for name in options:
+        if name not in known:
+            raise ConfigError(name, "unknown setting", suggestion(name, known))
+    found: S = dataclasses.replace(config, **options)
+    return found

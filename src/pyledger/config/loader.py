@@ -45,6 +45,17 @@ def merged(
     return build(kind, {**kept, **from_environment})
 
 
+def name_server_list(given: str = "", environment: Mapping[str, str] | None = None) -> str:
+    """Name servers: those given, else those of upstream's variable, else one on this machine.
+
+    Args:
+        given: `host:port;host:port`.
+        environment: None: the environment of the process.
+    """
+    known = os.environ if environment is None else environment
+    return given or known.get("NAMESRV_ADDR", "") or "127.0.0.1:9876"
+
+
 def read_section(path: Path, section: str) -> dict[str, object]:
     """One table of a TOML file; empty when the file has no such table."""
     try:

@@ -1,0 +1,1 @@
+"""Producers, consumers and administration, for programs with and without asyncio."""

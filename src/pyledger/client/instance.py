@@ -1,0 +1,292 @@
+"""What producers and consumers of one client id share: connections, routes, heartbeats, requests of brokers.
+
+Source: RocketMQ client/.../impl/factory/MQClientInstance.java.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from itertools import chain
+from random import Random
+
+from pyledger import names
+from pyledger.client.calls import Calls
+from pyledger.client.identity import client_id, own_address, unique_instance_name
+from pyledger.client.inbound import Inbound
+from pyledger.client.members import ConsumerMember, ProducerMember
+from pyledger.client.route_cache import RouteCache
+from pyledger.config.client import ClientConfig
+from pyledger.config.loader import name_server_list
+from pyledger.config.net import NetConfig, TlsConfig
+from pyledger.errors import ClientStateError, PyLedgerError
+from pyledger.log import event, logger
+from pyledger.net.client import RemotingClient
+from pyledger.net.name_servers import parse_addresses
+from pyledger.protocol.rebalance.planner import INTERVAL_MS, MIN_INTERVAL_MS
+from pyledger.wire.heartbeat import Heartbeat, ProducerEntry
+
+log = logger("client")
+
+FIRST_ROUTES_MS = 10
+FIRST_HEARTBEAT_MS = 1000
+FIRST_PERSIST_MS = 10_000
+
+
+class ClientInstance:
+    """One client: belongs to one event loop, lives from `start` to `close`."""
+
+    def __init__(
+        self,
+        config: ClientConfig | None = None,
+        *,
+        net: NetConfig | None = None,
+        tls: TlsConfig | None = None,
+    ) -> None:
+        """A client that connects once it is started.
+
+        Args:
+            config: Name servers, intervals, keys.
+            net: Limits of connections.
+            tls: Certificates, and whether to speak TLS at all.
+        """
+        self.config = config or ClientConfig()
+        self._net = net
+        self._tls = tls
+        self.name_servers = name_server_list(self.config.name_servers)
+        addresses = parse_addresses(self.name_servers)
+        self.address = own_address(addresses[0])
+        name = self.config.instance_name or unique_instance_name()
+        self.client_id = client_id(self.address, name, self.config.unit_name)
+        self.random = Random()
+        self.producers: dict[str, ProducerMember] = {}
+        self.consumers: dict[str, ConsumerMember] = {}
+        self.inbound = Inbound(self.producers, self.consumers, self.rebalance_soon)
+        self._told: set[str] = set()
+        self._users = 0
+        self._tasks: list[asyncio.Task[None]] = []
+        self._heartbeat_lock = asyncio.Lock()
+        self._wake = asyncio.Event()
+        self._calls: Calls | None = None
+        self._routes: RouteCache | None = None
+
+    @property
+    def calls(self) -> Calls:
+        """Requests to servers.
+
+        Raises:
+            ClientStateError: the client is not started, or is closed.
+        """
+        if self._calls is None:
+            raise ClientStateError(f"client {self.client_id}", "it does not run", "start it, or use `with`")
+        return self._calls
+
+    @property
+    def routes(self) -> RouteCache:
+        """Where topics are.
+
+        Raises:
+            ClientStateError: the client is not started, or is closed.
+        """
+        if self._routes is None:
+            raise ClientStateError(f"client {self.client_id}", "it does not run", "start it, or use `with`")
+        return self._routes
+
+    async def start(self) -> None:
+        """Begin, or count one more user of this client.
+
+        Raises:
+            ConfigError: a certificate cannot be read.
+        """
+        self._users += 1
+        if self._users > 1:
+            return
+        remoting = RemotingClient(
+            self.inbound.handlers(), config=self._net, tls=self._tls, random=self.random
+        )
+        self._calls = Calls(remoting, self.config)
+        self._routes = RouteCache(self._calls, self._route_changed)
+        self._told.clear()
+        remoting.update_name_servers(parse_addresses(self.name_servers))
+        config = self.config
+        self._tasks = [
+            asyncio.create_task(work)
+            for work in (
+                self._repeat(FIRST_ROUTES_MS, config.poll_name_server_interval_ms, self._refresh_routes),
+                self._repeat(FIRST_HEARTBEAT_MS, config.heartbeat_interval_ms, self._beat),
+                self._repeat(FIRST_PERSIST_MS, config.persist_offsets_interval_ms, self._persist_offsets),
+                self._rebalance(),
+            )
+        ]
+        event(log, logging.INFO, "client started", client_id=self.client_id, name_servers=self.name_servers)
+
+    async def close(self) -> None:
+        """One user less; the last one closes all connections."""
+        if self._users == 0:
+            return
+        self._users -= 1
+        if self._users:
+            return
+        await self._unregister(names.INNER_PRODUCER_GROUP, None)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.inbound.close()
+        calls, self._calls, self._routes = self.calls, None, None
+        await calls.remoting.close()
+        event(log, logging.INFO, "client closed", client_id=self.client_id)
+
+    # --- members
+
+    async def add_producer(self, producer: ProducerMember) -> None:
+        """Serve a producer from now on.
+
+        Raises:
+            ClientStateError: there is one of this group.
+        """
+        if producer.group in self.producers:
+            raise ClientStateError(
+                f"producer group {producer.group}", "this client has a producer of it", "share that one"
+            )
+        self.producers[producer.group] = producer
+        await self.heartbeat()
+
+    async def remove_producer(self, producer: ProducerMember) -> None:
+        """Serve a producer no more."""
+        if self.producers.pop(producer.group, None) is not None:
+            await self._unregister(producer.group, None)
+
+    async def add_consumer(self, consumer: ConsumerMember) -> None:
+        """Serve a consumer from now on.
+
+        Raises:
+            ClientStateError: there is one of this group.
+        """
+        if consumer.group in self.consumers:
+            raise ClientStateError(
+                f"consumer group {consumer.group}", "this client has a consumer of it", "use another client"
+            )
+        self.consumers[consumer.group] = consumer
+        await self.routes.refresh_all(consumer.topics())
+        await self.heartbeat()
+        self.rebalance_soon()
+
+    async def remove_consumer(self, consumer: ConsumerMember) -> None:
+        """Serve a consumer no more."""
+        if self.consumers.pop(consumer.group, None) is not None:
+            await self._unregister(None, consumer.group)
+
+    def rebalance_soon(self) -> None:
+        """Share queues anew, at once if the last time is a second ago."""
+        self._wake.set()
+
+    async def heartbeat(self) -> None:
+        """Tell all brokers in use who we are; those that do not answer are told again with the next one."""
+        async with self._heartbeat_lock:
+            data = self._heartbeat_data()
+            if not data.consumer_data_set and not self.producers:
+                return
+            targets = [
+                address
+                for by_id in self.routes.addresses.values()
+                for broker_id, address in by_id.items()
+                if data.consumer_data_set or broker_id == 0
+            ]
+            await asyncio.gather(*[self._beat_one(address, data) for address in targets])
+
+    # --- inside
+
+    def _heartbeat_data(self) -> Heartbeat:
+        groups = [*self.producers, names.INNER_PRODUCER_GROUP]
+        return Heartbeat(
+            client_id=self.client_id,
+            producer_data_set=tuple(ProducerEntry(group_name=group) for group in groups),
+            consumer_data_set=tuple(consumer.entry() for consumer in self.consumers.values()),
+        )
+
+    async def _beat_one(self, address: str, data: Heartbeat) -> None:
+        try:
+            await self.calls.heartbeat(address, data)
+            self._told.add(address)
+        except PyLedgerError as error:
+            event(log, logging.WARNING, "heartbeat failed", address=address, error=error)
+
+    async def _beat(self) -> None:
+        self.routes.drop_unnamed()
+        await self.heartbeat()
+
+    async def _refresh_routes(self) -> None:
+        published = chain.from_iterable(one.topics() for one in self.producers.values())
+        subscribed = chain.from_iterable(one.topics() for one in self.consumers.values())
+        await self.routes.refresh_all(dict.fromkeys(chain(published, subscribed)))
+
+    def _route_changed(self, topic: str) -> None:
+        # A broker that does not know us sends no replies, checks nothing and shares no queues.
+        if not self.routes.known_addresses <= self._told and (self.producers or self.consumers):
+            self.inbound.spawn(self.heartbeat())
+        if any(topic in consumer.topics() for consumer in self.consumers.values()):
+            self.rebalance_soon()
+
+    async def _persist_offsets(self) -> None:
+        for consumer in list(self.consumers.values()):
+            await consumer.persist_offsets()
+
+    async def _rebalance(self) -> None:
+        wait_ms = INTERVAL_MS
+        while True:
+            try:
+                async with asyncio.timeout(wait_ms / 1000):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+            self._wake.clear()
+            balanced = True
+            for consumer in list(self.consumers.values()):
+                balanced &= await self._rebalance_one(consumer)
+            wait_ms = INTERVAL_MS if balanced else MIN_INTERVAL_MS
+            await asyncio.sleep(MIN_INTERVAL_MS / 1000)
+
+    async def _rebalance_one(self, consumer: ConsumerMember) -> bool:
+        try:
+            return await consumer.rebalance()
+        except PyLedgerError as error:
+            event(log, logging.WARNING, "rebalance failed", group=consumer.group, error=error)
+        except Exception:
+            log.exception("rebalance failed")
+        return False
+
+    async def _repeat(self, first_ms: int, interval_ms: int, action: Callable[[], Awaitable[None]]) -> None:
+        wait_ms = first_ms
+        while True:
+            await asyncio.sleep(wait_ms / 1000)
+            wait_ms = interval_ms
+            try:
+                await action()
+            except PyLedgerError as error:
+                event(log, logging.WARNING, "regular work failed", error=error)
+            except Exception:
+                log.exception("regular work failed")
+
+    async def _unregister(self, producer_group: str | None, consumer_group: str | None) -> None:
+        async def leave(address: str) -> None:
+            try:
+                await self.calls.unregister(address, self.client_id, producer_group, consumer_group)
+            except PyLedgerError as error:
+                event(log, logging.INFO, "not unregistered", address=address, error=error)
+
+        await asyncio.gather(*[leave(address) for address in sorted(self.routes.known_addresses)])
+
+
+def own_client(
+    name_servers: str,
+    client: ClientConfig | ClientInstance | None,
+    net: NetConfig | None,
+    tls: TlsConfig | None,
+) -> ClientInstance:
+    """The client to use: one that is shared, or a new one."""
+    if isinstance(client, ClientInstance):
+        return client
+    config = client or ClientConfig()
+    if name_servers:
+        config = replace(config, name_servers=name_servers)
+    return ClientInstance(config, net=net, tls=tls)

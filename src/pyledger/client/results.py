@@ -1,0 +1,64 @@
+"""What a send leaves behind, and what a transaction can come to."""
+
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+
+from pyledger.message import MessageQueue
+from pyledger.wire.codes import ResponseCode
+from pyledger.wire.sysflag import TransactionType
+
+
+class SendStatus(StrEnum):
+    """How safe a stored message is; upstream's words."""
+
+    OK = "SEND_OK"
+    FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
+    """Stored, but not on disk within the broker's limit."""
+    FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
+    """Stored at the master, but not at a slave in time."""
+    SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
+    """Stored at the master; there is no slave."""
+
+
+STATUS_OF_CODE = {
+    ResponseCode.SUCCESS: SendStatus.OK,
+    ResponseCode.FLUSH_DISK_TIMEOUT: SendStatus.FLUSH_DISK_TIMEOUT,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SendResult:
+    """Where a message is stored."""
+
+    status: SendStatus
+    unique_key: str
+    """The id that the producer gave it; of a batch all of them, separated by commas."""
+    offset_msg_id: str
+    """The id that names its place; of a batch all of them, separated by commas."""
+    queue: MessageQueue
+    queue_offset: int
+    """Place in the queue; of a batch that of the first message."""
+    transaction_id: str | None = None
+    recall_handle: str | None = None
+    """What takes a timed message back before its time."""
+
+
+class TransactionState(Enum):
+    """What a local transaction came to."""
+
+    COMMIT = TransactionType.COMMIT
+    """Consumers get the message."""
+    ROLLBACK = TransactionType.ROLLBACK
+    """Nobody gets the message."""
+    UNKNOWN = TransactionType.NONE
+    """The broker asks later."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionResult:
+    """A half message and what became of it."""
+
+    sent: SendResult
+    state: TransactionState

@@ -1,0 +1,169 @@
+"""What a client knows of topics and brokers.
+
+Source: RocketMQ client/.../impl/factory/MQClientInstance.java (updateTopicRouteInfoFromNameServer,
+cleanOfflineBroker).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+from functools import partial
+
+from pyledger.client.calls import Calls
+from pyledger.errors import NoRouteError, RemotingConnectError, RemotingError, WireError
+from pyledger.log import event, logger
+from pyledger.message import MessageQueue
+from pyledger.protocol.routing.client_view import (
+    addresses_of,
+    is_same,
+    master_address,
+    publish_queues,
+    read_address,
+    subscribe_queues,
+    template_route,
+)
+from pyledger.protocol.routing.model import TopicRoute
+
+log = logger("client")
+
+
+class RouteCache:
+    """Routes by topic, and the addresses of all brokers that they name."""
+
+    def __init__(self, calls: Calls, changed: Callable[[str], None]) -> None:
+        """Know nothing yet.
+
+        Args:
+            calls: How to ask.
+            changed: Told the topic when its route is another one now.
+        """
+        self._calls = calls
+        self._changed = changed
+        self._routes: dict[str, TopicRoute] = {}
+        self._publish: dict[str, tuple[MessageQueue, ...]] = {}
+        self._asking: dict[str, asyncio.Task[TopicRoute]] = {}
+        self.addresses: dict[str, dict[int, str]] = {}
+
+    @property
+    def known_addresses(self) -> set[str]:
+        """The addresses of all brokers."""
+        return {address for by_id in self.addresses.values() for address in by_id.values()}
+
+    async def refresh(self, topic: str, timeout_ms: int | None = None) -> TopicRoute:
+        """Ask a name server; callers of one moment share the question.
+
+        Raises:
+            NoRouteError: no name server knows the topic.
+            RemotingError: none answered.
+        """
+        task = self._asking.get(topic)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._calls.route(topic, timeout_ms))
+            self._asking[topic] = task
+            task.add_done_callback(partial(self._asked, topic))
+        route = await asyncio.shield(task)
+        self._take(topic, route)
+        return route
+
+    async def refresh_all(self, topics: Collection[str]) -> None:
+        """Ask for many topics; one that cannot be had keeps its last route."""
+        for topic in topics:
+            try:
+                await self.refresh(topic)
+            except (RemotingError, WireError) as error:
+                level = logging.DEBUG if isinstance(error, NoRouteError) else logging.WARNING
+                event(log, level, "route not refreshed", topic=topic, error=error)
+
+    def route(self, topic: str) -> TopicRoute | None:
+        """What was last heard of a topic."""
+        return self._routes.get(topic)
+
+    def writable_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Queues of a topic to send to, as far as it is known."""
+        return self._publish.get(topic, ())
+
+    async def publish_queues(
+        self, topic: str, template_topic: str, queue_count: int, timeout_ms: int
+    ) -> tuple[MessageQueue, ...]:
+        """Queues to send to; of a topic that nobody knows, those that a send will create.
+
+        Raises:
+            NoRouteError: the topic is not known, nor is the template.
+            RemotingError: no name server answered.
+        """
+        queues = self._publish.get(topic)
+        if queues:
+            return queues
+        try:
+            await self.refresh(topic, timeout_ms)
+        except NoRouteError:
+            try:
+                template = await self._calls.route(template_topic, timeout_ms)
+            except NoRouteError:
+                raise NoRouteError(topic) from None
+            self._take(topic, template_route(template, queue_count))
+        queues = self._publish[topic]
+        if not queues:
+            raise NoRouteError(topic)
+        return queues
+
+    async def subscribe_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Queues to consume.
+
+        Raises:
+            NoRouteError: no name server knows the topic.
+            RemotingError: none answered.
+        """
+        route = self._routes.get(topic) or await self.refresh(topic)
+        return subscribe_queues(topic, route)
+
+    def master(self, broker_name: str) -> str:
+        """Where to write to a broker.
+
+        Raises:
+            RemotingConnectError: no route names its master.
+        """
+        address = master_address(self.addresses, broker_name)
+        if address is None:
+            raise RemotingConnectError(broker_name, "no route names the master of this broker")
+        return address
+
+    def reader(self, broker_name: str, broker_id: int = 0) -> tuple[str, bool]:
+        """Where to read from a broker, and whether that is a slave.
+
+        Raises:
+            RemotingConnectError: no route names it.
+        """
+        found = read_address(self.addresses, broker_name, broker_id)
+        if found is None:
+            raise RemotingConnectError(broker_name, "no route names this broker")
+        return found
+
+    def drop_unnamed(self) -> None:
+        """Forget the addresses that no route names any more."""
+        named = {
+            (broker.broker_name, broker_id, address)
+            for route in self._routes.values()
+            for broker in route.brokers
+            for broker_id, address in broker.broker_addrs.items()
+        }
+        for broker_name, by_id in list(self.addresses.items()):
+            kept = {i: a for i, a in by_id.items() if (broker_name, i, a) in named}
+            if kept:
+                self.addresses[broker_name] = kept
+            else:
+                del self.addresses[broker_name]
+
+    def _asked(self, topic: str, task: asyncio.Task[TopicRoute]) -> None:
+        del self._asking[topic]
+        if not task.cancelled():
+            task.exception()  # those who wait have it
+
+    def _take(self, topic: str, route: TopicRoute) -> None:
+        if is_same(self._routes.get(topic), route):
+            return
+        self.addresses.update(addresses_of(route))
+        self._publish[topic] = publish_queues(topic, route)
+        self._routes[topic] = route
+        event(log, logging.DEBUG, "route changed", topic=topic)
+        self._changed(topic)
