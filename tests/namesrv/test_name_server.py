@@ -9,9 +9,11 @@ import pytest
 from pyledger.config.namesrv import WITHOUT_EFFECT, NamesrvConfig
 from pyledger.config.net import NetConfig
 from pyledger.errors import ConfigError, ListenError
+from pyledger.namesrv import registration as registration_module
 from pyledger.namesrv import server as namesrv_server
 from pyledger.namesrv.server import NameServer
 from pyledger.net.server import RemotingServer
+from pyledger.topic import DataVersion
 from pyledger.wire.codes import RequestCode, ResponseCode
 from pyledger.wire.remoting import RemotingCommand
 from tests.namesrv.peers import asked, name_server, peer, registration
@@ -378,3 +380,72 @@ def test_key_value_change_that_cannot_be_written_is_not_seen(run: Run, tmp_path:
 def test_the_document_names_every_setting_without_effect() -> None:
     text = (ROOT / "docs/protocols/namesrv.md").read_text()
     assert [name for name in WITHOUT_EFFECT if f"`{name}`" not in text] == []
+
+
+def test_repeated_registration_is_read_once_and_any_change_is_seen(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    decoded = registration_module.decoded_content
+
+    def counted(request: RemotingCommand, broker_name: str, compressed: bool) -> Any:
+        read.append(broker_name)
+        return decoded(request, broker_name, compressed)
+
+    monkeypatch.setattr(registration_module, "decoded_content", counted)
+
+    async def main() -> None:
+        async with name_server(tmp_path, admin_enabled=True) as server, peer(server) as client:
+            for stamp in (b"1", b"22"):
+                again = registration(body_crc32=0)
+                mapping = b',"mappingDataVersion":{"counter":0,"stateVersion":0,"timestamp":' + stamp + b"}"
+                again.body = bytes(again.body).replace(
+                    b',"topicConfigTable"', mapping + b',"topicConfigTable"'
+                )
+                assert b"mappingDataVersion" in again.body
+                assert (await client.request(again)).code == 0
+            assert read == ["broker-a"], "a time stamp that nobody looks at"
+            await client.request(asked(RequestCode.DELETE_TOPIC_IN_NAMESRV, topic="Orders"))
+            assert (await client.request(route("Orders"))).code == ResponseCode.TOPIC_NOT_EXIST
+            assert (await client.request(again)).code == 0
+            assert (await client.request(route("Orders"))).code == 0, (
+                "a deleted topic comes back as with Java"
+            )
+            assert read == ["broker-a"]
+            version = DataVersion(counter=2, timestamp_ms=1000)
+            assert (await client.request(registration(topics=("Other", "TBW102"), version=version))).code == 0
+            assert read == ["broker-a"] * 2
+            assert server.routes.topics() == ("Orders", "Other", "TBW102")
+
+    run(main())
+
+
+def test_routes_are_encoded_anew_whenever_something_changes(run: Run, tmp_path: Path) -> None:
+    order = {"namespace": "ORDER_TOPIC_CONFIG", "key": "Orders"}
+
+    async def main() -> None:
+        async with name_server(tmp_path, admin_enabled=True) as server, peer(server) as client:
+
+            async def found() -> bytes:
+                return bytes((await client.request(route("Orders"))).body)
+
+            await client.request(registration())
+            assert await found() == await found() != b""
+            seen = [await found()]
+            for change in (
+                registration("127.0.0.1:10921", broker_id=1),
+                asked(RequestCode.WIPE_WRITE_PERM_OF_BROKER, brokerName="broker-a"),
+                asked(RequestCode.PUT_KV_CONFIG, **order, value="broker-a:4"),
+                asked(RequestCode.UPDATE_NAMESRV_CONFIG, b"orderMessageEnable=true"),
+                asked(RequestCode.PUT_KV_CONFIG, **order, value="broker-a:5"),
+                asked(RequestCode.UPDATE_NAMESRV_CONFIG, b"orderMessageEnable=false"),
+                asked(RequestCode.DELETE_TOPIC_IN_NAMESRV, topic="Orders"),
+            ):
+                assert (await client.request(change)).code == 0
+                seen.append(await found())
+            assert [b"broker-a:5" in body for body in seen] == [False] * 5 + [True, False, False]
+            assert seen[2] == seen[3] == seen[6]
+            assert len({*seen}) == 6
+            assert seen[-1] == b""
+
+    run(main())

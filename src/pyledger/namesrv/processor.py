@@ -14,6 +14,7 @@ from pyledger.config.net import NetConfig
 from pyledger.digest import body_crc
 from pyledger.log import event, logger
 from pyledger.namesrv.kv_config import KVConfig
+from pyledger.namesrv.registration import read_content
 from pyledger.namesrv.runtime_config import changed_config, config_text, refused_setting
 from pyledger.net.connection import Connection
 from pyledger.net.handlers import HandlerTable
@@ -21,16 +22,15 @@ from pyledger.protocol.routing.model import (
     ORDER_TOPIC_NAMESPACE,
     BrokerIdentity,
     MinBrokerIdChange,
-    QueueRoute,
     Registration,
+    TopicRoute,
 )
 from pyledger.protocol.routing.rules import in_zone
 from pyledger.protocol.routing.table import RouteTable
-from pyledger.topic import DataVersion, TopicConfig
+from pyledger.topic import DataVersion
 from pyledger.wire.body import decode_body, encode_body
 from pyledger.wire.codes import RequestCode, ResponseCode
 from pyledger.wire.headers import namesrv as headers
-from pyledger.wire.registration import decode_registration
 from pyledger.wire.remoting import RemotingCommand
 from pyledger.wire.route import (
     BrokerMembers,
@@ -85,6 +85,9 @@ class RequestProcessor:
         self._notify = notify
         self._removals_due = removals_due
         self._started_ms = now_ms()
+        # Encoded routes by topic and form, of one generation of the table.
+        self._encoded: dict[tuple[str, bool], bytes] = {}
+        self._encoded_generation = -1
 
     def handlers(self) -> HandlerTable:
         """All of it, by request code."""
@@ -146,19 +149,15 @@ class RequestProcessor:
         header = request.header(headers.RegisterBrokerRequestHeader)
         if header.body_crc32 and header.body_crc32 != body_crc(request.body):
             return request.response(ResponseCode.SYSTEM_ERROR, "crc32 not match")
-        body = decode_registration(request.body, request.version, compressed=header.compressed)
         broker = BrokerIdentity(header.cluster_name, header.broker_name, header.broker_addr, header.broker_id)
-        wrapper = body.topic_config_serialize_wrapper
+        content = read_content(request, broker.broker_name, connection.data, compressed=header.compressed)
         said = Registration(
             broker,
-            {
-                topic.name: queue_route(broker.broker_name, topic)
-                for topic in wrapper.topic_config_table.values()
-            },
-            wrapper.data_version,
+            content.topics,
+            content.data_version,
             ha_server_addr=header.ha_server_addr,
-            queue_mappings=body.queue_mappings,
-            filter_servers=body.filter_server_list,
+            queue_mappings=content.queue_mappings,
+            filter_servers=content.filter_servers,
             heartbeat_timeout_ms=header.heartbeat_timeout_millis,
             enable_acting_master=header.enable_acting_master,
             zone_name=request.ext_fields.get(ZONE_NAME),
@@ -229,18 +228,41 @@ class RequestProcessor:
             if waited_ms < config.wait_for_service_seconds * 1000:
                 return request.response(ResponseCode.SYSTEM_ERROR, "name server not ready")
         header = request.header(headers.GetRouteInfoRequestHeader)
-        order_topic_conf = (
-            self.kv.table.get(ORDER_TOPIC_NAMESPACE, header.topic) if config.order_message_enable else None
-        )
-        route = self.routes.route(header.topic, order_topic_conf)
-        if route is None:
-            unknown = f"No topic route info in name server for the topic: {header.topic}\n{FAQ}"
-            return request.response(ResponseCode.TOPIC_NOT_EXIST, unknown)
         is_standard = reads_standard_json(request.version, header.accept_standard_json_only)
         zone = request.ext_fields.get(ZONE_NAME, "")
         if zone.strip() and request.ext_fields.get(ZONE_MODE, "").lower() == "true":
-            route, is_standard = in_zone(route, zone), False
-        return request.response(body=encode_route(route, standard=is_standard))
+            route = self._route(header.topic)
+            body = b"" if route is None else encode_route(in_zone(route, zone), standard=False)
+        else:
+            body = self._encoded_route(header.topic, is_standard)
+        if not body:
+            unknown = f"No topic route info in name server for the topic: {header.topic}\n{FAQ}"
+            return request.response(ResponseCode.TOPIC_NOT_EXIST, unknown)
+        return request.response(body=body)
+
+    def _route(self, topic: str) -> TopicRoute | None:
+        is_ordered = self.routes.config.order_message_enable
+        return self.routes.route(
+            topic, self.kv.table.get(ORDER_TOPIC_NAMESPACE, topic) if is_ordered else None
+        )
+
+    def _encoded_route(self, topic: str, is_standard: bool) -> bytes:
+        """The body for a topic, kept until a route changes; empty for an unknown topic.
+
+        Routes with the configuration of ordered topics also hang on another table, and are not kept.
+        """
+        if self._encoded_generation != self.routes.generation:
+            self._encoded.clear()
+            self._encoded_generation = self.routes.generation
+        body = self._encoded.get((topic, is_standard))
+        if body is None:
+            route = self._route(topic)
+            if route is None:
+                return b""
+            body = encode_route(route, standard=is_standard)
+            if not self.routes.config.order_message_enable:
+                self._encoded[topic, is_standard] = body
+        return body
 
     def get_clusters(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """106."""
@@ -349,11 +371,5 @@ class RequestProcessor:
         if refusal := refused_setting(config, wanted):
             return request.response(ResponseCode.NO_PERMISSION, refusal)
         self.routes.config = changed_config(config, wanted)
+        self._encoded_generation = -1
         return request.response()
-
-
-def queue_route(broker_name: str, topic: TopicConfig) -> QueueRoute:
-    """What a route says of a topic's configuration."""
-    return QueueRoute(
-        broker_name, topic.read_queue_count, topic.write_queue_count, topic.permission, topic.sys_flag
-    )

@@ -76,6 +76,8 @@ class RouteTable:
 
     def __init__(self, config: NamesrvConfig | None = None) -> None:
         self.config = config or NamesrvConfig()
+        self.generation = 0
+        """Grows when a route may have changed; what was made from routes is good as long as it stands."""
         self._topics: dict[str, dict[str, QueueRoute]] = {}
         self._brokers: dict[str, Brokers] = {}
         self._clusters: dict[str, dict[str, None]] = {}
@@ -101,12 +103,15 @@ class RouteTable:
         brokers = self._brokers.get(broker.broker_name)
         if brokers is None:
             brokers = self._brokers[broker.broker_name] = Brokers(broker.cluster, broker.broker_name, {})
+        before = brokers.route()
         brokers.enable_acting_master = bool(said.enable_acting_master)
         brokers.zone_name = said.zone_name
         is_new_min = broker.broker_id < min(brokers.addrs, default=0)
         for other in [i for i, a in brokers.addrs.items() if a == broker.broker_addr]:
             if other != broker.broker_id:
                 del brokers.addrs[other]
+        if broker.broker_addr != before.broker_addrs.get(broker.broker_id) or brokers.route() != before:
+            self.generation += 1
         place = (broker.cluster, broker.broker_addr)
         if self._is_outdated(said, brokers.addrs.get(broker.broker_id)):
             self._live.pop(place, None)
@@ -122,14 +127,18 @@ class RouteTable:
             self._take_topics(said, is_first, is_prime_slave and brokers.enable_acting_master)
         timeout_ms = BROKER_TIMEOUT_MS if said.heartbeat_timeout_ms is None else said.heartbeat_timeout_ms
         self._live[place] = LiveBroker(now_ms, timeout_ms, said.data_version, channel, said.ha_server_addr)
-        if said.filter_servers:
-            self._filter_servers[place] = said.filter_servers
-        elif said.filter_servers is not None:
-            self._filter_servers.pop(place, None)
+        if said.filter_servers is not None:
+            self._set_filter_servers(place, said.filter_servers)
         notices: tuple[MinBrokerIdChange, ...] = ()
         if is_new_min and self.config.notify_min_broker_id_changed:
             notices = (min_id_change(brokers.addrs, None, said.ha_server_addr),)
         return self._answer(broker, brokers, notices)
+
+    def _set_filter_servers(self, place: tuple[str, str], filter_servers: tuple[str, ...]) -> None:
+        if self._filter_servers.pop(place, ()) != filter_servers:
+            self.generation += 1
+        if filter_servers:
+            self._filter_servers[place] = filter_servers
 
     def _is_outdated(self, said: Registration, bound: str | None) -> bool:
         """Whether the id belongs to another live broker of a later generation."""
@@ -161,13 +170,16 @@ class RouteTable:
                 queues[broker.broker_name] = replace(
                     reported, broker_name=broker.broker_name, permission=permission
                 )
+                self.generation += 1
         if is_changed:
             for topic, mapping in said.queue_mappings.items():
                 self._queue_mappings.setdefault(topic, {})[mapping.broker_name] = mapping
+                self.generation += 1
 
     def _forget(self, broker_name: str, topics: Iterable[str]) -> None:
         for topic in topics:
-            self._topics[topic].pop(broker_name, None)
+            if self._topics[topic].pop(broker_name, None) is not None:
+                self.generation += 1
             if not self._topics[topic]:
                 del self._topics[topic]
 
@@ -187,7 +199,11 @@ class RouteTable:
             live.last_update_ms = now_ms
 
     def expire(self, now_ms: int) -> tuple[ExpiredBroker, ...]:
-        """Queue the removal of all brokers that were silent for too long; their channels are to be closed."""
+        """Queue the removal of all brokers that were silent for too long; their channels are to be closed.
+
+        What no live broker stands behind goes too: names without an address, as a refused registration leaves
+        them, and addresses of brokers that were removed under a wrong name or cluster.
+        """
         expired = [
             ExpiredBroker(cluster, addr, live.channel, now_ms - live.last_update_ms)
             for (cluster, addr), live in self._live.items()
@@ -195,14 +211,19 @@ class RouteTable:
         ]
         for broker in expired:
             self._leave(broker.cluster, broker.broker_addr)
+        heard = {addr: None for _, addr in self._live}
+        for brokers in list(self._brokers.values()):
+            for broker_id, addr in brokers.addrs.items():
+                if addr not in heard:
+                    self.unregister(BrokerIdentity(brokers.cluster, brokers.name, addr, broker_id))
+            if not brokers.addrs:
+                self._remove_name(brokers.name)
         return tuple(expired)
 
     def close_channel(self, channel: object) -> None:
-        """Queue the removal of the broker whose channel this is."""
-        for (cluster, addr), live in self._live.items():
-            if live.channel is channel:
-                self._leave(cluster, addr)
-                return
+        """Queue the removal of the brokers whose channel this is."""
+        for cluster, addr in [place for place, live in self._live.items() if live.channel is channel]:
+            self._leave(cluster, addr)
 
     def _leave(self, cluster: str, addr: str) -> None:
         for brokers in self._brokers.values():
@@ -225,6 +246,7 @@ class RouteTable:
         """Remove all brokers whose removal is queued, and say who must be told."""
         gone: list[str] = []
         reduced: list[str] = []
+        self.generation += bool(self._leaving)
         changes: dict[str, tuple[Brokers, str]] = {}
         for broker in self._leaving:
             place = (broker.cluster, broker.broker_addr)
@@ -242,7 +264,7 @@ class RouteTable:
                     changes[broker.broker_name] = (brokers, broker.broker_addr)
             else:
                 gone.append(broker.broker_name)
-                self._remove_name(broker)
+                self._remove_name(broker.broker_name)
         self._leaving.clear()
         self._clean_topics(gone, reduced)
         if not self.config.notify_min_broker_id_changed:
@@ -253,12 +275,12 @@ class RouteTable:
             if name in self._brokers and brokers.enable_acting_master
         )
 
-    def _remove_name(self, broker: BrokerIdentity) -> None:
-        del self._brokers[broker.broker_name]
-        names = self._clusters.get(broker.cluster, {})
-        names.pop(broker.broker_name, None)
-        if not names:
-            self._clusters.pop(broker.cluster, None)
+    def _remove_name(self, broker_name: str) -> None:
+        del self._brokers[broker_name]
+        for cluster, names in list(self._clusters.items()):
+            names.pop(broker_name, None)
+            if not names:
+                del self._clusters[cluster]
 
     def _clean_topics(self, gone: list[str], reduced: list[str]) -> None:
         """Forget the queues of names without address; without a master queues become read-only."""
@@ -354,12 +376,14 @@ class RouteTable:
         if not by_name or topic in self._topics or not by_name.keys() <= self._brokers.keys():
             return False
         self._topics[topic] = by_name
+        self.generation += 1
         return True
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
         """Forget a topic, or its queues on the brokers of one cluster."""
         if not cluster:
             self._topics.pop(topic, None)
+            self.generation += 1
             return
         for name in self._clusters.get(cluster, {}):
             if topic in self._topics:
@@ -387,6 +411,7 @@ class RouteTable:
             if found := queues.get(broker_name):
                 queues[broker_name] = replace(found, permission=change(found.permission))
                 count += 1
+        self.generation += 1
         return count
 
     def describe(self, now_ms: int) -> str:

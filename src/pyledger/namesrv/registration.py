@@ -1,0 +1,69 @@
+"""What a broker's registration says, read once for as long as the broker repeats itself.
+
+A broker sends all its topics every 30 s. What changes each time is a time stamp that nobody looks at; the
+rest is compared by its hash, and read only when that is another one. Ten thousand topics take long to read.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from pyledger.protocol.routing.model import QueueMapping, QueueRoute
+from pyledger.topic import DataVersion, TopicConfig
+from pyledger.wire.registration import decode_registration
+from pyledger.wire.remoting import RemotingCommand
+
+VOLATILE = re.compile(rb'"mappingDataVersion":\{[^{}]*\}')
+LAST = "namesrv.registration"
+"""Key in the data of a connection: the last body that came on it."""
+
+
+class Content(NamedTuple):
+    """The body of a registration."""
+
+    topics: Mapping[str, QueueRoute]
+    data_version: DataVersion
+    queue_mappings: Mapping[str, QueueMapping]
+    filter_servers: tuple[str, ...] | None
+
+
+def read_content(
+    request: RemotingCommand, broker_name: str, data: dict[Any, Any], *, compressed: bool
+) -> Content:
+    """Read the body of a registration, or find it read.
+
+    Args:
+        request: The registration.
+        broker_name: Whose queues these are.
+        data: What is kept with the connection.
+        compressed: Whether the header says so.
+
+    Raises:
+        MalformedBodyError: it is none.
+    """
+    hashed = hashlib.blake2b(VOLATILE.sub(b"", request.body)).digest()
+    key = (request.version, compressed, broker_name, hashed)
+    last: tuple[object, Content] | None = data.get(LAST)
+    if last is None or last[0] != key:
+        last = data[LAST] = (key, decoded_content(request, broker_name, compressed))
+    return last[1]
+
+
+def decoded_content(request: RemotingCommand, broker_name: str, compressed: bool) -> Content:
+    """Read the body of a registration."""
+    body = decode_registration(request.body, request.version, compressed=compressed)
+    wrapper = body.topic_config_serialize_wrapper
+    return Content(
+        {topic.name: queue_route(broker_name, topic) for topic in wrapper.topic_config_table.values()},
+        wrapper.data_version,
+        body.queue_mappings,
+        body.filter_server_list,
+    )
+
+
+def queue_route(broker_name: str, topic: TopicConfig) -> QueueRoute:
+    """What a route says of a topic's configuration."""
+    return QueueRoute(
+        broker_name, topic.read_queue_count, topic.write_queue_count, topic.permission, topic.sys_flag
+    )
