@@ -1,7 +1,7 @@
 """How fast are frames decoded and responses encoded? Native against Python, for the headers that Java sends.
 
-One round is a receive buffer of 100 equal frames, as a busy connection brings them. The Python side ends with
-typed headers, as the native one does.
+One round is a receive buffer of 100 equal frames, as a busy connection brings them. The Python side,
+which any command takes (its head is cut natively), ends with typed headers, as the native one does.
 """
 
 from collections.abc import Callable
