@@ -36,6 +36,8 @@ class OffsetTable:
         """Resets that no pull has taken yet. Memory only."""
         self.version = version
         self.commit_count = 0
+        self.change_count = 0
+        """Changes of `offsets`: when it has moved, there is something new to store."""
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int, now_ms: int) -> bool:
         """Store an offset, forward or back.
@@ -45,7 +47,9 @@ class OffsetTable:
         """
         if queue_id in self.resets.get((topic, group), {}):
             return False
-        self._put(self.offsets, group, topic, queue_id, offset)
+        if self.committed(group, topic, queue_id) != offset:
+            self._put(self.offsets, group, topic, queue_id, offset)
+            self.change_count += 1
         self.commit_count += 1
         if self.commit_count % self.version_step == 0:
             self.version = self.version.next(now_ms)
@@ -67,6 +71,7 @@ class OffsetTable:
         """Have the group go on at another queue offset, units: stored at once, and told to its next pull."""
         self._put(self.offsets, group, topic, queue_id, offset)
         self._put(self.resets, group, topic, queue_id, offset)
+        self.change_count += 1
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
         """The reset that a pull of this queue must be told, once."""
@@ -98,6 +103,7 @@ class OffsetTable:
         """Give a group the offsets that another has for a topic."""
         if (offsets := self.offsets.get((topic, source))) is not None:
             self.offsets[topic, target] = dict(offsets)
+            self.change_count += 1
 
     def describe(self) -> str:
         """All offsets, a line for each topic and group."""
@@ -113,6 +119,7 @@ class OffsetTable:
         table.setdefault((topic, group), {})[QueueId(queue_id)] = QueueOffset(offset)
 
     def _delete(self, gone: Callable[[str, str], bool]) -> None:
+        self.change_count += 1
         for table in (self.offsets, self.pulled, self.resets):
             for key in [key for key in table if gone(*key)]:
                 del table[key]
