@@ -13,7 +13,7 @@ class Message:
     """
 
     topic: str
-    body: bytes
+    body: bytes | bytearray | memoryview
     queue_id: int = 0
     tags: str | None = None
     keys: str | None = None

@@ -16,9 +16,9 @@ from pyledger._core import DurableAppender, MessageScan, QueueAppender, StoredMe
 from pyledger.config.store import StoreConfig
 from pyledger.errors import StoreClosedError
 from pyledger.message import Message, PutResult, QueueRange
-from pyledger.store.async_put import until_durable
+from pyledger.store.async_put import Future, durable, until_durable
 from pyledger.store.clock import Clock, SystemClock
-from pyledger.store.message_writer import MessageWriter, waits
+from pyledger.store.message_writer import Buffer, MessageWriter, waits
 from pyledger.store.opening import StoreParts, open_parts
 from pyledger.store.queue_reader import END_OF_TIME_MS, QueueReader
 from pyledger.store.read_result import GetRanges, GetResult
@@ -131,11 +131,75 @@ class MessageStore:
             await until_durable(group, results[0].physical_offset, end, self.config.sync_flush_timeout_ms)
         return results
 
+    def append(self, message: Message) -> PutResult:
+        """Store a message without waiting for its durability: `until_durable` tells when it is there.
+
+        Raises:
+            IllegalMessageError: as `put`; and so RecordTooLargeError, StoreFullError, StoreFailedError.
+        """
+        return self._writer.append(message)
+
+    def append_encoded_batch(
+        self,
+        topic: str,
+        queue_id: int,
+        batch: Buffer,
+        *,
+        sys_flag: int = 0,
+        born_timestamp_ms: int = 0,
+        born_host: tuple[str, int] | None = None,
+        reconsume_times: int = 0,
+    ) -> list[PutResult]:
+        """As `put_encoded_batch`, without waiting for durability; `born_timestamp_ms` in ms since 1970."""
+        return self._writer.append_encoded_batch(
+            topic,
+            queue_id,
+            batch,
+            sys_flag=sys_flag,
+            born_timestamp_ms=born_timestamp_ms,
+            born_host=born_host,
+            reconsume_times=reconsume_times,
+        )
+
+    def append_inner_batch(
+        self,
+        topic: str,
+        queue_id: int,
+        batch: Buffer,
+        properties: Mapping[str, str] | None = None,
+        *,
+        sys_flag: int = 0,
+        born_timestamp_ms: int = 0,
+        born_host: tuple[str, int] | None = None,
+        reconsume_times: int = 0,
+    ) -> PutResult:
+        """As `put_inner_batch`, without waiting for durability; `born_timestamp_ms` in ms since 1970."""
+        return self._writer.append_inner_batch(
+            topic,
+            queue_id,
+            batch,
+            properties,
+            sys_flag=sys_flag,
+            born_timestamp_ms=born_timestamp_ms,
+            born_host=born_host,
+            reconsume_times=reconsume_times,
+        )
+
+    def until_durable(self, end_offset: int) -> "Future[bool] | None":
+        """What becomes true in the running event loop when bytes below a physical offset are durable.
+
+        Returns:
+            None where nothing needs to be awaited: with async flush. The result is False when the flush is
+            later than `sync_flush_timeout_ms`; StoreFailedError ends it when the flush failed.
+        """
+        group = self._writer.group
+        return None if group is None else durable(group, end_offset, self.config.sync_flush_timeout_ms)
+
     def put_encoded_batch(
         self,
         topic: str,
         queue_id: int,
-        batch: bytes,
+        batch: Buffer,
         *,
         born_timestamp_ms: int = 0,
         born_host: tuple[str, int] | None = None,
@@ -149,7 +213,7 @@ class MessageStore:
         self,
         topic: str,
         queue_id: int,
-        batch: bytes,
+        batch: Buffer,
         tags: str | None = None,
         keys: str | None = None,
         properties: Mapping[str, str] | None = None,
@@ -246,6 +310,11 @@ class MessageStore:
             limit: Most messages, the newest; at most 64, as upstream.
         """
         return self._reader.query(topic, key, begin_ms, end_ms, limit)
+
+    @property
+    def index_end(self) -> tuple[int, int]:
+        """Store time (ms) and physical offset (bytes) of the last message that the index has; 0, 0: none."""
+        return self._reader.index_end()
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, *, upper: bool = False) -> int:
         """Queue offset of the first message stored at or after a time (ms); upper: the last until it."""

@@ -12,6 +12,8 @@ from pyledger.errors import FlushTimeoutError, IllegalMessageError, RecordTooLar
 from pyledger.message import Message, PutResult
 from pyledger.store.delay import is_delayed, redirect_delayed
 
+Buffer = bytes | bytearray | memoryview
+
 PROPERTIES_BYTES_MAX = 32_767
 WAIT_PROPERTY = "WAIT"
 
@@ -100,39 +102,66 @@ class MessageWriter:
             return native
         return DurableAppender(native, self.group, self._timeout_ms)
 
-    def put_encoded_batch(
+    def append_encoded_batch(
         self,
         topic: str,
         queue_id: int,
-        batch: bytes,
+        batch: Buffer,
         *,
-        born_timestamp_ms: int,
-        born_host: tuple[str, int] | None,
+        sys_flag: int = 0,
+        born_timestamp_ms: int = 0,
+        born_host: tuple[str, int] | None = None,
+        reconsume_times: int = 0,
     ) -> list[PutResult]:
-        """Append the messages of a RocketMQ client's batch body, each as a record."""
+        """Append the messages of a RocketMQ client's batch body, each as a record; times in ms."""
         first, total, _, _, _ = self.commit_log.append_encoded_batch(
-            topic, queue_id, batch, born_timestamp_ms=born_timestamp_ms, born_host=born_host
+            topic,
+            queue_id,
+            batch,
+            sys_flag=sys_flag,
+            born_timestamp_ms=born_timestamp_ms,
+            born_host=born_host,
+            reconsume_times=reconsume_times,
         )
-        self.wait_durable(first, first + total)
         view = LogView(self._log.files, first + total)
         return [
             PutResult(m.physical_offset, m.store_size, m.queue_offset, m.store_timestamp, m.msg_id)
             for m in MessageScan(view, first, check=False)
         ]
 
-    def put_inner_batch(
+    def put_encoded_batch(
         self,
         topic: str,
         queue_id: int,
-        batch: bytes,
-        tags: str | None,
-        keys: str | None,
-        properties: Mapping[str, str] | None,
+        batch: Buffer,
         *,
         born_timestamp_ms: int,
         born_host: tuple[str, int] | None,
+    ) -> list[PutResult]:
+        """The same, and wait for the configured durability."""
+        results = self.append_encoded_batch(
+            topic, queue_id, batch, born_timestamp_ms=born_timestamp_ms, born_host=born_host
+        )
+        if results:
+            last = results[-1]
+            self.wait_durable(results[0].physical_offset, last.physical_offset + last.size_bytes)
+        return results
+
+    def append_inner_batch(
+        self,
+        topic: str,
+        queue_id: int,
+        batch: Buffer,
+        properties: Mapping[str, str] | None,
+        tags: str | None = None,
+        keys: str | None = None,
+        *,
+        sys_flag: int = 0,
+        born_timestamp_ms: int = 0,
+        born_host: tuple[str, int] | None = None,
+        reconsume_times: int = 0,
     ) -> PutResult:
-        """Append a batch body as one record, for a queue of batches."""
+        """Append a batch body as one record, for a queue of batches; times in ms."""
         offset, size_bytes, queue_offset, store_timestamp_ms, _ = self.commit_log.append_inner_batch(
             topic,
             queue_id,
@@ -140,13 +169,40 @@ class MessageWriter:
             tags,
             keys,
             properties,
+            sys_flag=sys_flag,
             born_timestamp_ms=born_timestamp_ms,
             born_host=born_host,
+            reconsume_times=reconsume_times,
         )
-        self.wait_durable(offset, offset + size_bytes)
         return PutResult(
             offset, size_bytes, queue_offset, store_timestamp_ms, f"{self._id_prefix}{offset:016X}"
         )
+
+    def put_inner_batch(
+        self,
+        topic: str,
+        queue_id: int,
+        batch: Buffer,
+        tags: str | None,
+        keys: str | None,
+        properties: Mapping[str, str] | None,
+        *,
+        born_timestamp_ms: int,
+        born_host: tuple[str, int] | None,
+    ) -> PutResult:
+        """The same, and wait for the configured durability."""
+        result = self.append_inner_batch(
+            topic,
+            queue_id,
+            batch,
+            properties,
+            tags,
+            keys,
+            born_timestamp_ms=born_timestamp_ms,
+            born_host=born_host,
+        )
+        self.wait_durable(result.physical_offset, result.physical_offset + result.size_bytes)
+        return result
 
     def _check(self, message: Message) -> None:
         """Raise what the append of a message would raise, as far as the message is to blame."""

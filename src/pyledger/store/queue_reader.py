@@ -156,6 +156,12 @@ class QueueReader:
                 found.append(message)
         return found[-limit:] if limit > 0 else []
 
+    def index_end(self) -> tuple[int, int]:
+        """Store time (ms) and physical offset (bytes) of the last message that the index has; 0, 0: none."""
+        if self._index is None or self._index.end_physical_offset < 0:
+            return 0, 0
+        return self._index.end_timestamp, self._index.end_physical_offset
+
     def messages(self, start_offset: int | None) -> MessageScan:
         """All messages in log order, from a physical offset (bytes) on."""
         view = self.catch_up()

@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 from pyledger._core import RecordRanges, StoredMessage
 
+__all__ = ["STATUSES", "GetRanges", "GetResult", "GetStatus", "StoredMessage"]
+
 
 class GetStatus(IntEnum):
     """Outcome of reading a queue from an offset on.
