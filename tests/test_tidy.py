@@ -45,7 +45,8 @@ MAY_IMPORT = {
     "runtime": READING | {"net", "runtime"},
     "namesrv": RANK_0 | RANK_1 | PURE | {"net", "runtime", "namesrv"},
     "client": RANK_0 | RANK_1 | PURE | {"net", "client"},
-    "cli": READING | {"cli", "net", "namesrv", "client"},
+    "broker": RANK_0 | RANK_1 | PURE | {"store", "net", "runtime", "namesrv", "broker"},
+    "cli": READING | {"cli", "net", "namesrv", "client", "broker"},
     "pyspark_pyledger": {
         "arrow",
         "store",

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pyledger import errors
+from pyledger.config.broker import BrokerConfig
 from pyledger.config.client import ClientConfig, ConsumerConfig, ProducerConfig
 from pyledger.config.delivery import DeliveryConfig
 from pyledger.config.fields import Setting, Settings, settings_of
@@ -24,6 +25,7 @@ SECTIONS: tuple[tuple[str, type[Settings]], ...] = (
     ("client", ClientConfig),
     ("producer", ProducerConfig),
     ("consumer", ConsumerConfig),
+    ("broker", BrokerConfig),
 )
 
 

@@ -20,6 +20,8 @@ COMMANDS = {
     "write": "append messages from JSON lines or CSV",
     "dump": "show one store file, annotated",
     "namesrv": "run a name server for RocketMQ's brokers and clients",
+    "broker": "run a broker for RocketMQ's clients",
+    "serve": "run name server and broker in one process, for development",
     "bench": "measure appends and reads on this machine",
 }
 

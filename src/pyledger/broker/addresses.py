@@ -1,0 +1,23 @@
+"""Addresses of peers, as the store takes them."""
+
+import ipaddress
+
+from pyledger.net.connection import Connection
+
+PEER = "broker.peer"
+"""Key in the data of a connection: what `peer_of` found."""
+
+
+def address_of(text: str) -> tuple[str, int]:
+    """Address literal and port of `ip:port`; an IPv6 address may stand in brackets and name its zone."""
+    host, _, port = text.rpartition(":")
+    literal = host.removeprefix("[").removesuffix("]").partition("%")[0]
+    return str(ipaddress.ip_address(literal)), int(port)
+
+
+def peer_of(connection: Connection) -> tuple[str, int] | None:
+    """Address literal and port of a client; None when it is gone already."""
+    known: tuple[str, int] | None = connection.data.get(PEER)
+    if known is None and connection.remote_address:
+        known = connection.data[PEER] = address_of(connection.remote_address)
+    return known

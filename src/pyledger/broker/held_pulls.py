@@ -1,0 +1,141 @@
+"""Pulls that wait for a message: the clock and the event loop around `LongPollTable`.
+
+Source: RocketMQ broker/.../PullRequestHoldService.java, NotifyMessageArrivingListener.java.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+
+from pyledger import names
+from pyledger.config.delivery import DeliveryConfig
+from pyledger.message import tags_code
+from pyledger.net.connection import Connection
+from pyledger.protocol.delivery.long_poll import LongPollTable, ParkedPull, Wanted
+
+Again = Callable[[], None]
+"""Runs a held pull again, without holding it."""
+
+
+class HeldPulls:
+    """The held pulls of a broker."""
+
+    def __init__(
+        self, config: DeliveryConfig, now_ms: Callable[[], int], max_offset: Callable[[str, int], int]
+    ) -> None:
+        """Hold nothing yet.
+
+        Args:
+            config: How long to hold, and how many.
+            now_ms: A clock that never goes back.
+            max_offset: End of a queue, units, by topic and queue id.
+        """
+        self._table = LongPollTable(config)
+        self._now_ms = now_ms
+        self._max_offset = max_offset
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_ms = 0
+
+    @property
+    def count(self) -> int:
+        """Pulls that are held now."""
+        return self._table.parked_count
+
+    def hold(
+        self,
+        again: Again,
+        connection: Connection,
+        *,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        hold_ms: int,
+        wanted: Wanted | None,
+    ) -> bool:
+        """Hold a pull; False when it has to be answered now.
+
+        Args:
+            again: Called when there is a message, or the time is over.
+            connection: Where it came from.
+            topic: Topic that it reads.
+            queue_id: Queue that it reads.
+            offset: Queue offset that it waits for, units.
+            hold_ms: How long it may be held.
+            wanted: Which messages wake it; None: all.
+        """
+        held = self._table.park(
+            again,
+            channel=connection,
+            topic=topic,
+            queue_id=queue_id,
+            offset=offset,
+            hold_ms=hold_ms,
+            now_ms=self._now_ms(),
+            wanted=wanted,
+        )
+        if held:
+            self._set_timer()
+        return held
+
+    def arrived(
+        self, topic: str, queue_id: int, max_offset: int, properties: Mapping[str, str] | None
+    ) -> None:
+        """Messages can be read in a queue that now ends at `max_offset`, units; properties of a lone one.
+
+        Cost: one look into a table unless a pull is held at the queue.
+        """
+        if (topic, queue_id) in self._table.queues:
+            code = None if properties is None else tags_code(properties.get(names.TAGS, ""))
+            asyncio.get_running_loop().call_soon(
+                partial(self._arrive, topic, queue_id, max_offset, code, properties)
+            )
+
+    def close_channel(self, connection: Connection) -> None:
+        """Forget the pulls of a connection that is gone."""
+        self._table.drop_channel(connection)
+
+    def close(self) -> None:
+        """Answer all that are held, as if their time were over."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._run(self._table.tick(1 << 62))
+
+    def _arrive(
+        self,
+        topic: str,
+        queue_id: int,
+        max_offset: int,
+        code: int | None,
+        properties: Mapping[str, str] | None,
+    ) -> None:
+        self._run(self._table.arrive(topic, queue_id, max_offset, code, properties))
+
+    def _tick(self) -> None:
+        self._timer = None
+        now_ms = self._now_ms()
+        sweep_ms = self._table.next_sweep_ms
+        if sweep_ms is not None and sweep_ms <= now_ms:
+            self._run(self._table.sweep(now_ms, self._max_offset))
+        else:
+            self._run(self._table.tick(now_ms))
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        deadline_ms = self._table.deadline_ms()
+        if deadline_ms is None:
+            return
+        if self._timer is not None:
+            if self._timer_at_ms <= deadline_ms:
+                return
+            self._timer.cancel()
+        loop = asyncio.get_running_loop()
+        self._timer_at_ms = deadline_ms
+        self._timer = loop.call_later(max(1, deadline_ms - self._now_ms()) / 1000, self._tick)
+
+    @staticmethod
+    def _run(pulls: Iterable[ParkedPull]) -> None:
+        for pull in pulls:
+            again = pull.request
+            assert callable(again)
+            again()

@@ -1,0 +1,82 @@
+"""What the processors of a broker share."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from random import Random
+from typing import TypeVar
+
+from pyledger.broker.held_pulls import HeldPulls
+from pyledger.broker.puts import MessagePuts
+from pyledger.broker.tables import BrokerTables
+from pyledger.config.broker import BrokerConfig
+from pyledger.config.delivery import DeliveryConfig
+from pyledger.net.connection import Connection
+from pyledger.net.endpoint import Answer
+from pyledger.protocol.delivery.clients import Notice
+from pyledger.protocol.delivery.standing import BrokerStanding
+from pyledger.store.clock import Clock
+from pyledger.store.message_store import MessageStore
+from pyledger.topic import Permission
+from pyledger.wire.remoting import RemotingCommand
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerParts:
+    """One broker's parts; `store` and the tables are open and read."""
+
+    config: BrokerConfig
+    delivery: DeliveryConfig
+    standing: BrokerStanding
+    store: MessageStore
+    tables: BrokerTables
+    puts: MessagePuts
+    held: HeldPulls
+    clock: Clock
+    random: Random
+    now_ms: Callable[[], int]
+    """Milliseconds since 1970 that never go back and never jump; for tables, not for what is stored."""
+    tables_changed: Callable[[], "asyncio.Future[None]"]
+    """Stores topics and groups and tells the name servers; done when they are stored."""
+    notify: Callable[[Iterable[Notice]], None]
+    """Tells clients that the members of a group have changed."""
+
+    def random_below(self, limit: int) -> int:
+        """A random number from 0 up to below `limit`."""
+        return self.random.randrange(limit)
+
+    def stored(self, answer: Callable[[], T | asyncio.Future[T]]) -> "T | asyncio.Future[T]":
+        """Run what may create topics or groups; where it did, its result waits until they are stored."""
+        tables = self.tables
+        before = tables.topics.version, tables.groups.version
+        result = answer()
+        if (tables.topics.version, tables.groups.version) == before:
+            return result
+        return asyncio.ensure_future(both(self.tables_changed(), result))
+
+
+async def both(changed: "asyncio.Future[None]", result: "T | asyncio.Future[T]") -> T:
+    """The result, when the tables are stored."""
+    await changed
+    if isinstance(result, asyncio.Future):
+        return await result
+    return result
+
+
+def standing_of(config: BrokerConfig) -> BrokerStanding:
+    """What a broker is by its settings."""
+    return BrokerStanding(
+        cluster=config.cluster,
+        broker_name=config.name,
+        broker_id=config.broker_id,
+        region=config.region,
+        permission=Permission(config.permission),
+        trace=config.trace,
+    )
+
+
+Reply = Answer | asyncio.Future[Answer]
+Method = Callable[[Connection, RemotingCommand], Reply]
+"""Answers one kind of request."""

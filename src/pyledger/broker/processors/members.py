@@ -1,0 +1,123 @@
+"""Who is connected: 34, 35, 38, 46.
+
+Source: RocketMQ broker/.../ClientManageProcessor.java, ConsumerManageProcessor.java.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+
+from pyledger import names
+from pyledger.broker.parts import BrokerParts, Method, Reply
+from pyledger.errors import SubscriptionSyntaxError
+from pyledger.net.connection import Connection
+from pyledger.protocol.delivery.clients import Client
+from pyledger.protocol.delivery.consumers import CLUSTERING, FROM_LAST_OFFSET, PASSIVELY, ConsumerState
+from pyledger.protocol.filter.sql92 import sql_filter
+from pyledger.wire.codes import RequestCode, ResponseCode
+from pyledger.wire.headers.client import (
+    GetConsumerListByGroupRequestHeader,
+    HeartbeatResponseHeader,
+    UnregisterClientRequestHeader,
+)
+from pyledger.wire.heartbeat import ConsumerEntry, Heartbeat
+from pyledger.wire.membership import ConsumerIds
+from pyledger.wire.remoting import RemotingCommand
+from pyledger.wire.subscription import CheckClientConfig
+
+FINGERPRINT = "broker.fingerprint"
+"""Key in the data of a connection: the heartbeat that its subscriptions come from."""
+
+
+class MemberProcessor:
+    """Keeps the tables of consumers and producers."""
+
+    def __init__(self, parts: BrokerParts) -> None:
+        self._parts = parts
+
+    def methods(self) -> Mapping[RequestCode, Method]:
+        """What it answers, by request code."""
+        return {
+            RequestCode.HEART_BEAT: self.heartbeat,
+            RequestCode.UNREGISTER_CLIENT: self.unregister,
+            RequestCode.GET_CONSUMER_LIST_BY_GROUP: self.list_members,
+            RequestCode.CHECK_CLIENT_CONFIG: self.check_config,
+        }
+
+    def heartbeat(self, connection: Connection, request: RemotingCommand) -> Reply:
+        """34, both kinds: the second leaves out subscriptions that stand."""
+        said = Heartbeat.decode(request.body)
+        return self._parts.stored(partial(self._heartbeat, connection, request, said))
+
+    def _heartbeat(self, connection: Connection, request: RemotingCommand, said: Heartbeat) -> Reply:
+        now_ms = self._parts.now_ms()
+        member = Client(connection, said.client_id or "", request.language, request.version, now_ms)
+        for consumer in said.consumer_data_set:
+            self._take_consumer(member, consumer, without_subscriptions=said.without_sub)
+        for producer in said.producer_data_set:
+            if producer.group_name:
+                self._parts.tables.producers.heartbeat(producer.group_name, member)
+        changed = True
+        if said.heartbeat_fingerprint:
+            changed = connection.data.get(FINGERPRINT) != said.heartbeat_fingerprint
+            if not said.without_sub:
+                connection.data[FINGERPRINT] = said.heartbeat_fingerprint
+        return request.response(header=HeartbeatResponseHeader(is_sub_change=changed))
+
+    def _take_consumer(self, member: Client, said: ConsumerEntry, *, without_subscriptions: bool) -> None:
+        tables = self._parts.tables
+        name = said.group_name or ""
+        group = tables.groups.find(name, member.seen_ms)
+        if group is None:
+            return
+        tables.topics.create_for_group(names.retry_topic(name), group.retry_queue_count, member.seen_ms)
+        state = ConsumerState(
+            str(said.consume_type or PASSIVELY),
+            str(said.message_model or CLUSTERING),
+            str(said.consume_from_where or FROM_LAST_OFFSET),
+        )
+        wanted = [one.rule() for one in said.subscription_data_set if one.topic]
+        notice = tables.consumers.heartbeat(
+            name,
+            member,
+            state,
+            None if without_subscriptions else wanted,
+            notify=group.notify_changes,
+        )
+        if notice is not None:
+            self._parts.notify([notice])
+
+    def unregister(self, connection: Connection, request: RemotingCommand) -> Reply:
+        """35."""
+        header = request.header(UnregisterClientRequestHeader)
+        tables = self._parts.tables
+        if header.producer_group:
+            tables.producers.unregister(header.producer_group, connection)
+        if header.consumer_group:
+            group = tables.groups.find(header.consumer_group, self._parts.now_ms())
+            notify = group is None or group.notify_changes
+            notice = tables.consumers.unregister(header.consumer_group, connection, notify=notify)
+            if notice is not None:
+                self._parts.notify([notice])
+        return request.response()
+
+    def list_members(self, _connection: Connection, request: RemotingCommand) -> Reply:
+        """38."""
+        group = request.header(GetConsumerListByGroupRequestHeader).consumer_group
+        ids = self._parts.tables.consumers.client_ids(group)
+        if not ids:
+            return request.response(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {group}")
+        return request.response(body=ConsumerIds(consumer_id_list=tuple(ids)).encode())
+
+    def check_config(self, _connection: Connection, request: RemotingCommand) -> Reply:
+        """46."""
+        said = CheckClientConfig.decode(request.body).subscription_data
+        if said is None or (rule := said.rule()).by_tag:
+            return request.response()
+        if not self._parts.delivery.property_filter:
+            problem = f"The broker does not support consumer to filter message by {said.expression_type}"
+            return request.response(ResponseCode.SYSTEM_ERROR, problem)
+        try:
+            sql_filter(rule.expression)
+        except SubscriptionSyntaxError as problem:
+            return request.response(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(problem))
+        return request.response()

@@ -1,0 +1,123 @@
+"""Sends: 10, 310, 320. One message, or a batch.
+
+Source: RocketMQ broker/.../SendMessageProcessor.java, AbstractSendMessageProcessor.java.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from pyledger import names
+from pyledger.broker.addresses import peer_of
+from pyledger.broker.parts import BrokerParts, Method, Reply
+from pyledger.broker.puts import Outcome, PutOutcome, after
+from pyledger.message import Message
+from pyledger.net.connection import Connection
+from pyledger.protocol.delivery.refusal import Refusal
+from pyledger.protocol.delivery.send_rules import CODE_OF_PUT, STORED, SendPlan, SendRequest, SendRules
+from pyledger.wire.batch import decode_batch
+from pyledger.wire.codes import RequestCode, ResponseCode
+from pyledger.wire.headers.send import SendMessageRequestHeader, SendMessageResponseHeader
+from pyledger.wire.properties import decode_properties
+from pyledger.wire.remoting import RemotingCommand
+
+NO_BODY = "the request has no body"
+TRANSACTIONS = "this broker serves no transactions"
+HalfPut = Callable[[Message], Outcome]
+"""Stores a half message, given as its producer sent it."""
+
+
+class SendProcessor:
+    """Answers sends."""
+
+    def __init__(self, parts: BrokerParts, put_half: HalfPut | None = None) -> None:
+        """Take the broker's parts, and who stores messages that open a transaction."""
+        self._parts = parts
+        self._put_half = put_half
+        tables, standing = parts.tables, parts.standing
+        self.rules = SendRules(
+            parts.delivery, standing, tables.topics, tables.groups, tables.locks, parts.random_below
+        )
+        self._fields = {
+            names.MSG_REGION: standing.region,
+            names.TRACE_ON: "true" if standing.trace else "false",
+        }
+
+    def methods(self) -> Mapping[RequestCode, Method]:
+        """What it answers, by request code."""
+        codes = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
+        return dict.fromkeys(codes, self.send)
+
+    def send(self, connection: Connection, request: RemotingCommand) -> Reply:
+        """10, 310, 320."""
+        header = request.header(SendMessageRequestHeader)
+        if not len(request.body):
+            return self._answer(request, ResponseCode.SYSTEM_ERROR, NO_BODY)
+        return self._parts.stored(partial(self._send, connection, request, header))
+
+    def _send(
+        self, connection: Connection, request: RemotingCommand, header: SendMessageRequestHeader
+    ) -> Reply:
+        asked = SendRequest(
+            topic=header.topic,
+            queue_id=header.queue_id,
+            default_topic=header.default_topic,
+            default_topic_queue_count=header.default_topic_queue_nums,
+            sys_flag=header.sys_flag,
+            batch=bool(header.batch),
+            reconsume_times=header.reconsume_times or 0,
+            max_reconsume_times=header.max_reconsume_times,
+            unit_mode=bool(header.unit_mode),
+            version=request.version,
+        )
+        properties = decode_properties((header.properties or "").encode("utf-8", "replace"))
+        plan = self.rules.check(asked, properties, self._parts.now_ms())
+        if isinstance(plan, Refusal):
+            return self._answer(request, plan.code, plan.remark)
+        message = Message(
+            plan.topic.name,
+            request.body,
+            plan.queue_id,
+            properties=plan.properties,
+            flag=header.flag,
+            sys_flag=plan.sys_flag,
+            born_timestamp_ms=header.born_timestamp,
+            born_host=peer_of(connection),
+            reconsume_times=asked.reconsume_times,
+        )
+        unique_key = properties.get(names.UNIQUE_KEY)
+        outcome = self._put(plan, message, batch=asked.batch)
+        return after(outcome, partial(self._told, request, plan.queue_id, unique_key))
+
+    def _put(self, plan: SendPlan, message: Message, *, batch: bool) -> Outcome:
+        puts = self._parts.puts
+        if plan.half:
+            if self._put_half is None:
+                return PutOutcome("UNKNOWN_ERROR", problem=TRANSACTIONS)
+            return self._put_half(message)
+        if not batch:
+            return puts.put(message)
+        if plan.topic.attributes.get("queue.type") == "BatchCQ":
+            return puts.put_inner_batch(message, len(decode_batch(bytes(message.body))))
+        return puts.put_batch(message)
+
+    def _told(
+        self,
+        request: RemotingCommand,
+        queue_id: int,
+        unique_key: str | None,
+        outcome: PutOutcome,
+    ) -> RemotingCommand:
+        """The answer to a send that was put."""
+        code = CODE_OF_PUT[outcome.status]
+        if outcome.status not in STORED:
+            return self._answer(request, code, outcome.problem)
+        header = SendMessageResponseHeader(
+            msg_id=",".join([place.msg_id for place in outcome.places]),
+            queue_id=queue_id,
+            queue_offset=outcome.places[0].queue_offset,
+            transaction_id=unique_key,
+        )
+        return request.response(code, outcome.problem, header, ext_fields=self._fields)
+
+    def _answer(self, request: RemotingCommand, code: int, remark: str | None) -> RemotingCommand:
+        return request.response(code, remark, ext_fields=self._fields)

@@ -1,0 +1,79 @@
+"""Messages that a consumer could not use: 36.
+
+Source: RocketMQ broker/.../AbstractSendMessageProcessor.java (consumerSendMsgBack).
+"""
+
+from collections.abc import Mapping
+from functools import partial
+
+from pyledger.broker.addresses import address_of
+from pyledger.broker.parts import BrokerParts, Method, Reply
+from pyledger.broker.puts import PutOutcome, after
+from pyledger.errors import StoreError
+from pyledger.message import Message
+from pyledger.net.connection import Connection
+from pyledger.protocol.delivery.retry import SendBackRequest, SendBackRules
+from pyledger.wire.codes import RequestCode, ResponseCode
+from pyledger.wire.headers.send import ConsumerSendMsgBackRequestHeader
+from pyledger.wire.remoting import RemotingCommand
+
+
+class SendBackProcessor:
+    """Stores a message again, for a later try or as a dead letter."""
+
+    def __init__(self, parts: BrokerParts) -> None:
+        self._parts = parts
+        tables = parts.tables
+        self._rules = SendBackRules(parts.standing, tables.topics, tables.groups, parts.random_below)
+
+    def methods(self) -> Mapping[RequestCode, Method]:
+        """What it answers, by request code."""
+        return {RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back}
+
+    def send_back(self, _connection: Connection, request: RemotingCommand) -> Reply:
+        """36."""
+        header = request.header(ConsumerSendMsgBackRequestHeader)
+        return self._parts.stored(partial(self._send_back, request, header))
+
+    def _send_back(self, request: RemotingCommand, header: ConsumerSendMsgBackRequestHeader) -> Reply:
+        asked = SendBackRequest(
+            group=header.group,
+            delay_level=header.delay_level,
+            max_reconsume_times=header.max_reconsume_times,
+            version=request.version,
+        )
+        now_ms = self._parts.now_ms()
+        if (refusal := self._rules.check(asked, now_ms)) is not None:
+            return request.response(refusal.code, refusal.remark or None)
+        try:
+            found = self._parts.store.message_at(header.offset)
+        except StoreError:
+            problem = f"look message by offset failed, {header.offset}"
+            return request.response(ResponseCode.SYSTEM_ERROR, problem)
+        place = self._rules.place(
+            asked,
+            topic=found.topic,
+            reconsume_times=found.reconsume_times,
+            msg_id=found.msg_id,
+            properties=found.properties,
+            now_ms=now_ms,
+        )
+        message = Message(
+            place.topic,
+            found.body,
+            place.queue_id,
+            properties=place.properties,
+            flag=found.flag,
+            sys_flag=found.sys_flag,
+            born_timestamp_ms=found.born_timestamp,
+            born_host=address_of(found.born_host),
+            reconsume_times=place.reconsume_times,
+        )
+        return after(self._parts.puts.put(message), partial(told, request))
+
+
+def told(request: RemotingCommand, outcome: PutOutcome) -> RemotingCommand:
+    """The answer: all or nothing."""
+    if outcome.ok:
+        return request.response()
+    return request.response(ResponseCode.SYSTEM_ERROR, outcome.status)

@@ -1,0 +1,192 @@
+"""The one way of a broker's messages into its store: what became of each, and who is told of it.
+
+A put is answered when the configured durability is met. Where that takes a flush the outcome is a future, so
+that requests wait together and none holds up the event loop.
+
+Source: RocketMQ broker/.../HookUtils.java; store/.../DefaultMessageStore.java, PutMessageStatus.java.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+from pyledger import names
+from pyledger.errors import (
+    IllegalMessageError,
+    MalformedBatchError,
+    RecordTooLargeError,
+    StoreClosedError,
+    StoreError,
+    StoreFailedError,
+    StoreFullError,
+)
+from pyledger.message import Message, PutResult
+from pyledger.protocol.delivery.delay import delay_level, redirect_properties
+from pyledger.store.message_store import MessageStore
+from pyledger.wire.sysflag import TRANSACTION_MASK, TransactionType
+
+T = TypeVar("T")
+Arrived = Callable[[str, int, int, Mapping[str, str] | None], None]
+"""Told of messages that can be read now: topic, queue, the queue's end, properties of a lone message."""
+
+PUT_OK = "PUT_OK"
+FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
+UNAVAILABLE = (StoreFullError, StoreFailedError, StoreClosedError)
+"""The store takes no messages at the moment, or ever again."""
+
+
+class PutOutcome(NamedTuple):
+    """How a put went."""
+
+    status: str
+    """Upstream's word for it."""
+    places: tuple[PutResult, ...] = ()
+    """Where the messages stand, if they were stored."""
+    problem: str | None = None
+    """Text for people."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether all is as configured."""
+        return self.status == PUT_OK
+
+
+Outcome = PutOutcome | asyncio.Future[PutOutcome]
+
+
+class MessagePuts:
+    """Puts messages for every part of a broker."""
+
+    def __init__(self, store: MessageStore, arrived: Arrived) -> None:
+        """Take the store, and whom to tell of messages that can be read."""
+        self._store = store
+        self._arrived = arrived
+
+    def put(self, message: Message) -> Outcome:
+        """Store a message; one that asks for a delay by its properties goes to the schedule topic."""
+        level = delay_level(message.properties)
+        if level and message.sys_flag & TRANSACTION_MASK in (TransactionType.NONE, TransactionType.COMMIT):
+            properties = redirect_properties(message.properties, message.topic, message.queue_id, level)
+            message = replace(message, topic=names.SCHEDULE_TOPIC, queue_id=level - 1, properties=properties)
+        return self.put_as_it_is(message)
+
+    def put_as_it_is(self, message: Message) -> Outcome:
+        """Store a message where it says, whatever its properties ask for."""
+        try:
+            place = self._store.append(message)
+        except StoreError as problem:
+            return refused(problem)
+        waits = message.properties.get(names.WAIT) != "false"
+        return self._stored(message.topic, message.queue_id, (place,), message.properties, waits=waits)
+
+    def put_batch(self, batch: Message) -> Outcome:
+        """Store the messages of a client's batch body, each as a message of its own."""
+        try:
+            places = self._store.append_encoded_batch(
+                batch.topic,
+                batch.queue_id,
+                batch.body,
+                sys_flag=batch.sys_flag,
+                born_timestamp_ms=batch.born_timestamp_ms or 0,
+                born_host=batch.born_host,
+                reconsume_times=batch.reconsume_times,
+            )
+        except (StoreError, MalformedBatchError) as problem:
+            return refused(problem)
+        waits = batch.properties.get(names.WAIT) != "false"
+        return self._stored(batch.topic, batch.queue_id, tuple(places), None, waits=waits)
+
+    def put_inner_batch(self, batch: Message, count: int) -> Outcome:
+        """Store a client's batch body of `count` messages as one record, in a queue of batches."""
+        try:
+            place = self._store.append_inner_batch(
+                batch.topic,
+                batch.queue_id,
+                batch.body,
+                batch.properties,
+                sys_flag=batch.sys_flag,
+                born_timestamp_ms=batch.born_timestamp_ms or 0,
+                born_host=batch.born_host,
+                reconsume_times=batch.reconsume_times,
+            )
+        except (StoreError, MalformedBatchError) as problem:
+            return refused(problem)
+        waits = batch.properties.get(names.WAIT) != "false"
+        return self._stored(batch.topic, batch.queue_id, (place,), None, waits=waits, count=count)
+
+    def _stored(
+        self,
+        topic: str,
+        queue_id: int,
+        places: tuple[PutResult, ...],
+        properties: Mapping[str, str] | None,
+        *,
+        waits: bool,
+        count: int = 1,
+    ) -> Outcome:
+        """Tell of a put at once, or when its flush is through."""
+        last = places[-1]
+        tell = partial(self._arrived, topic, queue_id, last.queue_offset + count, properties)
+        flush = self._store.until_durable(last.physical_offset + last.size_bytes)
+        if flush is None:
+            tell()
+            return PutOutcome(PUT_OK, places)
+        outcome: asyncio.Future[PutOutcome] = flush.get_loop().create_future()
+        flush.add_done_callback(partial(flushed, outcome, places, tell))
+        if waits:
+            return outcome
+        return PutOutcome(PUT_OK, places)
+
+
+def refused(problem: Exception) -> PutOutcome:
+    """The outcome of a put that the store did not take."""
+    if isinstance(problem, UNAVAILABLE):
+        return PutOutcome("SERVICE_NOT_AVAILABLE", problem=f"service not available now: {problem}")
+    if isinstance(problem, IllegalMessageError | MalformedBatchError | RecordTooLargeError):
+        return PutOutcome("MESSAGE_ILLEGAL", problem=f"the message is illegal: {problem}")
+    return PutOutcome("UNKNOWN_ERROR", problem=str(problem))
+
+
+def flushed(
+    outcome: asyncio.Future[PutOutcome],
+    places: tuple[PutResult, ...],
+    tell: Callable[[], None],
+    flush: asyncio.Future[bool],
+) -> None:
+    """A flush has ended: in time, late, or for good."""
+    if flush.cancelled() or outcome.done():
+        return
+    problem = flush.exception()
+    if isinstance(problem, StoreError):
+        outcome.set_result(refused(problem))
+    elif problem is not None:
+        outcome.set_exception(problem)
+    elif flush.result():
+        tell()
+        outcome.set_result(PutOutcome(PUT_OK, places))
+    else:
+        # It is stored, so pulls will meet it at the latest when they look by themselves.
+        outcome.set_result(PutOutcome(FLUSH_DISK_TIMEOUT, places))
+
+
+def after(outcome: Outcome, then: Callable[[PutOutcome], T]) -> T | asyncio.Future[T]:
+    """`then` of an outcome: now, or a future where it has to wait."""
+    if isinstance(outcome, PutOutcome):
+        return then(outcome)
+    result: asyncio.Future[T] = outcome.get_loop().create_future()
+
+    def done(ended: asyncio.Future[PutOutcome]) -> None:
+        if result.done():
+            return
+        if ended.cancelled():
+            result.cancel()
+            return
+        try:
+            result.set_result(then(ended.result()))
+        except Exception as error:  # noqa: BLE001 - whoever awaits the result gets it
+            result.set_exception(error)
+
+    outcome.add_done_callback(done)
+    return result

@@ -1,0 +1,325 @@
+"""A running broker: store, tables, listeners, and what it does by the clock.
+
+Start: the store is opened and recovered, the tables are read, then it listens and tells the name servers.
+Stop: it tells them, answers what it holds, closes its connections, writes the tables, closes the store.
+
+Source: RocketMQ broker/.../BrokerController.java.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from dataclasses import fields
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from pyledger.broker.held_pulls import HeldPulls
+from pyledger.broker.parts import BrokerParts, standing_of
+from pyledger.broker.processors.table import request_handlers
+from pyledger.broker.puts import MessagePuts
+from pyledger.broker.registration import NameServerReports
+from pyledger.broker.schedule import DelayDelivery
+from pyledger.broker.tables import BrokerTables
+from pyledger.config.broker import BrokerConfig
+from pyledger.config.delivery import DeliveryConfig
+from pyledger.config.net import NetConfig, TlsConfig
+from pyledger.config.store import StoreConfig
+from pyledger.errors import RemotingError
+from pyledger.log import event, logger
+from pyledger.net.client import RemotingClient
+from pyledger.net.connection import Connection
+from pyledger.net.handlers import HandlerTable
+from pyledger.net.server import RemotingServer
+from pyledger.protocol.delivery.clients import Notice
+from pyledger.store.clock import Clock, SystemClock
+from pyledger.store.message_store import MessageStore
+from pyledger.wire.codes import RequestCode
+from pyledger.wire.headers.client import NotifyConsumerIdsChangedRequestHeader
+from pyledger.wire.remoting import RemotingCommand
+
+log = logger("broker")
+
+VIP_DISTANCE = 2
+HA_DISTANCE = 1
+SCAN_INTERVAL_MS = 10_000
+"""Pause between two searches for clients that are silent."""
+RETRY_INTERVAL_MS = 3_000
+"""Pause until a name server that could not be told is told again."""
+DEFAULT_STORE = "store"
+
+
+class Broker:
+    """One broker. `start` it, then `close` it."""
+
+    def __init__(
+        self,
+        config: BrokerConfig | None = None,
+        *,
+        delivery: DeliveryConfig | None = None,
+        store: StoreConfig | None = None,
+        net: NetConfig | None = None,
+        tls: TlsConfig | None = None,
+        clock: Clock | None = None,
+        random: Random | None = None,
+    ) -> None:
+        """A broker that serves once it is started.
+
+        Args:
+            config: Its names, where it listens, its name servers.
+            delivery: The rules of sending and consuming.
+            store: Settings of the store; host and port are the broker's. File sizes that are the default are
+                those that the folder has.
+            net: Limits of connections.
+            tls: Certificates; without, it speaks no TLS.
+            clock: Where it gets the time from.
+            random: Draws queues for sends that name none.
+        """
+        self.config = config or BrokerConfig()
+        self._delivery = delivery or DeliveryConfig()
+        self._store_config = store or StoreConfig()
+        self._net = net or NetConfig()
+        self._tls = tls
+        self._clock = clock or SystemClock()
+        self._random = random or Random()
+        self._steady_base_ms = self._clock.now_ms() - self._clock.monotonic_ms()
+        self._handlers = HandlerTable()
+        self._servers: list[RemotingServer] = []
+        self._client: RemotingClient | None = None
+        self._reports: NameServerReports | None = None
+        self._delays: DelayDelivery | None = None
+        self._report_now = asyncio.Event()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._closing = False
+        self.parts: BrokerParts | None = None
+        """What its processors work with; None while it is not started."""
+
+    @property
+    def address(self) -> str:
+        """`host:port` that clients use."""
+        port = self._servers[0].port if self._servers else self.config.port
+        return joined(self.config.advertised_host or self.config.host, port)
+
+    @property
+    def store(self) -> MessageStore:
+        """The open store.
+
+        Raises:
+            RuntimeError: the broker is not started.
+        """
+        if self.parts is None:
+            raise RuntimeError("the broker is not started")
+        return self.parts.store
+
+    async def start(self) -> None:
+        """Open the store and serve.
+
+        Raises:
+            StoreError: the store or one of its tables cannot be opened.
+            ListenError: an address cannot be had.
+            ConfigError: a certificate cannot be read.
+        """
+        try:
+            if not self.config.port:
+                # Message ids name the port, so it has to be known first; nobody else knows it yet.
+                await self._listen(0)
+            port = self._servers[0].port if self._servers else self.config.port
+            store = await asyncio.to_thread(self._open_store, port)
+            self.parts = await self._assemble(store)
+            for code, method in request_handlers(self.parts).items():
+                self._handlers.register(code, method)
+            if not self._servers:
+                await self._listen(port)
+                if self.config.vip_port and port > VIP_DISTANCE:
+                    await self._listen(port - VIP_DISTANCE)
+            await self._begin(self.parts, port)
+        except BaseException:
+            await self.close()
+            raise
+        event(log, logging.INFO, "broker ready", name=self.config.name, address=self.address)
+
+    async def close(self, grace_ms: int = 3_000) -> None:
+        """Stop serving and close the store. Idempotent.
+
+        Args:
+            grace_ms: How long requests in work may take to be answered.
+        """
+        if self._closing:
+            return
+        self._closing = True
+        if self._reports is not None:
+            await self._reports.leave()
+        if self._delays is not None:
+            self._delays.close()
+        if self.parts is not None:
+            self.parts.held.close()
+        for server in self._servers:
+            await server.close(grace_ms)
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._client is not None:
+            await self._client.close()
+        if self.parts is not None:
+            await self.parts.tables.save_changed()
+            await asyncio.to_thread(self.parts.store.close)
+            event(log, logging.INFO, "broker closed", name=self.config.name)
+
+    # --- the start, step by step
+
+    async def _listen(self, port: int) -> None:
+        server = RemotingServer(
+            self._handlers,
+            host=self.config.host,
+            port=port,
+            config=self._net,
+            tls=self._tls,
+            on_close=self._connection_closed,
+        )
+        await server.start()
+        self._servers.append(server)
+
+    def _open_store(self, port: int) -> MessageStore:
+        given: dict[str, Any] = {
+            field.name: value
+            for field in fields(self._store_config)
+            if (value := getattr(self._store_config, field.name)) != field.default
+        }
+        host = self.config.advertised_host or self.config.host
+        given |= {"store_host": "127.0.0.1" if host == "localhost" else host, "store_port": port}
+        path = self.config.store_path or str(Path.home() / DEFAULT_STORE)
+        return MessageStore.open(path, clock=self._clock, **given)
+
+    async def _assemble(self, store: MessageStore) -> BrokerParts:
+        try:
+            tables = BrokerTables(self.config, self._delivery, store)
+        except BaseException:
+            await asyncio.to_thread(store.close)
+            raise
+        held = HeldPulls(
+            self._delivery, self._now_ms, lambda topic, queue: store.queue_range(topic, queue).max_offset
+        )
+        return BrokerParts(
+            config=self.config,
+            delivery=self._delivery,
+            standing=standing_of(self.config),
+            store=store,
+            tables=tables,
+            puts=MessagePuts(store, held.arrived),
+            held=held,
+            clock=self._clock,
+            random=self._random,
+            now_ms=self._now_ms,
+            tables_changed=self._tables_changed,
+            notify=self._notify,
+        )
+
+    async def _begin(self, parts: BrokerParts, port: int) -> None:
+        host = self.config.advertised_host or self.config.host
+        self._client = RemotingClient(config=self._net, tls=self._tls, on_close=self._name_server_gone)
+        self._reports = NameServerReports(
+            self.config,
+            parts.tables.topics,
+            self._client,
+            address=self.address,
+            ha_address=joined(host, port + HA_DISTANCE),
+            now_ms=self._clock.now_ms,
+        )
+        self._delays = DelayDelivery(parts.tables.delays, parts.store, parts.puts, self._clock.now_ms)
+        self._delays.start()
+        await self._reports.report_all()
+        self._run(self._keep_reporting(self._reports))
+        self._run(self._every(self.config.offsets_flush_interval_ms, parts.tables.save_changed))
+        self._run(self._every(SCAN_INTERVAL_MS, self._expire_clients))
+
+    # --- by the clock
+
+    def _now_ms(self) -> int:
+        """Milliseconds since 1970 by a clock that does not jump."""
+        return self._steady_base_ms + self._clock.monotonic_ms()
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _every(self, interval_ms: int, action: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            try:
+                await action()
+            except Exception:
+                log.exception("periodic work failed")
+
+    async def _keep_reporting(self, reports: NameServerReports) -> None:
+        told = len(reports.name_servers)
+        while True:
+            all_told = told == len(reports.name_servers)
+            pause_ms = self.config.register_interval_ms if all_told else RETRY_INTERVAL_MS
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause_ms / 1000):
+                    await self._report_now.wait()
+                    # A name server that goes down closes first; give the next one time to come.
+                    await asyncio.sleep(RETRY_INTERVAL_MS / 1000)
+            self._report_now.clear()
+            told = await reports.report_all()
+
+    async def _expire_clients(self) -> None:
+        """Close connections of clients that are silent; that of others that went tells by itself."""
+        assert self.parts is not None
+        now_ms, tables = self._now_ms(), self.parts.tables
+        for channel in dict.fromkeys(tables.consumers.expire(now_ms) + tables.producers.expire(now_ms)):
+            if isinstance(channel, Connection):
+                event(log, logging.WARNING, "client expired", peer=channel.remote_address)
+                channel.close()
+
+    # --- when something happens
+
+    def _tables_changed(self) -> "asyncio.Future[None]":
+        return self._run(self._store_tables())
+
+    async def _store_tables(self) -> None:
+        assert self.parts is not None
+        tables = self.parts.tables
+        await tables.topics_file.save()
+        await tables.groups_file.save()
+        if self._reports is not None and not self._closing:
+            self._run(self._report_changes(self._reports))
+
+    @staticmethod
+    async def _report_changes(reports: NameServerReports) -> None:
+        await reports.report_changes()
+
+    def _name_server_gone(self, _connection: Connection) -> None:
+        """It has forgotten this broker with the connection."""
+        self._report_now.set()
+
+    def _connection_closed(self, connection: Connection) -> None:
+        if self.parts is None:
+            return
+        self.parts.held.close_channel(connection)
+        self.parts.tables.producers.close_channel(connection)
+        self._notify(self.parts.tables.consumers.close_channel(connection))
+
+    def _notify(self, notices: Iterable[Notice]) -> None:
+        if self._closing:
+            return
+        for notice in notices:
+            header = NotifyConsumerIdsChangedRequestHeader(consumer_group=notice.group)
+            for channel in notice.channels:
+                if not isinstance(channel, Connection) or channel.closed:
+                    continue
+                command = RemotingCommand.request(
+                    RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header, oneway=True
+                )
+                try:
+                    channel.call_oneway(command)
+                except RemotingError as problem:
+                    event(log, logging.WARNING, "client not told of its group", problem=problem)
+
+
+def joined(host: str, port: int) -> str:
+    """`host:port`, an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

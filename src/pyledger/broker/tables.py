@@ -1,0 +1,102 @@
+"""All that a broker knows beside its messages: topics, groups, offsets, members, locks.
+
+Topics and groups are written when they change; offsets every few seconds. The rest is memory only.
+"""
+
+import logging
+from pathlib import Path
+
+from pyledger.broker.table_file import TableFile
+from pyledger.config.broker import BrokerConfig
+from pyledger.config.delivery import DeliveryConfig
+from pyledger.errors import StoreError
+from pyledger.group import SubscriptionGroup
+from pyledger.ids import QueueOffset
+from pyledger.log import event, logger
+from pyledger.protocol.delivery.consumers import ConsumerTable
+from pyledger.protocol.delivery.delay import DelaySchedule
+from pyledger.protocol.delivery.groups import BrokerGroups
+from pyledger.protocol.delivery.locks import QueueLocks
+from pyledger.protocol.delivery.offsets import OffsetTable
+from pyledger.protocol.delivery.producers import ProducerTable
+from pyledger.protocol.delivery.topics import BrokerTopics
+from pyledger.store.config_files import ConsumerOffsets, DelayOffsets, SubscriptionGroups, TopicTable
+from pyledger.store.message_store import MessageStore
+
+log = logger("broker")
+
+CONFIG_FOLDER = "config"
+
+
+class BrokerTables:
+    """The tables of one broker, and the files of those that have one."""
+
+    def __init__(self, config: BrokerConfig, delivery: DeliveryConfig, store: MessageStore) -> None:
+        """Read the files.
+
+        Raises:
+            StoreFormatError: a file is damaged, and so is its `.bak`.
+            StoreIOError: a file cannot be read.
+        """
+        self.folder = Path(store.path) / CONFIG_FOLDER
+        found = TopicTable.read(self.folder)
+        self.topics = BrokerTopics(delivery, config.cluster, config.name, found.topics, found.version)
+        groups = SubscriptionGroups.read(self.folder)
+        known = {name: SubscriptionGroup.parse(name, one) for name, one in groups.groups.items()}
+        self.groups = BrokerGroups(delivery, known, groups.forbidden, groups.version)
+        offsets = ConsumerOffsets.read(self.folder)
+        self.offsets = OffsetTable(delivery, offsets.offsets, offsets.version)
+        delays = DelayOffsets.read(self.folder)
+        self.delays = DelaySchedule(delays.offsets, delays.version)
+        self.consumers = ConsumerTable(delivery)
+        self.producers = ProducerTable(delivery)
+        self.locks = QueueLocks(delivery)
+        self._bound_offsets(store)
+        self.topics_file = TableFile(self.folder, lambda: self.topics.version, self._topic_table)
+        self.groups_file = TableFile(self.folder, lambda: self.groups.version, self._group_table)
+        self.offsets_file = TableFile(self.folder, lambda: self.offsets.change_count, self._offset_table)
+        # A delivered message must be on disk before its level is said to have passed it.
+        self.delays_file = TableFile(
+            self.folder, lambda: self.delays.delivered_count, self._delay_table, before=store.flush_log
+        )
+
+    @property
+    def files(self) -> tuple[TableFile, ...]:
+        """All files."""
+        return self.topics_file, self.groups_file, self.offsets_file, self.delays_file
+
+    async def save_changed(self) -> None:
+        """Write what has changed; what cannot be written is tried again by the next call."""
+        for file in self.files:
+            try:
+                await file.save()
+            except StoreError as problem:
+                event(log, logging.WARNING, "table not written", problem=problem)
+
+    def _bound_offsets(self, store: MessageStore) -> None:
+        """Take back offsets beyond the end of their queue.
+
+        A power cut may have cost the log its last messages but not the offsets behind them; messages that
+        come next must not be taken for consumed.
+        """
+        for (topic, _), queues in self.offsets.offsets.items():
+            for queue_id, offset in queues.items():
+                end = store.queue_range(topic, queue_id).max_offset
+                if offset > end > 0:
+                    queues[queue_id] = QueueOffset(end)
+
+    def _topic_table(self) -> TopicTable:
+        return TopicTable(dict(self.topics.topics), self.topics.version)
+
+    def _group_table(self) -> SubscriptionGroups:
+        groups = {name: group.document() for name, group in self.groups.groups.items()}
+        forbidden = {name: dict(topics) for name, topics in self.groups.forbidden.items()}
+        return SubscriptionGroups(groups, forbidden, self.groups.version)
+
+    def _offset_table(self) -> ConsumerOffsets:
+        offsets = {key: dict(queues) for key, queues in self.offsets.offsets.items()}
+        return ConsumerOffsets(offsets, self.offsets.version)
+
+    def _delay_table(self) -> DelayOffsets:
+        offsets = {level: QueueOffset(offset) for level, offset in self.delays.offsets.items()}
+        return DelayOffsets(offsets, self.delays.version)

@@ -1,0 +1,60 @@
+"""`pyledger broker`: run a broker."""
+
+from pathlib import Path
+
+import click
+
+from pyledger.cli.serving import config_option, listen_option, log_level_option, log_to_stderr, serve
+
+EXAMPLES = """\b
+Examples:
+  pyledger broker --namesrv 127.0.0.1:9876 --store ./store
+  pyledger broker --config broker.conf
+"""
+
+
+@click.command("broker", epilog=EXAMPLES)
+@config_option
+@click.option("--namesrv", metavar="HOST:PORT;…", help="Name servers to report to.")
+@click.option(
+    "--store", "store_path", type=click.Path(path_type=Path, file_okay=False), help="Folder of the store."
+)
+@listen_option("127.0.0.1:10911")
+@log_level_option
+def command(
+    config_path: Path | None,
+    namesrv: str | None,
+    store_path: Path | None,
+    listen: tuple[str, int] | None,
+    log_level: str,
+) -> None:
+    """Run a broker until SIGTERM or SIGINT. Prints `READY broker HOST:PORT` once it answers.
+
+    RocketMQ's own `broker.conf` is read as it is. A topic that nobody created is created by its first message
+    only with autoCreateTopicEnable=true.
+    """
+    import logging
+    from dataclasses import replace
+
+    from pyledger.broker.server import Broker
+    from pyledger.config.broker import WITHOUT_EFFECT, BrokerConfig
+    from pyledger.config.delivery import DeliveryConfig
+    from pyledger.config.loader import ConfigFile
+    from pyledger.config.net import NetConfig, TlsConfig
+    from pyledger.config.store import StoreConfig
+    from pyledger.log import event, logger
+
+    log_to_stderr(log_level)
+    file = ConfigFile(config_path)
+    config = file.load(BrokerConfig, "broker")
+    delivery, store = file.load(DeliveryConfig, "delivery"), file.load(StoreConfig, "store")
+    net, tls = file.load(NetConfig, "net"), file.load(TlsConfig, "tls")
+    for key in file.left(WITHOUT_EFFECT):
+        event(logger("broker"), logging.WARNING, "setting has no effect here", setting=key)
+    if namesrv is not None:
+        config = replace(config, name_servers=namesrv)
+    if store_path is not None:
+        config = replace(config, store_path=str(store_path))
+    if listen is not None:
+        config = replace(config, host=listen[0], port=listen[1])
+    serve("broker", lambda: Broker(config, delivery=delivery, store=store, net=net, tls=tls))

@@ -1,0 +1,149 @@
+"""Settings of a broker. Defaults are upstream's; where not, the docstring of the field says why.
+
+Source: RocketMQ common/.../BrokerConfig.java; store/.../MessageStoreConfig.java.
+"""
+
+import re
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Self
+
+from pyledger.config.fields import build, check, setting
+from pyledger.errors import ConfigError
+
+HOUR_MS = 3_600_000
+NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,100}")
+ANY_ADDRESS = ("0.0.0.0", "::", "")
+
+WITHOUT_EFFECT = {
+    "rocketmqHome": None,
+    "storePathCommitLog": None,
+    "storePathConsumeQueue": None,
+    "storePathIndex": None,
+    "storeCheckpoint": None,
+    "abortFile": None,
+    "haListenPort": None,
+    "brokerIP2": None,
+    "messageDelayLevel": "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
+    "brokerRole": "ASYNC_MASTER",
+    "clusterTopicEnable": "true",
+    "brokerTopicEnable": "true",
+    "fetchNamesrvAddrByAddressServer": "false",
+    "forceRegister": "true",
+    "compressedRegister": "false",
+    "enableControllerMode": "false",
+    "enableSlaveActingMaster": "false",
+    "enableDLegerCommitLog": "false",
+    "enableCalcFilterBitMap": "false",
+    "warmMapedFileEnable": None,
+    "useReentrantLockWhenPutMessage": None,
+    "sendMessageThreadPoolNums": None,
+    "pullMessageThreadPoolNums": None,
+    "queryMessageThreadPoolNums": None,
+    "adminBrokerThreadPoolNums": None,
+    "clientManageThreadPoolNums": None,
+    "consumerManageThreadPoolNums": None,
+    "heartbeatThreadPoolNums": None,
+    "endTransactionThreadPoolNums": None,
+    "sendThreadPoolQueueCapacity": None,
+    "pullThreadPoolQueueCapacity": None,
+    "serverWorkerThreads": None,
+    "serverCallbackExecutorThreads": None,
+    "serverSelectorThreads": None,
+    "serverPooledByteBufAllocatorEnable": None,
+    "useEpollNativeSelector": None,
+    "transferMsgByHeap": None,
+    "flushDelayOffsetInterval": None,
+    "traceTopicEnable": "false",
+    "aclEnable": "false",
+    "timerWheelEnable": None,
+}
+"""Upstream's settings that mean nothing here, each with the one value that it may have, or None for any."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """What a broker is called, where it listens, and to which name servers it reports."""
+
+    cluster: str = setting("DefaultCluster", upstream="brokerClusterName")
+    """Cluster that it belongs to."""
+
+    name: str = setting("broker-a", upstream="brokerName")
+    """Name that it shares with its slaves alone. Upstream's default is the name of the host."""
+
+    broker_id: int = setting(0, unit="id", range=(0, (1 << 31) - 1), upstream="brokerId")
+    """0 is a master."""
+
+    host: str = setting("127.0.0.1", upstream="bindAddress")
+    """Address to listen on. Upstream listens on all; here that has to be said."""
+
+    port: int = setting(10911, unit="ports", range=(0, 65535), upstream="listenPort")
+    """Port to listen on; 0 takes a free one."""
+
+    vip_port: bool = setting(True, upstream=None)
+    """Listen on the port two below, too, where clients with `vipChannelEnabled` send and slaves read tables;
+    upstream always does. Not with a free port."""
+
+    advertised_host: str = setting("", upstream="brokerIP1")
+    """IPv4 or IPv6 literal that routes and message ids name. Empty: the address to listen on."""
+
+    name_servers: str = setting("", upstream="namesrvAddr")
+    """Name servers as `host:port;host:port`; empty: none."""
+
+    store_path: str = setting("", upstream="storePathRootDir")
+    """Folder of the store. Empty: `store` in the home folder, as upstream."""
+
+    register_interval_ms: int = setting(
+        30_000, unit="ms", range=(10_000, 60_000), upstream="registerNameServerPeriod"
+    )
+    """Pause between two reports to the name servers. A change is reported at once."""
+
+    register_timeout_ms: int = setting(
+        24_000, unit="ms", range=(1, HOUR_MS), upstream="registerBrokerTimeoutMills"
+    )
+    """How long a name server may take to answer."""
+
+    offsets_flush_interval_ms: int = setting(
+        5_000, unit="ms", range=(10, HOUR_MS), upstream="flushConsumerOffsetInterval"
+    )
+    """Pause between two writes of consumer offsets and of how far delayed messages are delivered."""
+
+    permission: int = setting(6, unit="bits", range=(0, 7), upstream="brokerPermission")
+    """What clients may do here: 4 read, 2 write, 6 both."""
+
+    region: str = setting("DefaultRegion", upstream="regionId")
+    """Region, told to producers."""
+
+    trace: bool = setting(True, upstream="traceOn")
+    """Whether clients shall write traces."""
+
+    query_count_max: int = setting(32, unit="messages", range=(1, 64), upstream="defaultQueryMaxNum")
+    """Messages that a query by unique key gives at most."""
+
+    filter_scan_max: int = setting(1024, unit="messages", range=(32, 1 << 20), upstream=None)
+    """Messages that one pull of an SQL92 subscription looks at before it answers. Upstream's
+    `maxFilterMessageSize` allows 16,000, in a thread of its own."""
+
+    def __post_init__(self) -> None:
+        check(self)
+        for field, name in (("cluster", self.cluster), ("name", self.name)):
+            if not NAME.fullmatch(name):
+                raise ConfigError(field, f"{name!r} cannot name a topic", "take letters, digits, - and _")
+        if self.advertised_host or self.host in ANY_ADDRESS:
+            try:
+                ip_address(self.advertised_host)
+            except ValueError:
+                raise ConfigError(
+                    "advertised_host",
+                    f"{self.advertised_host!r} is no address that clients can reach",
+                    "set brokerIP1 to an IPv4 or IPv6 address of this machine",
+                ) from None
+
+    @classmethod
+    def from_options(cls, **options: object) -> Self:
+        """Make settings from options by our names or upstream's.
+
+        Raises:
+            ConfigError: a name is unknown, or a value is wrong.
+        """
+        return build(cls, options)
