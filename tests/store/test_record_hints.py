@@ -1,11 +1,13 @@
 """What queue files tell about places of records: taken when true, passed over when not."""
 
 import random
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from pyledger.store import checkpoint
 from pyledger.store.folder import read_folder
 from pyledger.store.message_store import MessageStore
 from pyledger.store.read_plan import LogRange, RowSelection, plan_partitions
@@ -101,3 +103,13 @@ def test_partitions_begin_at_records_and_cover_the_log(folder: Path, queues: str
         assert all(before.end_offset == after.start_offset for before, after in pairwise(ranges))
         assert all(part.start_offset in offsets for part in ranges)
         assert max(part.size_bytes for part in ranges) < 260_000
+
+
+def test_a_record_that_the_checkpoint_does_not_know_is_no_end(folder: Path) -> None:
+    """Upstream leaves what it cut off in the log and in the queues, where it looks sound."""
+    path = folder / "checkpoint"
+    known = checkpoint.read(str(path))
+    assert known is not None
+    checkpoint.write(str(path), replace(known, physic_msg_timestamp=known.physic_msg_timestamp + 1))
+    with StoreReader.open(folder) as reader:
+        assert reader.stop.start_offset < reader.stop.last_record_offset

@@ -77,8 +77,9 @@ class StoreReader:
             StoreFormatError: its log is kept in another form.
             StoreIOError: a file cannot be read.
 
-        Cost: after an exit in good order a few reads, or without consume queues one pass over the last log
-        file; after an unclean one a pass over all that the checkpoint does not know to be on disk.
+        Cost: after an exit in good order a few reads, where queues and checkpoint name the last record, or
+        else one pass over the last log file; after an unclean one a pass over all that the checkpoint does
+        not know to be on disk.
         """
         reader = cls(path, on_corrupt=on_corrupt)
         try:
@@ -97,11 +98,27 @@ class StoreReader:
             whole,
             clean=self.clean,
             durable_ms=durable_ms,
-            start_offset=RecordHints(self.layout, whole).last() if self.clean else None,
+            start_offset=self._vouched_record(whole),
             progress=progress,
         )
         """Where the log ends, and why there."""
         self._pin(self.stop)
+
+    def _vouched_record(self, whole: LogView) -> int | None:
+        """Where the last record stands after an exit in good order, when queues and checkpoint agree on it.
+
+        A queue alone does not tell: upstream cuts queues and log without zeroing, and what was cut off lies
+        there as sound as before. But no record of it is the last one that was flushed.
+        """
+        if not self.clean or self.checkpoint is None:
+            return None
+        place = RecordHints(self.layout, whole).last()
+        if (
+            place is None
+            or read_message(whole, place).store_timestamp != self.checkpoint.physic_msg_timestamp
+        ):
+            return None
+        return place
 
     def _pin(self, stop: LogEnd) -> None:
         self.stop = stop
