@@ -1,5 +1,6 @@
 """A name server on loopback: what brokers tell it, what operators may change, whom it tells what."""
 
+import threading
 import zlib
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,13 @@ import pytest
 from pyledger.config.namesrv import WITHOUT_EFFECT, NamesrvConfig
 from pyledger.config.net import NetConfig
 from pyledger.errors import ConfigError, ListenError
-from pyledger.namesrv import registration as registration_module
+from pyledger.namesrv import processor as processor_module
 from pyledger.namesrv import server as namesrv_server
 from pyledger.namesrv.server import NameServer
 from pyledger.net.server import RemotingServer
 from pyledger.topic import DataVersion
 from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.wire.remoting import RemotingCommand, encode_frame
 from tests.namesrv.peers import asked, name_server, peer, registration
 from tests.net.conftest import Run
 from tests.net.peers import until
@@ -386,13 +387,13 @@ def test_repeated_registration_is_read_once_and_any_change_is_seen(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
-    decoded = registration_module.decoded_content
+    decoded = processor_module.decoded_content
 
     def counted(request: RemotingCommand, broker_name: str, compressed: bool) -> Any:
         read.append(broker_name)
         return decoded(request, broker_name, compressed)
 
-    monkeypatch.setattr(registration_module, "decoded_content", counted)
+    monkeypatch.setattr(processor_module, "decoded_content", counted)
 
     async def main() -> None:
         async with name_server(tmp_path, admin_enabled=True) as server, peer(server) as client:
@@ -447,5 +448,35 @@ def test_routes_are_encoded_anew_whenever_something_changes(run: Run, tmp_path: 
             assert seen[2] == seen[3] == seen[6]
             assert len({*seen}) == 6
             assert seen[-1] == b""
+
+    run(main())
+
+
+def test_large_registration_is_read_while_others_are_answered(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_go_on, begun = threading.Event(), threading.Event()
+    decoded = processor_module.decoded_content
+
+    def held(request: RemotingCommand, broker_name: str, compressed: bool) -> Any:
+        begun.set()
+        may_go_on.wait(30)
+        return decoded(request, broker_name, compressed)
+
+    monkeypatch.setattr(processor_module, "decoded_content", held)
+    many = tuple(f"Topic{number}" for number in range(2_000))
+
+    async def main() -> None:
+        async with name_server(tmp_path) as server, peer(server) as client, peer(server) as broker:
+            await broker.send(encode_frame(registration(topics=many)))
+            async with peer(server) as goner:
+                await goner.send(encode_frame(registration("127.0.0.1:2", broker_name="goner", topics=many)))
+                await until(begun.is_set)
+                assert bytes((await client.request(CLUSTERS)).body) == EMPTY
+            await client.request(CLUSTERS)
+            may_go_on.set()
+            assert (await broker.receive()).code == 0
+            await until(lambda: len(server.routes.topics()) == len(many))
+            assert list(server.routes.clusters().brokers) == ["broker-a"]
 
     run(main())

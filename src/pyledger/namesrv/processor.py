@@ -6,6 +6,7 @@ code 16 unless `admin_enabled` is set.
 Source: RocketMQ namesrv/.../DefaultRequestProcessor.java, ClientRequestProcessor.java, ZoneRouteRPCHook.java.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
@@ -14,7 +15,14 @@ from pyledger.config.net import NetConfig
 from pyledger.digest import body_crc
 from pyledger.log import event, logger
 from pyledger.namesrv.kv_config import KVConfig
-from pyledger.namesrv.registration import read_content
+from pyledger.namesrv.registration import (
+    LARGE_BYTES,
+    LAST,
+    Content,
+    decoded_content,
+    key_of,
+    remembered,
+)
 from pyledger.namesrv.runtime_config import changed_config, config_text, refused_setting
 from pyledger.net.connection import Connection
 from pyledger.net.handlers import HandlerTable
@@ -44,7 +52,7 @@ from pyledger.wire.topic_config import KVTable, TopicList
 
 log = logger("namesrv")
 
-Answer = RemotingCommand | Awaitable[RemotingCommand]
+Answer = RemotingCommand | None | Awaitable[RemotingCommand | None]
 Method = Callable[[Connection, RemotingCommand], Answer]
 
 ZONE_NAME = "__ZONE_NAME"
@@ -144,13 +152,42 @@ class RequestProcessor:
 
     # --- what brokers say
 
-    def register_broker(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    def register_broker(self, connection: Connection, request: RemotingCommand) -> Answer:
         """103."""
         header = request.header(headers.RegisterBrokerRequestHeader)
         if header.body_crc32 and header.body_crc32 != body_crc(request.body):
             return request.response(ResponseCode.SYSTEM_ERROR, "crc32 not match")
+        key = key_of(request, header.broker_name, header.compressed)
+        content = remembered(connection.data, key)
+        if content is None:
+            if len(request.body) > LARGE_BYTES or header.compressed:
+                return self._register_later(connection, request, header, key)
+            content = decoded_content(request, header.broker_name, header.compressed)
+            connection.data[LAST] = (key, content)
+        return self._register(connection, request, header, content)
+
+    async def _register_later(
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        header: headers.RegisterBrokerRequestHeader,
+        key: object,
+    ) -> RemotingCommand | None:
+        """Register once a large body is read; not any more when the broker has gone meanwhile."""
+        content = await asyncio.to_thread(decoded_content, request, header.broker_name, header.compressed)
+        if connection.closed:
+            return None
+        connection.data[LAST] = (key, content)
+        return self._register(connection, request, header, content)
+
+    def _register(
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        header: headers.RegisterBrokerRequestHeader,
+        content: Content,
+    ) -> RemotingCommand:
         broker = BrokerIdentity(header.cluster_name, header.broker_name, header.broker_addr, header.broker_id)
-        content = read_content(request, broker.broker_name, connection.data, compressed=header.compressed)
         said = Registration(
             broker,
             content.topics,

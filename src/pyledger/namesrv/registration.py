@@ -1,7 +1,8 @@
 """What a broker's registration says, read once for as long as the broker repeats itself.
 
 A broker sends all its topics every 30 s. What changes each time is a time stamp that nobody looks at; the
-rest is compared by its hash, and read only when that is another one. Ten thousand topics take long to read.
+rest is compared by its hash, and read only when that is another one. Ten thousand topics take long to read:
+a large body is read in a thread, while the event loop goes on.
 """
 
 import hashlib
@@ -15,6 +16,7 @@ from pyledger.wire.registration import decode_registration
 from pyledger.wire.remoting import RemotingCommand
 
 VOLATILE = re.compile(rb'"mappingDataVersion":\{[^{}]*\}')
+LARGE_BYTES = 128 << 10
 LAST = "namesrv.registration"
 """Key in the data of a connection: the last body that came on it."""
 
@@ -28,30 +30,24 @@ class Content(NamedTuple):
     filter_servers: tuple[str, ...] | None
 
 
-def read_content(
-    request: RemotingCommand, broker_name: str, data: dict[Any, Any], *, compressed: bool
-) -> Content:
-    """Read the body of a registration, or find it read.
+def key_of(request: RemotingCommand, broker_name: str, compressed: bool) -> object:
+    """What two registrations have in common that say the same."""
+    hashed = hashlib.blake2b(VOLATILE.sub(b"", request.body)).digest()
+    return request.version, compressed, broker_name, hashed
 
-    Args:
-        request: The registration.
-        broker_name: Whose queues these are.
-        data: What is kept with the connection.
-        compressed: Whether the header says so.
+
+def remembered(data: dict[Any, Any], key: object) -> Content | None:
+    """The content of the last body on a connection, if it had this key."""
+    last: tuple[object, Content] | None = data.get(LAST)
+    return last[1] if last is not None and last[0] == key else None
+
+
+def decoded_content(request: RemotingCommand, broker_name: str, compressed: bool) -> Content:
+    """Read the body of a registration.
 
     Raises:
         MalformedBodyError: it is none.
     """
-    hashed = hashlib.blake2b(VOLATILE.sub(b"", request.body)).digest()
-    key = (request.version, compressed, broker_name, hashed)
-    last: tuple[object, Content] | None = data.get(LAST)
-    if last is None or last[0] != key:
-        last = data[LAST] = (key, decoded_content(request, broker_name, compressed))
-    return last[1]
-
-
-def decoded_content(request: RemotingCommand, broker_name: str, compressed: bool) -> Content:
-    """Read the body of a registration."""
     body = decode_registration(request.body, request.version, compressed=compressed)
     wrapper = body.topic_config_serialize_wrapper
     return Content(
