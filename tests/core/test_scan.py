@@ -235,7 +235,8 @@ def test_a_page_written_back_while_it_was_filled_never_passes_for_a_record(
     """The last page that properties reach ends in zeroes from somewhere on."""
     with tempfile.TemporaryDirectory() as folder:
         log = write_log(Path(folder), [RecordFields(properties={"p": "v" * value_bytes})])
-        log.edit(log.end - min(cut, log.end % PAGE), bytes(min(cut, log.end % PAGE)))
+        zeroes = min(cut, (log.end - 1) % PAGE + 1)
+        log.edit(log.end - zeroes, bytes(zeroes))
         assert torn_status(log, 0) == "torn"
 
 
