@@ -1,1 +1,51 @@
-"""Producers, consumers and administration, for programs with and without asyncio."""
+"""Producers, consumers and administration, for programs with and without asyncio.
+
+    from pyledger.client import Message, Producer, PushConsumer
+
+    with Producer("orders", "127.0.0.1:9876") as producer:
+        producer.send(Message("Orders", b"one pizza", tags="food", keys="order-1"))
+
+Names that begin with `Async` are for `async with`; the others wait, and any thread may use them.
+"""
+
+from pyledger.client.blocking import Producer, TransactionProducer
+from pyledger.client.blocking_consumers import LitePullConsumer, PullConsumer, PushConsumer
+from pyledger.client.instance import ClientInstance
+from pyledger.client.listening import Later
+from pyledger.client.lite_pull_consumer import AsyncLitePullConsumer
+from pyledger.client.producer import AsyncProducer
+from pyledger.client.pull_consumer import AsyncPullConsumer
+from pyledger.client.pulling import PullResult, PullStatus
+from pyledger.client.push_consumer import AsyncPushConsumer
+from pyledger.client.results import SendResult, SendStatus, TransactionResult, TransactionState
+from pyledger.client.transaction import AsyncTransactionProducer
+from pyledger.config.client import ClientConfig, ConsumerConfig, ProducerConfig
+from pyledger.message import Message, MessageQueue
+from pyledger.wire.record import ReceivedMessage
+
+__all__ = [
+    "AsyncLitePullConsumer",
+    "AsyncProducer",
+    "AsyncPullConsumer",
+    "AsyncPushConsumer",
+    "AsyncTransactionProducer",
+    "ClientConfig",
+    "ClientInstance",
+    "ConsumerConfig",
+    "Later",
+    "LitePullConsumer",
+    "Message",
+    "MessageQueue",
+    "Producer",
+    "ProducerConfig",
+    "PullConsumer",
+    "PullResult",
+    "PullStatus",
+    "PushConsumer",
+    "ReceivedMessage",
+    "SendResult",
+    "SendStatus",
+    "TransactionProducer",
+    "TransactionResult",
+    "TransactionState",
+]

@@ -5,6 +5,7 @@ Source: RocketMQ client/.../impl/factory/MQClientInstance.java.
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from itertools import chain
@@ -136,6 +137,11 @@ class ClientInstance:
         await calls.remoting.close()
         event(log, logging.INFO, "client closed", client_id=self.client_id)
 
+    @staticmethod
+    def monotonic_ms() -> float:
+        """A clock that does not go back, for any thread."""
+        return time.monotonic() * 1000
+
     # --- members
 
     async def add_producer(self, producer: ProducerMember) -> None:
@@ -169,7 +175,6 @@ class ClientInstance:
         self.consumers[consumer.group] = consumer
         await self.routes.refresh_all(consumer.topics())
         await self.heartbeat()
-        self.rebalance_soon()
 
     async def remove_consumer(self, consumer: ConsumerMember) -> None:
         """Serve a consumer no more."""

@@ -205,9 +205,10 @@ class ConsumerConfig:
     """A message whose listener takes longer is given back to the broker."""
 
     shutdown_wait_ms: int = setting(
-        0, unit="ms", range=(0, DAY_MS), upstream="awaitTerminationMillisWhenShutdown"
+        10_000, unit="ms", range=(0, DAY_MS), upstream="awaitTerminationMillisWhenShutdown"
     )
-    """How long a shutdown waits for listeners that run."""
+    """How long a shutdown waits for listeners that run. Upstream's default is 0, which lets others consume
+    the same messages again."""
 
     suspend_timeout_ms: int = setting(
         15_000, unit="ms", range=(1, DAY_MS), upstream="brokerSuspendMaxTimeMillis"

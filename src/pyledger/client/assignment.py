@@ -1,0 +1,59 @@
+"""A queue that a consumer has now."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from pyledger.message import MessageQueue
+from pyledger.protocol.client.process_queue import ProcessQueue
+from pyledger.wire.record import ReceivedMessage
+from pyledger.wire.statistics import ProcessQueueState
+
+
+@dataclass(slots=True, eq=False)
+class Assignment:
+    """The messages of a queue, and who works on them."""
+
+    queue: MessageQueue
+    messages: ProcessQueue[ReceivedMessage]
+    next_offset: int
+    """Queue offset of the next pull."""
+    started_ms: dict[int, float] = field(default_factory=dict)
+    """When the listener began with a message, by queue offset."""
+    moved: asyncio.Event = field(default_factory=asyncio.Event)
+    """Messages came or went."""
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    """The queue is dropped."""
+    is_closing: bool = False
+    """No listener begins with a message any more; those that run may finish."""
+    pulling: asyncio.Task[None] | None = None
+    consuming: asyncio.Task[None] | None = None
+    """Orderly: the one who takes the messages."""
+
+    async def pause(self, wait_ms: float) -> None:
+        """Sleep so long (ms), or until the queue is dropped."""
+        try:
+            async with asyncio.timeout(wait_ms / 1000):
+                await self.ended.wait()
+        except TimeoutError:
+            pass
+
+    def describe(self, commit_offset: int, now_ms: float, now_wall_ms: int) -> ProcessQueueState:
+        """What operators are told of it."""
+        messages = self.messages
+        behind_ms = now_wall_ms - now_ms
+
+        def wall(moment_ms: float) -> int:
+            return int(moment_ms + behind_ms)
+
+        return ProcessQueueState(
+            commit_offset=commit_offset,
+            cached_msg_min_offset=messages.min_offset or 0,
+            cached_msg_max_offset=messages.max_offset if len(messages) else 0,
+            cached_msg_count=len(messages),
+            cached_msg_size_in_mib=messages.cached_bytes >> 20,
+            locked=messages.is_locked(now_ms),
+            last_lock_timestamp=wall(messages.last_lock_ms or now_ms),
+            droped=messages.dropped,
+            last_pull_timestamp=wall(messages.last_pull_ms),
+            last_consume_timestamp=wall(messages.last_consume_ms),
+        )

@@ -1,0 +1,285 @@
+"""What happens to pulled messages: all at once, or one queue's in order.
+
+Source: RocketMQ client/.../impl/consumer/ConsumeMessageConcurrentlyService.java,
+ConsumeMessageOrderlyService.java.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from pyledger.client.assignment import Assignment
+from pyledger.client.instance import ClientInstance
+from pyledger.client.listening import SKIPPED, Later, ListenerRunner
+from pyledger.client.offset_store import OffsetStore, text
+from pyledger.client.pulling import delivered
+from pyledger.config.client import ConsumerConfig
+from pyledger.errors import PyLedgerError, RemotingError
+from pyledger.log import event, logger
+from pyledger.protocol.client.consume_rules import suspend_ms, times_max
+from pyledger.protocol.client.process_queue import NOTHING_CONSUMED
+from pyledger.wire.record import ReceivedMessage
+
+log = logger("client")
+
+AGAIN_HERE_MS = 5000
+LOCKED_RETRY_MS = 10
+UNLOCKED_RETRY_MS = 3000
+EXPIRED_DELAY_LEVEL = 3
+EXPIRED_PER_ROUND_MAX = 16
+DEAD_LETTER = -1
+
+
+class Consumption(Protocol):
+    """Works on the messages of all queues of a consumer."""
+
+    def begin(self, assignment: Assignment) -> None:
+        """A queue is taken."""
+
+    def arrived(self, assignment: Assignment, messages: Sequence[ReceivedMessage]) -> None:
+        """Messages were pulled, and are in the process queue."""
+
+    async def end(self, assignment: Assignment) -> bool:
+        """A queue is dropped; False: its listener still runs, so that it must be kept until that is over."""
+
+    async def expire(self, assignment: Assignment) -> None:
+        """Give back what takes too long."""
+
+
+class Concurrent:
+    """Messages of all queues at once. Those that fail are given back to the broker."""
+
+    def __init__(
+        self,
+        client: ClientInstance,
+        group: str,
+        config: ConsumerConfig,
+        runner: ListenerRunner,
+        offsets: OffsetStore,
+    ) -> None:
+        self._client = client
+        self._group = group
+        self._config = config
+        self._runner = runner
+        self._offsets = offsets
+        self._is_broadcasting = config.message_model == "broadcasting"
+
+    def begin(self, assignment: Assignment) -> None:
+        """Nothing is to be prepared."""
+
+    def arrived(self, assignment: Assignment, messages: Sequence[ReceivedMessage]) -> None:
+        """Hand messages to the listener; see `Consumption`."""
+        count = self._config.batch_count_max if self._runner.is_batch else 1
+        for at in range(0, len(messages), count):
+            self._submit(assignment, messages[at : at + count])
+
+    async def end(self, assignment: Assignment) -> bool:
+        """Listeners that run may finish; their messages come again elsewhere."""
+        assignment.moved.set()
+        return True
+
+    async def expire(self, assignment: Assignment) -> None:
+        """Give back first messages that take longer than `consume_timeout_minutes`."""
+        now_ms = self._client.monotonic_ms()
+        limit_ms = self._config.consume_timeout_minutes * 60_000
+        for _ in range(EXPIRED_PER_ROUND_MAX):
+            first = assignment.messages.min_offset
+            started = None if first is None else assignment.started_ms.get(first)
+            if first is None or started is None or now_ms - started <= limit_ms:
+                return
+            message = assignment.messages.messages[0]
+            event(log, logging.WARNING, "listener takes too long", queue=text(assignment.queue), offset=first)
+            try:
+                await self._send_back(message, EXPIRED_DELAY_LEVEL)
+            except RemotingError as error:
+                event(log, logging.WARNING, "message not given back", message=message, error=error)
+                return
+            self._leave(assignment, [message])
+
+    def _submit(self, assignment: Assignment, batch: Sequence[ReceivedMessage]) -> None:
+        topics = [message.topic for message in batch]
+        for message in batch:
+            delivered(message)
+        self._runner.run(
+            batch,
+            partial(self._begin, assignment, batch),
+            partial(self._finished, assignment, batch, topics),
+        )
+
+    def _begin(self, assignment: Assignment, batch: Sequence[ReceivedMessage]) -> bool:
+        """Runs on the listener's thread."""
+        if assignment.messages.dropped or assignment.is_closing:
+            return False
+        now_ms = self._client.monotonic_ms()
+        for message in batch:
+            assignment.started_ms[message.queue_offset] = now_ms
+        return True
+
+    def _finished(
+        self,
+        assignment: Assignment,
+        batch: Sequence[ReceivedMessage],
+        topics: Sequence[str],
+        outcome: Any,
+        error: BaseException | None,
+    ) -> None:
+        if assignment.messages.dropped or outcome is SKIPPED:
+            return
+        if error is None and not isinstance(outcome, Later):
+            self._leave(assignment, batch)
+            return
+        if error is not None:
+            log.warning("listener failed group=%s message=%s", self._group, batch[0], exc_info=error)
+        if self._is_broadcasting:
+            self._leave(assignment, batch)
+            return
+        delay_level = outcome.delay_level if isinstance(outcome, Later) else 0
+        self._client.inbound.spawn(self._give_back(assignment, batch, topics, delay_level))
+
+    def _leave(self, assignment: Assignment, batch: Sequence[ReceivedMessage]) -> None:
+        offset = assignment.messages.remove(batch)
+        assignment.messages.last_consume_ms = self._client.monotonic_ms()
+        for message in batch:
+            assignment.started_ms.pop(message.queue_offset, None)
+        if offset != NOTHING_CONSUMED and not assignment.messages.dropped:
+            self._offsets.table.update(assignment.queue, offset)
+        assignment.moved.set()
+
+    async def _give_back(
+        self,
+        assignment: Assignment,
+        batch: Sequence[ReceivedMessage],
+        topics: Sequence[str],
+        delay_level: int,
+    ) -> None:
+        """Give messages back; those that nobody takes come again here."""
+        again = []
+        for message, topic in zip(batch, topics, strict=True):
+            if message not in assignment.messages:
+                continue
+            try:
+                await self._send_back(message, delay_level)
+            except PyLedgerError as error:
+                event(log, logging.WARNING, "message not given back", message=message, error=error)
+                message.reconsume_times += 1
+                message.topic = topic
+                again.append(message)
+            else:
+                self._leave(assignment, [message])
+        if again:
+            await asyncio.sleep(AGAIN_HERE_MS / 1000)
+            if not assignment.messages.dropped:
+                self.arrived(assignment, again)
+
+    async def _send_back(self, message: ReceivedMessage, delay_level: int) -> None:
+        address = self._client.routes.master(message.broker_name)
+        limit = times_max(self._config.reconsume_times_max, orderly=False)
+        await self._client.calls.send_back(address, self._group, message, delay_level, limit)
+
+
+class Orderly:
+    """The messages of each queue one after the other; a failed one holds its queue."""
+
+    def __init__(
+        self,
+        client: ClientInstance,
+        group: str,
+        config: ConsumerConfig,
+        runner: ListenerRunner,
+        offsets: OffsetStore,
+    ) -> None:
+        self._client = client
+        self._group = group
+        self._config = config
+        self._runner = runner
+        self._offsets = offsets
+        self._is_broadcasting = config.message_model == "broadcasting"
+
+    def begin(self, assignment: Assignment) -> None:
+        """Start the one who takes the messages of a queue."""
+        assignment.consuming = asyncio.get_running_loop().create_task(self._consume(assignment))
+
+    def arrived(self, assignment: Assignment, messages: Sequence[ReceivedMessage]) -> None:  # noqa: ARG002
+        """Wake whoever takes them."""
+        assignment.moved.set()
+
+    async def end(self, assignment: Assignment) -> bool:
+        """Wait a moment for the listener; see `Consumption`."""
+        assignment.moved.set()
+        assignment.ended.set()
+        task = assignment.consuming
+        if task is not None and not task.done():
+            await asyncio.wait([task], timeout=0.5)
+            if not task.done():
+                return False
+        return True
+
+    async def expire(self, assignment: Assignment) -> None:
+        """An orderly listener may take as long as it likes."""
+
+    async def _consume(self, assignment: Assignment) -> None:
+        messages = assignment.messages
+        count = self._config.batch_count_max if self._runner.is_batch else 1
+        while not messages.dropped and not assignment.is_closing:
+            if not self._is_broadcasting and not messages.is_locked(self._client.monotonic_ms()):
+                await self._relock(assignment)
+                continue
+            batch = messages.take(count)
+            if not batch:
+                assignment.moved.clear()
+                await assignment.moved.wait()
+                continue
+            outcome, error = await self._runner.process([delivered(message) for message in batch])
+            messages.last_consume_ms = self._client.monotonic_ms()
+            if error is not None:
+                log.warning("listener failed group=%s message=%s", self._group, batch[0], exc_info=error)
+            if error is not None or isinstance(outcome, Later):
+                await self._failed(assignment, batch, outcome if isinstance(outcome, Later) else Later())
+            else:
+                self._commit(assignment)
+
+    def _commit(self, assignment: Assignment) -> None:
+        offset = assignment.messages.commit()
+        # A queue that was dropped meanwhile still keeps its offset: nobody else has the lock.
+        if offset != NOTHING_CONSUMED:
+            self._offsets.table.update(assignment.queue, offset, increase_only=False)
+        assignment.moved.set()
+
+    async def _failed(self, assignment: Assignment, batch: Sequence[ReceivedMessage], outcome: Later) -> None:
+        """Give up what failed too often; the rest comes again after a pause."""
+        limit = times_max(self._config.reconsume_times_max, orderly=True)
+        is_over = all(message.reconsume_times >= limit for message in batch)
+        if self._is_broadcasting or (is_over and await self._bury(batch)):
+            self._commit(assignment)
+            return
+        for message in batch:
+            message.reconsume_times += 1
+        assignment.messages.put_back()
+        await assignment.pause(suspend_ms(outcome.suspend_ms, self._config.suspend_ms))
+
+    async def _bury(self, batch: Sequence[ReceivedMessage]) -> bool:
+        """Make dead letters of messages; False: the broker did not take one."""
+        for message in batch:
+            try:
+                address = self._client.routes.master(message.broker_name)
+                await self._client.calls.send_back(address, self._group, message, DEAD_LETTER, 0)
+            except RemotingError as error:
+                event(log, logging.WARNING, "dead letter not stored", message=message, error=error)
+                return False
+        return True
+
+    async def _relock(self, assignment: Assignment) -> None:
+        """Try to get a lost lock back, and wait a while."""
+        queue = assignment.queue
+        wait_ms = UNLOCKED_RETRY_MS
+        try:
+            address = self._client.routes.master(queue.broker_name)
+            locked = await self._client.calls.lock(address, self._client.client_id, self._group, [queue])
+            if queue in locked:
+                assignment.messages.last_lock_ms = self._client.monotonic_ms()
+                wait_ms = LOCKED_RETRY_MS
+        except RemotingError as error:
+            event(log, logging.WARNING, "queue not locked", queue=text(queue), error=error)
+        await assignment.pause(wait_ms)

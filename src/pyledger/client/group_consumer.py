@@ -1,0 +1,416 @@
+"""Members of a consumer group: they share queues, pull them, and keep their offsets.
+
+Source: RocketMQ client/.../impl/consumer/DefaultMQPushConsumerImpl.java, RebalancePushImpl.java.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from types import TracebackType
+from typing import Self
+
+from pyledger.client.assignment import Assignment
+from pyledger.client.consumption import Consumption
+from pyledger.client.identity import now_ms
+from pyledger.client.instance import ClientInstance, own_client
+from pyledger.client.offset_store import LocalOffsets, OffsetStore, RemoteOffsets, text
+from pyledger.client.outgoing import check_group
+from pyledger.client.pulling import Puller, PullResult, PullStatus
+from pyledger.client.sharing import QueueSharing
+from pyledger.config.client import ClientConfig, ConsumerConfig
+from pyledger.config.net import NetConfig, TlsConfig
+from pyledger.errors import BrokerError, PyLedgerError, SubscriptionSyntaxError
+from pyledger.log import event, logger
+from pyledger.message import MessageQueue
+from pyledger.protocol.client.process_queue import FlowLimits, ProcessQueue
+from pyledger.protocol.delivery.subscription import SQL92, TAG
+from pyledger.protocol.rebalance.strategies import Averagely, Strategy
+from pyledger.wire.codes import ResponseCode
+from pyledger.wire.heartbeat import ConsumeFromWhere, ConsumerEntry, ConsumeType, MessageModel
+from pyledger.wire.record import ReceivedMessage
+from pyledger.wire.statistics import ConsumeMessageDirectlyResult, ConsumerRunning
+from pyledger.wire.subscription import Subscription
+from pyledger.wire.version import CURRENT_VERSION, version_name
+
+log = logger("client")
+
+DEFAULT_GROUP = "DEFAULT_CONSUMER"
+FLOW_CONTROL_WAIT_MS = 50
+BUSY_WAIT_MS = 20
+FAILURE_WAIT_MS = 3000
+UNKNOWN_WAIT_MS = 1000
+UNKNOWN_TO_BROKER = {ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST}
+
+
+class GroupConsumer:
+    """What consumers of all kinds have in common; how messages are consumed is the subclass's."""
+
+    _consumption: Consumption
+
+    def __init__(
+        self,
+        group: str,
+        name_servers: str,
+        config: ConsumerConfig,
+        *,
+        orderly: bool,
+        strategy: Strategy | None,
+        client: ClientConfig | ClientInstance | None,
+        net: NetConfig | None,
+        tls: TlsConfig | None,
+        lite: bool = False,
+    ) -> None:
+        check_group(group, DEFAULT_GROUP)
+        self.group = group
+        self.config = config
+        self.is_orderly = orderly
+        self.is_broadcasting = config.message_model == "broadcasting"
+        if self.is_broadcasting and not isinstance(client, ClientInstance):
+            given = client or ClientConfig()
+            client = replace(given, instance_name=given.instance_name or "DEFAULT")
+        self.client = own_client(name_servers, client, net, tls)
+        self._offsets: OffsetStore = (
+            LocalOffsets(self.client.config.offsets_folder, self.client.client_id, group)
+            if self.is_broadcasting
+            else RemoteOffsets(self.client, group)
+        )
+        self._sharing = QueueSharing(self.client, group, config, strategy or Averagely(), self._offsets)
+        self._puller = Puller(self.client, group, config, lite=lite)
+        self._is_lite = lite
+        self._limits = FlowLimits(
+            config.cached_count_max, config.cached_mib_max, None if orderly else config.span_max
+        )
+        self._subscriptions: dict[str, Subscription] = {}
+        self._assignments: dict[MessageQueue, Assignment] = {}
+        self._started_ms = 0
+        self._running = False
+        self._suspended = False
+        self._paused: set[MessageQueue] = set()
+        self._locking: asyncio.Task[None] | None = None
+
+    # --- subscriptions
+
+    def subscribe(self, topic: str, expression: str = "*", *, sql: bool = False) -> None:
+        """Want messages of a topic; while it runs, brokers learn of it with the next heartbeat.
+
+        Args:
+            topic: The topic.
+            expression: `*`, or tags as in `A || B`.
+            sql: The expression is SQL92 on properties; the broker must allow that.
+
+        Raises:
+            SubscriptionSyntaxError: the expression cannot be read.
+        """
+        kind = SQL92 if sql else TAG
+        self._subscriptions[topic] = Subscription.of(topic, expression, now_ms(), kind)
+        if self._running:
+            self.client.inbound.spawn(self._subscriptions_changed(topic))
+
+    def unsubscribe(self, topic: str) -> None:
+        """Want no more messages of a topic."""
+        if self._subscriptions.pop(topic, None) is not None and self._running:
+            self.client.inbound.spawn(self._subscriptions_changed(None))
+
+    async def _subscriptions_changed(self, topic: str | None) -> None:
+        if topic is not None:
+            await self.client.routes.refresh_all([topic])
+        await self.client.heartbeat()
+        self.client.rebalance_soon()
+
+    # --- life
+
+    async def start(self) -> None:
+        """Join the group.
+
+        Raises:
+            ClientStateError: the client has a consumer of this group.
+            SubscriptionSyntaxError: a broker cannot filter by an expression.
+        """
+        await self.client.start()
+        try:
+            self._started_ms = now_ms()
+            await self.client.add_consumer(self)
+            await self._check_expressions()
+        except BaseException:
+            await self.client.remove_consumer(self)
+            await self.client.close()
+            raise
+        self._running = True
+        if self.is_orderly and not self.is_broadcasting:
+            self._locking = asyncio.create_task(self._sharing.keep_locks(self._assignments))
+        self.client.rebalance_soon()
+
+    async def close(self) -> None:
+        """Stop pulling, let running listeners finish, keep all offsets, leave the group. Idempotent."""
+        if not self._running:
+            return
+        self._running = False
+        tasks = [a.pulling for a in self._assignments.values() if a.pulling is not None]
+        for task in [*tasks, *([self._locking] if self._locking else [])]:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._stop_consuming()
+        await self._offsets.persist(tuple(self._assignments))
+        if self.is_orderly and not self.is_broadcasting:
+            await self._sharing.unlock(tuple(self._assignments))
+        self._assignments.clear()
+        await self.client.remove_consumer(self)
+        await self.client.close()
+
+    async def _stop_consuming(self) -> None:
+        """Begin with no message any more, and let what runs come to its end."""
+        raise NotImplementedError
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def suspend(self) -> None:
+        """Pull nothing until `resume`; what is here is still consumed."""
+        self._suspended = True
+
+    def resume(self) -> None:
+        """Pull again."""
+        self._suspended = False
+
+    @property
+    def queues(self) -> tuple[MessageQueue, ...]:
+        """The queues that it has now."""
+        return tuple(queue for queue, one in self._assignments.items() if not one.messages.dropped)
+
+    # --- for the client instance
+
+    def topics(self) -> Collection[str]:
+        """Topics that it subscribes to."""
+        return tuple(self._subscriptions)
+
+    @property
+    def _consume_type(self) -> ConsumeType:
+        return ConsumeType.ACTIVELY if self._is_lite else ConsumeType.PASSIVELY
+
+    def entry(self) -> ConsumerEntry:
+        """What heartbeats say of it."""
+        return ConsumerEntry(
+            group_name=self.group,
+            consume_type=self._consume_type,
+            message_model=MessageModel[self.config.message_model.upper()],
+            consume_from_where=ConsumeFromWhere[self.config.consume_from.upper()],
+            subscription_data_set=tuple(self._subscriptions.values()),
+        )
+
+    async def rebalance(self) -> bool:
+        """Take the queues that are due and drop the others; returns whether nothing is left undone."""
+        if not self._running:
+            return True
+        balanced = True
+        for assignment in [one for one in self._assignments.values() if one.messages.dropped]:
+            balanced &= await self._drop(assignment)
+        for queue in [queue for queue in self._assignments if queue.topic not in self._subscriptions]:
+            balanced &= await self._drop(self._assignments[queue])
+        for topic in tuple(self._subscriptions):
+            held = {queue: one.messages.last_pull_ms for queue, one in self._assignments.items()}
+            plan = await self._sharing.plan(topic, held)
+            if plan is None:
+                balanced = False
+                continue
+            for queue in plan.drop:
+                balanced &= await self._drop(self._assignments[queue])
+            wanted = [queue for queue in plan.take if queue not in self._assignments]
+            balanced &= await self._take(wanted)
+        return balanced
+
+    async def persist_offsets(self) -> None:
+        """Tell how far it is, and give back what takes too long."""
+        for assignment in tuple(self._assignments.values()):
+            if not assignment.messages.dropped and not self.is_broadcasting:
+                await self._consumption.expire(assignment)
+        await self._offsets.persist(tuple(self._assignments))
+
+    def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """Go to another place in some queues."""
+        event(log, logging.INFO, "offsets reset", group=self.group, topic=topic, queues=len(offsets))
+        for queue, offset in offsets.items():
+            assignment = self._assignments.get(queue)
+            if queue.topic == topic and assignment is not None and not assignment.messages.dropped:
+                self.client.inbound.spawn(self._restart(assignment, offset))
+
+    def status(self, topic: str) -> Mapping[MessageQueue, int]:
+        """Where it stands in each queue of a topic."""
+        return self._offsets.table.of_topic(topic)
+
+    def running(self) -> ConsumerRunning:
+        """All about it."""
+        now, wall = self.client.monotonic_ms(), now_ms()
+        return ConsumerRunning(
+            properties={
+                "PROP_NAMESERVER_ADDR": self.client.name_servers,
+                "PROP_CONSUME_TYPE": self._consume_type.value,
+                "PROP_CONSUMEORDERLY": str(self.is_orderly).lower(),
+                "PROP_THREADPOOL_CORE_SIZE": str(self.config.threads),
+                "PROP_CLIENT_VERSION": version_name(CURRENT_VERSION),
+                "PROP_CONSUMER_START_TIMESTAMP": str(self._started_ms),
+            },
+            subscription_set=tuple(self._subscriptions.values()),
+            mq_table={
+                queue: one.describe(self._offsets.table.get(queue) or 0, now, wall)
+                for queue, one in self._assignments.items()
+            },
+        )
+
+    async def consume_directly(self, message: ReceivedMessage) -> ConsumeMessageDirectlyResult:
+        """Consume one message now, whatever else there is."""
+        raise NotImplementedError
+
+    # --- queues
+
+    async def _take(self, queues: Collection[MessageQueue]) -> bool:
+        """Begin with queues; returns whether all of them could be had."""
+        if not queues:
+            return True
+        locked = await self._sharing.lock(queues) if self._needs_locks else set(queues)
+        taken = len(locked) == len(queues)
+        for queue in queues:
+            if queue not in locked:
+                continue
+            try:
+                offset = await self._sharing.start_offset(queue)
+            except PyLedgerError as error:
+                event(log, logging.WARNING, "queue not taken", queue=text(queue), error=error)
+                taken = False
+                continue
+            self._begin(queue, offset)
+        return taken
+
+    @property
+    def _needs_locks(self) -> bool:
+        return self.is_orderly and not self.is_broadcasting
+
+    def _begin(self, queue: MessageQueue, offset: int) -> None:
+        now = self.client.monotonic_ms()
+        assignment = Assignment(queue, ProcessQueue(now), offset)
+        assignment.messages.last_lock_ms = now if self._needs_locks else None
+        self._assignments[queue] = assignment
+        self._consumption.begin(assignment)
+        assignment.pulling = asyncio.get_running_loop().create_task(self._pull_on(assignment))
+        event(log, logging.INFO, "queue taken", group=self.group, queue=text(queue), offset=offset)
+
+    async def _drop(self, assignment: Assignment) -> bool:
+        """End with a queue; False: its listener runs, so that it is kept until the next round."""
+        queue = assignment.queue
+        assignment.messages.dropped = True
+        if assignment.pulling is not None and assignment.pulling is not asyncio.current_task():
+            assignment.pulling.cancel()
+        if not await self._consumption.end(assignment):
+            return False
+        await self._offsets.persist([queue])
+        self._offsets.table.forget(queue)
+        if self._assignments.get(queue) is assignment:
+            del self._assignments[queue]
+        if self._needs_locks:
+            await self._sharing.unlock([queue])
+        event(log, logging.INFO, "queue dropped", group=self.group, queue=text(queue))
+        return True
+
+    async def _restart(self, assignment: Assignment, offset: int) -> None:
+        """Go on at another offset; what was pulled before is forgotten."""
+        queue = assignment.queue
+        assignment.messages.dropped = True
+        if assignment.pulling is not None and assignment.pulling is not asyncio.current_task():
+            assignment.pulling.cancel()
+        while not await self._consumption.end(assignment):
+            event(log, logging.INFO, "listener holds a reset back", queue=text(queue))
+        if self._assignments.get(queue) is not assignment or not self._running:
+            return
+        self._offsets.table.update(queue, offset, increase_only=False)
+        await self._offsets.persist([queue])
+        self._begin(queue, offset)
+
+    # --- pulling
+
+    async def _pull_on(self, assignment: Assignment) -> None:
+        """Pull a queue until it is dropped."""
+        messages = assignment.messages
+        while not messages.dropped:
+            wait_ms = await self._pull_once(assignment)
+            if wait_ms:
+                await asyncio.sleep(wait_ms / 1000)
+
+    async def _pull_once(self, assignment: Assignment) -> float:
+        """One pull, or none. Returns how long (ms) to wait before the next one."""
+        messages, queue = assignment.messages, assignment.queue
+        messages.last_pull_ms = self.client.monotonic_ms()
+        if messages.limit_reached(self._limits) is not None:
+            assignment.moved.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(FLOW_CONTROL_WAIT_MS / 1000):
+                    await assignment.moved.wait()
+            return 0
+        subscription = self._subscriptions.get(queue.topic)
+        if self._suspended or queue in self._paused or subscription is None:
+            return UNKNOWN_WAIT_MS
+        if self._needs_locks and not messages.is_locked(self.client.monotonic_ms()):
+            return UNKNOWN_WAIT_MS
+        keeps = not self.is_broadcasting and not self._is_lite
+        committed = (self._offsets.table.get(queue) or None) if keeps else None
+        try:
+            result = await self._puller.pull(
+                queue,
+                assignment.next_offset,
+                subscription,
+                commit_offset=committed,
+                with_expression=self._is_lite,
+            )
+        except BrokerError as error:
+            return await self._refused(queue, error)
+        except PyLedgerError as error:
+            event(log, logging.WARNING, "pull failed", queue=text(queue), error=error)
+            return FAILURE_WAIT_MS
+        if not messages.dropped:
+            self._pulled(assignment, result)
+        return self.config.pull_interval_ms
+
+    async def _refused(self, queue: MessageQueue, error: BrokerError) -> float:
+        if error.response_code == ResponseCode.FLOW_CONTROL:
+            return BUSY_WAIT_MS
+        event(log, logging.WARNING, "pull refused", queue=text(queue), error=error)
+        if error.response_code in UNKNOWN_TO_BROKER:
+            await self.client.heartbeat()
+            return UNKNOWN_WAIT_MS
+        return FAILURE_WAIT_MS
+
+    def _pulled(self, assignment: Assignment, result: PullResult) -> None:
+        messages = assignment.messages
+        if result.status is PullStatus.OFFSET_ILLEGAL:
+            event(
+                log,
+                logging.WARNING,
+                "offset corrected",
+                queue=text(assignment.queue),
+                asked=assignment.next_offset,
+                offset=result.next_offset,
+            )
+            self.client.inbound.spawn(self._restart(assignment, result.next_offset))
+            messages.dropped = True
+            return
+        assignment.next_offset = result.next_offset
+        if result.messages:
+            messages.put(result.messages)
+            self._consumption.arrived(assignment, result.messages)
+        elif not len(messages):
+            self._offsets.table.update(assignment.queue, result.next_offset)
+
+    async def _check_expressions(self) -> None:
+        """Ask a broker whether it can filter by the expressions that are no tags."""
+        for topic, subscription in self._subscriptions.items():
+            if subscription.expression_type == TAG:
+                continue
+            problem = await self._sharing.expression_problem(subscription)
+            if problem is not None:
+                raise SubscriptionSyntaxError(subscription.sub_string or "", f"{topic}: {problem}")

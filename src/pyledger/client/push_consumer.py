@@ -1,0 +1,119 @@
+"""Push consumers on asyncio: each message of a group comes to a listener.
+
+Source: RocketMQ client/.../impl/consumer/DefaultMQPushConsumerImpl.java.
+"""
+
+import asyncio
+
+from pyledger import names
+from pyledger.client.consumption import Concurrent, Orderly
+from pyledger.client.group_consumer import GroupConsumer
+from pyledger.client.instance import ClientInstance
+from pyledger.client.listening import BatchListener, Later, Listener, ListenerRunner
+from pyledger.client.pulling import delivered
+from pyledger.config.client import ClientConfig, ConsumerConfig
+from pyledger.config.fields import changed
+from pyledger.config.net import NetConfig, TlsConfig
+from pyledger.protocol.rebalance.strategies import Strategy
+from pyledger.wire.record import ReceivedMessage
+from pyledger.wire.statistics import ConsumeMessageDirectlyResult, ConsumeResult
+
+
+class AsyncPushConsumer(GroupConsumer):
+    """A member of a consumer group. Use it with `async with`, or `start` and `close` it."""
+
+    def __init__(
+        self,
+        group: str,
+        name_servers: str = "",
+        listener: Listener | None = None,
+        *,
+        batch_listener: BatchListener | None = None,
+        orderly: bool = False,
+        strategy: Strategy | None = None,
+        config: ConsumerConfig | None = None,
+        client: ClientConfig | ClientInstance | None = None,
+        net: NetConfig | None = None,
+        tls: TlsConfig | None = None,
+        **options: object,
+    ) -> None:
+        """A consumer that connects once it is started.
+
+        Args:
+            group: The group; all its members subscribe to the same.
+            name_servers: `host:port;host:port`; empty: as `ClientConfig.name_servers` says.
+            listener: Processes a message: a coroutine function, or one that runs on a thread. A message is
+                processed unless it returns `Later` or raises.
+            batch_listener: Instead of `listener`; gets up to `batch_count_max` messages at once.
+            orderly: The messages of a queue come one after the other, and a failed one holds its queue.
+            strategy: How members share queues; None: neighbouring queues, parts of one size.
+            config: How to consume; `options` change single settings of it.
+            client: Settings of the client, or a client to share with others.
+            net: Limits of connections, for a client of its own.
+            tls: Certificates, for a client of its own.
+            options: Settings of `ConsumerConfig`, by our names or upstream's.
+
+        Raises:
+            ConfigError: a setting is unknown or out of range.
+            IllegalMessageError: the group cannot be called so.
+        """
+        super().__init__(
+            group,
+            name_servers,
+            changed(ConsumerConfig, config, options),
+            orderly=orderly,
+            strategy=strategy,
+            client=client,
+            net=net,
+            tls=tls,
+        )
+        self._runner = ListenerRunner(listener, batch_listener, self.config.threads, f"pyledger-{group}")
+        kind = Orderly if orderly else Concurrent
+        self._consumption = kind(self.client, group, self.config, self._runner, self._offsets)
+        if not self.is_broadcasting:
+            self.subscribe(names.retry_topic(group))
+
+    async def start(self) -> None:
+        """Join the group.
+
+        Raises:
+            ClientStateError: the client has a consumer of this group.
+            SubscriptionSyntaxError: a broker cannot filter by an expression.
+        """
+        self._runner.start()
+        try:
+            await super().start()
+        except BaseException:
+            await self._runner.close(0)
+            raise
+
+    async def _stop_consuming(self) -> None:
+        """Let listeners finish that run, and start none."""
+        for assignment in self._assignments.values():
+            # What waits is not begun; what runs may still be committed.
+            assignment.is_closing = True
+            assignment.ended.set()
+            assignment.moved.set()
+        await self._runner.close(self.config.shutdown_wait_ms)
+        for assignment in self._assignments.values():
+            assignment.messages.dropped = True
+            await self._consumption.end(assignment)
+            if assignment.consuming is not None:
+                assignment.consuming.cancel()
+                await asyncio.gather(assignment.consuming, return_exceptions=True)
+
+    async def consume_directly(self, message: ReceivedMessage) -> ConsumeMessageDirectlyResult:
+        """Consume one message now, whatever else there is."""
+        started = self.client.monotonic_ms()
+        outcome, error = await self._runner.process([delivered(message)])
+        result = ConsumeResult.SUCCESS
+        if error is not None:
+            result = ConsumeResult.THROW_EXCEPTION
+        elif isinstance(outcome, Later):
+            result = ConsumeResult.LATER
+        return ConsumeMessageDirectlyResult(
+            order=self.is_orderly,
+            consume_result=result,
+            remark=None if error is None else repr(error),
+            spent_time_mills=int(self.client.monotonic_ms() - started),
+        )

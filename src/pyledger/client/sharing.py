@@ -1,0 +1,169 @@
+"""Who of a group has which queue, and where it starts: what a consumer asks brokers about that.
+
+Source: RocketMQ client/.../impl/consumer/RebalanceImpl.java, RebalancePushImpl.java.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+
+from pyledger.client.assignment import Assignment
+from pyledger.client.identity import now_ms
+from pyledger.client.instance import ClientInstance
+from pyledger.client.offset_store import OffsetStore
+from pyledger.config.client import ConsumerConfig
+from pyledger.errors import BrokerError, NoRouteError, PyLedgerError, RemotingError
+from pyledger.log import event, logger
+from pyledger.message import MessageQueue
+from pyledger.names import RETRY_PREFIX
+from pyledger.protocol.client.consume_rules import StartPoint, start_point
+from pyledger.protocol.rebalance.planner import Plan, plan, share
+from pyledger.protocol.rebalance.strategies import Strategy
+from pyledger.wire.codes import RequestCode
+from pyledger.wire.remoting import RemotingCommand
+from pyledger.wire.subscription import CheckClientConfig, Subscription
+
+log = logger("client")
+
+LOCK_INTERVAL_MS = 20_000
+HALF_AN_HOUR_MS = 1_800_000
+
+
+class QueueSharing:
+    """The questions of one consumer."""
+
+    def __init__(
+        self,
+        client: ClientInstance,
+        group: str,
+        config: ConsumerConfig,
+        strategy: Strategy,
+        offsets: OffsetStore,
+    ) -> None:
+        self._client = client
+        self._group = group
+        self._config = config
+        self._strategy = strategy
+        self._offsets = offsets
+        self._created_ms = now_ms()
+
+    async def plan(self, topic: str, held: Mapping[MessageQueue, float]) -> Plan | None:
+        """What changes for one topic.
+
+        Args:
+            topic: The topic.
+            held: Queues with the time of their last pull, ms of `ClientInstance.monotonic_ms`.
+
+        Returns:
+            None: it cannot be known now, so everything stays.
+        """
+        try:
+            queues = await self._client.routes.subscribe_queues(topic)
+        except NoRouteError:
+            # A group without failures has no topic for them; a topic may come later.
+            return Plan() if topic.startswith(RETRY_PREFIX) else None
+        except RemotingError as error:
+            event(log, logging.WARNING, "route unknown", topic=topic, error=error)
+            return None
+        wanted: Collection[MessageQueue] | None = queues
+        if self._config.message_model != "broadcasting":
+            ids = await self._consumer_ids(queues)
+            wanted = share(self._strategy, self._client.client_id, queues, ids)
+        if wanted is None:
+            return None
+        pulled = {queue: int(moment_ms) for queue, moment_ms in held.items()}
+        return plan(topic, pulled, wanted, int(self._client.monotonic_ms()))
+
+    async def _consumer_ids(self, queues: Iterable[MessageQueue]) -> tuple[str, ...] | None:
+        """Members of the group, by any broker of a topic; None when none can say."""
+        brokers = list(dict.fromkeys(queue.broker_name for queue in queues))
+        self._client.random.shuffle(brokers)
+        for broker_name in brokers:
+            try:
+                address, _ = self._client.routes.reader(broker_name)
+                return await self._client.calls.consumer_ids(address, self._group)
+            except RemotingError as error:
+                event(log, logging.INFO, "members unknown", group=self._group, error=error)
+        return None
+
+    async def start_offset(self, queue: MessageQueue) -> int:
+        """Where to begin with a queue.
+
+        Raises:
+            OffsetUnknownError: where the group stands cannot be found out.
+            RemotingError: the broker does not say where the queue ends.
+        """
+        self._offsets.table.forget(queue)
+        offset = await self._offsets.read(queue)
+        if offset >= 0:
+            return offset
+        point = start_point(self._config.consume_from, queue.topic)
+        if point is StartPoint.BEGIN:
+            return 0
+        address = self._client.routes.master(queue.broker_name)
+        if point is StartPoint.END:
+            return await self._client.calls.max_offset(address, queue)
+        moment_ms = self._config.consume_timestamp_ms or self._created_ms - HALF_AN_HOUR_MS
+        return await self._client.calls.offset_by_time(address, queue, moment_ms)
+
+    # --- locks of orderly consumption
+
+    async def lock(self, queues: Collection[MessageQueue]) -> set[MessageQueue]:
+        """Lock queues; returns those that are ours."""
+        locked: set[MessageQueue] = set()
+        for broker_name, part in by_broker(queues).items():
+            try:
+                address = self._client.routes.master(broker_name)
+                locked |= await self._client.calls.lock(address, self._client.client_id, self._group, part)
+            except PyLedgerError as error:
+                event(log, logging.WARNING, "queues not locked", broker=broker_name, error=error)
+        return locked & set(queues)
+
+    async def unlock(self, queues: Collection[MessageQueue]) -> None:
+        """Give locks back; one that cannot be given back expires."""
+        for broker_name, part in by_broker(queues).items():
+            try:
+                address = self._client.routes.master(broker_name)
+                await self._client.calls.unlock(address, self._client.client_id, self._group, part)
+            except PyLedgerError as error:
+                event(log, logging.INFO, "queues not unlocked", broker=broker_name, error=error)
+
+    async def keep_locks(self, assignments: Mapping[MessageQueue, Assignment]) -> None:
+        """Lock all queues again and again, for ever."""
+        while True:
+            await asyncio.sleep(LOCK_INTERVAL_MS / 1000)
+            held = [queue for queue, one in assignments.items() if not one.messages.dropped]
+            locked = await self.lock(held)
+            now = self._client.monotonic_ms()
+            for queue in held:
+                assignment = assignments.get(queue)
+                if assignment is not None:
+                    assignment.messages.last_lock_ms = now if queue in locked else None
+
+    # --- expressions
+
+    async def expression_problem(self, subscription: Subscription) -> str | None:
+        """What a broker of the topic finds wrong with an expression; None: nothing, or nobody could say."""
+        try:
+            queues = await self._client.routes.subscribe_queues(subscription.topic or "")
+            for queue in queues[:1]:
+                address, _ = self._client.routes.reader(queue.broker_name)
+                body = CheckClientConfig(
+                    client_id=self._client.client_id, group=self._group, subscription_data=subscription
+                ).encode()
+                command = RemotingCommand.request(RequestCode.CHECK_CLIENT_CONFIG, body=body)
+                await self._client.calls.ask(address, command)
+        except BrokerError as error:
+            return str(error)
+        except RemotingError as error:
+            event(log, logging.WARNING, "expression not checked", topic=subscription.topic, error=error)
+        return None
+
+
+def by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
+    """Queues by broker name."""
+    found: dict[str, list[MessageQueue]] = defaultdict(list)
+    for queue in queues:
+        found[queue.broker_name].append(queue)
+    return found
