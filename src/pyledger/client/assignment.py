@@ -38,7 +38,7 @@ class Assignment:
             pass
 
     def describe(self, commit_offset: int, now_ms: float, now_wall_ms: int) -> ProcessQueueState:
-        """What operators are told of it."""
+        """What operators are told of it; `commit_offset` is the queue offset to go on at."""
         messages = self.messages
         behind_ms = now_wall_ms - now_ms
 

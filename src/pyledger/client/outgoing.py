@@ -25,12 +25,15 @@ COMPRESSION = {
 DELAYING = (names.TIMER_DELAY_SECONDS, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)
 
 
+Buffer = bytes | bytearray | memoryview
+
+
 @dataclass(slots=True)
 class Outgoing:
     """What a request to send needs to know of its message or batch."""
 
     topic: str
-    body: bytes
+    body: Buffer
     properties: str
     unique_key: str
     """Of a batch those of its messages, separated by commas."""
@@ -161,7 +164,7 @@ def prepare_batch(
         unique_key = properties.setdefault(names.UNIQUE_KEY, "") or new_key()
         properties[names.UNIQUE_KEY] = unique_key
         keys.append(unique_key)
-        items.append(BatchItem(message.body, encode_properties(properties), message.flag))
+        items.append(BatchItem(bytes(message.body), encode_properties(properties), message.flag))
     body = encode_batch(items)
     if len(body) > config.message_size_max_bytes:
         raise RecordTooLargeError(f"the batch for {topic}", len(body), config.message_size_max_bytes)
