@@ -159,7 +159,8 @@ class ClientInstance:
 
     async def remove_producer(self, producer: ProducerMember) -> None:
         """Serve a producer no more."""
-        if self.producers.pop(producer.group, None) is not None:
+        if self.producers.get(producer.group) is producer:
+            del self.producers[producer.group]
             await self._unregister(producer.group, None)
 
     async def add_consumer(self, consumer: ConsumerMember) -> None:
@@ -168,17 +169,19 @@ class ClientInstance:
         Raises:
             ClientStateError: there is one of this group.
         """
+        # First: a route that changes asks for a round of rebalance, and this consumer is not ready for one.
+        await self.routes.refresh_all(consumer.topics())
         if consumer.group in self.consumers:
             raise ClientStateError(
                 f"consumer group {consumer.group}", "this client has a consumer of it", "use another client"
             )
         self.consumers[consumer.group] = consumer
-        await self.routes.refresh_all(consumer.topics())
         await self.heartbeat()
 
     async def remove_consumer(self, consumer: ConsumerMember) -> None:
         """Serve a consumer no more."""
-        if self.consumers.pop(consumer.group, None) is not None:
+        if self.consumers.get(consumer.group) is consumer:
+            del self.consumers[consumer.group]
             await self._unregister(None, consumer.group)
 
     def rebalance_soon(self) -> None:

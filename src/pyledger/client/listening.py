@@ -114,12 +114,11 @@ class ListenerRunner:
 
     async def _awaited(self, argument: Any, begin: Callable[[], bool], done: Finished) -> None:
         async with self._turns:
-            outcome, error = SKIPPED, None
-            if begin():
-                try:
-                    outcome = await self._function(argument)
-                except Exception as raised:  # noqa: BLE001 - it is the user's, and handed over
-                    error = raised
+            outcome, error = None, None
+            try:
+                outcome = await self._function(argument) if begin() else SKIPPED
+            except Exception as raised:  # noqa: BLE001 - it is the user's, and handed over
+                error = raised
             done(outcome, error)
 
 

@@ -5,6 +5,7 @@ Invariant: every offset below `commit_offset` was consumed, or given back to the
 Source: RocketMQ client/.../impl/consumer/ProcessQueue.java, DefaultMQPushConsumerImpl.java (pullMessage).
 """
 
+from bisect import insort
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -41,7 +42,7 @@ class ProcessQueue(Generic[M]):
     def __init__(self, now_ms: float) -> None:
         self._messages: dict[int, M] = {}
         self._order: deque[int] = deque()
-        """Offsets in the order of the queue; those that left from the middle are still in it."""
+        """Offsets, ascending; those that left from the middle are still in it."""
         self._taken: dict[int, M] = {}
         """Orderly: what the listener has now."""
         self._max_offset = 0
@@ -100,7 +101,10 @@ class ProcessQueue(Generic[M]):
             offset = message.queue_offset
             if offset not in self._messages and offset not in self._taken:
                 self._messages[offset] = message
-                self._order.append(offset)
+                if not self._order or offset > self._order[-1]:
+                    self._order.append(offset)
+                elif offset not in self._order:
+                    insort(self._order, offset)
                 self.cached_bytes += len(message.stored_body)
                 self._max_offset = max(self._max_offset, offset)
 
