@@ -9,6 +9,7 @@ from typing import TypeVar
 from pyledger.broker.held_pulls import HeldPulls
 from pyledger.broker.puts import MessagePuts
 from pyledger.broker.tables import BrokerTables
+from pyledger.broker.transactions import Transactions
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.delivery import DeliveryConfig
 from pyledger.net.connection import Connection
@@ -34,6 +35,7 @@ class BrokerParts:
     tables: BrokerTables
     puts: MessagePuts
     held: HeldPulls
+    transactions: Transactions
     clock: Clock
     random: Random
     now_ms: Callable[[], int]

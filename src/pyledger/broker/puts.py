@@ -13,6 +13,7 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from pyledger import names
+from pyledger.broker.addresses import address_of
 from pyledger.errors import (
     IllegalMessageError,
     MalformedBatchError,
@@ -25,6 +26,7 @@ from pyledger.errors import (
 from pyledger.message import Message, PutResult
 from pyledger.protocol.delivery.delay import delay_level, redirect_properties
 from pyledger.store.message_store import MessageStore
+from pyledger.store.read_result import StoredMessage
 from pyledger.wire.sysflag import TRANSACTION_MASK, TransactionType
 
 T = TypeVar("T")
@@ -138,6 +140,28 @@ class MessagePuts:
         if waits:
             return outcome
         return PutOutcome(PUT_OK, places)
+
+
+def copy_of(
+    found: StoredMessage, topic: str, queue_id: int, properties: Mapping[str, str] | None = None
+) -> Message:
+    """A stored message, to be stored again at another place; with other properties, if given."""
+    return Message(
+        topic,
+        found.body,
+        queue_id,
+        properties=found.properties if properties is None else properties,
+        flag=found.flag,
+        sys_flag=found.sys_flag,
+        born_timestamp_ms=found.born_timestamp,
+        born_host=address_of(found.born_host),
+        reconsume_times=found.reconsume_times,
+    )
+
+
+async def settled(outcome: Outcome) -> PutOutcome:
+    """How a put went, when that is known."""
+    return outcome if isinstance(outcome, PutOutcome) else await outcome
 
 
 def refused(problem: Exception) -> PutOutcome:

@@ -11,11 +11,10 @@ import logging
 from collections.abc import Callable
 
 from pyledger import names
-from pyledger.broker.addresses import address_of
-from pyledger.broker.puts import MessagePuts, PutOutcome
+from pyledger.broker.puts import MessagePuts, PutOutcome, copy_of
 from pyledger.errors import PyLedgerError
 from pyledger.log import event, logger
-from pyledger.message import Message, QueueRange
+from pyledger.message import QueueRange
 from pyledger.protocol.delivery.delay import PAUSE_MS, DelaySchedule, Rest, restore
 from pyledger.store.message_store import MessageStore
 from pyledger.store.read_result import GetStatus, StoredMessage
@@ -100,19 +99,7 @@ class DelayDelivery:
         target = restore(properties)
         if target is None:
             return True
-        outcome = self._puts.put_as_it_is(
-            Message(
-                target.topic,
-                message.body,
-                target.queue_id,
-                properties=properties,
-                flag=message.flag,
-                sys_flag=message.sys_flag,
-                born_timestamp_ms=message.born_timestamp,
-                born_host=address_of(message.born_host),
-                reconsume_times=message.reconsume_times,
-            )
-        )
+        outcome = self._puts.put_as_it_is(copy_of(message, target.topic, target.queue_id, properties))
         if not isinstance(outcome, PutOutcome):
             return True
         if outcome.status == "MESSAGE_ILLEGAL":

@@ -22,6 +22,7 @@ from pyledger.broker.puts import MessagePuts
 from pyledger.broker.registration import NameServerReports
 from pyledger.broker.schedule import DelayDelivery
 from pyledger.broker.tables import BrokerTables
+from pyledger.broker.transactions import Transactions
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.delivery import DeliveryConfig
 from pyledger.config.net import NetConfig, TlsConfig
@@ -162,6 +163,8 @@ class Broker:
         if self._client is not None:
             await self._client.close()
         if self.parts is not None:
+            await self.parts.transactions.close()
+        if self.parts is not None:
             await self.parts.tables.save_changed()
             await asyncio.to_thread(self.parts.store.close)
             event(log, logging.INFO, "broker closed", name=self.config.name)
@@ -200,14 +203,18 @@ class Broker:
         held = HeldPulls(
             self._delivery, self._now_ms, lambda topic, queue: store.queue_range(topic, queue).max_offset
         )
+        puts = MessagePuts(store, held.arrived)
         return BrokerParts(
             config=self.config,
             delivery=self._delivery,
             standing=standing_of(self.config),
             store=store,
             tables=tables,
-            puts=MessagePuts(store, held.arrived),
+            puts=puts,
             held=held,
+            transactions=Transactions(
+                self._delivery, store, puts, tables, self.config.name, self._clock.now_ms
+            ),
             clock=self._clock,
             random=self._random,
             now_ms=self._now_ms,
@@ -228,6 +235,7 @@ class Broker:
         )
         self._delays = DelayDelivery(parts.tables.delays, parts.store, parts.puts, self._clock.now_ms)
         self._delays.start()
+        parts.transactions.start()
         await self._reports.report_all()
         self._run(self._keep_reporting(self._reports))
         self._run(self._every(self.config.offsets_flush_interval_ms, parts.tables.save_changed))

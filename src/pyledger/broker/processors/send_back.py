@@ -4,13 +4,12 @@ Source: RocketMQ broker/.../AbstractSendMessageProcessor.java (consumerSendMsgBa
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
-from pyledger.broker.addresses import address_of
 from pyledger.broker.parts import BrokerParts, Method, Reply
-from pyledger.broker.puts import PutOutcome, after
+from pyledger.broker.puts import PutOutcome, after, copy_of
 from pyledger.errors import StoreError
-from pyledger.message import Message
 from pyledger.net.connection import Connection
 from pyledger.protocol.delivery.retry import SendBackRequest, SendBackRules
 from pyledger.wire.codes import RequestCode, ResponseCode
@@ -58,15 +57,8 @@ class SendBackProcessor:
             properties=found.properties,
             now_ms=now_ms,
         )
-        message = Message(
-            place.topic,
-            found.body,
-            place.queue_id,
-            properties=place.properties,
-            flag=found.flag,
-            sys_flag=found.sys_flag,
-            born_timestamp_ms=found.born_timestamp,
-            born_host=address_of(found.born_host),
+        message = replace(
+            copy_of(found, place.topic, place.queue_id, place.properties),
             reconsume_times=place.reconsume_times,
         )
         return after(self._parts.puts.put(message), partial(told, request))

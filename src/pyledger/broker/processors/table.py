@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from pyledger.broker.parts import BrokerParts, Method
+from pyledger.broker.processors.end_transaction import EndTransactionProcessor
 from pyledger.broker.processors.locks import LockProcessor
 from pyledger.broker.processors.members import MemberProcessor
 from pyledger.broker.processors.offsets import OffsetProcessor
@@ -16,7 +17,8 @@ from pyledger.wire.codes import RequestCode
 def request_handlers(parts: BrokerParts) -> Mapping[RequestCode, Method]:
     """All methods of all processors, by request code."""
     processors = (
-        SendProcessor(parts),
+        SendProcessor(parts, parts.transactions.put_half),
+        EndTransactionProcessor(parts),
         SendBackProcessor(parts),
         PullProcessor(parts),
         QueryProcessor(parts),

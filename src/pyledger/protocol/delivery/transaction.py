@@ -154,6 +154,33 @@ class OpBuffer:
         return self.oldest_ms + self.interval_ms if self.half_offsets else None
 
 
+class EndedHalves:
+    """Half messages that are done and whose op message cannot be read yet, by queue offset in units."""
+
+    def __init__(self, config: DeliveryConfig) -> None:
+        self.buffer = OpBuffer(config)
+        self.writing: set[int] = set()
+
+    def __contains__(self, half_offset: object) -> bool:
+        return half_offset in self.buffer or half_offset in self.writing
+
+    def take(self) -> tuple[tuple[int, ...], bytes]:
+        """All that is to be noted now, and the body of its op message."""
+        offsets = tuple(self.buffer.half_offsets)
+        self.writing.update(offsets)
+        return offsets, self.buffer.take()
+
+    def written(self, half_offsets: Iterable[int]) -> None:
+        """Their op message can be read."""
+        self.writing.difference_update(half_offsets)
+
+    def give_back(self, half_offsets: Iterable[int], now_ms: int) -> None:
+        """Their op message was not stored: they are to be noted again."""
+        for offset in half_offsets:
+            self.writing.discard(offset)
+            self.buffer.add(offset, now_ms)
+
+
 def parse_op(body: bytes) -> list[int]:
     """Queue offsets, units, that an op message notes; 4.9 writes one, without a comma."""
     parts = (part.strip() for part in body.decode("ascii", "replace").split(","))
@@ -202,6 +229,7 @@ class CheckRound:
         *,
         pending: Container[int] = (),
         put_back: dict[int, bool] | None = None,
+        end_offset: int | None = None,
     ) -> None:
         """Begin a round.
 
@@ -213,8 +241,11 @@ class CheckRound:
             pending: Half messages that are done and whose op message is still to be written.
             put_back: What rounds remember of half messages that they put back: by first queue offset, whether
                 their end was noted since. Hand the same to every round.
+            end_offset: End of the half queue now, units: what the round itself puts back is for the next one,
+                whatever the clock does meanwhile.
         """
         self.half_offset, self.first_half_offset = half_offset, half_offset
+        self.end_offset = end_offset
         self.pending = pending
         self.put_back = {} if put_back is None else put_back
         self.op_offset = op_offset
@@ -227,6 +258,7 @@ class CheckRound:
         """How many half messages ahead of us each op message still covers, by queue offset, in order."""
         self.last_op_born_ms: int | None = None
         self.ops_exhausted = False
+        self.steps = 0
 
     def take_ops(self, ops: Iterable[OpMessage]) -> None:
         """Take in op messages from `next_op_offset` on, up to 32 at once; none: there are no more."""
@@ -261,7 +293,7 @@ class CheckRound:
             return Step.STOP
         if self.noted():
             return Step.DONE
-        if half is None or half.stored_ms >= self.start_ms:
+        if half is None or half.stored_ms >= self.start_ms or self.half_offset == self.end_offset:
             return Step.STOP
         first = whole_number(half.properties.get(names.PREPARED_QUEUE_OFFSET, ""), -1)
         if first in self.ended or first in self.pending or self.put_back.get(first, False):
@@ -287,11 +319,17 @@ class CheckRound:
 
     def go_on(self) -> None:
         """The step is done: the next half message."""
+        self.steps += 1
         op = self.ended.get(self.half_offset)
         self.half_offset += 1
         if op is not None and op in self.open_ops:
             self.open_ops[op] -= 1
             self._advance_ops()
+
+    def skip_to(self, half_offset: int) -> None:
+        """The half messages before a queue offset, units, are deleted."""
+        while self.half_offset < half_offset:
+            self.go_on()
 
     def describe(self) -> str:
         """Where the round stands."""

@@ -1,0 +1,81 @@
+"""A record under another address: what a broker hands out that does not stand in its log like this.
+
+A half message is checked under its real topic, and a popped retry under the topic that it came from.
+
+Source: RocketMQ common/.../MessageDecoder.java (encode).
+"""
+
+import struct
+from collections.abc import Mapping
+
+from pyledger.errors import MalformedRecordError
+from pyledger.message import PutResult
+from pyledger.wire.properties import encode_properties
+from pyledger.wire.record import (
+    AT_SYS_FLAG,
+    HEADS,
+    MAGIC_V1,
+    MAGIC_V2,
+    PROPERTIES_LENGTH,
+    SIZE,
+    TOPIC_LENGTHS,
+    Buffer,
+)
+from pyledger.wire.sysflag import BORN_HOST_IPV6, STORE_HOST_IPV6
+
+V1_TOPIC_MAX_BYTES = 127
+AT_MAGIC = 4
+AT_QUEUE_ID = 12
+AT_QUEUE_OFFSET = 20
+QUEUE_OFFSET = struct.Struct(">q")
+OFFSETS = struct.Struct(">qq")
+MAGIC = struct.Struct(">I")
+
+
+def readdressed(
+    record: Buffer,
+    topic: str,
+    queue_id: int,
+    properties: Mapping[str, str],
+    place: PutResult | None = None,
+) -> bytes:
+    """A copy of a whole record with another topic, queue and properties; its body stays.
+
+    Args:
+        record: As it stands in the log.
+        topic: Topic of the copy.
+        queue_id: Queue of the copy.
+        properties: Properties of the copy.
+        place: Offsets of the copy; None: those of the record.
+
+    Raises:
+        MalformedRecordError: lengths do not fit each other.
+        RecordTooLargeError: the properties are too long for a record.
+    """
+    view = memoryview(record)
+    try:
+        (flags,) = SIZE.unpack_from(view, AT_SYS_FLAG)
+        head = HEADS[flags & (BORN_HOST_IPV6 | STORE_HOST_IPV6)]
+        body_bytes = head.unpack_from(view)[-1]
+    except struct.error:
+        raise MalformedRecordError(0, "it ends within its head") from None
+    body_end = head.size + body_bytes
+    if not head.size <= body_end <= len(view):
+        raise MalformedRecordError(0, "its body leads out of it")
+    name, encoded = topic.encode(), encode_properties(properties)
+    magic = MAGIC_V1 if len(name) <= V1_TOPIC_MAX_BYTES else MAGIC_V2
+    length = TOPIC_LENGTHS[magic].pack(len(name))
+    tail = b"".join((length, name, PROPERTIES_LENGTH.pack(len(encoded)), encoded))
+    copy = bytearray(view[:body_end])
+    SIZE.pack_into(copy, 0, body_end + len(tail))
+    MAGIC.pack_into(copy, AT_MAGIC, magic)
+    SIZE.pack_into(copy, AT_QUEUE_ID, queue_id)
+    if place is not None:
+        OFFSETS.pack_into(copy, AT_QUEUE_OFFSET, place.queue_offset, place.physical_offset)
+    return bytes(copy + tail)
+
+
+def queue_offset_of(record: Buffer) -> int:
+    """Place of a record in its queue, units."""
+    offset: int = QUEUE_OFFSET.unpack_from(record, AT_QUEUE_OFFSET)[0]
+    return offset
