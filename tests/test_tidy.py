@@ -46,6 +46,7 @@ MAY_IMPORT = {
     "namesrv": RANK_0 | RANK_1 | PURE | {"net", "runtime", "namesrv"},
     "client": RANK_0 | RANK_1 | PURE | {"net", "client"},
     "broker": RANK_0 | RANK_1 | PURE | {"store", "net", "runtime", "namesrv", "broker"},
+    "pytest_plugin": {"broker"},
     "cli": READING | {"cli", "net", "namesrv", "client", "broker"},
     "pyspark_pyledger": {
         "arrow",
@@ -91,6 +92,7 @@ THIRD_PARTY = {
     "click": ("pyledger.cli",),
     "lark": ("pyledger.protocol.filter.sql92",),
     "rich": ("pyledger.cli",),
+    "pytest": ("pyledger.pytest_plugin",),
     "uvloop": ("pyledger.net.loop",),
     "pyarrow": ("pyledger.arrow", "pyledger.cli.export_columns", "pyspark_pyledger"),
     "pyspark": ("pyledger.spark", "pyspark_pyledger"),

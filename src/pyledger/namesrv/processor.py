@@ -219,12 +219,13 @@ class RequestProcessor:
         table = self.kv.table.table(ORDER_TOPIC_NAMESPACE)
         return b"" if table is None else KVTable(table=table).encode()
 
-    def unregister_broker(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    def unregister_broker(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """104."""
         header = request.header(headers.UnRegisterBrokerRequestHeader)
         broker = BrokerIdentity(header.cluster_name, header.broker_name, header.broker_addr, header.broker_id)
         if not self.routes.unregister(broker):
             return request.response(ResponseCode.SYSTEM_ERROR)
+        connection.data.pop(IS_BROKER, None)
         event(log, logging.INFO, "broker leaves", name=broker.broker_name, address=broker.broker_addr)
         self._removals_due()
         return request.response()

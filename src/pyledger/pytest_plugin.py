@@ -1,0 +1,26 @@
+"""The fixture `pyledger_broker` for tests of programs that use RocketMQ: a broker of their own, in process.
+
+    def test_orders_arrive(pyledger_broker):
+        producer = Producer("tests", name_servers=pyledger_broker.address)
+        ...
+        assert pyledger_broker.bodies("Orders") == [b"one"]
+
+pytest finds it by itself where PyLedger is installed. Nothing is imported before a test asks for it.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyledger.broker.background import BackgroundNode
+
+
+@pytest.fixture
+def pyledger_broker(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[BackgroundNode]":
+    """A name server and a broker on free ports of loopback, with an empty store; gone after the test."""
+    from pyledger.broker.background import BackgroundNode  # noqa: PLC0415 - only for tests that want it
+
+    with BackgroundNode(tmp_path_factory.mktemp("pyledger") / "store") as node:
+        yield node
