@@ -38,6 +38,15 @@ def test_fixture_serves_another_project(pytester: pytest.Pytester, monkeypatch: 
     found.assert_outcomes(passed=2)
 
 
+def test_example_of_the_document_works(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    _, _, rest = (ROOT / "docs" / "pytest.md").read_text().partition("```python\n")
+    pytester.makepyfile(rest.partition("```")[0])
+    found = pytester.runpytest_subprocess("-p", "pyledger.pytest_plugin", "-W", "error")
+    found.assert_outcomes(passed=1)
+
+
 def test_node_is_ready_soon_and_takes_messages(tmp_path: Path) -> None:
     started = time.monotonic()
     with BackgroundNode(tmp_path / "store") as node:
