@@ -12,9 +12,11 @@ from pyledger.broker.tables import BrokerTables
 from pyledger.broker.transactions import Transactions
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.delivery import DeliveryConfig
+from pyledger.config.net import NetConfig
 from pyledger.net.connection import Connection
 from pyledger.net.endpoint import Answer
 from pyledger.protocol.delivery.clients import Notice
+from pyledger.protocol.delivery.counting import BrokerCounts
 from pyledger.protocol.delivery.standing import BrokerStanding
 from pyledger.store.clock import Clock
 from pyledger.store.message_store import MessageStore
@@ -36,8 +38,14 @@ class BrokerParts:
     puts: MessagePuts
     held: HeldPulls
     transactions: Transactions
+    counts: BrokerCounts
+    net: NetConfig
     clock: Clock
     random: Random
+    address: str
+    """`host:port` that clients use."""
+    started_ms: int
+    """When the broker began to serve, ms since 1970."""
     now_ms: Callable[[], int]
     """Milliseconds since 1970 that never go back and never jump; for tables, not for what is stored."""
     tables_changed: Callable[[], "asyncio.Future[None]"]

@@ -24,6 +24,7 @@ from pyledger.errors import (
     StoreFullError,
 )
 from pyledger.message import Message, PutResult
+from pyledger.protocol.delivery.counting import BrokerCounts
 from pyledger.protocol.delivery.delay import delay_level, redirect_properties
 from pyledger.store.message_store import MessageStore
 from pyledger.store.read_result import StoredMessage
@@ -61,10 +62,11 @@ Outcome = PutOutcome | asyncio.Future[PutOutcome]
 class MessagePuts:
     """Puts messages for every part of a broker."""
 
-    def __init__(self, store: MessageStore, arrived: Arrived) -> None:
-        """Take the store, and whom to tell of messages that can be read."""
+    def __init__(self, store: MessageStore, arrived: Arrived, counts: BrokerCounts) -> None:
+        """Take the store, whom to tell of messages that can be read, and where to count."""
         self._store = store
         self._arrived = arrived
+        self._counts = counts
 
     def put(self, message: Message) -> Outcome:
         """Store a message; one that asks for a delay by its properties goes to the schedule topic."""
@@ -79,7 +81,7 @@ class MessagePuts:
         try:
             place = self._store.append(message)
         except StoreError as problem:
-            return refused(problem)
+            return self._refused(problem)
         waits = message.properties.get(names.WAIT) != "false"
         return self._stored(message.topic, message.queue_id, (place,), message.properties, waits=waits)
 
@@ -96,7 +98,7 @@ class MessagePuts:
                 reconsume_times=batch.reconsume_times,
             )
         except (StoreError, MalformedBatchError) as problem:
-            return refused(problem)
+            return self._refused(problem)
         waits = batch.properties.get(names.WAIT) != "false"
         return self._stored(batch.topic, batch.queue_id, tuple(places), None, waits=waits)
 
@@ -114,9 +116,13 @@ class MessagePuts:
                 reconsume_times=batch.reconsume_times,
             )
         except (StoreError, MalformedBatchError) as problem:
-            return refused(problem)
+            return self._refused(problem)
         waits = batch.properties.get(names.WAIT) != "false"
         return self._stored(batch.topic, batch.queue_id, (place,), None, waits=waits, count=count)
+
+    def _refused(self, problem: Exception) -> PutOutcome:
+        self._counts.puts_failed += 1
+        return refused(problem)
 
     def _stored(
         self,
@@ -130,6 +136,10 @@ class MessagePuts:
     ) -> Outcome:
         """Tell of a put at once, or when its flush is through."""
         last = places[-1]
+        messages, size_bytes = count, last.size_bytes
+        if len(places) > 1:
+            messages, size_bytes = len(places), sum(place.size_bytes for place in places)
+        self._counts.count_put(topic, messages, size_bytes)
         tell = partial(self._arrived, topic, queue_id, last.queue_offset + count, properties)
         flush = self._store.until_durable(last.physical_offset + last.size_bytes)
         if flush is None:

@@ -34,6 +34,7 @@ from pyledger.net.connection import Connection
 from pyledger.net.handlers import HandlerTable
 from pyledger.net.server import RemotingServer
 from pyledger.protocol.delivery.clients import Notice
+from pyledger.protocol.delivery.counting import BrokerCounts
 from pyledger.store.clock import Clock, SystemClock
 from pyledger.store.message_store import MessageStore
 from pyledger.wire.codes import RequestCode
@@ -46,6 +47,7 @@ VIP_DISTANCE = 2
 HA_DISTANCE = 1
 SCAN_INTERVAL_MS = 10_000
 """Pause between two searches for clients that are silent."""
+COUNT_INTERVAL_MS = 1_000
 RETRY_INTERVAL_MS = 3_000
 """Pause until a name server that could not be told is told again."""
 DEFAULT_STORE = "store"
@@ -200,10 +202,11 @@ class Broker:
         except BaseException:
             await asyncio.to_thread(store.close)
             raise
+        counts = BrokerCounts()
         held = HeldPulls(
             self._delivery, self._now_ms, lambda topic, queue: store.queue_range(topic, queue).max_offset
         )
-        puts = MessagePuts(store, held.arrived)
+        puts = MessagePuts(store, held.arrived, counts)
         return BrokerParts(
             config=self.config,
             delivery=self._delivery,
@@ -215,8 +218,12 @@ class Broker:
             transactions=Transactions(
                 self._delivery, store, puts, tables, self.config.name, self._clock.now_ms
             ),
+            counts=counts,
+            net=self._net,
             clock=self._clock,
             random=self._random,
+            address=self.address,
+            started_ms=self._clock.now_ms(),
             now_ms=self._now_ms,
             tables_changed=self._tables_changed,
             notify=self._notify,
@@ -240,6 +247,7 @@ class Broker:
         self._run(self._keep_reporting(self._reports))
         self._run(self._every(self.config.offsets_flush_interval_ms, parts.tables.save_changed))
         self._run(self._every(SCAN_INTERVAL_MS, self._expire_clients))
+        self._run(self._every(COUNT_INTERVAL_MS, self._sample_counts))
 
     # --- by the clock
 
@@ -273,6 +281,10 @@ class Broker:
                     await asyncio.sleep(RETRY_INTERVAL_MS / 1000)
             self._report_now.clear()
             told = await reports.report_all()
+
+    async def _sample_counts(self) -> None:
+        assert self.parts is not None
+        self.parts.counts.sample(self._now_ms(), self._clock.hour_of_day())
 
     async def _expire_clients(self) -> None:
         """Close connections of clients that are silent; that of others that went tells by itself."""

@@ -46,7 +46,7 @@ class SingleNode:
             NamesrvConfig(port=name_server_port, kv_config_path=str(folder / KV_FILE), admin_enabled=True),
             net=net,
         )
-        self._config = BrokerConfig(port=port, store_path=str(folder))
+        self._config = BrokerConfig(port=port, store_path=str(folder), admin_enabled=True)
         self._delivery, self._store = delivery, store
         self._broker: Broker | None = None
 

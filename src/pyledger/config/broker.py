@@ -93,6 +93,11 @@ class BrokerConfig:
     store_path: str = setting("", upstream="storePathRootDir")
     """Folder of the store. Empty: `store` in the home folder, as upstream."""
 
+    admin_enabled: bool = setting(False, upstream=None)
+    """Answer requests that change topics, groups, offsets, files or settings: from this machine, and from
+    others when they are signed (`acl_path`). Upstream always does; here whoever reaches the port must not be
+    able to by default."""
+
     register_interval_ms: int = setting(
         30_000, unit="ms", range=(10_000, 60_000), upstream="registerNameServerPeriod"
     )

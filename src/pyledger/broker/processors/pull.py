@@ -34,6 +34,7 @@ class Found(NamedTuple):
     min_offset: int
     max_offset: int
     records: Sequence[memoryview] = ()
+    message_count: int = 0
 
 
 class PullProcessor:
@@ -85,6 +86,8 @@ class PullProcessor:
         if may_hold and self._hold(connection, request, header, plan):
             return None
         offsets.note_pull(group, topic, queue_id, found.next_offset)
+        size_bytes = sum(map(len, found.records))
+        self._parts.counts.count_pull(topic, group, found.message_count, size_bytes)
         known = self._parts.tables.topics.find(topic)
         response = request.response(
             answer.code,
@@ -146,6 +149,7 @@ class PullProcessor:
             found.min_offset,
             found.max_offset,
             [found.ranges[at] for at in range(len(found.ranges))],
+            found.message_count,
         )
 
     def _read_filtered(self, header: PullMessageRequestHeader, expression: str, count: int) -> Found:
@@ -164,8 +168,8 @@ class PullProcessor:
                 if records and (
                     len(records) >= count or size_bytes + message.store_size > FILTERED_BYTES_MAX
                 ):
-                    next_offset = message.queue_offset
-                    return Found("FOUND", next_offset, page.min_offset, page.max_offset, records)
+                    offset = message.queue_offset
+                    return Found("FOUND", offset, page.min_offset, page.max_offset, records, len(records))
                 records.append(message.record_view)
                 size_bytes += message.store_size
             passed += page.next_offset - offset
@@ -173,7 +177,7 @@ class PullProcessor:
             if passed >= self._parts.config.filter_scan_max or offset >= page.max_offset:
                 break
         if records:
-            return Found("FOUND", offset, page.min_offset, page.max_offset, records)
+            return Found("FOUND", offset, page.min_offset, page.max_offset, records, len(records))
         if passed:
             return Found("NO_MATCHED_MESSAGE", offset, page.min_offset, page.max_offset)
         return Found(page.status.name, page.next_offset, page.min_offset, page.max_offset)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pyledger.broker.parts import BrokerParts, Method, Reply
 from pyledger.errors import StoreError
 from pyledger.net.connection import Connection
+from pyledger.store.message_store import MessageStore
 from pyledger.wire.codes import RequestCode, ResponseCode
 from pyledger.wire.headers import query as headers
 from pyledger.wire.remoting import RemotingCommand
@@ -87,9 +88,14 @@ class QueryProcessor:
         """32."""
         header = request.header(headers.GetEarliestMsgStoretimeRequestHeader)
         held = self._store.queue_range(header.topic, header.queue_id)
-        first = self._store.get(header.topic, header.queue_id, held.min_offset, 1).messages
-        time_ms = first[0].store_timestamp if first else -1
+        time_ms = store_time_ms(self._store, header.topic, header.queue_id, held.min_offset)
         return request.response(header=headers.GetEarliestMsgStoretimeResponseHeader(timestamp=time_ms))
+
+
+def store_time_ms(store: MessageStore, topic: str, queue_id: int, offset: int) -> int:
+    """When the message at a queue offset was stored, ms since 1970; -1: there is none."""
+    found = store.get(topic, queue_id, offset, 1).messages if offset >= 0 else []
+    return found[0].store_timestamp if found else -1
 
 
 def give(

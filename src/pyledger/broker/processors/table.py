@@ -2,15 +2,21 @@
 
 from collections.abc import Mapping
 
+from pyledger.broker.gate import guarded
 from pyledger.broker.parts import BrokerParts, Method
 from pyledger.broker.processors.end_transaction import EndTransactionProcessor
+from pyledger.broker.processors.groups import GroupProcessor
+from pyledger.broker.processors.inspection import InspectionProcessor
 from pyledger.broker.processors.locks import LockProcessor
 from pyledger.broker.processors.members import MemberProcessor
 from pyledger.broker.processors.offsets import OffsetProcessor
 from pyledger.broker.processors.pull import PullProcessor
 from pyledger.broker.processors.query import QueryProcessor
+from pyledger.broker.processors.resets import ResetProcessor
+from pyledger.broker.processors.runtime import RuntimeProcessor
 from pyledger.broker.processors.send import SendProcessor
 from pyledger.broker.processors.send_back import SendBackProcessor
+from pyledger.broker.processors.topics import TopicProcessor
 from pyledger.wire.codes import RequestCode
 
 
@@ -26,4 +32,16 @@ def request_handlers(parts: BrokerParts) -> Mapping[RequestCode, Method]:
         MemberProcessor(parts),
         LockProcessor(parts),
     )
-    return {code: method for processor in processors for code, method in processor.methods().items()}
+    operators = (
+        TopicProcessor(parts),
+        GroupProcessor(parts),
+        ResetProcessor(parts),
+        InspectionProcessor(parts),
+        RuntimeProcessor(parts),
+    )
+    methods: dict[RequestCode, Method] = {}
+    for processor in (*processors, *operators):
+        methods |= processor.methods()
+    for operator in operators:
+        methods |= {code: guarded(parts, method) for code, method in operator.changes().items()}
+    return methods

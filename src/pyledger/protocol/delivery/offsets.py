@@ -8,13 +8,14 @@ Source: RocketMQ broker/.../ConsumerOffsetManager.java, ConsumerManageProcessor.
 AdminBrokerProcessor.java.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from pyledger.config.delivery import DeliveryConfig
 from pyledger.ids import QueueId, QueueOffset
 from pyledger.message import QueueRange
 from pyledger.topic import NO_VERSION, DataVersion
 
+INT64_MAX = (1 << 63) - 1
 Offsets = dict[tuple[str, str], dict[QueueId, QueueOffset]]
 
 
@@ -90,6 +91,28 @@ class OffsetTable:
     def groups_of_topic(self, topic: str) -> list[str]:
         """Groups that have offsets for a topic, sorted."""
         return sorted(group for name, group in self.offsets if name == topic)
+
+    def corrections(
+        self, topic: str, group: str, *, without: Collection[str], min_offset: Callable[[int], int]
+    ) -> dict[int, int]:
+        """How far the slowest group is in each queue of a topic: where another should stand, units.
+
+        Args:
+            topic: The topic.
+            group: The group that is compared: where it is behind all others nothing limits it.
+            without: Groups that do not count.
+            min_offset: Lowest offset of a queue; offsets below it do not count.
+        """
+        least: dict[int, int] = {}
+        for (name, owner), queues in self.offsets.items():
+            if name == topic and owner not in without:
+                for queue_id, offset in queues.items():
+                    if offset >= min_offset(queue_id):
+                        least[queue_id] = min(offset, least.get(queue_id, offset))
+        for queue_id, offset in self.offsets.get((topic, group), {}).items():
+            if least.get(queue_id, INT64_MAX) > offset:
+                least[queue_id] = INT64_MAX
+        return least
 
     def delete_group(self, group: str) -> None:
         """Forget all of a group."""

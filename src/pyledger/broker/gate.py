@@ -1,0 +1,47 @@
+"""Who may change a broker: requests that change it are refused unless it was told otherwise.
+
+Differs: upstream answers them to whoever reaches the port.
+"""
+
+import logging
+from ipaddress import ip_address
+
+from pyledger.broker.addresses import peer_of
+from pyledger.broker.parts import BrokerParts, Method, Reply
+from pyledger.log import event, logger
+from pyledger.net.connection import Connection
+from pyledger.wire.codes import ResponseCode
+from pyledger.wire.remoting import RemotingCommand
+
+log = logger("broker")
+
+REFUSED = "requests that change the broker are refused; run it with admin_enabled = true to allow them"
+REFUSED_REMOTE = (
+    "requests that change the broker are refused from other machines unless they are signed; "
+    "set acl_path to name who may"
+)
+
+
+def guarded(parts: BrokerParts, method: Method) -> Method:
+    """A method that changes the broker, behind the question who asks."""
+
+    def handle(connection: Connection, request: RemotingCommand) -> Reply:
+        place = {"code": request.code, "peer": connection.remote_address}
+        problem = None
+        if not parts.config.admin_enabled:
+            problem = REFUSED
+        elif not is_local(connection):
+            problem = REFUSED_REMOTE
+        if problem is not None:
+            event(log, logging.WARNING, "change refused", **place)
+            return request.response(ResponseCode.NO_PERMISSION, problem)
+        event(log, logging.INFO, "change asked", **place, fields=request.ext_fields)
+        return method(connection, request)
+
+    return handle
+
+
+def is_local(connection: Connection) -> bool:
+    """Whether a client is on this machine."""
+    peer = peer_of(connection)
+    return peer is not None and ip_address(peer[0]).is_loopback

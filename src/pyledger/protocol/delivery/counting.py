@@ -1,0 +1,215 @@
+"""What a broker counts: messages put, given and sent back, over the last minute, hour and day.
+
+Counting costs a look into a table and three additions; rates are made from samples when somebody asks.
+
+Source: RocketMQ common/.../StatsItem.java, StatsItemSet.java; store/.../BrokerStatsManager.java,
+BrokerStats.java, StoreStatsService.java.
+"""
+
+from collections import deque
+from collections.abc import Hashable, Iterable
+from typing import NamedTuple
+
+MINUTE_PERIOD_MS = 10_000
+HOUR_PERIOD_MS = 600_000
+DAY_PERIOD_MS = 3_600_000
+RATE_SAMPLES_MAX = 601
+IDLE_SAMPLES_MAX = 6 * 60 * 24
+"""Samples of 10 s without a change after which a counter is dropped."""
+
+
+class Sample(NamedTuple):
+    """A counter at a time."""
+
+    time_ms: int
+    messages: int
+    size_bytes: int
+    calls: int
+
+
+class SpanCount(NamedTuple):
+    """What was counted over a span."""
+
+    total: int
+    per_second: float
+    per_call: float
+
+
+NOTHING = SpanCount(0, 0.0, 0.0)
+
+
+class Counter:
+    """A count that only grows, and its samples."""
+
+    __slots__ = ("calls", "days", "hours", "idle_samples", "messages", "minutes", "size_bytes")
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self.size_bytes = 0
+        self.calls = 0
+        self.idle_samples = 0
+        self.minutes: deque[Sample] = deque(maxlen=7)
+        self.hours: deque[Sample] = deque(maxlen=7)
+        self.days: deque[Sample] = deque(maxlen=25)
+
+    def sample(self, now_ms: int, tick: int) -> None:
+        """Every 10 s, with a tick that counts them."""
+        sample = Sample(now_ms, self.messages, self.size_bytes, self.calls)
+        unchanged = bool(self.minutes) and self.minutes[-1][1:] == sample[1:]
+        self.idle_samples = self.idle_samples + 1 if unchanged else 0
+        for samples, period_ms in self._spans():
+            if tick % (period_ms // MINUTE_PERIOD_MS) == 0:
+                append(samples, sample, period_ms)
+
+    def spans(self, field: str) -> tuple[SpanCount, SpanCount, SpanCount]:
+        """Counts of the last minute, hour and day: `messages` or `size_bytes`."""
+        at = Sample._fields.index(field)
+        minute, hour, day = (difference(samples, at) for samples, _ in self._spans())
+        return minute, hour, day
+
+    def _spans(self) -> Iterable[tuple[deque[Sample], int]]:
+        return (
+            (self.minutes, MINUTE_PERIOD_MS),
+            (self.hours, HOUR_PERIOD_MS),
+            (self.days, DAY_PERIOD_MS),
+        )
+
+
+def append(samples: deque[Sample], sample: Sample, period_ms: int) -> None:
+    """Add a sample; before the first one the count stood at nothing."""
+    if not samples:
+        samples.append(Sample(sample.time_ms - period_ms, 0, 0, 0))
+    samples.append(sample)
+
+
+def difference(samples: deque[Sample], at: int) -> SpanCount:
+    """What was counted between the first and the last sample."""
+    if not samples:
+        return NOTHING
+    first, last = samples[0], samples[-1]
+    total = last[at] - first[at]
+    calls = last.calls - first.calls
+    elapsed_ms = last.time_ms - first.time_ms
+    return SpanCount(
+        total, total * 1000 / elapsed_ms if elapsed_ms > 0 else 0.0, total / calls if calls else 0.0
+    )
+
+
+class CounterTable:
+    """Counters of one kind by key: a topic, or a topic and a group."""
+
+    def __init__(self) -> None:
+        self.counters: dict[Hashable, Counter] = {}
+
+    def add(self, key: Hashable, messages: int, size_bytes: int) -> None:
+        """Count one call."""
+        counter = self.counters.get(key)
+        if counter is None:
+            counter = self.counters[key] = Counter()
+        counter.messages += messages
+        counter.size_bytes += size_bytes
+        counter.calls += 1
+
+    def sample(self, now_ms: int, tick: int) -> None:
+        """Every 10 s; a counter that stands still for a day is dropped."""
+        idle = []
+        for key, counter in self.counters.items():
+            counter.sample(now_ms, tick)
+            if counter.idle_samples >= IDLE_SAMPLES_MAX:
+                idle.append(key)
+        for key in idle:
+            del self.counters[key]
+
+    def per_second(self, key: Hashable) -> float:
+        """Messages a second over the last minute."""
+        counter = self.counters.get(key)
+        return 0.0 if counter is None else counter.spans("messages")[0].per_second
+
+
+class Totals(NamedTuple):
+    """All that a broker has counted, at a time."""
+
+    time_ms: int
+    put: int = 0
+    found: int = 0
+    """Pulls that found a message."""
+    missed: int = 0
+    """Pulls that found none."""
+    given: int = 0
+    """Messages given to pulls."""
+
+
+class BrokerCounts:
+    """All counts of one broker."""
+
+    def __init__(self) -> None:
+        self.put = CounterTable()
+        """By topic."""
+        self.given = CounterTable()
+        """By topic and group."""
+        self.sent_back = CounterTable()
+        """By topic and group."""
+        self.messages_put = 0
+        self.bytes_put = 0
+        self.puts_failed = 0
+        self.messages_given = 0
+        self.pulls_found = 0
+        self.pulls_missed = 0
+        self._totals: deque[Totals] = deque(maxlen=RATE_SAMPLES_MAX)
+        self._tick = 0
+        self._next_tick_ms = 0
+        self._hour: int | None = None
+        # Messages put and given: at the last midnight, and the one before.
+        self.today_morning = (0, 0)
+        self.yesterday_morning = (0, 0)
+
+    def count_put(self, topic: str, messages: int, size_bytes: int) -> None:
+        """Messages were stored: records of `size_bytes` in all."""
+        self.messages_put += messages
+        self.bytes_put += size_bytes
+        self.put.add(topic, messages, size_bytes)
+
+    def count_pull(self, topic: str, group: str, messages: int, size_bytes: int) -> None:
+        """A pull was given records of `size_bytes` in all; or none."""
+        if not messages:
+            self.pulls_missed += 1
+            return
+        self.pulls_found += 1
+        self.messages_given += messages
+        self.given.add((topic, group), messages, size_bytes)
+
+    def sample(self, now_ms: int, hour: int) -> None:
+        """Every second, with the local hour: it is a new day when that goes back."""
+        self._totals.append(
+            Totals(now_ms, self.messages_put, self.pulls_found, self.pulls_missed, self.messages_given)
+        )
+        if self._hour is not None and hour < self._hour:
+            self.yesterday_morning = self.today_morning
+            self.today_morning = (self.messages_put, self.messages_given)
+        self._hour = hour
+        if now_ms >= self._next_tick_ms:
+            self._next_tick_ms = now_ms + MINUTE_PERIOD_MS
+            for table in (self.put, self.given, self.sent_back):
+                table.sample(now_ms, self._tick)
+            self._tick += 1
+
+    def rates(self, field: str) -> tuple[float, float, float]:
+        """Per second over the last 10 s, 1 min and 10 min: one of the fields of `Totals`, or `pulls`."""
+        ten, sixty, six_hundred = (self._rate(field, seconds) for seconds in (10, 60, 600))
+        return ten, sixty, six_hundred
+
+    def _rate(self, field: str, seconds: int) -> float:
+        if len(self._totals) < 2:
+            return 0.0
+        last = self._totals[-1]
+        first = self._totals[max(0, len(self._totals) - 1 - seconds)]
+        elapsed_ms = last.time_ms - first.time_ms
+        return (amount(last, field) - amount(first, field)) * 1000 / elapsed_ms if elapsed_ms > 0 else 0.0
+
+
+def amount(totals: Totals, field: str) -> int:
+    """A field of the totals; `pulls` are those that found something and those that did not."""
+    if field == "pulls":
+        return totals.found + totals.missed
+    value: int = getattr(totals, field)
+    return value
