@@ -309,7 +309,8 @@ def resolve_queues(
         starts: First wanted queue offset of each queue, or of all.
         ends: Queue offset behind the last wanted one of each queue, or of all.
     """
-    if queues is None and starts is None and ends is None and matches is None:
+    narrowed = starts not in (None, MIN_OFFSET) or ends not in (None, MAX_OFFSET)
+    if queues is None and matches is None and not narrowed:
         return (
             None if topics is None else tuple((t, None, MIN_OFFSET, MAX_OFFSET) for t in sorted(set(topics)))
         )
