@@ -1,12 +1,14 @@
 """Our name server between RocketMQ's own brokers, clients and `mqadmin`."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pyledger.topic import Permission
 from pyledger.wire.codes import RequestCode
 from pyledger.wire.remoting import RemotingCommand
 from tests.interop.peers import RocketMQ, built_peer, free_ports
@@ -102,7 +104,7 @@ def reads(cluster: Cluster) -> list[RemotingCommand]:
     return commands
 
 
-def said(address: str, command: RemotingCommand) -> tuple[object, bytes]:
+def said(address: str, command: RemotingCommand) -> tuple[dict[str, Any], bytes]:
     """What an answer means, and whether its keys stand in quotes."""
     answer = ask(address, command)
     return meaning(answer), b"quoted" if b'{"0":"' in bytes(answer.body) else b""
@@ -121,3 +123,38 @@ def test_broker_that_stops_leaves_no_route(rocketmq: RocketMQ, tmp_path: Path) -
         with rocketmq.serving("Broker", *settings, log=tmp_path / "broker.log"):
             assert f"127.0.0.1:{port}".encode() in bytes(ask(ours, clusters).body)
         assert bytes(ask(ours, clusters).body) == b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
+
+
+def test_slave_stands_in_for_its_master_as_with_javas(tmp_path: Path) -> None:
+    rocketmq = built_peer("5.3.3")
+    namesrv_port, master_port, slave_port = free_ports(3)
+    java = f"127.0.0.1:{namesrv_port}"
+    conf = tmp_path / "namesrv.conf"
+    conf.write_text("listenPort=0\nsupportActingMaster=true\nnotifyMinBrokerIdChanged=true\n")
+    acting = ("--set", "supportActingMaster=true", "--set", "notifyMinBrokerIdChanged=true")
+    places = [
+        asked(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="TBW102"),
+        asked(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="rmq_sys_SYNC_BROKER_MEMBER_broker-a"),
+        asked(RequestCode.GET_BROKER_CLUSTER_INFO),
+    ]
+    with ExitStack() as stack:
+        _, ours = stack.enter_context(serving(tmp_path, "--config", str(conf)))
+        start = ("NameServer", "--port", namesrv_port, "--home", tmp_path / "namesrv", *acting)
+        stack.enter_context(rocketmq.serving(*start, log=tmp_path / "namesrv.log"))
+
+        def broker(name: str, port: int, *options: object) -> AbstractContextManager[None]:
+            where = ("--port", port, "--namesrv", f"{ours};{java}", "--store", tmp_path / name, "--small")
+            options = (*where, "--set", "enableSlaveActingMaster=true", *options)
+            return rocketmq.serving("Broker", *options, log=tmp_path / f"{name}.log")
+
+        with broker("master", master_port):
+            stack.enter_context(broker("slave", slave_port, "--role", "SLAVE", "--broker-id", 1))
+            assert [said(ours, one) for one in places] == [said(java, one) for one in places]
+            (route, _), *_ = [said(ours, one) for one in places]
+            assert route["body"]["brokerDatas"][0]["brokerAddrs"].keys() == {"0", "1"}
+            assert route["body"]["queueDatas"][0]["perm"] & Permission.WRITE
+        assert [said(ours, one) for one in places] == [said(java, one) for one in places]
+        (route, _), (members, _), _ = [said(ours, one) for one in places]
+        assert route["body"]["brokerDatas"][0]["brokerAddrs"] == {"0": f"127.0.0.1:{slave_port}"}
+        assert members["body"]["brokerDatas"][0]["brokerAddrs"] == {"1": f"127.0.0.1:{slave_port}"}
+        assert not route["body"]["queueDatas"][0]["perm"] & Permission.WRITE
