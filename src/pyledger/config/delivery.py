@@ -89,6 +89,9 @@ class DeliveryConfig:
     )
     """Finished half messages are noted at least this often."""
 
+    store_replies: bool = setting(True, upstream="storeReplyMessageEnable")
+    """Store replies to requests, too, after they are handed over."""
+
     timer_delay_max_ms: int = setting(259_200_000, unit="ms", range=(1000, 366 * DAY_MS), upstream=None)
     """Longest delay of a timer message, 3 days; upstream's `timerMaxDelaySec` in ms."""
 

@@ -57,20 +57,8 @@ class SendProcessor:
     def _send(
         self, connection: Connection, request: RemotingCommand, header: SendMessageRequestHeader
     ) -> Reply:
-        asked = SendRequest(
-            topic=header.topic,
-            queue_id=header.queue_id,
-            default_topic=header.default_topic,
-            default_topic_queue_count=header.default_topic_queue_nums,
-            sys_flag=header.sys_flag,
-            batch=bool(header.batch),
-            reconsume_times=header.reconsume_times or 0,
-            max_reconsume_times=header.max_reconsume_times,
-            unit_mode=bool(header.unit_mode),
-            version=request.version,
-        )
         properties = decode_properties((header.properties or "").encode("utf-8", "replace"))
-        plan = self.rules.check(asked, properties, self._parts.now_ms())
+        plan = plan_send(self.rules, request, header, properties, self._parts.now_ms())
         if isinstance(plan, Refusal):
             return self._answer(request, plan.code, plan.remark)
         message = Message(
@@ -82,10 +70,10 @@ class SendProcessor:
             sys_flag=plan.sys_flag,
             born_timestamp_ms=header.born_timestamp,
             born_host=peer_of(connection),
-            reconsume_times=asked.reconsume_times,
+            reconsume_times=header.reconsume_times or 0,
         )
         unique_key = properties.get(names.UNIQUE_KEY)
-        outcome = self._put(plan, message, batch=asked.batch)
+        outcome = self._put(plan, message, batch=bool(header.batch))
         return after(outcome, partial(self._told, request, plan.queue_id, unique_key))
 
     def _put(self, plan: SendPlan, message: Message, *, batch: bool) -> Outcome:
@@ -121,3 +109,26 @@ class SendProcessor:
 
     def _answer(self, request: RemotingCommand, code: int, remark: str | None) -> RemotingCommand:
         return request.response(code, remark, ext_fields=self._fields)
+
+
+def plan_send(
+    rules: SendRules,
+    request: RemotingCommand,
+    header: SendMessageRequestHeader,
+    properties: dict[str, str],
+    now_ms: int,
+) -> SendPlan | Refusal:
+    """What the rules say of a send, or of a reply; its properties may be changed."""
+    asked = SendRequest(
+        topic=header.topic,
+        queue_id=header.queue_id,
+        default_topic=header.default_topic,
+        default_topic_queue_count=header.default_topic_queue_nums,
+        sys_flag=header.sys_flag,
+        batch=bool(header.batch),
+        reconsume_times=header.reconsume_times or 0,
+        max_reconsume_times=header.max_reconsume_times,
+        unit_mode=bool(header.unit_mode),
+        version=request.version,
+    )
+    return rules.check(asked, properties, now_ms)

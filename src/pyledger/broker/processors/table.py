@@ -12,6 +12,7 @@ from pyledger.broker.processors.members import MemberProcessor
 from pyledger.broker.processors.offsets import OffsetProcessor
 from pyledger.broker.processors.pull import PullProcessor
 from pyledger.broker.processors.query import QueryProcessor
+from pyledger.broker.processors.reply import ReplyProcessor
 from pyledger.broker.processors.resets import ResetProcessor
 from pyledger.broker.processors.runtime import RuntimeProcessor
 from pyledger.broker.processors.send import SendProcessor
@@ -22,8 +23,10 @@ from pyledger.wire.codes import RequestCode
 
 def request_handlers(parts: BrokerParts) -> Mapping[RequestCode, Method]:
     """All methods of all processors, by request code."""
+    sends = SendProcessor(parts, parts.transactions.put_half)
     processors = (
-        SendProcessor(parts, parts.transactions.put_half),
+        sends,
+        ReplyProcessor(parts, sends.rules),
         EndTransactionProcessor(parts),
         SendBackProcessor(parts),
         PullProcessor(parts),
