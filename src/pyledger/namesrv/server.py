@@ -135,9 +135,9 @@ class NameServer:
 
     def _connection_closed(self, connection: Connection) -> None:
         if self._server is not None and connection.data.get(IS_BROKER):
-            event(log, logging.WARNING, "broker connection closed", peer=connection.remote_address)
-            self.routes.close_channel(connection)
-            self._removals_due()
+            for address in self.routes.close_channel(connection):
+                event(log, logging.WARNING, "broker connection closed", address=address)
+                self._removals_due()
 
     def _removals_due(self) -> None:
         """Remove what is queued, all of this turn of the loop at once."""

@@ -220,10 +220,12 @@ class RouteTable:
                 self._remove_name(brokers.name)
         return tuple(expired)
 
-    def close_channel(self, channel: object) -> None:
-        """Queue the removal of the brokers whose channel this is."""
-        for cluster, addr in [place for place, live in self._live.items() if live.channel is channel]:
+    def close_channel(self, channel: object) -> tuple[str, ...]:
+        """Queue the removal of the brokers whose channel this is; returns their addresses."""
+        places = [place for place, live in self._live.items() if live.channel is channel]
+        for cluster, addr in places:
             self._leave(cluster, addr)
+        return tuple(addr for _, addr in places)
 
     def _leave(self, cluster: str, addr: str) -> None:
         for brokers in self._brokers.values():
