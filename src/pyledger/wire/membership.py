@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from pyledger.message import MessageQueue
 from pyledger.wire.body import Body
-from pyledger.wire.headers.codec import Int
+from pyledger.wire.headers.codec import Int, Long
 from pyledger.wire.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel
 from pyledger.wire.subscription import Subscription
 
@@ -44,6 +44,27 @@ class ProducerConnection(Body):
     """To 204: a producer group."""
 
     connection_set: tuple[Connection, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerMember(Body):
+    """One producer; upstream's `ProducerInfo`."""
+
+    WIRE_NAMES: ClassVar[Mapping[str, str]] = {"remote_ip": "remoteIP"}
+
+    client_id: str | None = None
+    remote_ip: str | None = None
+    """With its port."""
+    language: str | None = None
+    version: Int = 0
+    last_update_timestamp: Long = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerMembers(Body):
+    """To 328: producers by group; upstream's `ProducerTableInfo`."""
+
+    data: Mapping[str, tuple[ProducerMember, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,6 +54,19 @@ class ConsumeStats(Body):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConsumeStats(Body):
+    """To 317: all groups of a broker; upstream's `ConsumeStatsList`."""
+
+    broker_addr: str | None = None
+    consume_stats_list: tuple[Mapping[str, tuple[ConsumeStats, ...]], ...] = ()
+    """Each by its group, a part for each topic."""
+    total_diff: Long = 0
+    """Messages that were not consumed."""
+    total_inflight_diff: Long = 0
+    """Messages that were pulled and not consumed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StatsItem(Body):
     """A count over a span of time; upstream's `BrokerStatsItem`."""
 

@@ -22,7 +22,7 @@ from pyledger.wire.codes import LanguageCode, RequestCode, ResponseCode
 from pyledger.wire.headers import admin as headers
 from pyledger.wire.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel
 from pyledger.wire.remoting import RemotingCommand
-from pyledger.wire.statistics import ConsumeOffset, ConsumeStats
+from pyledger.wire.statistics import BrokerConsumeStats, ConsumeOffset, ConsumeStats
 from pyledger.wire.subscription import Subscription
 from pyledger.wire.topic_config import GroupList, SubscriptionGroupList, SubscriptionGroupTable, TopicList
 
@@ -44,6 +44,8 @@ class GroupProcessor:
             RequestCode.GET_CONSUMER_CONNECTION_LIST: self.get_consumers,
             RequestCode.GET_PRODUCER_CONNECTION_LIST: self.get_producers,
             RequestCode.GET_CONSUME_STATS: self.get_stats,
+            RequestCode.GET_BROKER_CONSUME_STATS: self.get_all_stats,
+            RequestCode.GET_ALL_PRODUCER_INFO: self.get_all_producers,
             RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: self.get_groups_of_topic,
             RequestCode.QUERY_TOPICS_BY_CONSUMER: self.get_topics_of_group,
         }
@@ -148,6 +150,23 @@ class GroupProcessor:
         body = membership.ProducerConnection(connection_set=described(members))
         return request.response(body=body.encode())
 
+    def get_all_producers(self, _connection: Connection, request: RemotingCommand) -> Reply:
+        """328."""
+        found = {
+            group: tuple(
+                membership.ProducerMember(
+                    client_id=one.client_id,
+                    remote_ip=address_of(one),
+                    language=language_of(one),
+                    version=one.version,
+                    last_update_timestamp=one.seen_ms,
+                )
+                for one in members.values()
+            )
+            for group, members in self._tables.producers.groups.items()
+        }
+        return request.response(body=membership.ProducerMembers(data=found).encode())
+
     def get_groups_of_topic(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """300: groups that subscribe to a topic now, or have an offset for it."""
         topic = request.header(headers.QueryTopicConsumeByWhoRequestHeader).topic
@@ -168,18 +187,45 @@ class GroupProcessor:
         header = request.header(headers.GetConsumeStatsRequestHeader)
         group = header.consumer_group
         topics = [one for one in (header.topic or header.topic_list or "").split(";") if one]
-        online = self._tables.consumers.groups.get(group)
-        table: dict[MessageQueue, ConsumeOffset] = {}
-        per_second = 0.0
-        for name in topics or self._tables.offsets.topics_of_group(group):
-            topic = self._tables.topics.find(name)
-            if topic is None or (online is not None and name not in online.subscriptions):
+        stats = [self._stats(group, name) for name in topics or self._tables.offsets.topics_of_group(group)]
+        table = {queue: offset for one in stats for queue, offset in one.offset_table.items()}
+        body = ConsumeStats(offset_table=table, consume_tps=sum(one.consume_tps for one in stats))
+        return request.response(body=body.encode())
+
+    def get_all_stats(self, _connection: Connection, request: RemotingCommand) -> Reply:
+        """317: all groups that ever consumed, or those alone that consume a topic in order."""
+        only_ordered = request.ext_fields.get("isOrder", "").lower() == "true"
+        found = []
+        waiting = in_flight = 0
+        for name, group in self._tables.groups.groups.items():
+            topics = self._tables.offsets.topics_of_group(name)
+            if not topics or (only_ordered and not group.consume_orderly):
                 continue
-            for queue_id in range(topic.read_queue_count):
-                queue = MessageQueue(name, self._parts.config.name, queue_id)
-                table[queue] = self._progress(group, name, queue_id)
-            per_second += self._parts.counts.given.per_second((name, group))
-        return request.response(body=ConsumeStats(offset_table=table, consume_tps=per_second).encode())
+            stats = tuple(self._stats(name, topic) for topic in topics)
+            found.append({name: stats})
+            offsets = [offset for one in stats for offset in one.offset_table.values()]
+            waiting += sum(one.broker_offset - one.consumer_offset for one in offsets)
+            in_flight += sum(one.pull_offset - one.consumer_offset for one in offsets)
+        body = BrokerConsumeStats(
+            broker_addr=self._parts.address,
+            consume_stats_list=tuple(found),
+            total_diff=waiting,
+            total_inflight_diff=in_flight,
+        )
+        return request.response(body=body.encode())
+
+    def _stats(self, group: str, name: str) -> ConsumeStats:
+        """How far a group is in a topic; nothing where its members do not subscribe to it any more."""
+        topic = self._tables.topics.find(name)
+        online = self._tables.consumers.groups.get(group)
+        if topic is None or (online is not None and name not in online.subscriptions):
+            return ConsumeStats()
+        table = {
+            MessageQueue(name, self._parts.config.name, queue_id): self._progress(group, name, queue_id)
+            for queue_id in range(topic.read_queue_count)
+        }
+        per_second = self._parts.counts.given.per_second((name, group))
+        return ConsumeStats(offset_table=table, consume_tps=per_second)
 
     def _progress(self, group: str, topic: str, queue_id: int) -> ConsumeOffset:
         store, offsets = self._parts.store, self._tables.offsets
@@ -197,13 +243,22 @@ def described(members: Iterable[Client]) -> tuple[membership.Connection, ...]:
     return tuple(
         membership.Connection(
             client_id=one.client_id,
-            client_addr=one.channel.remote_address if isinstance(one.channel, Connection) else None,
-            # A client in a language that has no number: tools need a name.
-            language=LanguageCode(one.language if one.language is not None else LanguageCode.OTHER).name,
+            client_addr=address_of(one),
+            language=language_of(one),
             version=one.version,
         )
         for one in members
     )
+
+
+def address_of(one: Client) -> str | None:
+    """`ip:port` of a client."""
+    return one.channel.remote_address if isinstance(one.channel, Connection) else None
+
+
+def language_of(one: Client) -> str:
+    """What a client is written in; tools want a name also for a language that has no number."""
+    return LanguageCode(LanguageCode.OTHER if one.language is None else one.language).name
 
 
 def told(rule: Rule) -> Subscription:
