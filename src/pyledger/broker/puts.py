@@ -26,11 +26,14 @@ from pyledger.errors import (
 from pyledger.message import Message, PutResult
 from pyledger.protocol.delivery.counting import BrokerCounts
 from pyledger.protocol.delivery.delay import delay_level, redirect_properties
+from pyledger.protocol.delivery.timer import TimerProblem, TimerQueue, is_timed, timer_properties
 from pyledger.store.message_store import MessageStore
 from pyledger.store.read_result import StoredMessage
 from pyledger.wire.sysflag import TRANSACTION_MASK, TransactionType
 
 T = TypeVar("T")
+DELAYED = (TransactionType.NONE, TransactionType.COMMIT)
+"""What may be delayed: not the halves of transactions."""
 Arrived = Callable[[str, int, int, Mapping[str, str] | None], None]
 """Told of messages that can be read now: topic, queue, the queue's end, properties of a lone message."""
 
@@ -49,6 +52,8 @@ class PutOutcome(NamedTuple):
     """Where the messages stand, if they were stored."""
     problem: str | None = None
     """Text for people."""
+    deliver_ms: int | None = None
+    """When a timer message is due."""
 
     @property
     def ok(self) -> bool:
@@ -62,19 +67,56 @@ Outcome = PutOutcome | asyncio.Future[PutOutcome]
 class MessagePuts:
     """Puts messages for every part of a broker."""
 
-    def __init__(self, store: MessageStore, arrived: Arrived, counts: BrokerCounts) -> None:
-        """Take the store, whom to tell of messages that can be read, and where to count."""
+    def __init__(
+        self,
+        store: MessageStore,
+        arrived: Arrived,
+        counts: BrokerCounts,
+        timers: TimerQueue,
+        now_ms: Callable[[], int],
+    ) -> None:
+        """Take the store, and what puts have to do with.
+
+        Args:
+            store: Where messages are put.
+            arrived: Told of messages that can be read.
+            counts: Where puts are counted.
+            timers: The timer messages that wait.
+            now_ms: The wall clock.
+        """
         self._store = store
         self._arrived = arrived
         self._counts = counts
+        self._timers = timers
+        self._now_ms = now_ms
+        self.timer_stored: Callable[[], None] = lambda: None
+        """Told of timer messages that are stored."""
 
     def put(self, message: Message) -> Outcome:
-        """Store a message; one that asks for a delay by its properties goes to the schedule topic."""
+        """Store a message; one that asks by its properties for a delay waits in a topic of the system."""
         level = delay_level(message.properties)
-        if level and message.sys_flag & TRANSACTION_MASK in (TransactionType.NONE, TransactionType.COMMIT):
+        if message.sys_flag & TRANSACTION_MASK not in DELAYED:
+            return self.put_as_it_is(message)
+        if level:
             properties = redirect_properties(message.properties, message.topic, message.queue_id, level)
             message = replace(message, topic=names.SCHEDULE_TOPIC, queue_id=level - 1, properties=properties)
+        elif is_timed(message.topic, message.properties, level):
+            return self._put_timed(message)
         return self.put_as_it_is(message)
+
+    def _put_timed(self, message: Message) -> Outcome:
+        plan = self._timers.plan(message.properties, self._now_ms())
+        if plan is None:
+            return self.put_as_it_is(message)
+        if isinstance(plan, TimerProblem):
+            return PutOutcome(plan.status, problem=plan.problem)
+        properties = timer_properties(message.properties, message.topic, message.queue_id, plan)
+        timed = replace(message, topic=names.TIMER_TOPIC, queue_id=0, properties=properties)
+        return after(self.put_as_it_is(timed), partial(self._timed, plan.deliver_ms))
+
+    def _timed(self, deliver_ms: int, outcome: PutOutcome) -> PutOutcome:
+        self.timer_stored()
+        return outcome._replace(deliver_ms=deliver_ms)
 
     def put_as_it_is(self, message: Message) -> Outcome:
         """Store a message where it says, whatever its properties ask for."""

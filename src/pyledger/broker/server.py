@@ -22,6 +22,7 @@ from pyledger.broker.puts import MessagePuts
 from pyledger.broker.registration import NameServerReports
 from pyledger.broker.schedule import DelayDelivery
 from pyledger.broker.tables import BrokerTables
+from pyledger.broker.timers import TimerDelivery
 from pyledger.broker.transactions import Transactions
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.delivery import DeliveryConfig
@@ -92,6 +93,7 @@ class Broker:
         self._client: RemotingClient | None = None
         self._reports: NameServerReports | None = None
         self._delays: DelayDelivery | None = None
+        self._timers: TimerDelivery | None = None
         self._report_now = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closing = False
@@ -155,6 +157,8 @@ class Broker:
             await self._reports.leave()
         if self._delays is not None:
             self._delays.close()
+        if self._timers is not None:
+            self._timers.close()
         if self.parts is not None:
             self.parts.held.close()
         for server in self._servers:
@@ -206,7 +210,7 @@ class Broker:
         held = HeldPulls(
             self._delivery, self._now_ms, lambda topic, queue: store.queue_range(topic, queue).max_offset
         )
-        puts = MessagePuts(store, held.arrived, counts)
+        puts = MessagePuts(store, held.arrived, counts, tables.timers, self._clock.now_ms)
         return BrokerParts(
             config=self.config,
             delivery=self._delivery,
@@ -242,6 +246,8 @@ class Broker:
         )
         self._delays = DelayDelivery(parts.tables.delays, parts.store, parts.puts, self._clock.now_ms)
         self._delays.start()
+        self._timers = TimerDelivery(parts.tables.timers, parts.store, parts.puts, self._clock.now_ms)
+        self._timers.start()
         parts.transactions.start()
         await self._reports.report_all()
         self._run(self._keep_reporting(self._reports))

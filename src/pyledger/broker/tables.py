@@ -4,8 +4,10 @@ Topics and groups are written when they change; offsets every few seconds. The r
 """
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
+from pyledger import names
 from pyledger.broker.table_file import TableFile
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.delivery import DeliveryConfig
@@ -19,8 +21,15 @@ from pyledger.protocol.delivery.groups import BrokerGroups
 from pyledger.protocol.delivery.locks import QueueLocks
 from pyledger.protocol.delivery.offsets import OffsetTable
 from pyledger.protocol.delivery.producers import ProducerTable
+from pyledger.protocol.delivery.timer import TimerProgress, TimerQueue
 from pyledger.protocol.delivery.topics import BrokerTopics
-from pyledger.store.config_files import ConsumerOffsets, DelayOffsets, SubscriptionGroups, TopicTable
+from pyledger.store.config_files import (
+    ConsumerOffsets,
+    DelayOffsets,
+    SubscriptionGroups,
+    TimerFile,
+    TopicTable,
+)
 from pyledger.store.message_store import MessageStore
 
 log = logger("broker")
@@ -48,6 +57,7 @@ class BrokerTables:
         self.offsets = OffsetTable(delivery, offsets.offsets, offsets.version)
         delays = DelayOffsets.read(self.folder)
         self.delays = DelaySchedule(delays.offsets, delays.version)
+        self.timers = TimerQueue(delivery, bounded(TimerFile.read(self.folder).progress, store))
         self.consumers = ConsumerTable(delivery)
         self.producers = ProducerTable(delivery)
         self.locks = QueueLocks(delivery)
@@ -60,10 +70,14 @@ class BrokerTables:
             self.folder, lambda: self.delays.delivered_count, self._delay_table, before=store.flush_log
         )
 
+        self.timers_file = TableFile(
+            self.folder, self._timer_edition, lambda: TimerFile(self.timers.progress), before=store.flush_log
+        )
+
     @property
     def files(self) -> tuple[TableFile, ...]:
         """All files."""
-        return self.topics_file, self.groups_file, self.offsets_file, self.delays_file
+        return self.topics_file, self.groups_file, self.offsets_file, self.delays_file, self.timers_file
 
     async def save_changed(self) -> None:
         """Write what has changed; what cannot be written is tried again by the next call."""
@@ -85,6 +99,11 @@ class BrokerTables:
                 if offset > end > 0:
                     queues[queue_id] = QueueOffset(end)
 
+    def _timer_edition(self) -> int | None:
+        """None while there is nothing to write, or not everything is read yet."""
+        timers = self.timers
+        return timers.change_count if timers.change_count and timers.complete else None
+
     def _topic_table(self) -> TopicTable:
         return TopicTable(dict(self.topics.topics), self.topics.version)
 
@@ -100,3 +119,13 @@ class BrokerTables:
     def _delay_table(self) -> DelayOffsets:
         offsets = {level: QueueOffset(offset) for level, offset in self.delays.offsets.items()}
         return DelayOffsets(offsets, self.delays.version)
+
+
+def bounded(progress: TimerProgress, store: MessageStore) -> TimerProgress:
+    """Progress without messages that the log has lost in a power cut."""
+    end = store.queue_range(names.TIMER_TOPIC, 0).max_offset
+    return replace(
+        progress,
+        restart_offset=min(progress.restart_offset, end),
+        next_offset=min(progress.next_offset, end),
+    )

@@ -40,7 +40,7 @@ from pyledger.protocol.delivery.transaction import (
     put_back_properties,
 )
 from pyledger.store.message_store import MessageStore
-from pyledger.store.read_result import GetStatus, StoredMessage
+from pyledger.store.read_result import GONE, StoredMessage
 from pyledger.wire.codes import RequestCode
 from pyledger.wire.headers.send import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
 from pyledger.wire.readdress import readdressed
@@ -50,8 +50,6 @@ log = logger("broker")
 
 HALF_QUEUE = 0
 PAGE = 32
-GONE = frozenset((GetStatus.OFFSET_TOO_SMALL, GetStatus.MESSAGE_WAS_REMOVING, GetStatus.OFFSET_FOUND_NULL))
-"""The message is deleted, with others before it; the answer names the next that is not."""
 
 
 class Transactions:

@@ -92,6 +92,9 @@ class DeliveryConfig:
     store_replies: bool = setting(True, upstream="storeReplyMessageEnable")
     """Store replies to requests, too, after they are handed over."""
 
+    recall: bool = setting(False, upstream="recallMessageEnable")
+    """Let producers take back timer messages that wait."""
+
     timer_delay_max_ms: int = setting(259_200_000, unit="ms", range=(1000, 366 * DAY_MS), upstream=None)
     """Longest delay of a timer message, 3 days; upstream's `timerMaxDelaySec` in ms."""
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from pyledger._core import RecordRanges, StoredMessage
 
-__all__ = ["STATUSES", "GetRanges", "GetResult", "GetStatus", "StoredMessage"]
+__all__ = ["GONE", "STATUSES", "GetRanges", "GetResult", "GetStatus", "StoredMessage"]
 
 
 class GetStatus(IntEnum):
@@ -33,6 +33,8 @@ class GetStatus(IntEnum):
 
 
 STATUSES = tuple(GetStatus)
+GONE = frozenset((GetStatus.OFFSET_TOO_SMALL, GetStatus.MESSAGE_WAS_REMOVING, GetStatus.OFFSET_FOUND_NULL))
+"""The message is deleted; the next offset may be that of one that is not."""
 
 
 class GetResult(NamedTuple):

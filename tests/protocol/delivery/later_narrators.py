@@ -96,6 +96,7 @@ class Timer(Narrator):
     def __init__(self) -> None:
         super().__init__()
         self.queue = TimerQueue(self.config)
+        self.topic: list[dict[str, str]] = []
 
     def plan(self, step: Step) -> str:
         found = properties(step)
@@ -107,7 +108,15 @@ class Timer(Narrator):
         return f"at {plan.deliver_ms}" if isinstance(plan, TimerPlan) else "now"
 
     def add(self, step: Step) -> str:
-        self.queue.add(int(step.words[0]), properties(step))
+        self.topic.append(properties(step))
+        assert len(self.topic) == int(step.words[0]) + 1
+        self.queue.add(int(step.words[0]), self.topic[-1])
+        return self.queue.describe()
+
+    def restart(self, _step: Step) -> str:
+        self.queue = TimerQueue(self.config, self.queue.progress)
+        for offset in range(self.queue.next_offset, len(self.topic)):
+            self.queue.add(offset, self.topic[offset])
         return self.queue.describe()
 
     def tick(self, step: Step) -> str:

@@ -12,6 +12,7 @@ from pyledger.broker.parts import BrokerParts, Method, Reply
 from pyledger.broker.puts import Outcome, PutOutcome, after
 from pyledger.message import Message
 from pyledger.net.connection import Connection
+from pyledger.protocol.delivery.recall import RecallHandle
 from pyledger.protocol.delivery.refusal import Refusal
 from pyledger.protocol.delivery.send_rules import CODE_OF_PUT, STORED, SendPlan, SendRequest, SendRules
 from pyledger.wire.batch import decode_batch
@@ -74,7 +75,7 @@ class SendProcessor:
         )
         unique_key = properties.get(names.UNIQUE_KEY)
         outcome = self._put(plan, message, batch=bool(header.batch))
-        return after(outcome, partial(self._told, request, plan.queue_id, unique_key))
+        return after(outcome, partial(self._told, request, plan, unique_key))
 
     def _put(self, plan: SendPlan, message: Message, *, batch: bool) -> Outcome:
         puts = self._parts.puts
@@ -91,7 +92,7 @@ class SendProcessor:
     def _told(
         self,
         request: RemotingCommand,
-        queue_id: int,
+        plan: SendPlan,
         unique_key: str | None,
         outcome: PutOutcome,
     ) -> RemotingCommand:
@@ -101,11 +102,19 @@ class SendProcessor:
             return self._answer(request, code, outcome.problem)
         header = SendMessageResponseHeader(
             msg_id=",".join([place.msg_id for place in outcome.places]),
-            queue_id=queue_id,
+            queue_id=plan.queue_id,
             queue_offset=outcome.places[0].queue_offset,
             transaction_id=unique_key,
+            recall_handle=self._recall_handle(plan, unique_key, outcome.deliver_ms),
         )
         return request.response(code, outcome.problem, header, ext_fields=self._fields)
+
+    def _recall_handle(self, plan: SendPlan, unique_key: str | None, deliver_ms: int | None) -> str | None:
+        """What a timer message can be taken back with."""
+        if deliver_ms is None or unique_key is None:
+            return None
+        broker_name = self._parts.standing.broker_name
+        return RecallHandle(plan.topic.name, broker_name, deliver_ms, unique_key).encode()
 
     def _answer(self, request: RemotingCommand, code: int, remark: str | None) -> RemotingCommand:
         return request.response(code, remark, ext_fields=self._fields)

@@ -12,6 +12,7 @@ from pyledger.broker.processors.members import MemberProcessor
 from pyledger.broker.processors.offsets import OffsetProcessor
 from pyledger.broker.processors.pull import PullProcessor
 from pyledger.broker.processors.query import QueryProcessor
+from pyledger.broker.processors.recall import RecallProcessor
 from pyledger.broker.processors.reply import ReplyProcessor
 from pyledger.broker.processors.resets import ResetProcessor
 from pyledger.broker.processors.runtime import RuntimeProcessor
@@ -28,6 +29,7 @@ def request_handlers(parts: BrokerParts) -> Mapping[RequestCode, Method]:
         sends,
         ReplyProcessor(parts, sends.rules),
         EndTransactionProcessor(parts),
+        RecallProcessor(parts),
         SendBackProcessor(parts),
         PullProcessor(parts),
         QueryProcessor(parts),

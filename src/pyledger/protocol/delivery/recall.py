@@ -56,11 +56,26 @@ def check_recall(
     now_ms: int,
 ) -> RecallHandle | Refusal:
     """Whether a message may be recalled; if so, send `recall_properties` with `RECALL_BODY` to its topic."""
+    if not config.recall:
+        return Refusal(ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden")
     unavailable = "recall failed, broker service not available"
     if standing.slave:
         return Refusal(ResponseCode.SLAVE_NOT_AVAILABLE, unavailable)
     if now_ms < standing.accept_sends_from_ms or not standing.writable:
         return Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, unavailable)
+    return check_handle(topic, handle_text, standing, topics, config, now_ms)
+
+
+def check_handle(
+    topic: str,
+    handle_text: str,
+    standing: BrokerStanding,
+    topics: BrokerTopics,
+    config: DeliveryConfig,
+    now_ms: int,
+) -> RecallHandle | Refusal:
+    """Whether a handle names a message of a topic that this broker may still have."""
+    unavailable = "recall failed, broker service not available"
     if topics.find(topic) is None:
         return Refusal(ResponseCode.TOPIC_NOT_EXIST, f"recall failed, the topic[{topic}] not exist")
     handle = RecallHandle.decode(handle_text)
@@ -82,5 +97,5 @@ def recall_properties(handle: RecallHandle, group: str) -> dict[str, str]:
         names.TIMER_DELETE_UNIQUE_KEY: handle.unique_key,
         names.UNIQUE_KEY: handle.unique_key,
         names.TIMER_DELIVER_MS: str(handle.deliver_ms + 1),
-        names.PRODUCER_GROUP: group,
+        **({names.PRODUCER_GROUP: group} if group else {}),
     }

@@ -1,10 +1,10 @@
 """Timer messages: a time of delivery to the second, up to three days ahead.
 
-They wait in one topic; what waits is known from that topic alone, so a restart reads it again from where the
-oldest waiting message stands.
+They wait in one topic. What waits is known from that topic and from where delivery stands (`TimerProgress`),
+so a restart reads the topic again from the oldest waiting message on.
 
 Differs: upstream keeps a wheel and a log of its own on disk; here the waiting ones are a heap in memory, and
-the only file is the offset from which it is built again.
+the only file is the progress.
 
 Source: RocketMQ broker/.../HookUtils.java (transformTimerMessage); store/.../TimerMessageStore.java.
 """
@@ -20,6 +20,10 @@ WAYS = (names.TIMER_DELAY_SECONDS, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)
 """Properties that ask for a time, in the order they are looked at."""
 
 
+BLOCK = 1024
+"""Offsets that are counted together to find the oldest waiting message."""
+
+
 @dataclass(frozen=True, slots=True)
 class TimerPlan:
     """When a message is to be delivered."""
@@ -30,14 +34,20 @@ class TimerPlan:
 
 @dataclass(frozen=True, slots=True)
 class TimerProblem:
-    """The message asks for what cannot be; upstream answers WHEEL_TIMER_MSG_ILLEGAL."""
+    """The message asks for what cannot be."""
 
     problem: str
+    status: str = "WHEEL_TIMER_MSG_ILLEGAL"
+    """Upstream's word."""
 
 
 def is_timed(topic: str, properties: Mapping[str, str], level: int) -> bool:
     """Whether a message asks for a time of delivery; a delay level counts more."""
-    asks = any(way in properties for way in WAYS)
+    asks = (
+        names.TIMER_DELAY_MS in properties
+        or names.TIMER_DELIVER_MS in properties
+        or names.TIMER_DELAY_SECONDS in properties
+    )
     return asks and level <= 0 and topic != names.TIMER_TOPIC and names.TIMER_OUT_MS not in properties
 
 
@@ -86,16 +96,45 @@ class Timed:
     unique_key: str
 
 
+@dataclass(frozen=True, slots=True)
+class TimerProgress:
+    """Where delivery stands; with the timer topic it says what waits.
+
+    Messages are delivered in the order of (time, offset). So of those that were known, all before the first
+    that waited are delivered, and none from there on.
+    """
+
+    restart_offset: int = 0
+    """Queue offset, units: what waits stands here or later."""
+    next_offset: int = 0
+    """Queue offset, units: messages before it were known."""
+    first_ms: int = 0
+    """Time of delivery of the first message that waited."""
+    first_offset: int = 0
+    """Its queue offset, units."""
+
+    def delivered(self, deliver_ms: int, offset: int) -> bool:
+        """Whether the message at a queue offset, units, was delivered."""
+        return offset < self.next_offset and (deliver_ms, offset) < (self.first_ms, self.first_offset)
+
+
 class TimerQueue:
     """The messages of the timer topic that wait."""
 
-    def __init__(self, config: DeliveryConfig) -> None:
-        self.waiting_max = config.timer_messages_max
+    def __init__(self, config: DeliveryConfig, progress: TimerProgress | None = None) -> None:
+        """Begin where delivery stands; `add` comes next, for all messages from `next_offset` on."""
+        self.config = config
+        self.precision_ms = config.timer_precision_ms
+        self.start = progress or TimerProgress()
         self.heap: list[Timed] = []
         self.keys: dict[str, int] = {}
         self.recalled: set[str] = set()
-        self.next_offset = 0
+        self.blocks: dict[int, int] = {}
+        """Waiting messages by `offset // BLOCK`."""
+        self.next_offset = self.start.restart_offset
         """Of the timer topic: all before it are known."""
+        self.change_count = 0
+        """Moves with `progress`."""
 
     def add(self, offset: int, properties: Mapping[str, str]) -> None:
         """Take in the message at a queue offset, units, of the timer topic, in order.
@@ -103,46 +142,78 @@ class TimerQueue:
         One that names another by `TIMER_DEL_UNIQKEY` recalls it and is not delivered itself.
         """
         self.next_offset = offset + 1
+        self.change_count += 1
         deliver = properties.get(names.TIMER_OUT_MS, "")
-        if not (deliver.isascii() and deliver.isdecimal()):
+        if not (deliver.isascii() and deliver.isdecimal() and len(deliver) < 19):
             return
         if (recalls := properties.get(names.TIMER_DELETE_UNIQUE_KEY)) is not None:
             if recalls in self.keys:
                 self.recalled.add(recalls)
             return
+        if self.start.delivered(int(deliver), offset):
+            return
         unique_key = properties.get(names.UNIQUE_KEY, "")
         heapq.heappush(self.heap, Timed(int(deliver), offset, unique_key))
+        self.blocks[offset // BLOCK] = self.blocks.get(offset // BLOCK, 0) + 1
         if unique_key:
             self.keys[unique_key] = offset
 
+    def skip_to(self, offset: int) -> None:
+        """The messages before a queue offset, units, are deleted."""
+        self.next_offset = max(self.next_offset, offset)
+
     def due(self, now_ms: int) -> Timed | None:
-        """The next message whose time has come; it stays until `done`."""
+        """The next message whose time has come; it stays until `done`.
+
+        Times are floored when a message is stored, so it waits for a step more: it is late, never early.
+        """
         while self.heap and self.heap[0].unique_key in self.recalled:
             self.done()
-        return self.heap[0] if self.heap and self.heap[0].deliver_ms <= now_ms else None
+        deadline_ms = self.deadline_ms()
+        return self.heap[0] if deadline_ms is not None and deadline_ms <= now_ms else None
 
     def done(self) -> None:
         """The message that `due` named is stored at its destination, or cannot be."""
         gone = heapq.heappop(self.heap)
+        self.change_count += 1
         self.recalled.discard(gone.unique_key)
         self.keys.pop(gone.unique_key, None)
+        block = gone.offset // BLOCK
+        self.blocks[block] -= 1
+        if not self.blocks[block]:
+            del self.blocks[block]
 
-    @property
-    def full(self) -> bool:
-        """Whether too many wait for one more; upstream answers WHEEL_TIMER_FLOW_CONTROL."""
-        return len(self.heap) >= self.waiting_max
+    def plan(self, properties: Mapping[str, str], now_ms: int) -> TimerPlan | TimerProblem | None:
+        """When a message that asks for it is to be delivered; None: now."""
+        plan = plan_timer(properties, now_ms, self.config)
+        if isinstance(plan, TimerPlan) and len(self.heap) >= self.config.timer_messages_max:
+            return TimerProblem("too many timer messages wait", "WHEEL_TIMER_FLOW_CONTROL")
+        return plan
 
     @property
     def restart_offset(self) -> int:
         """Queue offset, units, from which all that waits can be read again.
 
-        Cost: one look at each waiting message.
+        Cost: one look at each 1,024th offset where messages wait.
         """
-        return min((waiting.offset for waiting in self.heap), default=self.next_offset)
+        return min(self.blocks) * BLOCK if self.blocks else self.next_offset
+
+    @property
+    def complete(self) -> bool:
+        """Whether all is known that was known when `start` was written."""
+        return self.next_offset >= self.start.next_offset
+
+    @property
+    def progress(self) -> TimerProgress:
+        """Where delivery stands; only while this is `complete`."""
+        if not self.heap:
+            return TimerProgress(self.next_offset, self.next_offset)
+        first = self.heap[0]
+        return TimerProgress(self.restart_offset, self.next_offset, first.deliver_ms, first.offset)
 
     def deadline_ms(self) -> int | None:
         """When the next message is due; None while nothing waits."""
-        return self.heap[0].deliver_ms if self.heap else None
+        return self.heap[0].deliver_ms + self.precision_ms if self.heap else None
 
     def describe(self) -> str:
         """What waits, soonest first."""
