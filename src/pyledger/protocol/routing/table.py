@@ -216,8 +216,11 @@ class RouteTable:
             for broker_id, addr in brokers.addrs.items():
                 if addr not in heard:
                     self.unregister(BrokerIdentity(brokers.cluster, brokers.name, addr, broker_id))
-            if not brokers.addrs:
-                self._remove_name(brokers.name)
+        if homeless := [brokers.name for brokers in self._brokers.values() if not brokers.addrs]:
+            for name in homeless:
+                self._remove_name(name)
+            self._clean_topics(homeless, [])
+            self.generation += 1
         return tuple(expired)
 
     def close_channel(self, channel: object) -> tuple[str, ...]:
