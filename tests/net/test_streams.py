@@ -15,6 +15,9 @@ from pyledger.net.connection import Connection
 from pyledger.net.endpoint import Answer
 from pyledger.net.loop import loop_factory
 from pyledger.net.outbox import SEND_BUFFERS_MAX, Outbox
+from pyledger.wire.codes import RequestCode
+from pyledger.wire.headers.send import SendMessageRequestHeader
+from pyledger.wire.native import HotRequest
 from pyledger.wire.remoting import RemotingCommand, encode_frame
 from tests.net.conftest import Run
 from tests.net.peers import ECHO, RawPeer, address, calling, echo, raw, serving, until
@@ -420,20 +423,52 @@ def test_thousand_idle_connections_cost_little_memory(run: Run) -> None:
     assert grown < 20_000 * count
 
 
-def test_intake_sees_frames_first_and_returns_those_it_does_not_know(run: Run) -> None:
+@pytest.mark.parametrize("later", [False, True])
+def test_quick_handler_sees_sends_first_and_leaves_what_it_does_not_take(run: Run, later: bool) -> None:
     async def main() -> None:
-        batches: list[int] = []
+        seen: list[str] = []
 
-        def intake(connection: Connection, frames: list[memoryview]) -> list[memoryview]:
-            batches.append(len(frames))
-            mine = [one for one in frames if b'"mine"' in bytes(one)]
-            connection.write([encode_frame(RemotingCommand(0, flag=1, remark="native")) for _ in mine])
-            return [one for one in frames if one not in mine]
+        def quick(_connection: Connection, request: HotRequest) -> bytes | asyncio.Future[bytes] | None:
+            seen.append(request.topic)
+            if request.topic == "broken":
+                raise RuntimeError("out of order")
+            if request.topic != "mine":
+                return None
+            answer = encode_frame(RemotingCommand(0, flag=1, remark="quick", opaque=request.opaque))
+            if not later:
+                return answer
+            future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+            asyncio.get_running_loop().call_later(0.01, future.set_result, answer)
+            return future
 
-        async with serving(echo, intake=intake) as server, raw(server.port) as peer:
-            await peer.send(frame(1, mine="1") + frame(2) + frame(3, mine="1"))
-            answers = [await peer.receive() for _ in range(3)]
-            assert sorted(one.remark or "" for one in answers) == ["", "native", "native"]
-            assert sum(batches) == 3
+        async with serving(echo, quick=quick) as server, raw(server.port) as peer:
+            topics = ("mine", "other", "broken")
+            for number, topic in enumerate(topics):
+                await peer.send(send_frame(number, topic))
+            await peer.send(frame(3) + send_frame(4, "mine", oneway=True) + frame(5))
+            answers = {one.opaque: one for one in [await peer.receive() for _ in range(5)]}
+            assert answers[0].remark == "quick"
+            assert answers[1].ext_fields["topic"] == "other"
+            assert (answers[2].code, "out of order" in (answers[2].remark or "")) == (1, True)
+            assert {3, 5} <= answers.keys()
+            assert seen == [*topics, "mine"]
 
     run(main())
+
+
+def send_frame(opaque: int, topic: str, *, oneway: bool = False) -> bytes:
+    """A send with all its fields."""
+    header = SendMessageRequestHeader(
+        producer_group="P",
+        topic=topic,
+        default_topic="TBW102",
+        default_topic_queue_nums=4,
+        queue_id=0,
+        sys_flag=0,
+        born_timestamp=1,
+        flag=0,
+        properties="UNIQ_KEY\x01U\x02",
+    )
+    command = RemotingCommand.request(RequestCode.SEND_MESSAGE, header, b"x", oneway=oneway)
+    command.opaque = opaque
+    return encode_frame(command)

@@ -4,14 +4,20 @@ Source: RocketMQ broker/.../PullRequestHoldService.java, NotifyMessageArrivingLi
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from pyledger import names
 from pyledger.config.delivery import DeliveryConfig
+from pyledger.errors import PyLedgerError
+from pyledger.log import event, logger
 from pyledger.message import tags_code
 from pyledger.net.connection import Connection
 from pyledger.protocol.delivery.long_poll import LongPollTable, ParkedPull, Wanted
+from pyledger.wire.properties import decode_properties
+
+log = logger("broker")
 
 Again = Callable[[], None]
 """Runs a held pull again, without holding it."""
@@ -78,13 +84,15 @@ class HeldPulls:
         return held
 
     def arrived(
-        self, topic: str, queue_id: int, max_offset: int, properties: Mapping[str, str] | None
+        self, topic: str, queue_id: int, max_offset: int, properties: Mapping[str, str] | bytes | None
     ) -> None:
         """Messages can be read in a queue that now ends at `max_offset`, units; properties of a lone one.
 
         Cost: one look into a table unless a pull is held at the queue.
         """
         if (topic, queue_id) in self._table.queues:
+            if isinstance(properties, bytes):
+                properties = decode_properties(properties)
             code = None if properties is None else tags_code(properties.get(names.TAGS, ""))
             asyncio.get_running_loop().call_soon(
                 partial(self._arrive, topic, queue_id, max_offset, code, properties)
@@ -138,4 +146,7 @@ class HeldPulls:
         for pull in pulls:
             again = pull.request
             assert callable(again)
-            again()
+            try:
+                again()
+            except PyLedgerError as problem:
+                event(log, logging.WARNING, "held pull not answered", queue=pull.queue, problem=problem)

@@ -7,6 +7,7 @@ Source: RocketMQ broker/.../HookUtils.java; store/.../DefaultMessageStore.java, 
 """
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -29,15 +30,17 @@ from pyledger.protocol.delivery.delay import delay_level, redirect_properties
 from pyledger.protocol.delivery.timer import TimerProblem, TimerQueue, is_timed, timer_properties
 from pyledger.store.message_store import MessageStore
 from pyledger.store.read_result import StoredMessage
+from pyledger.wire.native import SendRequest
 from pyledger.wire.sysflag import TRANSACTION_MASK, TransactionType
 
 T = TypeVar("T")
 DELAYED = (TransactionType.NONE, TransactionType.COMMIT)
 """What may be delayed: not the halves of transactions."""
-Arrived = Callable[[str, int, int, Mapping[str, str] | None], None]
-"""Told of messages that can be read now: topic, queue, the queue's end, properties of a lone message."""
+Arrived = Callable[[str, int, int, Mapping[str, str] | bytes | None], None]
+"""Told of messages that can be read: topic, queue, its end, properties of a lone one, perhaps as stored."""
 
 PUT_OK = "PUT_OK"
+NO_WAIT = re.compile(rb"(?:^|\x02)WAIT\x01false\x02")
 FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
 UNAVAILABLE = (StoreFullError, StoreFailedError, StoreClosedError)
 """The store takes no messages at the moment, or ever again."""
@@ -127,6 +130,27 @@ class MessagePuts:
         waits = message.properties.get(names.WAIT) != "false"
         return self._stored(message.topic, message.queue_id, (place,), message.properties, waits=waits)
 
+    def put_encoded(
+        self, request: SendRequest, properties: bytes, born_host: tuple[str, int] | None
+    ) -> Outcome:
+        """Store a message as it came, with its properties in the form in which they are stored."""
+        topic, queue_id = request.topic, request.queue_id
+        try:
+            place = self._store.append_encoded(
+                topic,
+                queue_id,
+                request.body,
+                properties,
+                request.message_flag,
+                request.sys_flag,
+                request.born_timestamp,
+                born_host,
+                request.reconsume_times or 0,
+            )
+        except StoreError as problem:
+            return refused(problem)
+        return self._stored(topic, queue_id, (place,), properties, waits=NO_WAIT.search(properties) is None)
+
     def put_batch(self, batch: Message) -> Outcome:
         """Store the messages of a client's batch body, each as a message of its own."""
         try:
@@ -171,7 +195,7 @@ class MessagePuts:
         topic: str,
         queue_id: int,
         places: tuple[PutResult, ...],
-        properties: Mapping[str, str] | None,
+        properties: Mapping[str, str] | bytes | None,
         *,
         waits: bool,
         count: int = 1,

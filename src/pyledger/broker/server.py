@@ -17,6 +17,7 @@ from typing import Any
 
 from pyledger.broker.held_pulls import HeldPulls
 from pyledger.broker.parts import BrokerParts, standing_of
+from pyledger.broker.processors.quick import QuickAnswers
 from pyledger.broker.processors.table import request_handlers
 from pyledger.broker.puts import MessagePuts
 from pyledger.broker.registration import NameServerReports
@@ -40,6 +41,7 @@ from pyledger.store.clock import Clock, SystemClock
 from pyledger.store.message_store import MessageStore
 from pyledger.wire.codes import RequestCode
 from pyledger.wire.headers.client import NotifyConsumerIdsChangedRequestHeader
+from pyledger.wire.native import HotRequest
 from pyledger.wire.remoting import RemotingCommand
 
 log = logger("broker")
@@ -89,6 +91,7 @@ class Broker:
         self._random = random or Random()
         self._steady_base_ms = self._clock.now_ms() - self._clock.monotonic_ms()
         self._handlers = HandlerTable()
+        self._quick: QuickAnswers | None = None
         self._servers: list[RemotingServer] = []
         self._client: RemotingClient | None = None
         self._reports: NameServerReports | None = None
@@ -132,6 +135,7 @@ class Broker:
             port = self._servers[0].port if self._servers else self.config.port
             store = await asyncio.to_thread(self._open_store, port)
             self.parts = await self._assemble(store)
+            self._quick = QuickAnswers(self.parts)
             for code, method in request_handlers(self.parts).items():
                 self._handlers.register(code, method)
             if not self._servers:
@@ -184,6 +188,7 @@ class Broker:
             port=port,
             config=self._net,
             tls=self._tls,
+            quick=self._quickly,
             on_close=self._connection_closed,
         )
         await server.start()
@@ -302,6 +307,9 @@ class Broker:
                 channel.close()
 
     # --- when something happens
+
+    def _quickly(self, connection: Connection, request: HotRequest) -> "bytes | asyncio.Future[bytes] | None":
+        return None if self._quick is None else self._quick.answer(connection, request)
 
     def _tables_changed(self) -> "asyncio.Future[None]":
         return self._run(self._store_tables())

@@ -23,9 +23,10 @@ from pyledger.errors import (
 from pyledger.log import logger
 from pyledger.net.calls import Done, PendingCall, settle
 from pyledger.net.endpoint import Answer, Endpoint
-from pyledger.net.stream import FrameStream
+from pyledger.net.stream import Frame, FrameStream
 from pyledger.wire.codes import ResponseCode
-from pyledger.wire.remoting import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand, decode, encode_head
+from pyledger.wire.native import HotRequest
+from pyledger.wire.remoting import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand, command_of, encode_head
 
 log = logger("net")
 
@@ -66,7 +67,7 @@ class Connection(FrameStream):
         self.language: int | None = None
         self.data: dict[Any, Any] = {}
         self.calls: dict[int, PendingCall] = {}
-        self._work: set[asyncio.Future[Answer]] = set()
+        self._work: set[asyncio.Future[Any]] = set()
         # Where in the stream of written bytes each one-way request ends that holds a permit.
         self._oneway_ends: deque[int] = deque()
 
@@ -185,21 +186,18 @@ class Connection(FrameStream):
 
     # --- what the stream asks
 
-    def take(self, frames: list[memoryview]) -> list[memoryview]:
+    def take(self, frames: list[Frame]) -> list[Frame]:
         """Handle frames, until the connection has to be paused."""
-        if self.endpoint.intake is not None:
-            frames = self.endpoint.intake(self, frames)
-            if self.must_pause():
-                return frames
         outbox, work = self._outbox, self._work
         for index, frame in enumerate(frames):
-            command = decode(frame)
-            if command.flag & FLAG_RESPONSE:
-                call = self.calls.pop(command.opaque, None)
-                if call is not None:
-                    call.finish(command)
-                continue
-            self._serve(command)
+            if not isinstance(frame, HotRequest) or not self._serve_quickly(frame):
+                command = command_of(frame)
+                if command.flag & FLAG_RESPONSE:
+                    call = self.calls.pop(command.opaque, None)
+                    if call is not None:
+                        call.finish(command)
+                    continue
+                self._serve(command)
             if self.closed:
                 break
             if (work or outbox.queued_bytes > self._flush_bytes) and self.must_pause():
@@ -256,7 +254,43 @@ class Connection(FrameStream):
         self._work.add(work)
         work.add_done_callback(partial(self._work_done, request))
 
-    def _work_done(self, request: RemotingCommand, work: asyncio.Future[Answer]) -> None:
+    def _serve_quickly(self, request: HotRequest) -> bool:
+        """Let the quick handler answer; False when the request has to go the usual way."""
+        quick = self.endpoint.quick
+        if quick is None or self.endpoint.going_away:
+            return False
+        self.version, self.language = request.version, request.language
+        try:
+            answer = quick(self, request)
+        except InvariantError:
+            raise
+        except Exception as error:  # noqa: BLE001 - one request's failure is told to its sender, nobody else
+            command = command_of(request)
+            self._answer(command, self._failure(command, error))
+            return True
+        if answer is None:
+            return False
+        if isinstance(answer, bytes):
+            if answer and not request.is_oneway:
+                self.write((answer,))
+        else:
+            self._work.add(answer)
+            answer.add_done_callback(partial(self._quick_work_done, request))
+        return True
+
+    def _quick_work_done(self, request: HotRequest, work: asyncio.Future[bytes]) -> None:
+        if work.cancelled() or work.exception() is not None:
+            self._work_done(command_of(request), work)
+            return
+        self._work.discard(work)
+        if not request.is_oneway:
+            self.write((work.result(),))
+        if self._paused:
+            self.go_on()
+        if self._finishing:
+            self._wake_drained()
+
+    def _work_done(self, request: RemotingCommand, work: asyncio.Future[Any]) -> None:
         self._work.discard(work)
         if work.cancelled():
             return
@@ -330,7 +364,6 @@ Handler = Callable[[Connection, RemotingCommand], Answer | Awaitable[Answer]]
 """Answers a request of the peer. None: nothing is written now; whoever holds the request answers it later.
 Called from the event loop, so it must not block; where it has to wait it returns an awaitable."""
 
-Intake = Callable[[Connection, list[memoryview]], list[memoryview]]
-"""Sees the frames of one wake-up before they are decoded, answers those it knows by `Connection.write`, and
-returns the others; those that had to wait it sees again. It takes none while the connection is `congested` or
-its endpoint is `going_away`."""
+Quick = Callable[[Connection, HotRequest], bytes | asyncio.Future[bytes] | None]
+"""Answers a send or a pull with a whole frame. Empty: nothing is written now; whoever holds the request
+answers it by `Connection.write`. None: it is not taken, and the usual handler gets it as a command."""

@@ -10,6 +10,7 @@ from typing import Generic, Protocol, TypeVar
 from pyledger.config.net import NetConfig
 from pyledger.net.permits import Permits
 from pyledger.net.timers import TimerWheel
+from pyledger.wire.native import HotRequest
 from pyledger.wire.remoting import RemotingCommand
 
 
@@ -69,10 +70,10 @@ class Endpoint(Generic[C]):
         "connections",
         "going_away",
         "handler",
-        "intake",
         "limits",
         "loop",
         "oneway_permits",
+        "quick",
         "wheel",
     )
 
@@ -83,13 +84,13 @@ class Endpoint(Generic[C]):
         handler: Callable[[C, RemotingCommand], Answer | Awaitable[Answer]],
         *,
         server: bool,
-        intake: Callable[[C, list[memoryview]], list[memoryview]] | None = None,
+        quick: Callable[[C, HotRequest], bytes | asyncio.Future[bytes] | None] | None = None,
         on_open: Callable[[C], None] | None = None,
         on_close: Callable[[C], None] | None = None,
     ) -> None:
         self.loop = loop
         self.handler = handler
-        self.intake = intake
+        self.quick = quick
         self._on_open = on_open
         self._on_close = on_close
         self.limits = Limits.of(config, server=server)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.errors import ListenError
 from pyledger.log import event, logger
-from pyledger.net.connection import Connection, Handler, Intake
+from pyledger.net.connection import Connection, Handler, Quick
 from pyledger.net.endpoint import Endpoint
 from pyledger.net.sockets import listening_socket, prepare, reason_of
 from pyledger.net.tls import TLS_HELLO, server_context
@@ -43,7 +43,7 @@ class RemotingServer:
         port: int = 0,
         config: NetConfig | None = None,
         tls: TlsConfig | None = None,
-        intake: Intake | None = None,
+        quick: Quick | None = None,
         on_open: Callable[[Connection], None] | None = None,
         on_close: Callable[[Connection], None] | None = None,
     ) -> None:
@@ -55,7 +55,7 @@ class RemotingServer:
             port: 0 takes any free port.
             config: Limits and waits.
             tls: Certificates; without, the server speaks no TLS.
-            intake: Sees frames before they are decoded.
+            quick: Sees sends and pulls first, decoded by native code.
             on_open: Called with each new connection.
             on_close: Called when a connection is gone.
 
@@ -67,7 +67,7 @@ class RemotingServer:
         self._config = config or NetConfig()
         self._tls = tls or TlsConfig(server_mode="disabled")
         self._context = server_context(self._tls)
-        self._intake = intake
+        self._quick = quick
         self._on_open = on_open
         self._on_close = on_close
         # Accepted, but not connections yet: TLS is not agreed.
@@ -103,7 +103,7 @@ class RemotingServer:
             self._config,
             self._handler,
             server=True,
-            intake=self._intake,
+            quick=self._quick,
             on_open=self._opened,
             on_close=self._on_close,
         )

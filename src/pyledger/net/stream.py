@@ -21,12 +21,22 @@ from pyledger.net.endpoint import CLOSE_TIMEOUT_MS, Endpoint
 from pyledger.net.outbox import Outbox
 from pyledger.net.sockets import address_text
 from pyledger.net.timers import Alarm
-from pyledger.wire.framing import FrameDecoder
+from pyledger.wire.framing import FrameDecoder, StreamDecoder
+from pyledger.wire.native import HotRequest, RequestDecoder
 
 log = logger("net")
 
 FLUSH_BYTES = 64 << 10
 """While one wake-up is handled, so many bytes of answers are written before the next request is looked at."""
+
+Frame = memoryview | HotRequest
+"""A frame without its length word; or a send or pull, decoded."""
+
+
+def decoder_of(endpoint: Endpoint[Any]) -> StreamDecoder[Any]:
+    """What cuts received bytes into frames; sends and pulls are decoded for the quick handler alone."""
+    kind = FrameDecoder if endpoint.quick is None else RequestDecoder
+    return kind(endpoint.limits.frame_max_bytes)
 
 
 class FrameStream(asyncio.Protocol):
@@ -68,9 +78,9 @@ class FrameStream(asyncio.Protocol):
         self.closed = False
         self.socket = own
         self._secure = secure
-        self._decoder = FrameDecoder(endpoint.limits.frame_max_bytes)
+        self._decoder = decoder_of(endpoint)
         # Frames that came before the connection was paused, still to be handled.
-        self._waiting: deque[memoryview] = deque()
+        self._waiting: deque[Frame] = deque()
         self._drain_waiters: list[asyncio.Future[None]] = []
         self._turn = asyncio.Lock()
         self._flush_bytes = min(FLUSH_BYTES, endpoint.limits.high_water_mark_bytes)
@@ -84,7 +94,7 @@ class FrameStream(asyncio.Protocol):
 
     # --- for the class that knows what frames mean
 
-    def take(self, frames: list[memoryview]) -> list[memoryview]:
+    def take(self, frames: list[Frame]) -> list[Frame]:
         """Handle frames; returns those that have to wait because the connection was paused.
 
         Raises:
@@ -222,7 +232,7 @@ class FrameStream(asyncio.Protocol):
 
     # --- reading
 
-    def _handle(self, frames: list[memoryview]) -> None:
+    def _handle(self, frames: list[Frame]) -> None:
         self._handling = True
         try:
             if rest := self.take(frames):

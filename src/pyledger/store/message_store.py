@@ -139,6 +139,23 @@ class MessageStore:
         """
         return self._writer.append(message)
 
+    def append_encoded(
+        self,
+        topic: str,
+        queue_id: int,
+        body: Buffer,
+        properties: bytes,
+        flag: int,
+        sys_flag: int,
+        born_timestamp_ms: int,
+        born_host: tuple[str, int] | None,
+        reconsume_times: int,
+    ) -> PutResult:
+        """As `append`, with all properties in the form in which they are stored; time in ms since 1970."""
+        return self._writer.append_encoded(
+            topic, queue_id, body, properties, flag, sys_flag, born_timestamp_ms, born_host, reconsume_times
+        )
+
     def append_encoded_batch(
         self,
         topic: str,

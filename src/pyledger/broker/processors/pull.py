@@ -3,21 +3,24 @@
 Source: RocketMQ broker/.../PullMessageProcessor.java, DefaultPullMessageResultHandler.java.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 from pyledger.broker.parts import BrokerParts, Method, Reply
 from pyledger.net.connection import Connection
 from pyledger.protocol.delivery.long_poll import Wanted
-from pyledger.protocol.delivery.pull_rules import PullFlag, PullPlan, PullRequest, PullRules, answer_pull
+from pyledger.protocol.delivery.pull_rules import PullFlag, PullRequest, PullRules, answer_pull
 from pyledger.protocol.delivery.refusal import Refusal
 from pyledger.protocol.delivery.subscription import Subscription
 from pyledger.protocol.filter.sql92 import sql_filter
 from pyledger.store.read_result import GetStatus
 from pyledger.wire.codes import RequestCode, ResponseCode
 from pyledger.wire.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.wire.native import PullRequest as NativePull
+from pyledger.wire.native import encode_pull_response
+from pyledger.wire.remoting import RemotingCommand, command_of
 
 RECORDS_MAX_BYTES = 128 << 20
 OFFSET_RESET = "OFFSET_RESET"
@@ -37,6 +40,32 @@ class Found(NamedTuple):
     message_count: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class PullReply:
+    """The answer to a pull that was served."""
+
+    code: ResponseCode
+    broker_id: int
+    found: Found
+    topic_flags: int
+    group_flags: int
+
+    def header(self) -> PullMessageResponseHeader:
+        """Its fields."""
+        return PullMessageResponseHeader(
+            suggest_which_broker_id=self.broker_id,
+            next_begin_offset=self.found.next_offset,
+            min_offset=self.found.min_offset,
+            max_offset=self.found.max_offset,
+            topic_sys_flag=self.topic_flags,
+            group_sys_flag=self.group_flags,
+        )
+
+
+Header = PullMessageRequestHeader | NativePull
+Answer = Callable[[PullReply | Refusal], None]
+
+
 class PullProcessor:
     """Answers pulls, or holds them until there is something to answer."""
 
@@ -54,27 +83,36 @@ class PullProcessor:
     def pull(self, connection: Connection, request: RemotingCommand) -> Reply:
         """11, 361."""
         header = request.header(PullMessageRequestHeader)
-        return self._parts.stored(partial(self._pull, connection, request, header, may_hold=True))
+        answer = partial(answer_command, connection, request)
+        return self._parts.stored(partial(self._pull, connection, request, header, answer))
+
+    def pull_quickly(self, connection: Connection, request: NativePull) -> bytes | None:
+        """The same for a group that is known: nothing is created. None: it is not."""
+        if request.consumer_group not in self._parts.tables.groups.groups:
+            return None
+        self._pull(connection, request, request, partial(answer_natively, connection, request))
+        return b""
 
     def _pull(
         self,
         connection: Connection,
-        request: RemotingCommand,
-        header: PullMessageRequestHeader,
+        request: RemotingCommand | NativePull,
+        header: Header,
+        answer: Answer,
         *,
-        may_hold: bool,
-    ) -> RemotingCommand | None:
+        may_hold: bool = True,
+    ) -> None:
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
-        plan = self.rules.check(asked(request, header), self._parts.now_ms())
+        now_ms = self._parts.now_ms()
+        plan = self.rules.check(asked(request.code, header), now_ms)
         if isinstance(plan, Refusal):
-            kind = plan.forbidden_type
-            fields = None if kind is None else {"forbiddenType": str(int(kind))}
-            return request.response(plan.code, plan.remark, ext_fields=fields)
+            answer(plan)
+            return
         offsets = self._parts.tables.offsets
         if may_hold and header.sys_flag & PullFlag.COMMIT_OFFSET and header.commit_offset >= 0:
-            offsets.commit(group, topic, queue_id, header.commit_offset, self._parts.now_ms())
+            offsets.commit(group, topic, queue_id, header.commit_offset, now_ms)
         found = self._read(header, plan.subscription, offsets.take_reset(group, topic, queue_id))
-        answer = answer_pull(
+        reply = answer_pull(
             found.status,
             header.queue_offset,
             config=self._parts.delivery,
@@ -82,57 +120,25 @@ class PullProcessor:
             group=plan.group,
             suggest_slave=False,
         )
-        may_hold &= answer.code == ResponseCode.PULL_NOT_FOUND and bool(header.sys_flag & PullFlag.SUSPEND)
-        if may_hold and self._hold(connection, request, header, plan):
-            return None
+        may_hold &= reply.code == ResponseCode.PULL_NOT_FOUND and bool(header.sys_flag & PullFlag.SUSPEND)
+        if may_hold and self._parts.held.hold(
+            partial(self._pull, connection, request, header, answer, may_hold=False),
+            connection,
+            topic=topic,
+            queue_id=queue_id,
+            offset=header.queue_offset,
+            hold_ms=header.suspend_timeout_millis,
+            wanted=wanted_of(plan.subscription),
+        ):
+            return
         offsets.note_pull(group, topic, queue_id, found.next_offset)
         size_bytes = sum(map(len, found.records))
         self._parts.counts.count_pull(topic, group, found.message_count, size_bytes)
         known = self._parts.tables.topics.find(topic)
-        response = request.response(
-            answer.code,
-            found.status,
-            PullMessageResponseHeader(
-                suggest_which_broker_id=answer.broker_id,
-                next_begin_offset=found.next_offset,
-                min_offset=found.min_offset,
-                max_offset=found.max_offset,
-                topic_sys_flag=known.sys_flag if known else 0,
-                group_sys_flag=plan.group.sys_flag,
-            ),
-        )
-        if not found.records:
-            return response
-        if not request.is_oneway:
-            connection.send(response, found.records)
-        return None
+        flags = known.sys_flag if known else 0
+        answer(PullReply(reply.code, reply.broker_id, found, flags, plan.group.sys_flag))
 
-    def _hold(
-        self,
-        connection: Connection,
-        request: RemotingCommand,
-        header: PullMessageRequestHeader,
-        plan: PullPlan,
-    ) -> bool:
-        return self._parts.held.hold(
-            partial(self._again, connection, request, header),
-            connection,
-            topic=header.topic,
-            queue_id=header.queue_id,
-            offset=header.queue_offset,
-            hold_ms=header.suspend_timeout_millis,
-            wanted=wanted_of(plan.subscription),
-        )
-
-    def _again(
-        self, connection: Connection, request: RemotingCommand, header: PullMessageRequestHeader
-    ) -> None:
-        """Answer a pull that was held."""
-        response = self._pull(connection, request, header, may_hold=False)
-        if response is not None and not request.is_oneway:
-            connection.send(response)
-
-    def _read(self, header: PullMessageRequestHeader, wanted: Subscription, reset: int | None) -> Found:
+    def _read(self, header: Header, wanted: Subscription, reset: int | None) -> Found:
         store, topic, queue_id = self._parts.store, header.topic, header.queue_id
         if reset is not None:
             held = store.queue_range(topic, queue_id)
@@ -152,7 +158,7 @@ class PullProcessor:
             found.message_count,
         )
 
-    def _read_filtered(self, header: PullMessageRequestHeader, expression: str, count: int) -> Found:
+    def _read_filtered(self, header: Header, expression: str, count: int) -> Found:
         """Read messages whose properties an SQL92 expression wants, within the bounds of one pull."""
         store, wants = self._parts.store, sql_filter(expression).matches
         records: list[memoryview] = []
@@ -183,7 +189,44 @@ class PullProcessor:
         return Found(page.status.name, page.next_offset, page.min_offset, page.max_offset)
 
 
-def asked(request: RemotingCommand, header: PullMessageRequestHeader) -> PullRequest:
+def answer_command(connection: Connection, request: RemotingCommand, reply: PullReply | Refusal) -> None:
+    """Send an answer, its records as they lie in the log."""
+    if request.is_oneway:
+        return
+    if isinstance(reply, Refusal):
+        kind = reply.forbidden_type
+        fields = None if kind is None else {"forbiddenType": str(int(kind))}
+        connection.send(request.response(reply.code, reply.remark, ext_fields=fields))
+    else:
+        response = request.response(reply.code, reply.found.status, reply.header())
+        connection.send(response, reply.found.records)
+
+
+def answer_natively(connection: Connection, request: NativePull, reply: PullReply | Refusal) -> None:
+    """The same, encoded by native code."""
+    if isinstance(reply, Refusal):
+        answer_command(connection, command_of(request), reply)
+        return
+    if request.is_oneway:
+        return
+    found = reply.found
+    head = encode_pull_response(
+        request.serialize,
+        request.opaque,
+        reply.code,
+        found.status,
+        reply.broker_id,
+        found.next_offset,
+        found.min_offset,
+        found.max_offset,
+        reply.topic_flags,
+        reply.group_flags,
+        sum(map(len, found.records)),
+    )
+    connection.write([head, *found.records])
+
+
+def asked(code: int, header: Header) -> PullRequest:
     """What the rules look at."""
     return PullRequest(
         group=header.consumer_group,
@@ -193,7 +236,7 @@ def asked(request: RemotingCommand, header: PullMessageRequestHeader) -> PullReq
         subscription=header.subscription,
         subscription_version=header.sub_version,
         expression_type=header.expression_type,
-        lite_code=request.code == RequestCode.LITE_PULL_MESSAGE,
+        lite_code=code == RequestCode.LITE_PULL_MESSAGE,
     )
 
 

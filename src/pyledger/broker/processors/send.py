@@ -3,6 +3,8 @@
 Source: RocketMQ broker/.../SendMessageProcessor.java, AbstractSendMessageProcessor.java.
 """
 
+import re
+from asyncio import Future
 from collections.abc import Callable, Mapping
 from functools import partial
 
@@ -12,15 +14,25 @@ from pyledger.broker.parts import BrokerParts, Method, Reply
 from pyledger.broker.puts import Outcome, PutOutcome, after
 from pyledger.message import Message
 from pyledger.net.connection import Connection
+from pyledger.protocol.delivery import send_rules
 from pyledger.protocol.delivery.recall import RecallHandle
 from pyledger.protocol.delivery.refusal import Refusal
-from pyledger.protocol.delivery.send_rules import CODE_OF_PUT, STORED, SendPlan, SendRequest, SendRules
+from pyledger.protocol.delivery.send_rules import (
+    CODE_OF_PUT,
+    SPECIAL_PROPERTIES,
+    STORED,
+    SendPlan,
+    SendRules,
+)
 from pyledger.wire.batch import decode_batch
 from pyledger.wire.codes import RequestCode, ResponseCode
 from pyledger.wire.headers.send import SendMessageRequestHeader, SendMessageResponseHeader
-from pyledger.wire.properties import decode_properties
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.wire.native import SendRequest, encode_send_response
+from pyledger.wire.properties import decode_properties, encode_properties
+from pyledger.wire.remoting import RemotingCommand, command_of, encode_frame
 
+UNIQUE_KEY = re.compile(rb"(?:^|\x02)%s\x01([^\x02]+)" % names.UNIQUE_KEY.encode())
+SPECIAL = re.compile(rb"(?:^|\x02)(?:%s)\x01" % "|".join(SPECIAL_PROPERTIES).encode())
 NO_BODY = "the request has no body"
 TRANSACTIONS = "this broker serves no transactions"
 HalfPut = Callable[[Message], Outcome]
@@ -38,6 +50,7 @@ class SendProcessor:
         self.rules = SendRules(
             parts.delivery, standing, tables.topics, tables.groups, tables.locks, parts.random_below
         )
+        self._added = encode_properties(self.rules.added_properties())
         self._fields = {
             names.MSG_REGION: standing.region,
             names.TRACE_ON: "true" if standing.trace else "false",
@@ -54,6 +67,45 @@ class SendProcessor:
         if not len(request.body):
             return self._answer(request, ResponseCode.SYSTEM_ERROR, NO_BODY)
         return self._parts.stored(partial(self._send, connection, request, header))
+
+    def send_quickly(self, connection: Connection, request: SendRequest) -> bytes | Future[bytes] | None:
+        """The same for an ordinary message to a topic that is open to all; None: this is none.
+
+        Its properties are stored as they came, with those that the broker adds behind them.
+        """
+        properties = request.properties
+        if (
+            properties is None
+            or request.batch
+            or not 0 <= request.queue_id < self.rules.open_queue_count(request.topic, self._parts.now_ms())
+        ):
+            return None
+        found = UNIQUE_KEY.search(properties)
+        if found is None or not len(request.body) or SPECIAL.search(properties):
+            return None
+        closed = properties if properties.endswith(b"\x02") else properties + b"\x02"
+        outcome = self._parts.puts.put_encoded(request, closed + self._added, peer_of(connection))
+        return after(outcome, partial(self._told_quickly, request, found[1].decode("utf-8", "replace")))
+
+    def _told_quickly(self, request: SendRequest, unique_key: str, outcome: PutOutcome) -> bytes:
+        standing = self._parts.standing
+        if outcome.status not in STORED:
+            return encode_frame(
+                self._answer(command_of(request), CODE_OF_PUT[outcome.status], outcome.problem)
+            )
+        place = outcome.places[0]
+        return encode_send_response(
+            request.serialize,
+            request.opaque,
+            CODE_OF_PUT[outcome.status],
+            outcome.problem,
+            place.msg_id,
+            request.queue_id,
+            place.queue_offset,
+            unique_key,
+            standing.region,
+            standing.trace,
+        )
 
     def _send(
         self, connection: Connection, request: RemotingCommand, header: SendMessageRequestHeader
@@ -128,7 +180,7 @@ def plan_send(
     now_ms: int,
 ) -> SendPlan | Refusal:
     """What the rules say of a send, or of a reply; its properties may be changed."""
-    asked = SendRequest(
+    asked = send_rules.SendRequest(
         topic=header.topic,
         queue_id=header.queue_id,
         default_topic=header.default_topic,

@@ -24,6 +24,18 @@ from pyledger.wire.sysflag import MULTI_TAGS
 VERSION_OF_REQUEST_LIMIT = 121
 """Clients from V3_4_9 on say themselves how often a message may be consumed again."""
 DLQ_QUEUE_COUNT = 1
+SPECIAL_PROPERTIES = (
+    names.DELAY,
+    names.TRANSACTION_PREPARED,
+    names.POP_CHECKPOINT,
+    names.MSG_REGION,
+    names.TRACE_ON,
+    names.CLUSTER,
+    names.TIMER_DELAY_SECONDS,
+    names.TIMER_DELAY_MS,
+    names.TIMER_DELIVER_MS,
+)
+"""A message with one of these is changed or goes elsewhere."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -81,6 +93,7 @@ class SendRules:
         self.config, self.standing = config, standing
         self.topics, self.groups, self.locks = topics, groups, locks
         self.random_below = random_below
+        self._open: dict[str, TopicConfig] = {}
 
     def check(self, request: SendRequest, properties: dict[str, str], now_ms: int) -> SendPlan | Refusal:
         """Store a send or turn it down.
@@ -117,6 +130,28 @@ class SendRules:
             problem = f"the broker[{self.standing.broker_name}] sending transaction message is forbidden"
             return Refusal(ResponseCode.NO_PERMISSION, problem)
         return SendPlan(topic, queue_id, properties, sys_flag, half)
+
+    def open_queue_count(self, topic: str, now_ms: int) -> int:
+        """Queues of a topic into which every ordinary message may go; 0: `check` has to look at each.
+
+        Ordinary is a message, no batch, that names a queue of these and no property of `SPECIAL_PROPERTIES`.
+        """
+        known = self.topics.find(topic)
+        if known is None or self.standing.slave or now_ms < self.standing.accept_sends_from_ms:
+            return 0
+        if known is not self._open.get(topic):
+            special = topic.startswith(names.RETRY_PREFIX) or topic in NOT_FOR_SENDERS
+            if special or known.order or known.filter_type == "MULTI_TAG" or known.attributes:
+                return 0
+            # A topic is replaced when it changes, so the same object needs no second look.
+            self._open[topic] = known
+        return max(known.read_queue_count, known.write_queue_count)
+
+    def added_properties(self) -> dict[str, str]:
+        """What every message is stored with."""
+        added: dict[str, str] = {}
+        self._set_properties(added)
+        return added
 
     def _check_broker(self, request: SendRequest, now_ms: int) -> Refusal | None:
         standing = self.standing
