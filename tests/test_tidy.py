@@ -93,6 +93,7 @@ THIRD_PARTY = {
     "lark": ("pyledger.protocol.filter.sql92",),
     "rich": ("pyledger.cli",),
     "pytest": ("pyledger.pytest_plugin",),
+    "yaml": ("pyledger.broker.access_file",),
     "uvloop": ("pyledger.net.loop",),
     "pyarrow": ("pyledger.arrow", "pyledger.cli.export_columns", "pyspark_pyledger"),
     "pyspark": ("pyledger.spark", "pyspark_pyledger"),

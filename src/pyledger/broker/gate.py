@@ -1,5 +1,7 @@
 """Who may change a broker: requests that change it are refused unless it was told otherwise.
 
+With access control whoever has the right may, from anywhere; without, whoever is on the same machine.
+
 Differs: upstream answers them to whoever reaches the port.
 """
 
@@ -30,7 +32,7 @@ def guarded(parts: BrokerParts, method: Method) -> Method:
         problem = None
         if not parts.config.admin_enabled:
             problem = REFUSED
-        elif not is_local(connection):
+        elif parts.access_rules is None and not is_local(connection):
             problem = REFUSED_REMOTE
         if problem is not None:
             event(log, logging.WARNING, "change refused", **place)

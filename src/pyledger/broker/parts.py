@@ -15,6 +15,7 @@ from pyledger.config.delivery import DeliveryConfig
 from pyledger.config.net import NetConfig
 from pyledger.net.connection import Connection
 from pyledger.net.endpoint import Answer
+from pyledger.protocol.access.model import AccessRules
 from pyledger.protocol.delivery.clients import Notice
 from pyledger.protocol.delivery.counting import BrokerCounts
 from pyledger.protocol.delivery.standing import BrokerStanding
@@ -39,6 +40,8 @@ class BrokerParts:
     held: HeldPulls
     transactions: Transactions
     counts: BrokerCounts
+    access_rules: AccessRules | None
+    """Who may do what; None: everybody everything that is not a change."""
     net: NetConfig
     clock: Clock
     random: Random

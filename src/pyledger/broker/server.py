@@ -15,6 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from pyledger.broker.access_file import read_rules
 from pyledger.broker.held_pulls import HeldPulls
 from pyledger.broker.parts import BrokerParts, standing_of
 from pyledger.broker.processors.quick import QuickAnswers
@@ -81,6 +82,9 @@ class Broker:
             tls: Certificates; without, it speaks no TLS.
             clock: Where it gets the time from.
             random: Draws queues for sends that name none.
+
+        Raises:
+            ConfigError: the file of `acl_path` cannot be read or understood.
         """
         self.config = config or BrokerConfig()
         self._delivery = delivery or DeliveryConfig()
@@ -89,6 +93,8 @@ class Broker:
         self._tls = tls
         self._clock = clock or SystemClock()
         self._random = random or Random()
+        path = self.config.acl_path
+        self._access_rules = read_rules(Path(path)) if path else None
         self._steady_base_ms = self._clock.now_ms() - self._clock.monotonic_ms()
         self._handlers = HandlerTable()
         self._quick: QuickAnswers | None = None
@@ -228,6 +234,7 @@ class Broker:
                 self._delivery, store, puts, tables, self.config.name, self._clock.now_ms
             ),
             counts=counts,
+            access_rules=self._access_rules,
             net=self._net,
             clock=self._clock,
             random=self._random,

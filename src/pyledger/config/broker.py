@@ -98,6 +98,10 @@ class BrokerConfig:
     others when they are signed (`acl_path`). Upstream always does; here whoever reaches the port must not be
     able to by default."""
 
+    acl_path: str = setting("", upstream=None)
+    """File with users and what each may do; see docs/security.md. Empty: requests need no signature. Upstream
+    has `aclEnable` and `conf/plain_acl.yml`, or, from 5.3 on, a database."""
+
     register_interval_ms: int = setting(
         30_000, unit="ms", range=(10_000, 60_000), upstream="registerNameServerPeriod"
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from pyledger.broker.access import AccessControl
 from pyledger.broker.gate import guarded
 from pyledger.broker.parts import BrokerParts, Method
 from pyledger.broker.processors.end_transaction import EndTransactionProcessor
@@ -47,6 +48,12 @@ def request_handlers(parts: BrokerParts) -> Mapping[RequestCode, Method]:
     methods: dict[RequestCode, Method] = {}
     for processor in (*processors, *operators):
         methods |= processor.methods()
+    changes: dict[RequestCode, Method] = {}
     for operator in operators:
-        methods |= {code: guarded(parts, method) for code, method in operator.changes().items()}
-    return methods
+        changes |= {code: guarded(parts, method) for code, method in operator.changes().items()}
+    if parts.access_rules is None:
+        return methods | changes
+    access = AccessControl(parts.access_rules, parts.config.cluster)
+    return {
+        code: access.checked(method, changes=code in changes) for code, method in (methods | changes).items()
+    }

@@ -1,0 +1,79 @@
+"""The file that says who may do what: upstream's `plain_acl.yml`, or users and policies in TOML or JSON."""
+
+import json
+import logging
+import stat
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pyledger.errors import ConfigError
+from pyledger.log import event, logger
+from pyledger.protocol.access.accounts import AccountRules
+from pyledger.protocol.access.model import AccessRules
+from pyledger.protocol.access.policies import PolicyRules
+
+log = logger("broker")
+
+SETTING = "acl_path"
+SIZE_BYTES_MAX = 4 << 20
+PARSERS: Mapping[str, Callable[[Mapping[str, Any]], AccessRules]] = {
+    ".yml": AccountRules.parse,
+    ".yaml": AccountRules.parse,
+    ".toml": PolicyRules.parse,
+    ".json": PolicyRules.parse,
+}
+"""By the ending of the file."""
+
+
+def read_rules(path: Path) -> AccessRules:
+    """Read the file; its ending says which form it has.
+
+    Raises:
+        ConfigError: it cannot be read, or says something that is not understood.
+    """
+    try:
+        mode = path.stat().st_mode
+        with path.open("rb") as file:
+            data = file.read(SIZE_BYTES_MAX + 1)
+    except OSError as error:
+        raise ConfigError(SETTING, f"{path} cannot be read: {error.strerror}") from None
+    if len(data) > SIZE_BYTES_MAX:
+        raise ConfigError(SETTING, f"{path} is larger than {SIZE_BYTES_MAX} bytes")
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        event(log, logging.WARNING, "secrets can be read by others", path=path, remedy=f"chmod 600 {path}")
+    parse = PARSERS.get(path.suffix)
+    if parse is None:
+        raise ConfigError(SETTING, f"{path} has an unknown ending", f"it is one of {', '.join(PARSERS)}")
+    document = parsed(path, data)
+    if not isinstance(document, dict):
+        raise ConfigError(SETTING, f"{path} holds no table")
+    try:
+        return parse(document)
+    except (AttributeError, TypeError) as error:
+        raise ConfigError(SETTING, f"{path} has another form than expected: {error}") from None
+
+
+def parsed(path: Path, data: bytes) -> Any:
+    """What a file holds.
+
+    Raises:
+        ConfigError: it has another form than its ending says, or its reader is not installed.
+    """
+    if path.suffix in (".yml", ".yaml"):
+        try:
+            import yaml  # noqa: PLC0415 - only for this form
+        except ImportError:
+            raise ConfigError(
+                SETTING, "reading YAML needs PyYAML", "pip install 'pyledger[server]'"
+            ) from None
+        try:
+            return yaml.safe_load(data)
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise ConfigError(SETTING, f"{path} is no YAML: {error}") from None
+    try:
+        text = data.decode()
+        return tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(SETTING, f"{path} cannot be read: {error}") from None

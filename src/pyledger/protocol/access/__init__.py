@@ -1,0 +1,1 @@
+"""Who may do what: users, what a request needs, and what a user is given."""

@@ -1,0 +1,179 @@
+"""Users and policies as upstream has had them since 5.3: a policy allows or denies actions on resources.
+
+A request passes when every right that it needs is allowed. Policies of type `Custom` are looked at before
+those of type `Default`. Among entries that match, the most specific decides: a kind of resource before any
+kind, a whole name before a prefix, a longer prefix before a shorter one; on a tie `Allow` stands before
+`Deny`, as upstream. What no entry matches is denied.
+
+Source: RocketMQ auth/.../authorization/chain/AclAuthorizationHandler.java, model/Policy.java,
+model/PolicyEntry.java, model/Resource.java.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from typing import Any, Self
+
+from pyledger.errors import ConfigError
+from pyledger.protocol.access.model import Action, Need, ResourceKind, User
+
+ANY = "*"
+USER_SUBJECT = "User:"
+USER_TYPES = {"super": True, "normal": False}
+USER_STATES = {"enable": True, "disable": False}
+DECISIONS = {"allow": True, "deny": False}
+POLICY_TYPES = ("custom", "default")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Allows or denies some actions on one resource."""
+
+    kind: ResourceKind | None
+    """None: any."""
+    name: str
+    """Whole, or without its `*` when `prefix` is set."""
+    prefix: bool
+    actions: frozenset[Action]
+    networks: tuple[IPv4Network | IPv6Network, ...]
+    """Where requests may come from; empty: anywhere."""
+    allow: bool
+    custom: bool
+
+    @classmethod
+    def parse(cls, document: Mapping[str, Any], resource: str, *, custom: bool, place: str) -> Self:
+        """From an object of the file, for one of its resources.
+
+        Raises:
+            ConfigError: a word is unknown, or an address is none.
+        """
+        kind_text, separator, name = resource.partition(":")
+        if resource == ANY:
+            kind, name = None, ANY
+        else:
+            kind = word(kind_text, {one.lower(): one for one in ResourceKind}, place, "resource")
+            if not separator or not name:
+                raise ConfigError(
+                    place, f"the resource {resource!r} names nothing", "write Topic:name or Topic:*"
+                )
+        actions = {one.lower(): one for one in Action}
+        try:
+            networks = tuple(ip_network(one, strict=False) for one in listed(document.get("sourceIps")))
+        except ValueError as problem:
+            raise ConfigError(place, f"a source address is none: {problem}") from None
+        return cls(
+            kind,
+            name.removesuffix(ANY),
+            name.endswith(ANY),
+            frozenset(word(one, actions, place, "action") for one in listed(document.get("actions"))),
+            networks,
+            word(document.get("decision", "Allow"), DECISIONS, place, "decision"),
+            custom,
+        )
+
+    def matches(self, need: Need, address: str) -> bool:
+        """Whether it has a say."""
+        if self.kind is not None and self.kind is not need.kind:
+            return False
+        if not (need.name.startswith(self.name) if self.prefix else need.name == self.name):
+            return False
+        if Action.ALL not in self.actions and self.actions.isdisjoint(need.any_of):
+            return False
+        return not self.networks or any(ip_address(address) in network for network in self.networks)
+
+    @property
+    def rank(self) -> tuple[bool, bool, bool, int, bool]:
+        """Lower decides first."""
+        return not self.custom, self.kind is None, self.prefix, -len(self.name), not self.allow
+
+
+class PolicyRules:
+    """Users, and the policies of each."""
+
+    def __init__(self, users: Iterable[User], entries: Mapping[str, Sequence[Entry]]) -> None:
+        """Take users, and entries by the name of a user."""
+        self._users = {user.name: user for user in users}
+        self._entries = {name: sorted(found, key=lambda one: one.rank) for name, found in entries.items()}
+
+    @classmethod
+    def parse(cls, document: Mapping[str, Any]) -> Self:
+        """From `users` and `acls` of a file, objects in upstream's form.
+
+        Raises:
+            ConfigError: a word is unknown, a name or password is missing, or an address is none.
+        """
+        users = []
+        for at, one in enumerate(listed(document.get("users"))):
+            place = f"users[{at}]"
+            name, secret = str(one.get("username") or ""), str(one.get("password") or "")
+            if not name or not secret:
+                raise ConfigError(place, "username or password is missing")
+            users.append(
+                User(
+                    name,
+                    secret,
+                    word(one.get("userType", "Normal"), USER_TYPES, place, "userType"),
+                    word(one.get("userStatus", "enable"), USER_STATES, place, "userStatus"),
+                )
+            )
+        entries: dict[str, list[Entry]] = {}
+        for at, one in enumerate(listed(document.get("acls"))):
+            subject = str(one.get("subject") or "")
+            if not subject.startswith(USER_SUBJECT):
+                raise ConfigError(f"acls[{at}]", f"the subject {subject!r} is no user", "write User:name")
+            found = entries.setdefault(subject.removeprefix(USER_SUBJECT), [])
+            for policy in listed(one.get("policies")):
+                found += entries_of(policy, f"acls[{at}]")
+        return cls(users, entries)
+
+    def user(self, name: str) -> User | None:
+        """The user with a name."""
+        return self._users.get(name)
+
+    def trusts(self, address: str, name: str | None) -> bool:  # noqa: ARG002 - the form has no white lists
+        """No address is trusted without a signature."""
+        return False
+
+    def problem(self, user: User, needs: Iterable[Need], address: str) -> str | None:
+        """Why a user may not make a request from an address; None: it may."""
+        if user.superuser:
+            return None
+        entries = self._entries.get(user.name, [])
+        for need in needs:
+            first = next((one for one in entries if one.matches(need, address)), None)
+            if first is None or not first.allow:
+                return f"User:{user.name} has no permission to {need} from {address}"
+        return None
+
+
+def entries_of(policy: Mapping[str, Any], place: str) -> list[Entry]:
+    """The entries of a policy, one for each resource that they name."""
+    kind = str(policy.get("policyType") or "Custom").lower()
+    if kind not in POLICY_TYPES:
+        raise ConfigError(place, f"the policyType {kind!r} is unknown", "it is Custom or Default")
+    return [
+        Entry.parse(one, resource, custom=kind == POLICY_TYPES[0], place=place)
+        for one in listed(policy.get("entries"))
+        for resource in listed(one.get("resource"))
+    ]
+
+
+def listed(value: Any) -> list[Any]:
+    """A value that is a list, a single one, a text with commas, or missing."""
+    if value is None:
+        return []
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def word(text: object, words: Mapping[str, Any], place: str, what: str) -> Any:
+    """What a word means, in any case.
+
+    Raises:
+        ConfigError: it is unknown.
+    """
+    found = words.get(str(text).lower())
+    if found is None:
+        raise ConfigError(place, f"the {what} {text!r} is unknown", f"it is one of {', '.join(words)}")
+    return found

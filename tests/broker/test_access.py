@@ -1,0 +1,153 @@
+"""Requests are signed by users who may do what they ask for; nobody else gets anything."""
+
+from pathlib import Path
+
+import pytest
+
+from pyledger.broker.access_file import read_rules
+from pyledger.errors import ConfigError
+from pyledger.wire.codes import RequestCode, ResponseCode
+from pyledger.wire.remoting import RemotingCommand
+from pyledger.wire.signature import ACCESS_KEY, SIGNATURE, sign
+from tests.broker.peers import asked, broker, heartbeat, peer, pull, send
+from tests.net.conftest import Run
+
+POLICIES = """
+[[users]]
+username = "root"
+password = "root-secret"
+userType = "Super"
+[[users]]
+username = "alice"
+password = "alice-secret"
+[[users]]
+username = "gone"
+password = "gone-secret"
+userStatus = "disable"
+[[acls]]
+subject = "User:alice"
+[[acls.policies]]
+entries = [
+  {resource = "Topic:T", actions = ["Pub", "Sub"], decision = "Allow"},
+  {resource = "Group:G", actions = ["Sub"], decision = "Allow"},
+]
+"""
+ACCOUNTS = """
+globalWhiteRemoteAddresses: []
+accounts:
+  - accessKey: rocketmq-root
+    secretKey: root-secret
+    admin: true
+  - accessKey: rocketmq-alice
+    secretKey: alice-secret
+    defaultTopicPerm: DENY
+    defaultGroupPerm: DENY
+    topicPerms: ["T=PUB|SUB"]
+    groupPerms: ["G=SUB"]
+"""
+TOPIC = {"topic": "T", "defaultTopic": "TBW102", "topicFilterType": "SINGLE_TAG", "perm": 6}
+CREATE = asked(RequestCode.UPDATE_AND_CREATE_TOPIC, **TOPIC, readQueueNums=1, writeQueueNums=1)
+
+
+def signed(command: RemotingCommand, user: str, secret: str) -> RemotingCommand:
+    """A copy of a request that a user has signed."""
+    fields = {**command.ext_fields, ACCESS_KEY: user}
+    fields[SIGNATURE] = sign(fields, command.body, secret)
+    return RemotingCommand.request(command.code, body=command.body, ext_fields=fields)
+
+
+@pytest.mark.parametrize(("form", "prefix"), [("acl.toml", ""), ("plain_acl.yml", "rocketmq-")])
+def test_users_do_what_they_may(run: Run, tmp_path: Path, form: str, prefix: str) -> None:
+    path = tmp_path / form
+    path.write_text(POLICIES if form == "acl.toml" else ACCOUNTS)
+    path.chmod(0o600)
+    root, alice = (f"{prefix}root", "root-secret"), (f"{prefix}alice", "alice-secret")
+
+    async def main() -> None:
+        async with broker(tmp_path, acl_path=str(path), admin_enabled=True) as one, peer(one) as client:
+
+            async def code(command: RemotingCommand) -> int:
+                return (await client.request(command)).code
+
+            denied = ResponseCode.NO_PERMISSION
+            assert await code(send("T")) == denied
+            assert await code(signed(send("T"), *alice)) == 0
+            assert await code(signed(send("T"), alice[0], "wrong")) == denied
+            assert await code(signed(send("T"), "nobody", "")) == denied
+            assert await code(signed(send("Other"), *alice)) == denied
+            assert await code(signed(pull("T"), *alice)) == 0
+            assert await code(signed(pull("T", consumer_group="H"), *alice)) == denied
+            assert await code(signed(heartbeat("c", "Other"), *alice)) == denied
+            assert await code(heartbeat("c", "T")) == denied
+            assert await code(signed(CREATE, *alice)) == denied
+            assert await code(CREATE) == denied
+            assert await code(signed(CREATE, *root)) == 0
+            # Not even what there is may be told.
+            assert await code(asked(RequestCode.GET_ALL_TOPIC_CONFIG)) == denied
+            assert await code(signed(asked(RequestCode.GET_ALL_TOPIC_CONFIG), *root)) == 0
+            assert one.parts is not None
+            assert one.store.queue_range("Other", 0).max_offset == 0
+            assert one.store.queue_range("T", 0).max_offset == 1
+
+    run(main())
+
+
+def test_signature_covers_every_field_and_the_body(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "acl.toml"
+    path.write_text(POLICIES)
+    path.chmod(0o600)
+    whole = signed(send("T", b"body"), "alice", "alice-secret")
+
+    async def main() -> None:
+        async with broker(tmp_path, acl_path=str(path)) as one, peer(one) as client:
+            changed = [
+                {**whole.ext_fields, name: value + "1"}
+                for name, value in whole.ext_fields.items()
+                if name != SIGNATURE
+            ]
+            forged = [RemotingCommand.request(whole.code, body=b"body", ext_fields=one) for one in changed]
+            forged.append(RemotingCommand.request(whole.code, body=b"bodY", ext_fields=whole.ext_fields))
+            for command in forged:
+                assert (await client.request(command)).code == ResponseCode.NO_PERMISSION
+            assert (await client.request(whole)).code == 0
+            # A disabled user's right signature opens nothing.
+            gone = signed(send("T"), "gone", "gone-secret")
+            assert (await client.request(gone)).code == ResponseCode.NO_PERMISSION
+
+    run(main())
+
+
+def test_old_clients_sign_before_they_mark_a_query_by_unique_key(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "acl.toml"
+    path.write_text(POLICIES)
+    path.chmod(0o600)
+    fields = {"topic": "T", "key": "U1", "maxNum": 1, "beginTimestamp": 0, "endTimestamp": 1 << 50}
+
+    async def main() -> None:
+        async with broker(tmp_path, acl_path=str(path)) as one, peer(one) as client:
+            await client.request(signed(send("T"), "alice", "alice-secret"))
+            query = signed(asked(RequestCode.QUERY_MESSAGE, **fields), "alice", "alice-secret")
+            query.ext_fields["_UNIQUE_KEY_QUERY"] = "true"
+            query.version = 401
+            assert (await client.request(query)).code == ResponseCode.NO_PERMISSION
+            query.version = 399
+            assert (await client.request(query)).code == 0
+
+    run(main())
+
+
+def test_file_that_cannot_be_understood_stops_the_broker(tmp_path: Path) -> None:
+    for name, text, problem in (
+        ("a.toml", "users = 1", "another form"),
+        ("b.json", "[", "cannot be read"),
+        ("c.yml", "a: [", "no YAML"),
+        ("d.yml", "- a", "no table"),
+        ("e.txt", "", "unknown ending"),
+        ("f.yml", "a: !!python/object/apply:os.system ['true']", "no YAML"),
+    ):
+        path = tmp_path / name
+        path.write_text(text)
+        with pytest.raises(ConfigError, match=problem):
+            read_rules(path)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_rules(tmp_path / "missing.toml")
