@@ -1,5 +1,8 @@
 # GroupCommit: many callers wait until their bytes are on disk, one thread flushes for all of them.
 #
+# That thread is the first caller, which leads, or the flush thread. A caller leads when nobody flushes at
+# that moment: alone it needs no other thread. Who comes meanwhile is the flush thread's; the leader wakes it.
+#
 # Waiters form a list in the order of their offsets. A flush makes those it reached ready, and they take turns
 # (turns.pyx). The flush thread needs no GIL in between.
 #
@@ -22,6 +25,9 @@ from pyledger import errors
 
 cdef enum:
     FLUSH_RETRY_US = 1000            # pause when a flush did not reach what was asked for
+    # A caller that leads cannot give up in time. So none does when the last flush took as long as this.
+    LED_FLUSH_NS_MAX = 20_000_000
+    LED_LATE = 2
 
 cdef int64_t NO_OFFSET = 0x7FFFFFFFFFFFFFFF
 
@@ -49,6 +55,10 @@ cdef class GroupCommit:
     cdef int owner_pid
     cdef Bell* bells
     cdef Waker flusher
+    cdef MappedFileQueue queue       # that callers may flush; None: only the flush thread does
+    cdef Waker flushed_waker         # woken after every flush of theirs
+    cdef bint led                    # a caller flushes
+    cdef bint served                 # the flush thread does, or is about to
 
     def __cinit__(self, str path="", *, int64_t flushed_where=0):
         self.path = path
@@ -99,11 +109,14 @@ cdef class GroupCommit:
     # --- callers
 
     cdef bint request(self, int64_t offset) noexcept nogil:
-        """Ask for a flush; the lock is held. True when the flush thread must be woken."""
+        """Ask for a flush; the lock is held. True when the flush thread must be woken.
+
+        A caller that leads wakes it afterwards.
+        """
         if offset <= self.requested:
             return False
         store_release(&self.requested, offset)
-        return True
+        return not self.led
 
     cdef bint enlist(self, Waiter* waiter) noexcept nogil:
         """Join the waiters and hand the turn on; the GIL is released. False: there is nothing to wait for."""
@@ -174,24 +187,97 @@ cdef class GroupCommit:
                 if result == EINTR:
                     return -1
 
-    cdef int enlist_and_sleep(self, Waiter* waiter, int64_t deadline_ns) noexcept nogil:
-        """Wait among the others, as `sleep`."""
+    cdef MappedFile file_to_lead(self, int64_t timeout_ms):
+        """The file that a caller may have to flush, or None when somebody else surely does."""
+        cdef MappedFileQueue queue = self.queue
+        if queue is None or self.led or self.served or timeout_ms == 0:
+            return None
+        if queue.flush_last_ns >= LED_FLUSH_NS_MAX:
+            return None
+        if queue.last is None or queue.last.start_offset > load_acquire(&queue.flushed):
+            return queue.file_after(load_acquire(&queue.flushed))
+        return queue.last
+
+    cdef bint begin_to_lead(self, Waiter* waiter) noexcept nogil:
+        """Become the one who flushes, unless there is one or no need; the GIL is released."""
+        cdef bint leads
+        cdef uint32_t* word = NULL
+        pthread_mutex_lock(&self.lock)
+        leads = self.flushed < waiter.offset and self.status_word == 0 and not self.led and not self.served
+        if leads:
+            self.led = True
+            self.request(waiter.offset)
+            word = hand_turn_on(&self.turns)
+        pthread_mutex_unlock(&self.lock)
+        if word != NULL:
+            futex_wake_all(word)
+        return leads
+
+    cdef int lead(self, MappedFile file, int64_t version) noexcept nogil:
+        """Flush a pinned file for all who wait. 0, or an errno: the queue failed."""
+        cdef int failed = 0
+        cdef bint asks
+        self.queue.io_lock.lock()
+        if self.queue.state == STATUS_OK and self.queue.run_version == version:
+            failed = self.queue.flush_file(file)
+        self.queue.io_lock.unlock()
+        self.answer(load_acquire(&self.queue.flushed) if failed == 0 else 0, 0, this_thread())
+        pthread_mutex_lock(&self.lock)
+        self.led = False
+        asks = self.requested > self.flushed
+        pthread_mutex_unlock(&self.lock)
+        if asks:
+            self.flusher.wake()
+        if self.flushed_waker is not None:
+            self.flushed_waker.wake()
+        return failed
+
+    cdef int flush_or_sleep(self, MappedFile file, int64_t version, Waiter* waiter, int64_t deadline_ns,
+                            int* failure) noexcept nogil:
+        """Lead if nobody flushes, or wait among the others, as `sleep`. LED_LATE: it led for too long."""
+        if file is not None and self.begin_to_lead(waiter):
+            failure[0] = self.lead(file, version)
+            if 0 <= deadline_ns <= monotonic_ns():
+                return LED_LATE
+            if failure[0] != 0 or load_acquire(&self.flushed) >= waiter.offset:
+                return True
         if not self.enlist(waiter):
             return True
         return self.sleep(waiter, deadline_ns)
 
+    cdef int fail_queue(self, int number, str path) except -1:
+        """Latch queue and group after a flush that a caller led; raises."""
+        try:
+            self.queue.fail(number, path)
+        except errors.StoreFailedError as error:
+            self.fail(error.__cause__)
+            raise
+
     cdef int wait_until(self, int64_t offset, int64_t timeout_ms) except -1:
         """Wait without the GIL until bytes below `offset` are durable: 1, or 0 when the time passed."""
         cdef Waiter waiter
+        cdef MappedFile file
+        cdef int64_t version = 0
         cdef int64_t deadline_ns
+        cdef int failure = 0
         cdef int woken
         if load_acquire(&self.flushed) >= offset and self.owner_pid == getpid():
             return 1
         self.check_usable()
         waiter.offset = offset
         deadline_ns = deadline_after(timeout_ms)
+        file = self.file_to_lead(timeout_ms)
+        if file is not None:
+            file.pin()
+            version = self.queue.run_version
         with nogil:
-            woken = self.enlist_and_sleep(&waiter, deadline_ns)
+            woken = self.flush_or_sleep(file, version, &waiter, deadline_ns, &failure)
+        if file is not None:
+            file.unpin()
+            if failure != 0:
+                self.fail_queue(failure, file.path)
+        if woken == LED_LATE:
+            return 0
         try:
             while woken < 0:
                 PyErr_CheckSignals()
@@ -242,13 +328,25 @@ cdef class GroupCommit:
     cdef bint await_request(self, int64_t deadline_ns) noexcept nogil:
         """True: there is a request beyond what is flushed. May be early: -1 asks to look for signals."""
         cdef int woken
-        while load_acquire(&self.requested) <= load_acquire(&self.flushed):
+        while not self.begin_to_serve():
             if load_word(&self.status_word) != 0:
                 return False
             woken = self.flusher.sleep(deadline_ns)
             if woken != 1:
                 return woken
         return True
+
+    cdef bint begin_to_serve(self) noexcept nogil:
+        """Whether the flush thread is wanted. While it is, no caller leads."""
+        pthread_mutex_lock(&self.lock)
+        self.served = self.requested > self.flushed and not self.led
+        pthread_mutex_unlock(&self.lock)
+        return self.served
+
+    cdef void end_to_serve(self) noexcept nogil:
+        pthread_mutex_lock(&self.lock)
+        self.served = False
+        pthread_mutex_unlock(&self.lock)
 
     def wait_for_request(self, int64_t timeout_ms):
         """Sleep without the GIL until somebody waits for more than is flushed; see _core.pyi."""
@@ -272,8 +370,11 @@ cdef class GroupCommit:
                 c_write(bell.event_fd, &one, sizeof(one))
             bell = bell.next
 
-    cdef void answer(self, int64_t flushed_where, int status) noexcept nogil:
-        """Move on to a new end or a final status; those it answers become ready, the first are woken."""
+    cdef void answer(self, int64_t flushed_where, int status, void* runner) noexcept nogil:
+        """Move on to a new end or a final status; those it answers become ready, the first are woken.
+
+        `runner` is the thread that takes the turn if nobody has it; NULL: the first who is ready.
+        """
         cdef Waiter* waiter
         cdef uint32_t* first
         cdef uint32_t* second
@@ -285,6 +386,8 @@ cdef class GroupCommit:
         if self.turns.next == NULL and self.turns.ready.first == NULL:
             # Whoever had the last turn may never wait again.
             self.turns.runner = NULL
+        if self.turns.runner == NULL and self.turns.next == NULL:
+            self.turns.runner = runner
         waiter = self.waiting.first
         while waiter != NULL and (waiter.offset <= self.flushed or self.status_word != 0):
             unlink_waiter(&self.waiting, waiter)
@@ -302,7 +405,7 @@ cdef class GroupCommit:
 
     cdef void publish_where(self, int64_t flushed_where) noexcept nogil:
         """Tell everybody that bytes below `flushed_where` are durable."""
-        self.answer(flushed_where, 0)
+        self.answer(flushed_where, 0, NULL)
 
     def publish(self, int64_t flushed_where):
         """Tell everybody that bytes below `flushed_where` are durable."""
@@ -312,13 +415,13 @@ cdef class GroupCommit:
         """Latch: a flush failed. Everybody who waits, or will, gets StoreFailedError."""
         if self.cause is None:
             self.cause = cause
-        self.answer(0, STATUS_STORE_FAILED)
+        self.answer(0, STATUS_STORE_FAILED, NULL)
         self.flusher.wake()
 
     def close(self):
         """Nobody waits any more: who does gets StoreClosedError."""
         if self.owner_pid == getpid():
-            self.answer(0, STATUS_CLOSED)
+            self.answer(0, STATUS_CLOSED, NULL)
             self.flusher.wake()
 
     def serve(self, MappedFileQueue queue, int64_t timeout_ms, Waker flushed=None):
@@ -334,7 +437,14 @@ cdef class GroupCommit:
         except errors.StoreFailedError as error:
             self.fail(error.__cause__)
             raise
+        finally:
+            self.end_to_serve()
         return self.flushed_where
+
+    def let_callers_flush(self, MappedFileQueue queue not None, Waker flushed=None):
+        """From now on who waits alone flushes the queue itself; see _core.pyi."""
+        self.queue = queue
+        self.flushed_waker = flushed
 
     cdef int serve_file(self, MappedFileQueue queue, Waker flushed, int64_t deadline_ns) except -2:
         """Serve the file with the first byte that is not durable."""

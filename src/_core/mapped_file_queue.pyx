@@ -34,6 +34,7 @@ cdef class MappedFileQueue:
     cdef readonly int64_t flush_count
     cdef readonly int64_t flush_total_ns
     cdef readonly int64_t flush_longest_ns
+    cdef int64_t flush_last_ns
     cdef int64_t run_version         # grows with every change of the run
     cdef int state                   # STATUS_OK or why nothing may be appended
     cdef int generation
@@ -342,10 +343,10 @@ cdef class MappedFileQueue:
             failed = file.flush_to_disk()
         if failed == 0:
             store_release(&self.flushed, max(self.flushed, file.start_offset + file.flushed))
-            begin_ns = monotonic_ns() - begin_ns
+            self.flush_last_ns = monotonic_ns() - begin_ns
             self.flush_count += 1
-            self.flush_total_ns += begin_ns
-            self.flush_longest_ns = max(self.flush_longest_ns, begin_ns)
+            self.flush_total_ns += self.flush_last_ns
+            self.flush_longest_ns = max(self.flush_longest_ns, self.flush_last_ns)
         else:
             # Before the lock is let go: the next flush would find nothing dirty, and believe it.
             self.failed_errno = failed

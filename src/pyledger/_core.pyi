@@ -388,7 +388,8 @@ class GroupCommit:
     """Callers wait until an offset is durable; one thread flushes for all of them.
 
     The flush thread: `while not commit.closed: commit.serve(queue, 500)`, or by hand
-    `wait_for_request`, flush, `publish`, and `fail` when the flush failed. Invariants: `flushed_where` only
+    `wait_for_request`, flush, `publish`, and `fail` when the flush failed. A caller flushes itself where
+    `let_callers_flush` allows it and nobody else does. Invariants: `flushed_where` only
     grows; nobody is told that bytes beyond it are durable; after `fail` or `close` it stays where it is.
     """
 
@@ -463,6 +464,16 @@ class GroupCommit:
         Raises:
             StoreFailedError: a flush failed. Queue and group are latched: everybody who waits gets it too.
             StoreClosedError: queue or group is closed.
+        """
+    def let_callers_flush(self, queue: MappedFileQueue, flushed: Waker | None = None) -> None:
+        """Let `wait` flush the queue itself when nobody else does: a caller alone then needs no other thread.
+
+        Who leads that way finishes its flush, whatever its timeout; if it took longer, `wait` is False. Where
+        flushes take 20 ms, or the timeout is 0, nobody leads. A flush thread is needed as before.
+
+        Args:
+            queue: The queue that the flush thread serves.
+            flushed: Woken after every flush of a caller.
         """
     def publish(self, flushed_where: int) -> None:
         """Tell everybody that bytes below `flushed_where` (physical offset, bytes) are durable."""

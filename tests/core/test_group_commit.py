@@ -423,13 +423,19 @@ def test_register_from_one_loop_after_another_closes_no_foreign_file(tmp_path: P
 # --- serving a queue
 
 
-def test_serve_flushes_every_file_for_all_callers(spawn: Spawn, tmp_path: Path) -> None:
+@pytest.mark.parametrize("led", [False, True])
+@pytest.mark.parametrize("callers", [1, 2, 8])
+def test_serve_flushes_every_file_for_all_callers(
+    spawn: Spawn, tmp_path: Path, callers: int, led: bool
+) -> None:
     """Callers put and wait while files roll; what they are told is durable in the queue's eyes too."""
     queue = MappedFileQueue(str(tmp_path / "commitlog"), 65536)
     queue.load()
     log, commit = CommitLog(queue), GroupCommit(queue.folder)
+    if led:
+        commit.let_callers_flush(queue)
     appender = log.appender("topic", 0)
-    callers, rounds = 8, 60
+    rounds = 480 // callers
 
     def caller() -> None:
         for _ in range(rounds):
@@ -467,3 +473,27 @@ def test_serve_without_requests_returns_after_the_timeout(tmp_path: Path) -> Non
     queue.close()
     with pytest.raises(errors.StoreClosedError):
         commit.serve(queue, 1)
+
+
+def test_a_caller_alone_flushes_itself(tmp_path: Path) -> None:
+    """There is no flush thread here: nobody else could."""
+    queue = MappedFileQueue(str(tmp_path / "commitlog"), 65536)
+    queue.load()
+    appender, commit, waker = CommitLog(queue).appender("t", 0), GroupCommit(queue.folder), Waker()
+    commit.let_callers_flush(queue, waker)
+    for count in range(1, 11):
+        appender.put(b"body")
+        assert commit.wait(queue.max_offset, LONG_MS)
+        assert commit.flushed_where == queue.flushed_where == queue.max_offset
+        assert queue.flush_count == count
+        assert waker.wait(0)
+    assert not commit.wait_for_request(0), "nothing is left to the flush thread"
+    appender.put(b"body")
+    assert not commit.wait(queue.max_offset, 0), "who has no time does not lead"
+    assert not commit.wait(queue.max_offset + 1, 1), "nobody is told of bytes that nobody wrote"
+    assert commit.flushed_where == queue.max_offset
+    assert commit.wait_for_request(0), "the flush thread goes on where the leader stopped"
+    queue.close()
+    commit.close()
+    with pytest.raises(errors.StoreClosedError):
+        commit.wait(commit.flushed_where + 1, LONG_MS)

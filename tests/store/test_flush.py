@@ -184,6 +184,111 @@ def test_a_late_sync_flush_is_a_timeout_and_the_message_is_still_stored(tmp_path
     assert printed[1] == "[b'quick', b'late', b'later']"
 
 
+LED = """
+    import os, sys, threading, time
+    from pyledger.errors import FlushTimeoutError, StoreClosedError, StoreFailedError
+    from pyledger.message import Message
+    from pyledger.store.message_store import MessageStore
+    from tests.fault_injection.shim import Call, IoFaults
+
+    faults = IoFaults()
+    store = MessageStore.open(sys.argv[1], flush_disk_type="sync", sync_flush_timeout_ms=20_000,
+                              mapped_file_size_bytes=65536)
+    told = []
+
+    def put(body):
+        try:
+            told.append(store.put(Message("t", body)).queue_offset)
+        except (StoreClosedError, StoreFailedError) as error:
+            told.append(type(error).__name__)
+
+    def slow(call_ms):
+        faults.delay(Call.MSYNC, call_ms)
+        faults.delay(Call.FDATASYNC, call_ms)
+
+    def lead(body):
+        # A thread that flushes at this moment.
+        thread = threading.Thread(target=put, args=(body,))
+        before = faults.seen(Call.MSYNC) + faults.seen(Call.FDATASYNC)
+        thread.start()
+        while faults.seen(Call.MSYNC) + faults.seen(Call.FDATASYNC) == before:
+            time.sleep(0.001)
+        return thread
+
+    put(b"0")
+"""
+
+
+@pytest.mark.skipif(compiler() is None, reason="needs a C compiler for the shim")
+def test_who_comes_while_a_caller_flushes_is_flushed_for_next(tmp_path: Path) -> None:
+    story = (
+        LED
+        + """
+    slow(300)
+    leader = lead(b"1")
+    others = [threading.Thread(target=put, args=(b"x",)) for _ in range(5)]
+    for other in others:
+        other.start()
+    for thread in [leader, *others]:
+        thread.join()
+    assert sorted(told) == list(range(7)), told
+    assert store.flushed_where == store.max_offset
+    assert store.statistics().flush_count <= 4, "others share flushes"
+    store.close()
+    print("ok")
+    """
+    )
+    assert run_child(story, tmp_path, str(tmp_path / "s")) == "ok\n"
+
+
+@pytest.mark.skipif(compiler() is None, reason="needs a C compiler for the shim")
+@pytest.mark.parametrize("end", ["close", "fork", "fail"])
+def test_a_store_may_end_while_a_caller_flushes(tmp_path: Path, end: str) -> None:
+    """Close waits for the flush; a forked child has nothing to do with it; a failure reaches all who wait."""
+    story = (
+        LED
+        + """
+    slow(300)
+    if sys.argv[2] == "fail":
+        faults.fail(Call.MSYNC, 5)
+        faults.fail(Call.FDATASYNC, 5)
+    leader = lead(b"1")
+    if sys.argv[2] == "fork":
+        child = os.fork()
+        if child == 0:
+            put(b"of the child")
+            os._exit(0 if told[1:] == ["StoreClosedError"] else 1)
+        assert os.waitpid(child, 0)[1] == 0
+    else:
+        other = threading.Thread(target=put, args=(b"2",))
+        other.start()
+        if sys.argv[2] == "fail":
+            other.join()
+    if sys.argv[2] == "close":
+        store.close()
+        other.join()
+    leader.join()
+    slow(0)
+    if sys.argv[2] == "fail":
+        assert told == [0, "StoreFailedError", "StoreFailedError"], told
+        while store.statistics().failure is None:
+            time.sleep(0.001)
+        put(b"refused")
+        assert told[3] == "StoreFailedError"
+    store.close()
+    print(*told[1:])
+    """
+    )
+    told = run_child(story, tmp_path, str(tmp_path / "s"), end).split()
+    if end == "fork":
+        assert told == ["1"]
+    with MessageStore.open(tmp_path / "s", mapped_file_size_bytes=65536) as store:
+        bodies = [m.body for m in store.messages()]
+    assert bodies[0] == b"0"
+    assert len(bodies) > max([int(t) for t in told if t.isdigit()], default=0), "what was told is there"
+    assert b"of the child" not in bodies
+
+
 def test_transient_pool_shows_messages_after_the_commit(tmp_path: Path) -> None:
     options = NEVER | {
         "transient_store_pool": True,

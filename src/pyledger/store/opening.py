@@ -219,6 +219,8 @@ def _assemble(path: str, config: StoreConfig, lock: StoreLock, recovered: Recove
             # A name that upstream once allowed: its messages can be read, none can be added.
             continue
     group = GroupCommit(path, flushed_where=log.flushed_where)
+    if synchronous:
+        group.let_callers_flush(log, dispatch_waker)
 
     def confirmed_where() -> int:
         return min(group.flushed_where, log.max_offset) if synchronous else log.max_offset

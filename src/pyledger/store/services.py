@@ -4,6 +4,7 @@ import logging
 import os
 import threading
 
+from pyledger._core import Waker
 from pyledger.errors import PyLedgerError, StoreClosedError, StoreFailedError, StoreFullError
 from pyledger.log import event, logger
 from pyledger.store.allocate import AllocatorThread, ChunkAhead
@@ -19,6 +20,8 @@ from pyledger.store.statistics import StoreStatistics
 log = logger("store")
 
 FILES_AHEAD = 1
+GATHER_MS = 2
+"""With sync flush, what the flushes of so long bring is dispatched together: reads do not wait for it."""
 FIRST_CLEAN_MS = 60_000
 MS_PER_HOUR = 3_600_000
 
@@ -58,6 +61,8 @@ class StoreServices:
         work = (
             self._flusher.work_by_request if config.flush_disk_type == SYNC else self._flusher.work_by_policy
         )
+        self._gathers = config.flush_disk_type == SYNC
+        self._nobody = Waker()
         self._flush_service = Service("flush", work, self._failed)
         self._dispatch_service = Service("dispatch", self._dispatch_round, self._failed, parts.dispatch_waker)
         self._services = [
@@ -78,7 +83,10 @@ class StoreServices:
     # -- what the threads do
 
     def _dispatch_round(self) -> int:
+        gathers = self._gathers and self._dispatch.behind_bytes > 0
         pause_ms = self._dispatch.work()
+        if gathers:
+            self._nobody.wait(GATHER_MS)
         if self._flusher.exceeds_bound():
             self._flush_service.wake()
         if self._chunk_ahead.is_short():
