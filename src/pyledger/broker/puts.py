@@ -148,7 +148,7 @@ class MessagePuts:
                 request.reconsume_times or 0,
             )
         except StoreError as problem:
-            return refused(problem)
+            return self._refused(problem)
         return self._stored(topic, queue_id, (place,), properties, waits=NO_WAIT.search(properties) is None)
 
     def put_batch(self, batch: Message) -> Outcome:

@@ -141,7 +141,9 @@ class Broker:
             port = self._servers[0].port if self._servers else self.config.port
             store = await asyncio.to_thread(self._open_store, port)
             self.parts = await self._assemble(store)
-            self._quick = QuickAnswers(self.parts)
+            if self._access_rules is None:
+                # The quick way sees no signatures.
+                self._quick = QuickAnswers(self.parts)
             for code, method in request_handlers(self.parts).items():
                 self._handlers.register(code, method)
             if not self._servers:
