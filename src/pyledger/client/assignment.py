@@ -25,6 +25,10 @@ class Assignment:
     """The queue is dropped."""
     is_closing: bool = False
     """No listener begins with a message any more; those that run may finish."""
+    is_lost: bool = False
+    """Orderly: somebody else has the lock; what happened here since does not count."""
+    turns: int = 0
+    """Concurrent: turns of the listener that are not over, and messages on their way back."""
     pulling: asyncio.Task[None] | None = None
     consuming: asyncio.Task[None] | None = None
     """Orderly: the one who takes the messages."""

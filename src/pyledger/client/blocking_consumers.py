@@ -41,7 +41,7 @@ class Blocking(Generic[C]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        background().wait(self._inner.__aexit__(kind, error, trace))
 
 
 class BlockingMember(Blocking[G]):

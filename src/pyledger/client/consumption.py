@@ -6,17 +6,17 @@ ConsumeMessageOrderlyService.java.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
 from pyledger.client.assignment import Assignment
+from pyledger.client.giving_back import GivingBack
 from pyledger.client.instance import ClientInstance
 from pyledger.client.listening import SKIPPED, Later, ListenerRunner
 from pyledger.client.offset_store import OffsetStore, text
 from pyledger.client.pulling import delivered
 from pyledger.config.client import ConsumerConfig
-from pyledger.errors import PyLedgerError, RemotingError
 from pyledger.log import event, logger
 from pyledger.protocol.client.consume_rules import suspend_ms, times_max
 from pyledger.protocol.client.process_queue import NOTHING_CONSUMED
@@ -25,11 +25,14 @@ from pyledger.wire.record import ReceivedMessage
 log = logger("client")
 
 AGAIN_HERE_MS = 5000
+LISTENER_WAIT_MS = 500
 LOCKED_RETRY_MS = 10
 UNLOCKED_RETRY_MS = 3000
 EXPIRED_DELAY_LEVEL = 3
 EXPIRED_PER_ROUND_MAX = 16
-DEAD_LETTER = -1
+
+LockAgain = Callable[[Assignment], Awaitable[None]]
+"""Asks for a lock that we had; ends the queue where somebody else has it."""
 
 
 class Consumption(Protocol):
@@ -64,6 +67,7 @@ class Concurrent:
         self._config = config
         self._runner = runner
         self._offsets = offsets
+        self._giving_back = GivingBack(client, group, config.reconsume_times_max)
         self._is_broadcasting = config.message_model == "broadcasting"
 
     def begin(self, assignment: Assignment) -> None:
@@ -76,8 +80,10 @@ class Concurrent:
             self._submit(assignment, messages[at : at + count])
 
     async def end(self, assignment: Assignment) -> bool:
-        """Listeners that run may finish; their messages come again elsewhere."""
+        """Let listeners finish that run, for a moment; messages of longer ones come again elsewhere."""
         assignment.moved.set()
+        if assignment.turns and not assignment.messages.dropped:
+            await assignment.pause(LISTENER_WAIT_MS)
         return True
 
     async def expire(self, assignment: Assignment) -> None:
@@ -91,10 +97,7 @@ class Concurrent:
                 return
             message = assignment.messages.messages[0]
             event(log, logging.WARNING, "listener takes too long", queue=text(assignment.queue), offset=first)
-            try:
-                await self._send_back(message, EXPIRED_DELAY_LEVEL)
-            except RemotingError as error:
-                event(log, logging.WARNING, "message not given back", message=message, error=error)
+            if not await self._giving_back.give_back(message, EXPIRED_DELAY_LEVEL):
                 return
             self._leave(assignment, [message])
 
@@ -102,6 +105,7 @@ class Concurrent:
         topics = [message.topic for message in batch]
         for message in batch:
             delivered(message)
+        assignment.turns += 1
         self._runner.run(
             batch,
             partial(self._begin, assignment, batch),
@@ -125,25 +129,32 @@ class Concurrent:
         outcome: Any,
         error: BaseException | None,
     ) -> None:
-        if assignment.messages.dropped or outcome is SKIPPED:
-            return
-        if error is None and not isinstance(outcome, Later):
-            self._leave(assignment, batch)
-            return
         if error is not None:
             log.warning("listener failed group=%s message=%s", self._group, batch[0], exc_info=error)
-        if self._is_broadcasting:
-            self._leave(assignment, batch)
+        later = Later() if error is not None else outcome if isinstance(outcome, Later) else None
+        if later is None or self._is_broadcasting or assignment.messages.dropped or outcome is SKIPPED:
+            if outcome is not SKIPPED:
+                self._leave(assignment, batch)
+            self._over(assignment)
             return
-        delay_level = outcome.delay_level if isinstance(outcome, Later) else 0
-        self._client.inbound.spawn(self._give_back(assignment, batch, topics, delay_level))
+        self._leave(assignment, batch[: later.done])
+        failed, origins = batch[later.done :], topics[later.done :]
+        self._client.inbound.spawn(self._give_back(assignment, failed, origins, later.delay_level))
+
+    def _over(self, assignment: Assignment) -> None:
+        """A turn is over."""
+        assignment.turns -= 1
+        if assignment.is_closing and not assignment.turns:
+            assignment.ended.set()
 
     def _leave(self, assignment: Assignment, batch: Sequence[ReceivedMessage]) -> None:
+        if not batch or assignment.messages.dropped:
+            return
         offset = assignment.messages.remove(batch)
         assignment.messages.last_consume_ms = self._client.monotonic_ms()
         for message in batch:
             assignment.started_ms.pop(message.queue_offset, None)
-        if offset != NOTHING_CONSUMED and not assignment.messages.dropped:
+        if offset != NOTHING_CONSUMED:
             self._offsets.table.update(assignment.queue, offset)
         assignment.moved.set()
 
@@ -156,27 +167,22 @@ class Concurrent:
     ) -> None:
         """Give messages back; those that nobody takes come again here."""
         again = []
-        for message, topic in zip(batch, topics, strict=True):
-            if message not in assignment.messages:
-                continue
-            try:
-                await self._send_back(message, delay_level)
-            except PyLedgerError as error:
-                event(log, logging.WARNING, "message not given back", message=message, error=error)
-                message.reconsume_times += 1
-                message.topic = topic
-                again.append(message)
-            else:
-                self._leave(assignment, [message])
+        try:
+            for message, topic in zip(batch, topics, strict=True):
+                if message not in assignment.messages:
+                    continue  # its time was over
+                if await self._giving_back.give_back(message, delay_level):
+                    self._leave(assignment, [message])
+                else:
+                    message.reconsume_times += 1
+                    message.topic = topic
+                    again.append(message)
+        finally:
+            self._over(assignment)
         if again:
-            await asyncio.sleep(AGAIN_HERE_MS / 1000)
-            if not assignment.messages.dropped:
+            await assignment.pause(AGAIN_HERE_MS)
+            if not assignment.is_closing and not assignment.messages.dropped:
                 self.arrived(assignment, again)
-
-    async def _send_back(self, message: ReceivedMessage, delay_level: int) -> None:
-        address = self._client.routes.master(message.broker_name)
-        limit = times_max(self._config.reconsume_times_max, orderly=False)
-        await self._client.calls.send_back(address, self._group, message, delay_level, limit)
 
 
 class Orderly:
@@ -189,12 +195,16 @@ class Orderly:
         config: ConsumerConfig,
         runner: ListenerRunner,
         offsets: OffsetStore,
+        lock_again: LockAgain,
     ) -> None:
         self._client = client
         self._group = group
         self._config = config
         self._runner = runner
         self._offsets = offsets
+        self._lock_again = lock_again
+        self._giving_back = GivingBack(client, group, config.reconsume_times_max)
+        self._times_max = times_max(config.reconsume_times_max, orderly=True)
         self._is_broadcasting = config.message_model == "broadcasting"
 
     def begin(self, assignment: Assignment) -> None:
@@ -211,7 +221,7 @@ class Orderly:
         assignment.ended.set()
         task = assignment.consuming
         if task is not None and not task.done():
-            await asyncio.wait([task], timeout=0.5)
+            await asyncio.wait([task], timeout=LISTENER_WAIT_MS / 1000)
             if not task.done():
                 return False
         return True
@@ -242,44 +252,35 @@ class Orderly:
 
     def _commit(self, assignment: Assignment) -> None:
         offset = assignment.messages.commit()
-        # A queue that was dropped meanwhile still keeps its offset: nobody else has the lock.
-        if offset != NOTHING_CONSUMED:
+        # A queue that is on its way out still keeps its offset: nobody else has the lock.
+        if offset != NOTHING_CONSUMED and not assignment.is_lost and not assignment.messages.dropped:
             self._offsets.table.update(assignment.queue, offset, increase_only=False)
         assignment.moved.set()
 
     async def _failed(self, assignment: Assignment, batch: Sequence[ReceivedMessage], outcome: Later) -> None:
         """Give up what failed too often; the rest comes again after a pause."""
-        limit = times_max(self._config.reconsume_times_max, orderly=True)
-        is_over = all(message.reconsume_times >= limit for message in batch)
-        if self._is_broadcasting or (is_over and await self._bury(batch)):
+        if assignment.is_lost:
+            return
+        again = False
+        for message in batch[outcome.done :]:
+            if message.reconsume_times < self._times_max or not await self._give_up(message):
+                message.reconsume_times += 1
+                again = True
+        if not again:
             self._commit(assignment)
             return
-        for message in batch:
-            message.reconsume_times += 1
         assignment.messages.put_back()
         await assignment.pause(suspend_ms(outcome.suspend_ms, self._config.suspend_ms))
 
-    async def _bury(self, batch: Sequence[ReceivedMessage]) -> bool:
-        """Make dead letters of messages; False: the broker did not take one."""
-        for message in batch:
-            try:
-                address = self._client.routes.master(message.broker_name)
-                await self._client.calls.send_back(address, self._group, message, DEAD_LETTER, 0)
-            except RemotingError as error:
-                event(log, logging.WARNING, "dead letter not stored", message=message, error=error)
-                return False
+    async def _give_up(self, message: ReceivedMessage) -> bool:
+        """Do without a message; False: the broker did not take it as a dead letter."""
+        if not self._is_broadcasting:
+            return await self._giving_back.bury(message)
+        event(log, logging.WARNING, "message given up", group=self._group, message=message)
         return True
 
     async def _relock(self, assignment: Assignment) -> None:
-        """Try to get a lost lock back, and wait a while."""
-        queue = assignment.queue
-        wait_ms = UNLOCKED_RETRY_MS
-        try:
-            address = self._client.routes.master(queue.broker_name)
-            locked = await self._client.calls.lock(address, self._client.client_id, self._group, [queue])
-            if queue in locked:
-                assignment.messages.last_lock_ms = self._client.monotonic_ms()
-                wait_ms = LOCKED_RETRY_MS
-        except RemotingError as error:
-            event(log, logging.WARNING, "queue not locked", queue=text(queue), error=error)
-        await assignment.pause(wait_ms)
+        """Try to make sure of the lock again, and wait a while."""
+        await self._lock_again(assignment)
+        is_locked = assignment.messages.is_locked(self._client.monotonic_ms())
+        await assignment.pause(LOCKED_RETRY_MS if is_locked else UNLOCKED_RETRY_MS)

@@ -4,7 +4,6 @@ Source: RocketMQ client/.../impl/consumer/DefaultMQPushConsumerImpl.java, Rebala
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -17,17 +16,17 @@ from pyledger.client.identity import now_ms
 from pyledger.client.instance import ClientInstance, own_client
 from pyledger.client.offset_store import LocalOffsets, OffsetStore, RemoteOffsets, text
 from pyledger.client.outgoing import check_group
-from pyledger.client.pulling import Puller, PullResult, PullStatus
+from pyledger.client.pull_loop import PullLoop
+from pyledger.client.pulling import PullResult
 from pyledger.client.sharing import QueueSharing
 from pyledger.config.client import ClientConfig, ConsumerConfig
 from pyledger.config.net import NetConfig, TlsConfig
-from pyledger.errors import BrokerError, PyLedgerError, SubscriptionSyntaxError
+from pyledger.errors import PyLedgerError, SubscriptionSyntaxError
 from pyledger.log import event, logger
 from pyledger.message import MessageQueue
-from pyledger.protocol.client.process_queue import FlowLimits, ProcessQueue
+from pyledger.protocol.client.process_queue import ProcessQueue
 from pyledger.protocol.delivery.subscription import SQL92, TAG
 from pyledger.protocol.rebalance.strategies import Averagely, Strategy
-from pyledger.wire.codes import ResponseCode
 from pyledger.wire.heartbeat import ConsumeFromWhere, ConsumerEntry, ConsumeType, MessageModel
 from pyledger.wire.record import ReceivedMessage
 from pyledger.wire.statistics import ConsumeMessageDirectlyResult, ConsumerRunning
@@ -37,11 +36,10 @@ from pyledger.wire.version import CURRENT_VERSION, version_name
 log = logger("client")
 
 DEFAULT_GROUP = "DEFAULT_CONSUMER"
-FLOW_CONTROL_WAIT_MS = 50
-BUSY_WAIT_MS = 20
-FAILURE_WAIT_MS = 3000
 UNKNOWN_WAIT_MS = 1000
-UNKNOWN_TO_BROKER = {ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST}
+HANDOVER_WAIT_MS = 1000
+"""Others hear of a change when we do, and may take a second to drop their queues and tell the offsets. What
+was not told is consumed again. Upstream reads offsets at once, and waits before its first pull."""
 
 
 class GroupConsumer:
@@ -77,11 +75,8 @@ class GroupConsumer:
             else RemoteOffsets(self.client, group)
         )
         self._sharing = QueueSharing(self.client, group, config, strategy or Averagely(), self._offsets)
-        self._puller = Puller(self.client, group, config, lite=lite)
+        self._loop = PullLoop(self.client, self, group, config, orderly=orderly, lite=lite)
         self._is_lite = lite
-        self._limits = FlowLimits(
-            config.cached_count_max, config.cached_mib_max, None if orderly else config.span_max
-        )
         self._subscriptions: dict[str, Subscription] = {}
         self._assignments: dict[MessageQueue, Assignment] = {}
         self._started_ms = 0
@@ -138,8 +133,9 @@ class GroupConsumer:
             await self.client.close()
             raise
         self._running = True
-        if self.is_orderly and not self.is_broadcasting:
-            self._locking = asyncio.create_task(self._sharing.keep_locks(self._assignments))
+        if self._needs_locks:
+            keep = self._sharing.keep_locks(self._assignments, self._lost_lock)
+            self._locking = asyncio.create_task(keep)
         self.client.rebalance_soon()
 
     async def close(self) -> None:
@@ -152,9 +148,9 @@ class GroupConsumer:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._stop_consuming()
-        await self._offsets.persist(tuple(self._assignments))
-        if self.is_orderly and not self.is_broadcasting:
-            await self._sharing.unlock(tuple(self._assignments))
+        queues = tuple(queue for queue, one in self._assignments.items() if not one.is_lost)
+        await self._offsets.persist(queues, last=True)
+        await self._give_up(queues)
         self._assignments.clear()
         await self.client.remove_consumer(self)
         await self.client.close()
@@ -183,7 +179,7 @@ class GroupConsumer:
     @property
     def queues(self) -> tuple[MessageQueue, ...]:
         """The queues that it has now."""
-        return tuple(queue for queue, one in self._assignments.items() if not one.messages.dropped)
+        return tuple(queue for queue, one in self._assignments.items() if not one.is_closing)
 
     # --- for the client instance
 
@@ -210,7 +206,7 @@ class GroupConsumer:
         if not self._running:
             return True
         balanced = True
-        for assignment in [one for one in self._assignments.values() if one.messages.dropped]:
+        for assignment in [one for one in self._assignments.values() if one.is_closing]:
             balanced &= await self._drop(assignment)
         for queue in [queue for queue in self._assignments if queue.topic not in self._subscriptions]:
             balanced &= await self._drop(self._assignments[queue])
@@ -229,7 +225,7 @@ class GroupConsumer:
     async def persist_offsets(self) -> None:
         """Tell how far it is, and give back what takes too long."""
         for assignment in tuple(self._assignments.values()):
-            if not assignment.messages.dropped and not self.is_broadcasting:
+            if not assignment.is_closing and not self.is_broadcasting:
                 await self._consumption.expire(assignment)
         await self._offsets.persist(tuple(self._assignments))
 
@@ -238,7 +234,7 @@ class GroupConsumer:
         event(log, logging.INFO, "offsets reset", group=self.group, topic=topic, queues=len(offsets))
         for queue, offset in offsets.items():
             assignment = self._assignments.get(queue)
-            if queue.topic == topic and assignment is not None and not assignment.messages.dropped:
+            if queue.topic == topic and assignment is not None and not assignment.is_closing:
                 self.client.inbound.spawn(self._restart(assignment, offset))
 
     def status(self, topic: str) -> Mapping[MessageQueue, int]:
@@ -274,137 +270,128 @@ class GroupConsumer:
         """Begin with queues; returns whether all of them could be had."""
         if not queues:
             return True
-        locked = await self._sharing.lock(queues) if self._needs_locks else set(queues)
-        taken = len(locked) == len(queues)
-        for queue in queues:
-            if queue not in locked:
-                continue
-            try:
-                offset = await self._sharing.start_offset(queue)
-            except PyLedgerError as error:
-                event(log, logging.WARNING, "queue not taken", queue=text(queue), error=error)
-                taken = False
-                continue
-            self._begin(queue, offset)
-        return taken
+        asked_ms = self.client.monotonic_ms()
+        wait_ms = HANDOVER_WAIT_MS if self._sharing.has_others else 0
+        locked = dict.fromkeys(queues, True)
+        if self._needs_locks:
+            # Who unlocks a queue has told its offset before.
+            locked, wait_ms = await self._sharing.lock(queues), 0
+        ours = [queue for queue in queues if locked.get(queue)]
+        if not self._running:
+            await self._give_up(ours)
+            return True
+        for queue in ours:
+            assignment = self._begin(queue, asked_ms)
+            assignment.pulling = asyncio.create_task(self._pull_from_start(assignment, wait_ms))
+        return len(ours) == len(queues)
 
     @property
     def _needs_locks(self) -> bool:
         return self.is_orderly and not self.is_broadcasting
 
-    def _begin(self, queue: MessageQueue, offset: int) -> None:
-        now = self.client.monotonic_ms()
-        assignment = Assignment(queue, ProcessQueue(now), offset)
-        assignment.messages.last_lock_ms = now if self._needs_locks else None
+    def _begin(self, queue: MessageQueue, locked_ms: float) -> Assignment:
+        assignment = Assignment(queue, ProcessQueue(self.client.monotonic_ms()), 0)
+        assignment.messages.last_lock_ms = locked_ms if self._needs_locks else None
         self._assignments[queue] = assignment
         self._consumption.begin(assignment)
-        assignment.pulling = asyncio.get_running_loop().create_task(self._pull_on(assignment))
+        return assignment
+
+    async def _pull_from_start(self, assignment: Assignment, wait_ms: int) -> None:
+        """Find out where to begin, once whoever had the queue before has told; then pull."""
+        queue = assignment.queue
+        await asyncio.sleep(wait_ms / 1000)
+        while True:
+            try:
+                assignment.next_offset = await self._sharing.start_offset(queue)
+                break
+            except PyLedgerError as error:
+                event(log, logging.WARNING, "start unknown", queue=text(queue), error=error)
+                await asyncio.sleep(UNKNOWN_WAIT_MS / 1000)
+        offset = assignment.next_offset
         event(log, logging.INFO, "queue taken", group=self.group, queue=text(queue), offset=offset)
+        await self._loop.run(assignment)
 
     async def _drop(self, assignment: Assignment) -> bool:
         """End with a queue; False: its listener runs, so that it is kept until the next round."""
         queue = assignment.queue
-        assignment.messages.dropped = True
-        if assignment.pulling is not None and assignment.pulling is not asyncio.current_task():
-            assignment.pulling.cancel()
+        assignment.is_closing = True
+        self._stop_pulling(assignment)
         if not await self._consumption.end(assignment):
             return False
-        await self._offsets.persist([queue])
-        self._offsets.table.forget(queue)
+        assignment.messages.dropped = True
+        if not assignment.is_lost:
+            await self._offsets.persist([queue], last=True)
         if self._assignments.get(queue) is assignment:
+            self._offsets.table.forget(queue)
             del self._assignments[queue]
-        if self._needs_locks:
-            await self._sharing.unlock([queue])
+        if not assignment.is_lost:
+            await self._give_up([queue])
         event(log, logging.INFO, "queue dropped", group=self.group, queue=text(queue))
         return True
 
-    async def _restart(self, assignment: Assignment, offset: int) -> None:
-        """Go on at another offset; what was pulled before is forgotten."""
-        queue = assignment.queue
-        assignment.messages.dropped = True
+    async def _give_up(self, queues: Collection[MessageQueue]) -> None:
+        if self._needs_locks:
+            await self._sharing.unlock(queues)
+
+    def _lost_lock(self, assignment: Assignment) -> None:
+        """Somebody else consumes the queue: begin anew where they end."""
+        assignment.is_closing = True
+        self._stop_pulling(assignment)
+        assignment.ended.set()
+        assignment.moved.set()
+        self.client.rebalance_soon()
+
+    def _stop_pulling(self, assignment: Assignment) -> None:
         if assignment.pulling is not None and assignment.pulling is not asyncio.current_task():
             assignment.pulling.cancel()
-        while not await self._consumption.end(assignment):
+
+    async def _restart(self, before: Assignment, offset: int) -> None:
+        """Go on at another offset; what was pulled before is forgotten."""
+        queue = before.queue
+        before.messages.dropped = True
+        self._stop_pulling(before)
+        while not await self._consumption.end(before):
             event(log, logging.INFO, "listener holds a reset back", queue=text(queue))
-        if self._assignments.get(queue) is not assignment or not self._running:
+        if self._assignments.get(queue) is not before or before.is_closing or not self._running:
             return
+        assignment = self._begin(queue, before.messages.last_lock_ms or 0)
+        assignment.next_offset = offset
+        assignment.pulling = asyncio.create_task(self._loop.run(assignment))
+        await self._stands_at(queue, offset)
+
+    async def _stands_at(self, queue: MessageQueue, offset: int) -> None:
+        """The group goes on at a queue offset, perhaps one before."""
         self._offsets.table.update(queue, offset, increase_only=False)
         await self._offsets.persist([queue])
-        self._begin(queue, offset)
 
-    # --- pulling
+    # --- for the pull loop
 
-    async def _pull_on(self, assignment: Assignment) -> None:
-        """Pull a queue until it is dropped."""
-        messages = assignment.messages
-        while not messages.dropped:
-            wait_ms = await self._pull_once(assignment)
-            if wait_ms:
-                await asyncio.sleep(wait_ms / 1000)
+    def wanted(self, assignment: Assignment) -> Subscription | None:
+        """What to pull of a queue; None: nothing now."""
+        queue = assignment.queue
+        if self._suspended or queue in self._paused:
+            return None
+        if self._needs_locks and not assignment.messages.is_locked(self.client.monotonic_ms()):
+            return None
+        return self._subscriptions.get(queue.topic)
 
-    async def _pull_once(self, assignment: Assignment) -> float:
-        """One pull, or none. Returns how long (ms) to wait before the next one."""
-        messages, queue = assignment.messages, assignment.queue
-        messages.last_pull_ms = self.client.monotonic_ms()
-        if messages.limit_reached(self._limits) is not None:
-            assignment.moved.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(FLOW_CONTROL_WAIT_MS / 1000):
-                    await assignment.moved.wait()
-            return 0
-        subscription = self._subscriptions.get(queue.topic)
-        if self._suspended or queue in self._paused or subscription is None:
-            return UNKNOWN_WAIT_MS
-        if self._needs_locks and not messages.is_locked(self.client.monotonic_ms()):
-            return UNKNOWN_WAIT_MS
+    def commit_offset(self, assignment: Assignment) -> int | None:
+        """Where the group stands, for the broker to keep."""
         keeps = not self.is_broadcasting and not self._is_lite
-        committed = (self._offsets.table.get(queue) or None) if keeps else None
-        try:
-            result = await self._puller.pull(
-                queue,
-                assignment.next_offset,
-                subscription,
-                commit_offset=committed,
-                with_expression=self._is_lite,
-            )
-        except BrokerError as error:
-            return await self._refused(queue, error)
-        except PyLedgerError as error:
-            event(log, logging.WARNING, "pull failed", queue=text(queue), error=error)
-            return FAILURE_WAIT_MS
-        if not messages.dropped:
-            self._pulled(assignment, result)
-        return self.config.pull_interval_ms
+        return (self._offsets.table.get(assignment.queue) or None) if keeps else None
 
-    async def _refused(self, queue: MessageQueue, error: BrokerError) -> float:
-        if error.response_code == ResponseCode.FLOW_CONTROL:
-            return BUSY_WAIT_MS
-        event(log, logging.WARNING, "pull refused", queue=text(queue), error=error)
-        if error.response_code in UNKNOWN_TO_BROKER:
-            await self.client.heartbeat()
-            return UNKNOWN_WAIT_MS
-        return FAILURE_WAIT_MS
+    def arrived(self, assignment: Assignment, result: PullResult) -> None:
+        """A pull found messages."""
+        self._consumption.arrived(assignment, result.messages)
 
-    def _pulled(self, assignment: Assignment, result: PullResult) -> None:
-        messages = assignment.messages
-        if result.status is PullStatus.OFFSET_ILLEGAL:
-            event(
-                log,
-                logging.WARNING,
-                "offset corrected",
-                queue=text(assignment.queue),
-                asked=assignment.next_offset,
-                offset=result.next_offset,
-            )
-            self.client.inbound.spawn(self._restart(assignment, result.next_offset))
-            messages.dropped = True
-            return
-        assignment.next_offset = result.next_offset
-        if result.messages:
-            messages.put(result.messages)
-            self._consumption.arrived(assignment, result.messages)
-        elif not len(messages):
-            self._offsets.table.update(assignment.queue, result.next_offset)
+    def passed(self, assignment: Assignment, offset: int) -> None:
+        """All messages below a queue offset were consumed, or are not wanted."""
+        self._offsets.table.update(assignment.queue, offset)
+
+    def misplaced(self, assignment: Assignment, offset: int) -> None:
+        """Go on at a queue offset: where the queue begins, or ends."""
+        assignment.messages.dropped = True
+        self.client.inbound.spawn(self._restart(assignment, offset))
 
     async def _check_expressions(self) -> None:
         """Ask a broker whether it can filter by the expressions that are no tags."""

@@ -19,13 +19,15 @@ class Later:
     """1 to 18: when they come again; 0 leaves it to the broker; -1 makes dead letters of them at once."""
     suspend_ms: int | None = None
     """Orderly: how long the queue pauses; None: as configured."""
+    done: int = 0
+    """Of a batch: so many messages from its front were processed. In order, all of it comes again."""
 
 
 Outcome = Later | None
 Listener = Callable[[ReceivedMessage], Outcome | Awaitable[Outcome]]
 """Processes a message: a coroutine function, or one that runs on a thread. All but `Later` is success."""
 BatchListener = Callable[[Sequence[ReceivedMessage]], Outcome | Awaitable[Outcome]]
-"""The same for several messages, which succeed or fail together."""
+"""The same for several messages."""
 Finished = Callable[[Any, BaseException | None], None]
 
 

@@ -6,6 +6,7 @@ Source: RocketMQ client/.../impl/consumer/DefaultLitePullConsumerImpl.java.
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
+from types import TracebackType
 
 from pyledger.client.assignment import Assignment
 from pyledger.client.group_consumer import GroupConsumer
@@ -71,7 +72,8 @@ class Buffered:
 class AsyncLitePullConsumer(GroupConsumer):
     """Polls messages, of queues shared with its group (`subscribe`) or chosen (`assign`).
 
-    What a poll has returned counts as consumed with the next `poll`, with `commit`, and with `close`.
+    What a poll has returned counts as consumed with the next `poll`, with `commit`, and with `close`, unless
+    an exception ends the `with` block.
     """
 
     def __init__(
@@ -92,7 +94,8 @@ class AsyncLitePullConsumer(GroupConsumer):
         Args:
             group: The group; all its members subscribe to the same.
             name_servers: `host:port;host:port`; empty: as `ClientConfig.name_servers` says.
-            auto_commit: Commit what is consumed every `auto_commit_interval_ms`; otherwise `commit` does.
+            auto_commit: Commit what is consumed, every `auto_commit_interval_ms` and at the end; otherwise
+                only `commit` does.
             strategy: How members share queues; None: neighbouring queues, parts of one size.
             config: How to consume; `options` change single settings of it.
             client: Settings of the client, or a client to share with others.
@@ -118,6 +121,8 @@ class AsyncLitePullConsumer(GroupConsumer):
         self._buffered = self._consumption = Buffered()
         self._returned: list[tuple[Assignment, ReceivedMessage]] = []
         self._auto_commit = auto_commit
+        self._positions: dict[MessageQueue, int] = {}
+        """Behind what is consumed, committed or not."""
         self._committed_ms = self.client.monotonic_ms()
         self._assigned: tuple[MessageQueue, ...] | None = None
 
@@ -137,8 +142,7 @@ class AsyncLitePullConsumer(GroupConsumer):
         self._consume_returned()
         now = self.client.monotonic_ms()
         if self._auto_commit and now - self._committed_ms >= self.config.auto_commit_interval_ms:
-            self._committed_ms = now
-            await self._offsets.persist(tuple(self._assignments))
+            await self._commit()
         deadline = now + timeout_ms
         while not self._returned:
             left_ms = deadline - self.client.monotonic_ms()
@@ -152,7 +156,17 @@ class AsyncLitePullConsumer(GroupConsumer):
         """Let the group stand behind what was returned; one-way, like upstream's."""
         self._require_running()
         self._consume_returned()
+        await self._commit()
+
+    async def _commit(self) -> None:
+        self._committed_ms = self.client.monotonic_ms()
+        self._note_positions(self._assignments)
         await self._offsets.persist(tuple(self._assignments))
+
+    def _note_positions(self, queues: Iterable[MessageQueue]) -> None:
+        for queue in queues:
+            if queue in self._positions:
+                self._offsets.table.update(queue, self._positions[queue], increase_only=False)
 
     async def committed_offset(self, queue: MessageQueue) -> int:
         """Where the group stands in a queue; -1 when it was never there.
@@ -202,7 +216,7 @@ class AsyncLitePullConsumer(GroupConsumer):
             ClientStateError: the queue is not read here.
         """
         assignment = self._assignments.get(queue)
-        if assignment is None or assignment.messages.dropped:
+        if assignment is None or assignment.is_closing:
             raise ClientStateError(f"queue {queue}", "it is not assigned to this consumer", "see `queues`")
         self._returned = [one for one in self._returned if one[0] is not assignment]
         await self._restart(assignment, offset)
@@ -245,9 +259,32 @@ class AsyncLitePullConsumer(GroupConsumer):
             consume_result=ConsumeResult.LATER, remark=f"a lite-pull consumer polls; {message} not consumed"
         )
 
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self._returned = []  # who knows how far the program came
+        await super().__aexit__(kind, error, trace)
+
+    def passed(self, assignment: Assignment, offset: int) -> None:
+        """All messages below a queue offset were consumed, or are not wanted."""
+        self._positions[assignment.queue] = offset
+
+    async def _stands_at(self, queue: MessageQueue, offset: int) -> None:
+        """The program goes on at a queue offset; the group does when that is committed."""
+        self._positions[queue] = offset
+
+    async def _drop(self, assignment: Assignment) -> bool:
+        """End with a queue. What was returned last may not be consumed yet."""
+        if self._auto_commit:
+            self._note_positions([assignment.queue])
+        self._positions.pop(assignment.queue, None)
+        return await super()._drop(assignment)
+
     async def _stop_consuming(self) -> None:
         if self._auto_commit:
             self._consume_returned()
+            self._note_positions(self._assignments)
         for assignment in self._assignments.values():
             assignment.messages.dropped = True
 
@@ -256,7 +293,7 @@ class AsyncLitePullConsumer(GroupConsumer):
             if not assignment.messages.dropped:
                 offset = assignment.messages.remove([message])
                 if offset != NOTHING_CONSUMED:
-                    self._offsets.table.update(assignment.queue, offset)
+                    self._positions[assignment.queue] = offset
                 assignment.moved.set()
         self._returned = []
 

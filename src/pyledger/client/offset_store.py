@@ -32,8 +32,13 @@ class OffsetStore(Protocol):
             OffsetUnknownError: it cannot be found out now.
         """
 
-    async def persist(self, queues: Collection[MessageQueue]) -> None:
-        """Keep what moved of some queues; what cannot be kept now is kept the next time."""
+    async def persist(self, queues: Collection[MessageQueue], *, last: bool = False) -> None:
+        """Keep what moved of some queues; what cannot be kept now is kept the next time.
+
+        Args:
+            queues: Whose offsets.
+            last: There is no next time: return when they are kept.
+        """
 
 
 class RemoteOffsets:
@@ -55,16 +60,22 @@ class RemoteOffsets:
             self.table.known(queue, offset)
         return offset
 
-    async def persist(self, queues: Collection[MessageQueue]) -> None:
-        """Tell the brokers, one-way; see `OffsetStore`."""
-        for queue, offset in self.table.untold(queues).items():
-            try:
-                address, _ = self._client.routes.reader(queue.broker_name)
-                await self._client.calls.update_consumer_offset(address, self._group, queue, offset)
-            except PyLedgerError as error:
-                event(log, logging.WARNING, "offset not persisted", queue=text(queue), error=error)
-            else:
-                self.table.told(queue, offset)
+    async def persist(self, queues: Collection[MessageQueue], *, last: bool = False) -> None:
+        """Tell the brokers, one-way as upstream until the last time; see `OffsetStore`."""
+        # What was told one-way may have been lost: the last time all of it is told again.
+        moved = self.table.moved(queues) if last else self.table.untold(queues)
+        await asyncio.gather(*[self._tell(queue, offset, oneway=not last) for queue, offset in moved.items()])
+
+    async def _tell(self, queue: MessageQueue, offset: int, *, oneway: bool) -> None:
+        try:
+            address, _ = self._client.routes.reader(queue.broker_name)
+            await self._client.calls.update_consumer_offset(
+                address, self._group, queue, offset, oneway=oneway
+            )
+        except PyLedgerError as error:
+            event(log, logging.WARNING, "offset not persisted", queue=text(queue), error=error)
+        else:
+            self.table.told(queue, offset)
 
 
 class LocalOffsets:
@@ -77,6 +88,7 @@ class LocalOffsets:
         self.path = base / client_id / group / "offsets.json"
         self._group = group
         self._kept: dict[MessageQueue, int] | None = None
+        self._writing = asyncio.Lock()
         self.table = OffsetTable()
 
     async def read(self, queue: MessageQueue) -> int:
@@ -86,20 +98,21 @@ class LocalOffsets:
             self.table.known(queue, offset)
         return offset
 
-    async def persist(self, queues: Collection[MessageQueue]) -> None:
+    async def persist(self, queues: Collection[MessageQueue], *, last: bool = False) -> None:  # noqa: ARG002
         """Write the file anew, if something moved; see `OffsetStore`."""
-        moved = self.table.untold(queues)
-        if not moved:
-            return
-        kept = {**self._load(), **moved}
-        try:
-            await asyncio.to_thread(self._write, QueueOffsets(offset_table=kept).encode())
-        except OSError as error:
-            event(log, logging.WARNING, "offsets not persisted", path=self.path, error=error)
-            return
-        self._kept = kept
-        for queue, offset in moved.items():
-            self.table.told(queue, offset)
+        async with self._writing:
+            moved = self.table.untold(queues)
+            if not moved:
+                return
+            kept = {**self._load(), **moved}
+            try:
+                await asyncio.to_thread(self._write, QueueOffsets(offset_table=kept).encode())
+            except OSError as error:
+                event(log, logging.WARNING, "offsets not persisted", path=self.path, error=error)
+                return
+            self._kept = kept
+            for queue, offset in moved.items():
+                self.table.told(queue, offset)
 
     def _write(self, content: bytes) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)

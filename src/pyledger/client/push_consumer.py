@@ -6,6 +6,7 @@ Source: RocketMQ client/.../impl/consumer/DefaultMQPushConsumerImpl.java.
 import asyncio
 
 from pyledger import names
+from pyledger.client.assignment import Assignment
 from pyledger.client.consumption import Concurrent, Orderly
 from pyledger.client.group_consumer import GroupConsumer
 from pyledger.client.instance import ClientInstance
@@ -68,8 +69,8 @@ class AsyncPushConsumer(GroupConsumer):
             tls=tls,
         )
         self._runner = ListenerRunner(listener, batch_listener, self.config.threads, f"pyledger-{group}")
-        kind = Orderly if orderly else Concurrent
-        self._consumption = kind(self.client, group, self.config, self._runner, self._offsets)
+        parts = (self.client, group, self.config, self._runner, self._offsets)
+        self._consumption = Orderly(*parts, self._lock_again) if orderly else Concurrent(*parts)
         if not self.is_broadcasting:
             self.subscribe(names.retry_topic(group))
 
@@ -92,15 +93,19 @@ class AsyncPushConsumer(GroupConsumer):
         for assignment in self._assignments.values():
             # What waits is not begun; what runs may still be committed.
             assignment.is_closing = True
-            assignment.ended.set()
             assignment.moved.set()
+            if self.is_orderly:
+                assignment.ended.set()
         await self._runner.close(self.config.shutdown_wait_ms)
+        await asyncio.gather(*map(self._consumption.end, self._assignments.values()))
         for assignment in self._assignments.values():
             assignment.messages.dropped = True
-            await self._consumption.end(assignment)
             if assignment.consuming is not None:
                 assignment.consuming.cancel()
                 await asyncio.gather(assignment.consuming, return_exceptions=True)
+
+    async def _lock_again(self, assignment: Assignment) -> None:
+        await self._sharing.lock_again([assignment], self._lost_lock)
 
     async def consume_directly(self, message: ReceivedMessage) -> ConsumeMessageDirectlyResult:
         """Consume one message now, whatever else there is."""

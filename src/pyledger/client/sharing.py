@@ -6,12 +6,12 @@ Source: RocketMQ client/.../impl/consumer/RebalanceImpl.java, RebalancePushImpl.
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from pyledger.client.assignment import Assignment
 from pyledger.client.identity import now_ms
 from pyledger.client.instance import ClientInstance
-from pyledger.client.offset_store import OffsetStore
+from pyledger.client.offset_store import OffsetStore, text
 from pyledger.config.client import ConsumerConfig
 from pyledger.errors import BrokerError, NoRouteError, PyLedgerError, RemotingError
 from pyledger.log import event, logger
@@ -47,6 +47,8 @@ class QueueSharing:
         self._strategy = strategy
         self._offsets = offsets
         self._created_ms = now_ms()
+        self.has_others = False
+        """Whether the group had other members, when last asked."""
 
     async def plan(self, topic: str, held: Mapping[MessageQueue, float]) -> Plan | None:
         """What changes for one topic.
@@ -69,6 +71,11 @@ class QueueSharing:
         wanted: Collection[MessageQueue] | None = queues
         if self._config.message_model != "broadcasting":
             ids = await self._consumer_ids(queues)
+            if ids and self._client.client_id not in ids:
+                # The broker has forgotten us, as after a restart. Without us the queues are all others'.
+                await self._client.heartbeat()
+                ids = await self._consumer_ids(queues)
+            self.has_others = bool(ids) and set(ids or ()) != {self._client.client_id}
             wanted = share(self._strategy, self._client.client_id, queues, ids)
         if wanted is None:
             return None
@@ -109,16 +116,19 @@ class QueueSharing:
 
     # --- locks of orderly consumption
 
-    async def lock(self, queues: Collection[MessageQueue]) -> set[MessageQueue]:
-        """Lock queues; returns those that are ours."""
-        locked: set[MessageQueue] = set()
-        for broker_name, part in by_broker(queues).items():
-            try:
-                address = self._client.routes.master(broker_name)
-                locked |= await self._client.calls.lock(address, self._client.client_id, self._group, part)
-            except PyLedgerError as error:
-                event(log, logging.WARNING, "queues not locked", broker=broker_name, error=error)
-        return locked & set(queues)
+    async def lock(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, bool]:
+        """Lock queues: whether each is ours. What a broker could not be asked about is left out."""
+        answers = [self._lock(name, part) for name, part in by_broker(queues).items()]
+        return {queue: ours for found in await asyncio.gather(*answers) for queue, ours in found.items()}
+
+    async def _lock(self, broker_name: str, queues: Collection[MessageQueue]) -> dict[MessageQueue, bool]:
+        try:
+            address = self._client.routes.master(broker_name)
+            locked = await self._client.calls.lock(address, self._client.client_id, self._group, queues)
+        except PyLedgerError as error:
+            event(log, logging.WARNING, "queues not locked", broker=broker_name, error=error)
+            return {}
+        return {queue: queue in locked for queue in queues}
 
     async def unlock(self, queues: Collection[MessageQueue]) -> None:
         """Give locks back; one that cannot be given back expires."""
@@ -129,17 +139,34 @@ class QueueSharing:
             except PyLedgerError as error:
                 event(log, logging.INFO, "queues not unlocked", broker=broker_name, error=error)
 
-    async def keep_locks(self, assignments: Mapping[MessageQueue, Assignment]) -> None:
-        """Lock all queues again and again, for ever."""
+    async def keep_locks(
+        self, assignments: Mapping[MessageQueue, Assignment], lost: Callable[[Assignment], None]
+    ) -> None:
+        """Lock all queues again and again, for ever.
+
+        Args:
+            assignments: The queues, also those whose listener must still finish.
+            lost: Told of a queue that somebody else has.
+        """
         while True:
             await asyncio.sleep(LOCK_INTERVAL_MS / 1000)
-            held = [queue for queue, one in assignments.items() if not one.messages.dropped]
-            locked = await self.lock(held)
-            now = self._client.monotonic_ms()
-            for queue in held:
-                assignment = assignments.get(queue)
-                if assignment is not None:
-                    assignment.messages.last_lock_ms = now if queue in locked else None
+            await self.lock_again(list(assignments.values()), lost)
+
+    async def lock_again(
+        self, assignments: Collection[Assignment], lost: Callable[[Assignment], None]
+    ) -> None:
+        """Lock queues that we have; see `keep_locks`."""
+        # The broker counts from when it hears of us, which is not before we ask.
+        asked_ms = self._client.monotonic_ms()
+        answers = await self.lock([one.queue for one in assignments])
+        for assignment in assignments:
+            ours = answers.get(assignment.queue)
+            if ours:
+                assignment.messages.last_lock_ms = asked_ms
+            elif ours is not None and not assignment.is_lost:
+                event(log, logging.WARNING, "lock lost", group=self._group, queue=text(assignment.queue))
+                assignment.is_lost = True
+                lost(assignment)
 
     # --- expressions
 

@@ -12,6 +12,8 @@ RECONSUME_TIMES_MAX = 16
 ORDERLY_TIMES_MAX = (1 << 31) - 1
 SUSPEND_MIN_MS = 10
 SUSPEND_MAX_MS = 30_000
+FIRST_DELAY_LEVEL = 3
+"""Of a message that fails for the first time: 10 s; each further time a level more."""
 
 
 class StartPoint(Enum):

@@ -14,6 +14,7 @@ class OffsetTable:
     def __init__(self) -> None:
         self._offsets: dict[MessageQueue, int] = {}
         self._told: dict[MessageQueue, int] = {}
+        self._read: dict[MessageQueue, int] = {}
 
     def get(self, queue: MessageQueue) -> int | None:
         """The offset of a queue; None when it is not known here."""
@@ -27,7 +28,7 @@ class OffsetTable:
 
     def known(self, queue: MessageQueue, offset: int) -> None:
         """An offset was read from where it is kept: it need not be told."""
-        self._offsets[queue] = self._told[queue] = offset
+        self._offsets[queue] = self._told[queue] = self._read[queue] = offset
 
     def untold(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, int]:
         """Offsets of some queues that moved since they were told."""
@@ -35,6 +36,14 @@ class OffsetTable:
             queue: offset
             for queue in queues
             if (offset := self._offsets.get(queue)) is not None and self._told.get(queue) != offset
+        }
+
+    def moved(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, int]:
+        """Offsets of some queues that moved since they were read, told or not."""
+        return {
+            queue: offset
+            for queue in queues
+            if (offset := self._offsets.get(queue)) is not None and self._read.get(queue) != offset
         }
 
     def told(self, queue: MessageQueue, offset: int) -> None:
@@ -45,6 +54,7 @@ class OffsetTable:
         """The queue is somebody else's now."""
         self._offsets.pop(queue, None)
         self._told.pop(queue, None)
+        self._read.pop(queue, None)
 
     def of_topic(self, topic: str) -> Mapping[MessageQueue, int]:
         """The offsets of one topic."""
