@@ -79,6 +79,8 @@ class GivingBack:
             flag=message.flag,
         )
         try:
+            # Of a topic that is not known the sender would make up queues.
+            await self._client.routes.refresh(again.topic)
             out = prepare(again, self._config, lambda: PROCESS_IDS.next(self._client.address))
             await self._sender.send(out, SendMode.SYNC, None, None, None)
         except PyLedgerError as error:

@@ -37,7 +37,7 @@ log = logger("client")
 
 DEFAULT_GROUP = "DEFAULT_CONSUMER"
 UNKNOWN_WAIT_MS = 1000
-HANDOVER_WAIT_MS = 1000
+HANDOVER_WAIT_MS = 1500
 """Others hear of a change when we do, and may take a second to drop their queues and tell the offsets. What
 was not told is consumed again. Upstream reads offsets at once, and waits before its first pull."""
 
@@ -126,13 +126,15 @@ class GroupConsumer:
         await self.client.start()
         try:
             self._started_ms = now_ms()
-            await self.client.add_consumer(self)
             await self._check_expressions()
+            # The broker's answer to the first heartbeat comes after its call to share queues.
+            self._running = True
+            await self.client.add_consumer(self)
         except BaseException:
+            self._running = False
             await self.client.remove_consumer(self)
             await self.client.close()
             raise
-        self._running = True
         if self._needs_locks:
             keep = self._sharing.keep_locks(self._assignments, self._lost_lock)
             self._locking = asyncio.create_task(keep)

@@ -1,0 +1,268 @@
+"""Consumers with our broker, where queues change hands and things go wrong; every delivery is counted."""
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyledger import names
+from pyledger.broker.single_node import SingleNode
+from pyledger.client import (
+    AsyncLitePullConsumer,
+    AsyncProducer,
+    AsyncPullConsumer,
+    AsyncPushConsumer,
+    Later,
+    Message,
+    MessageQueue,
+    ReceivedMessage,
+)
+from pyledger.net.loop import run
+from pyledger.wire.codes import RequestCode, ResponseCode
+from tests.client.scenarios import settle, until
+
+pytestmark = pytest.mark.timeout(120)
+
+TOPIC, GROUP = "T", "g"
+
+
+@asynccontextmanager
+async def broker(folder: Path, *bodies: bytes) -> AsyncIterator[SingleNode]:
+    """A broker whose topic has some messages."""
+    node = SingleNode(folder / "store")
+    await node.start()
+    try:
+        await produce(node, bodies or [b"first"])
+        yield node
+    finally:
+        await node.close()
+
+
+async def produce(node: SingleNode, bodies: Iterable[bytes]) -> list[MessageQueue]:
+    """Put messages into the queues of the topic, in turn; returns the queues."""
+    async with AsyncProducer("p", node.address) as producer:
+        for body in bodies:
+            await producer.send(Message(TOPIC, body))
+        return list(await producer.queues(TOPIC))
+
+
+def play(folder: Path, story: Callable[[SingleNode], Coroutine[Any, Any, None]], *bodies: bytes) -> None:
+    async def main() -> None:
+        async with broker(folder, *bodies) as node:
+            await story(node)
+
+    run(main())
+
+
+async def known(consumer: AsyncPushConsumer, topic: str) -> None:
+    """Wait until the name server knows a topic."""
+    while consumer.client.routes.route(topic) is None:
+        await consumer.client.routes.refresh_all([topic])
+        await asyncio.sleep(0.02)
+
+
+def member(node: SingleNode, listener: Any = None, **options: Any) -> AsyncPushConsumer:
+    consumer = AsyncPushConsumer(GROUP, node.address, listener, consume_from="first_offset", **options)
+    consumer.subscribe(TOPIC)
+    return consumer
+
+
+def numbered(first: int, end: int) -> list[bytes]:
+    return [b"%d" % number for number in range(first, end)]
+
+
+def test_queues_change_hands_without_repeats(tmp_path: Path) -> None:
+    got: Counter[bytes] = Counter()
+
+    async def story(node: SingleNode) -> None:
+        async with member(node, lambda message: got.update([message.body])) as first:
+            await until(lambda: len(got) == 100, "the first hundred")
+            # Nothing but the drop tells the offsets: the regular time for that has not come. It comes late,
+            # because the first has just shared queues, and does so once a second at most.
+            first.client.rebalance_soon()
+            await settle(0.1)
+            async with member(node, lambda message: got.update([message.body])) as second:
+                await until(lambda: bool(second.queues), "a share for the second")
+                await produce(node, numbered(100, 150))
+                await until(lambda: len(got) == 150, "what came meanwhile")
+                await settle(1.5)
+                shares = first.queues, second.queues
+                assert not set(shares[0]) & set(shares[1])
+            await produce(node, numbered(150, 200))
+            await until(lambda: len(got) == 200, "the last")
+            await settle()
+        assert got == Counter(numbered(0, 200))
+
+    play(tmp_path, story, *numbered(0, 100))
+
+
+def test_close_waits_for_listeners_and_keeps_what_they_did(tmp_path: Path) -> None:
+    got: Counter[bytes] = Counter()
+
+    async def story(node: SingleNode) -> None:
+        begun = asyncio.Event()
+
+        async def slow(message: ReceivedMessage) -> None:
+            begun.set()
+            await asyncio.sleep(0.3)
+            got[message.body] += 1
+
+        async with member(node, slow, threads=4):
+            await begun.wait()
+        assert 4 <= len(got) < 40
+        async with member(node, lambda message: got.update([message.body])):
+            await until(lambda: len(got) == 40, "the rest")
+            await settle()
+        assert got == Counter(numbered(0, 40))
+
+    play(tmp_path, story, *numbered(0, 40))
+
+
+def test_lost_lock_begins_anew_where_the_other_ended(tmp_path: Path) -> None:
+    got: dict[int, list[int]] = defaultdict(list)
+
+    async def story(node: SingleNode) -> None:
+        locks = node.broker.parts.tables.locks
+        hold = asyncio.Event()
+
+        async def listener(message: ReceivedMessage) -> None:
+            if message.queue_offset == 2:
+                await hold.wait()
+            if message.topic == TOPIC:
+                got[message.queue_id].append(message.queue_offset)
+
+        async with member(node, listener, orderly=True) as consumer:
+            await until(lambda: sum(map(len, got.values())) == 8, "two messages of each queue")
+            [queue] = [one for one in consumer.queues if (one.topic, one.queue_id) == (TOPIC, 0)]
+            # Somebody else takes the queue, consumes four messages and says so.
+            locks.groups[GROUP][queue].client_id = "other"
+            await consumer._sharing.lock_again(list(consumer._assignments.values()), consumer._lost_lock)
+            assert queue not in consumer.queues
+            async with AsyncPullConsumer(GROUP, node.address) as other:
+                await other.commit(queue, 6)
+            hold.set()
+            await until(lambda: sum(map(len, got.values())) == 8 + 3 * 8 + 1, "the other queues")
+            await settle(1.2)
+            seen = len(got[0])
+            locks.unlock(GROUP, [queue], "other")
+            await until(lambda: len(got[0]) == seen + 4, "the rest of the queue")
+            await settle()
+        # The third was with the listener.
+        assert got == {0: [0, 1, 2, 6, 7, 8, 9], **{number: list(range(10)) for number in (1, 2, 3)}}
+
+    play(tmp_path, story, *numbered(0, 40))
+
+
+def test_messages_that_the_broker_does_not_take_back_are_sent(tmp_path: Path) -> None:
+    got: list[tuple[bytes, int, str]] = []
+    refused: list[str] = []
+    retry_of: list[str | None] = []
+
+    async def story(node: SingleNode) -> None:
+        def refuse(_connection: object, request: Any) -> Any:
+            refused.append(request.ext_fields["group"])
+            return request.response(ResponseCode.SYSTEM_ERROR, "as the test says")
+
+        node.broker._handlers.register(RequestCode.CONSUMER_SEND_MSG_BACK, refuse)
+
+        async def listener(message: ReceivedMessage) -> Later | None:
+            got.append((message.body, message.reconsume_times, message.topic))
+            retry_of.append(message.properties.get(names.RETRY_TOPIC))
+            await known(consumer, names.retry_topic(GROUP))
+            return Later() if message.reconsume_times == 0 else None
+
+        consumer = member(node, listener)
+        async with consumer:
+            await until(lambda: len(got) == 2, "the message, and again", 40)
+            [offset] = [
+                offset for queue, offset in consumer.status(TOPIC).items() if queue.topic == TOPIC and offset
+            ]
+            assert offset == 1
+        assert got == [(b"first", 0, TOPIC), (b"first", 1, TOPIC)]
+        assert refused == [GROUP]
+        assert retry_of == [None, TOPIC]
+
+    play(tmp_path, story)
+
+
+def test_part_of_a_batch_comes_again(tmp_path: Path) -> None:
+    batches: list[list[bytes]] = []
+
+    async def story(node: SingleNode) -> None:
+        async def listener(messages: list[ReceivedMessage]) -> Later | None:
+            batches.append([message.body for message in messages])
+            return Later(delay_level=1, done=2) if len(messages) == 4 else None
+
+        await send_to_one_queue(node, numbered(1, 5))
+        async with member(node, batch_listener=listener, batch_count_max=8) as consumer:
+            consumer.subscribe("One")
+            await until(lambda: sum(map(len, batches)) >= 7, "four messages, and two again")
+            await settle()
+        assert sorted(chain.from_iterable(batches)) == sorted([b"first", *numbered(1, 5), b"3", b"4"])
+
+    play(tmp_path, story)
+
+
+async def send_to_one_queue(node: SingleNode, bodies: Iterable[bytes]) -> None:
+    async with AsyncProducer("p", node.address) as producer:
+        await producer.send_batch([Message("One", body) for body in bodies])
+
+
+def test_lite_pull_commits_what_it_is_told(tmp_path: Path) -> None:
+    def reader(node: SingleNode, **options: Any) -> AsyncLitePullConsumer:
+        consumer = AsyncLitePullConsumer(GROUP, node.address, consume_from="first_offset", **options)
+        consumer.subscribe(TOPIC)
+        return consumer
+
+    async def poll(consumer: AsyncLitePullConsumer, count: int) -> list[bytes]:
+        found: list[bytes] = []
+        while len(found) < count:
+            messages = await consumer.poll(10_000, count_max=1)
+            assert messages, f"{len(found)} of {count}"
+            found += [message.body for message in messages]
+        return found
+
+    async def story(node: SingleNode) -> None:
+        everything = sorted(numbered(0, 20))
+        async with reader(node, auto_commit=False) as consumer:
+            assert sorted(await poll(consumer, 20)) == everything
+        last = b""
+
+        async def break_off() -> None:
+            nonlocal last
+            async with reader(node) as consumer:
+                last = (await poll(consumer, 20))[-1]
+                raise ValueError("in the middle")
+
+        with pytest.raises(ValueError, match="in the middle"):
+            await break_off()
+        async with reader(node, auto_commit=False) as consumer:
+            assert await poll(consumer, 1) == [last]
+            await consumer.commit()
+            await settle(0.2)
+        async with reader(node) as consumer:
+            assert not await consumer.poll(2500)
+
+    play(tmp_path, story, *numbered(0, 20))
+
+
+def test_member_that_the_broker_forgot_keeps_its_queues(tmp_path: Path) -> None:
+    async def story(node: SingleNode) -> None:
+        async with member(node, lambda _message: None) as consumer:
+            await until(lambda: len(consumer.queues) == 5, "all queues")
+            queues = consumer.queues
+            consumers = node.broker.parts.tables.consumers
+            for channel in list(consumers.groups[GROUP].members):
+                consumers.close_channel(channel)
+            async with member(node, lambda _message: None) as other:
+                await until(lambda: bool(other.queues), "a share for the other")
+                await until(lambda: not set(consumer.queues) & set(other.queues), "no queue with both")
+                assert set(consumer.queues) | set(other.queues) == set(queues)
+                assert consumer.queues
+
+    play(tmp_path, story)
