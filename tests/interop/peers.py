@@ -71,6 +71,19 @@ class RocketMQ:
         )  # fmt: skip
 
 
+@contextmanager
+def cluster(peers: RocketMQ, folder: Path, *settings: str) -> Iterator[str]:
+    """A name server and a broker of one version; yields the address of the name server."""
+    namesrv_port, broker_port = free_ports(2)
+    namesrv = f"127.0.0.1:{namesrv_port}"
+    where = ("--port", broker_port, "--namesrv", namesrv, "--store", folder / "store", "--small")
+    with (
+        peers.serving("NameServer", "--port", namesrv_port, log=folder / "namesrv.log"),
+        peers.serving("Broker", *where, *settings, log=folder / "broker.log"),
+    ):
+        yield namesrv
+
+
 @cache
 def built_peer(version: str) -> RocketMQ:
     """Build the kit for a version, once a session. Skips the test when that cannot be done here."""

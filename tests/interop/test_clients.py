@@ -2,13 +2,12 @@
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tests.client.scenarios import BASIC, FURTHER, Scenario, timed_messages_wait
-from tests.interop.peers import PEER_VERSIONS, built_peer, free_ports
+from tests.interop.peers import PEER_VERSIONS, built_peer, cluster
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
 
@@ -24,14 +23,8 @@ def servers(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[str, str]]:
     """Version and name server of a cluster of one broker."""
-    peers = built_peer(request.param)
     folder = tmp_path_factory.mktemp("rocketmq")
-    namesrv_port, broker_port = free_ports(2)
-    namesrv = f"127.0.0.1:{namesrv_port}"
-    with ExitStack() as stack:
-        stack.enter_context(peers.serving("NameServer", "--port", namesrv_port, log=folder / "namesrv.log"))
-        where = ("--port", broker_port, "--namesrv", namesrv, "--store", folder / "store", "--small")
-        stack.enter_context(peers.serving("Broker", *where, *SETTINGS, log=folder / "broker.log"))
+    with cluster(built_peer(request.param), folder, *SETTINGS) as namesrv:
         yield request.param, namesrv
 
 
