@@ -24,6 +24,7 @@ from pyledger.client import (
 )
 from pyledger.net.loop import run
 from pyledger.wire.codes import RequestCode, ResponseCode
+from pyledger.wire.statistics import ConsumerRunning
 from tests.client.scenarios import settle, until
 
 pytestmark = pytest.mark.timeout(120)
@@ -266,3 +267,31 @@ def test_member_that_the_broker_forgot_keeps_its_queues(tmp_path: Path) -> None:
                 assert consumer.queues
 
     play(tmp_path, story)
+
+
+def test_running_consumer_tells_what_it_does(tmp_path: Path) -> None:
+    async def story(node: SingleNode) -> None:
+        got: list[bytes] = []
+
+        async def listener(message: ReceivedMessage) -> None:
+            await asyncio.sleep(0.01)
+            got.append(message.body)
+            if message.body == b"3" and message.reconsume_times == 0:
+                raise ValueError("the first time fails")
+
+        async with member(node, listener) as consumer:
+            await until(lambda: len(got) == 40, "all messages")
+            await until(lambda: consumer.running().status_table[TOPIC].consume_failed_msgs == 1, "a failure")
+            running = consumer.running()
+            status = running.status_table[TOPIC]
+            assert status.pull_tps == pytest.approx(40 / 60)
+            assert status.consume_ok_tps == pytest.approx(39 / 60)
+            assert status.consume_failed_tps == pytest.approx(1 / 60)
+            assert status.consume_rt >= 9
+            assert {one.topic for one in running.subscription_set} == {TOPIC, names.retry_topic(GROUP)}
+            assert (
+                sum(one.commit_offset for queue, one in running.mq_table.items() if queue.topic == TOPIC) > 0
+            )
+            assert ConsumerRunning.decode(running.encode()) == running
+
+    play(tmp_path, story, *numbered(0, 40))

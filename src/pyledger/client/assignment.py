@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from pyledger.message import MessageQueue
+from pyledger.protocol.client.consume_rates import TopicRates
 from pyledger.protocol.client.process_queue import ProcessQueue
 from pyledger.wire.record import ReceivedMessage
 from pyledger.wire.statistics import ProcessQueueState
@@ -15,7 +16,9 @@ class Assignment:
 
     queue: MessageQueue
     messages: ProcessQueue[ReceivedMessage]
-    next_offset: int
+    rates: TopicRates
+    """Of all queues of the topic together."""
+    next_offset: int = 0
     """Queue offset of the next pull."""
     started_ms: dict[int, float] = field(default_factory=dict)
     """When the listener began with a message, by queue offset."""

@@ -131,15 +131,22 @@ class Concurrent:
     ) -> None:
         if error is not None:
             log.warning("listener failed group=%s message=%s", self._group, batch[0], exc_info=error)
-        later = Later() if error is not None else outcome if isinstance(outcome, Later) else None
-        if later is None or self._is_broadcasting or assignment.messages.dropped or outcome is SKIPPED:
-            if outcome is not SKIPPED:
-                self._leave(assignment, batch)
+        if outcome is SKIPPED:
             self._over(assignment)
             return
-        self._leave(assignment, batch[: later.done])
-        failed, origins = batch[later.done :], topics[later.done :]
-        self._client.inbound.spawn(self._give_back(assignment, failed, origins, later.delay_level))
+        later = Later() if error is not None else outcome if isinstance(outcome, Later) else None
+        now_ms = self._client.monotonic_ms()
+        took_ms = now_ms - assignment.started_ms.get(batch[0].queue_offset, now_ms)
+        assignment.rates.consumed(len(batch), took_ms, now_ms, failed=later is not None)
+        if later is None or self._is_broadcasting or assignment.messages.dropped:
+            self._leave(assignment, batch)
+            self._over(assignment)
+            return
+        done = later.done
+        self._leave(assignment, batch[:done])
+        self._client.inbound.spawn(
+            self._give_back(assignment, batch[done:], topics[done:], later.delay_level)
+        )
 
     def _over(self, assignment: Assignment) -> None:
         """A turn is over."""
@@ -241,11 +248,14 @@ class Orderly:
                 assignment.moved.clear()
                 await assignment.moved.wait()
                 continue
+            begun_ms = self._client.monotonic_ms()
             outcome, error = await self._runner.process([delivered(message) for message in batch])
-            messages.last_consume_ms = self._client.monotonic_ms()
+            messages.last_consume_ms = now_ms = self._client.monotonic_ms()
+            failed = error is not None or isinstance(outcome, Later)
+            assignment.rates.consumed(len(batch), now_ms - begun_ms, now_ms, failed=failed)
             if error is not None:
                 log.warning("listener failed group=%s message=%s", self._group, batch[0], exc_info=error)
-            if error is not None or isinstance(outcome, Later):
+            if failed:
                 await self._failed(assignment, batch, outcome if isinstance(outcome, Later) else Later())
             else:
                 self._commit(assignment)

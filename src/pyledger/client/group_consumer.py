@@ -5,6 +5,7 @@ Source: RocketMQ client/.../impl/consumer/DefaultMQPushConsumerImpl.java, Rebala
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from types import TracebackType
@@ -24,12 +25,13 @@ from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.errors import PyLedgerError, SubscriptionSyntaxError
 from pyledger.log import event, logger
 from pyledger.message import MessageQueue
+from pyledger.protocol.client.consume_rates import Rates, TopicRates
 from pyledger.protocol.client.process_queue import ProcessQueue
 from pyledger.protocol.delivery.subscription import SQL92, TAG
 from pyledger.protocol.rebalance.strategies import Averagely, Strategy
 from pyledger.wire.heartbeat import ConsumeFromWhere, ConsumerEntry, ConsumeType, MessageModel
 from pyledger.wire.record import ReceivedMessage
-from pyledger.wire.statistics import ConsumeMessageDirectlyResult, ConsumerRunning
+from pyledger.wire.statistics import ConsumeMessageDirectlyResult, ConsumerRunning, ConsumeStatus
 from pyledger.wire.subscription import Subscription
 from pyledger.wire.version import CURRENT_VERSION, version_name
 
@@ -79,6 +81,7 @@ class GroupConsumer:
         self._is_lite = lite
         self._subscriptions: dict[str, Subscription] = {}
         self._assignments: dict[MessageQueue, Assignment] = {}
+        self._rates: dict[str, TopicRates] = defaultdict(TopicRates)
         self._started_ms = 0
         self._running = False
         self._suspended = False
@@ -260,6 +263,7 @@ class GroupConsumer:
                 queue: one.describe(self._offsets.table.get(queue) or 0, now, wall)
                 for queue, one in self._assignments.items()
             },
+            status_table={topic: status_of(one.rates(now)) for topic, one in self._rates.items()},
         )
 
     async def consume_directly(self, message: ReceivedMessage) -> ConsumeMessageDirectlyResult:
@@ -292,7 +296,8 @@ class GroupConsumer:
         return self.is_orderly and not self.is_broadcasting
 
     def _begin(self, queue: MessageQueue, locked_ms: float) -> Assignment:
-        assignment = Assignment(queue, ProcessQueue(self.client.monotonic_ms()), 0)
+        rates = self._rates[queue.topic]
+        assignment = Assignment(queue, ProcessQueue(self.client.monotonic_ms()), rates)
         assignment.messages.last_lock_ms = locked_ms if self._needs_locks else None
         self._assignments[queue] = assignment
         self._consumption.begin(assignment)
@@ -403,3 +408,15 @@ class GroupConsumer:
             problem = await self._sharing.expression_problem(subscription)
             if problem is not None:
                 raise SubscriptionSyntaxError(subscription.sub_string or "", f"{topic}: {problem}")
+
+
+def status_of(rates: Rates) -> ConsumeStatus:
+    """Rates in the words of the protocol."""
+    return ConsumeStatus(
+        pull_rt=rates.pull_ms,
+        pull_tps=rates.pulled_per_s,
+        consume_rt=rates.consume_ms,
+        consume_ok_tps=rates.consumed_per_s,
+        consume_failed_tps=rates.failed_per_s,
+        consume_failed_msgs=rates.failed_in_hour,
+    )

@@ -125,6 +125,8 @@ class PullLoop:
             self._consumer.misplaced(assignment, result.next_offset)
             return 0
         if result.messages:
+            now_ms = self._client.monotonic_ms()
+            assignment.rates.pulled(len(result.messages), now_ms - started_ms, now_ms)
             assignment.messages.put(result.messages)
             self._consumer.arrived(assignment, result)
             return self._interval_ms
