@@ -5,13 +5,16 @@ from typing import Any
 
 import pytest
 
+from pyledger.namesrv.server import NameServer
 from pyledger.topic import Permission, TopicConfig
 from pyledger.wire import fastjson
 from pyledger.wire.codes import RequestCode, ResponseCode
 from pyledger.wire.remoting import RemotingCommand, decode, encode_frame
 from tests.broker.peers import WITH_SUBSCRIPTION, asked, broker, heartbeat, peer, pull, send
 from tests.golden.remoting_frames import RecordedFrame, recorded_frames
+from tests.namesrv.peers import name_server
 from tests.net.conftest import Run
+from tests.net.peers import until
 
 TIME_MS = 1_000_000_000_000
 COMPARED = {
@@ -43,6 +46,7 @@ CHANGES = {
     RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: {},
     RequestCode.CLEAN_UNUSED_TOPIC: {},
     RequestCode.DELETE_EXPIRED_COMMITLOG: {},
+    RequestCode.UPDATE_BROKER_CONFIG: {},
 }
 
 
@@ -258,3 +262,49 @@ def test_client_is_asked_through_the_broker(run: Run, tmp_path: Path) -> None:
             assert (await operator.request(nobody)).code == ResponseCode.SYSTEM_ERROR
 
     run(main())
+
+
+def test_settings_change_within_limits_while_the_broker_runs(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with (
+            name_server(tmp_path) as server,
+            broker(
+                tmp_path,
+                name_servers=server.address,
+                admin_enabled=True,
+                delivery={"auto_create_topics": False},
+            ) as one,
+            peer(one) as client,
+        ):
+
+            async def change(text: str) -> int:
+                command = asked(RequestCode.UPDATE_BROKER_CONFIG, text.encode())
+                return (await client.request(command)).code
+
+            assert (await client.request(send("T"))).code == ResponseCode.TOPIC_NOT_EXIST
+            assert await change("autoCreateTopicEnable=true\ndefaultTopicQueueNums=2\n") == 0
+            assert (await client.request(send("T"))).code == 0
+            assert one.parts is not None
+            assert one.parts.tables.topics.find("T").write_queue_count == 2  # type: ignore[union-attr]
+            shown = bytes((await client.request(asked(RequestCode.GET_BROKER_CONFIG))).body).decode()
+            assert "autoCreateTopicEnable=true\n" in shown
+            assert await change("autoCreateTopicEnable=false\n") == 0
+            assert (await client.request(send("U"))).code == ResponseCode.TOPIC_NOT_EXIST
+            # One that may not change, and nothing changes.
+            for name in ("storePathRootDir", "rocketmqHome", "filterServerNums", "configBlackList"):
+                assert (
+                    await change(f"autoCreateTopicEnable=true\n{name}=/tmp/x\n") == ResponseCode.NO_PERMISSION
+                )
+            assert await change("brokerPermission=9\n") == ResponseCode.INVALID_PARAMETER
+            assert (await client.request(send("U"))).code == ResponseCode.TOPIC_NOT_EXIST
+            # The name server hears of what clients may do with it.
+            assert await change("brokerPermission=4\n") == 0
+            await until(lambda: permission_of(server, "T") == 4)
+
+    run(main())
+
+
+def permission_of(server: NameServer, topic: str) -> int:
+    """What a name server says may be done with a topic."""
+    found = server.routes.route(topic)
+    return int(found.queues[0].permission) if found else -1

@@ -98,6 +98,10 @@ class HeldPulls:
                 partial(self._arrive, topic, queue_id, max_offset, code, properties)
             )
 
+    def configure(self, config: DeliveryConfig) -> None:
+        """Go by other settings from now on; what is held stays as it is."""
+        self._table.config = config
+
     def close_channel(self, connection: Connection) -> None:
         """Forget the pulls of a connection that is gone."""
         self._table.drop_channel(connection)

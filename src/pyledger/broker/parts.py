@@ -1,7 +1,7 @@
 """What the processors of a broker share."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
@@ -53,6 +53,8 @@ class BrokerParts:
     """Milliseconds since 1970 that never go back and never jump; for tables, not for what is stored."""
     tables_changed: Callable[[], "asyncio.Future[None]"]
     """Stores topics and groups and tells the name servers; done when they are stored."""
+    change_settings: Callable[[Mapping[str, str]], None]
+    """Changes settings of the running broker, by upstream's names."""
     notify: Callable[[Iterable[Notice]], None]
     """Tells clients that the members of a group have changed."""
 

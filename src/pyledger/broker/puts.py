@@ -77,6 +77,8 @@ class MessagePuts:
         counts: BrokerCounts,
         timers: TimerQueue,
         now_ms: Callable[[], int],
+        *,
+        waiting_max: int = 10_000,
     ) -> None:
         """Take the store, and what puts have to do with.
 
@@ -86,7 +88,11 @@ class MessagePuts:
             counts: Where puts are counted.
             timers: The timer messages that wait.
             now_ms: The wall clock.
+            waiting_max: Puts that may wait for a flush at once.
         """
+        self._waiting_max = waiting_max
+        self.waiting = 0
+        """Puts that wait for a flush now."""
         self._store = store
         self._arrived = arrived
         self._counts = counts
@@ -94,6 +100,10 @@ class MessagePuts:
         self._now_ms = now_ms
         self.timer_stored: Callable[[], None] = lambda: None
         """Told of timer messages that are stored."""
+
+    def are_full(self) -> bool:
+        """Whether so many puts wait that the flush cannot keep up: senders shall come back later."""
+        return self.waiting >= self._waiting_max
 
     def put(self, message: Message) -> Outcome:
         """Store a message; one that asks by its properties for a delay waits in a topic of the system."""
@@ -212,10 +222,21 @@ class MessagePuts:
             tell()
             return PutOutcome(PUT_OK, places)
         outcome: asyncio.Future[PutOutcome] = flush.get_loop().create_future()
-        flush.add_done_callback(partial(flushed, outcome, places, tell))
+        self.waiting += 1
+        flush.add_done_callback(partial(self._flushed, outcome, places, tell))
         if waits:
             return outcome
         return PutOutcome(PUT_OK, places)
+
+    def _flushed(
+        self,
+        outcome: asyncio.Future[PutOutcome],
+        places: tuple[PutResult, ...],
+        tell: Callable[[], None],
+        flush: asyncio.Future[bool],
+    ) -> None:
+        self.waiting -= 1
+        flushed(outcome, places, tell, flush)
 
 
 def copy_of(

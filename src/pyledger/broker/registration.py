@@ -57,7 +57,8 @@ class NameServerReports:
         self._address = address
         self._ha_address = ha_address
         self._now_ms = now_ms
-        self._permission = Permission(config.permission)
+        self.permission = Permission(config.permission)
+        """What clients may do with the broker; no topic is reported with more."""
         self.name_servers = parse_addresses(config.name_servers)
         # What was reported last, by identity: topics are replaced, never changed.
         self._reported: Mapping[str, TopicConfig] = {}
@@ -114,9 +115,9 @@ class NameServerReports:
         return sum(await asyncio.gather(*calls))
 
     def _body(self, topics: Mapping[str, TopicConfig]) -> bytes:
-        if self._permission & READ_WRITE != READ_WRITE:
+        if self.permission & READ_WRITE != READ_WRITE:
             topics = {
-                name: replace(topic, permission=topic.permission & self._permission)
+                name: replace(topic, permission=topic.permission & self.permission)
                 for name, topic in topics.items()
             }
         table = TopicConfigTable(

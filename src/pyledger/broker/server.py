@@ -9,8 +9,8 @@ Source: RocketMQ broker/.../BrokerController.java.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from dataclasses import fields
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from dataclasses import fields, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,6 +19,8 @@ from pyledger.broker.access_file import read_rules
 from pyledger.broker.held_pulls import HeldPulls
 from pyledger.broker.parts import BrokerParts, standing_of
 from pyledger.broker.processors.quick import QuickAnswers
+from pyledger.broker.processors.send import SENDS
+from pyledger.broker.processors.settings import CHANGEABLE
 from pyledger.broker.processors.table import request_handlers
 from pyledger.broker.puts import MessagePuts
 from pyledger.broker.registration import NameServerReports
@@ -29,6 +31,7 @@ from pyledger.broker.transactions import Transactions
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.delivery import DeliveryConfig
 from pyledger.config.net import NetConfig, TlsConfig
+from pyledger.config.runtime import changed_settings
 from pyledger.config.store import StoreConfig
 from pyledger.errors import RemotingError
 from pyledger.log import event, logger
@@ -40,6 +43,7 @@ from pyledger.protocol.delivery.clients import Notice
 from pyledger.protocol.delivery.counting import BrokerCounts
 from pyledger.store.clock import Clock, SystemClock
 from pyledger.store.message_store import MessageStore
+from pyledger.topic import Permission
 from pyledger.wire.codes import RequestCode
 from pyledger.wire.headers.client import NotifyConsumerIdsChangedRequestHeader
 from pyledger.wire.native import HotRequest
@@ -141,11 +145,7 @@ class Broker:
             port = self._servers[0].port if self._servers else self.config.port
             store = await asyncio.to_thread(self._open_store, port)
             self.parts = await self._assemble(store)
-            if self._access_rules is None:
-                # The quick way sees no signatures.
-                self._quick = QuickAnswers(self.parts)
-            for code, method in request_handlers(self.parts).items():
-                self._handlers.register(code, method)
+            self._answer_with(self.parts)
             if not self._servers:
                 await self._listen(port)
                 if self.config.vip_port and port > VIP_DISTANCE:
@@ -187,6 +187,35 @@ class Broker:
             await asyncio.to_thread(self.parts.store.close)
             event(log, logging.INFO, "broker closed", name=self.config.name)
 
+    def change_settings(self, wanted: Mapping[str, str]) -> None:
+        """Change settings of the running broker, until it stops.
+
+        Args:
+            wanted: Values by upstream's names, none of them `refused_setting`.
+
+        Raises:
+            ConfigError: a value is wrong; nothing has changed.
+        """
+        assert self.parts is not None
+        assert self._reports is not None
+        config = changed_settings(self.parts.config, wanted, CHANGEABLE)
+        delivery = changed_settings(self.parts.delivery, wanted, CHANGEABLE)
+        permission = self.parts.config.permission
+        self.parts = replace(self.parts, config=config, delivery=delivery, standing=standing_of(config))
+        self.parts.tables.configure(delivery, self._now_ms())
+        self.parts.held.configure(delivery)
+        self._answer_with(self.parts)
+        if config.permission != permission:
+            self._reports.permission = Permission(config.permission)
+            self.parts.tables.topics.advance(self._now_ms())
+            self._run(self._report_everything(self._reports))
+
+    def _answer_with(self, parts: BrokerParts) -> None:
+        for code, method in request_handlers(parts).items():
+            self._handlers.register(code, method, reject=parts.puts.are_full if code in SENDS else None)
+        # The quick way sees no signatures.
+        self._quick = QuickAnswers(parts) if parts.access_rules is None else None
+
     # --- the start, step by step
 
     async def _listen(self, port: int) -> None:
@@ -223,7 +252,14 @@ class Broker:
         held = HeldPulls(
             self._delivery, self._now_ms, lambda topic, queue: store.queue_range(topic, queue).max_offset
         )
-        puts = MessagePuts(store, held.arrived, counts, tables.timers, self._clock.now_ms)
+        puts = MessagePuts(
+            store,
+            held.arrived,
+            counts,
+            tables.timers,
+            self._clock.now_ms,
+            waiting_max=self.config.waiting_sends_max,
+        )
         return BrokerParts(
             config=self.config,
             delivery=self._delivery,
@@ -244,6 +280,7 @@ class Broker:
             started_ms=self._clock.now_ms(),
             now_ms=self._now_ms,
             tables_changed=self._tables_changed,
+            change_settings=self.change_settings,
             notify=self._notify,
         )
 
@@ -330,6 +367,10 @@ class Broker:
         await tables.groups_file.save()
         if self._reports is not None and not self._closing:
             self._run(self._report_changes(self._reports))
+
+    @staticmethod
+    async def _report_everything(reports: NameServerReports) -> None:
+        await reports.report_all()
 
     @staticmethod
     async def _report_changes(reports: NameServerReports) -> None:

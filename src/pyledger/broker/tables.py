@@ -79,6 +79,11 @@ class BrokerTables:
         """All files."""
         return self.topics_file, self.groups_file, self.offsets_file, self.delays_file, self.timers_file
 
+    def configure(self, delivery: DeliveryConfig, now_ms: int) -> None:
+        """Go by other settings from now on."""
+        self.topics.configure(delivery, now_ms)
+        self.groups.auto_create = delivery.auto_create_groups
+
     async def save_changed(self) -> None:
         """Write what has changed; what cannot be written is tried again by the next call."""
         for file in self.files:

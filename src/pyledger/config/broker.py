@@ -45,7 +45,6 @@ WITHOUT_EFFECT = {
     "consumerManageThreadPoolNums": None,
     "heartbeatThreadPoolNums": None,
     "endTransactionThreadPoolNums": None,
-    "sendThreadPoolQueueCapacity": None,
     "pullThreadPoolQueueCapacity": None,
     "serverWorkerThreads": None,
     "serverCallbackExecutorThreads": None,
@@ -128,6 +127,11 @@ class BrokerConfig:
 
     query_count_max: int = setting(32, unit="messages", range=(1, 64), upstream="defaultQueryMaxNum")
     """Messages that a query by unique key gives at most."""
+
+    waiting_sends_max: int = setting(
+        10_000, unit="sends", range=(1, 1 << 20), upstream="sendThreadPoolQueueCapacity"
+    )
+    """Sends that may wait for their flush at once; one more is answered SYSTEM_BUSY and not stored."""
 
     filter_scan_max: int = setting(1024, unit="messages", range=(32, 1 << 20), upstream=None)
     """Messages that one pull of an SQL92 subscription looks at before it answers. Upstream's

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from pyledger.config import properties
 from pyledger.config.net import NetConfig
+from pyledger.config.runtime import changed_settings, settings_text
 from pyledger.digest import body_crc
 from pyledger.log import event, logger
 from pyledger.namesrv.kv_config import KVConfig
@@ -23,7 +24,7 @@ from pyledger.namesrv.registration import (
     key_of,
     remembered,
 )
-from pyledger.namesrv.runtime_config import changed_config, config_text, refused_setting
+from pyledger.namesrv.runtime_config import CHANGEABLE, refused_setting
 from pyledger.net.connection import Connection
 from pyledger.net.handlers import HandlerTable
 from pyledger.protocol.routing.model import (
@@ -368,7 +369,9 @@ class RequestProcessor:
 
     def get_config(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """319."""
-        return request.response(body=config_text(self.routes.config, self._net).encode())
+        config = self.routes.config
+        text = settings_text((config, self._net), with_paths=config.admin_enabled)
+        return request.response(body=text.encode())
 
     # --- what an operator changes
 
@@ -408,6 +411,6 @@ class RequestProcessor:
         wanted = properties.parse(str(request.body, "utf-8", "replace"))
         if refusal := refused_setting(config, wanted):
             return request.response(ResponseCode.NO_PERMISSION, refusal)
-        self.routes.config = changed_config(config, wanted)
+        self.routes.config = changed_settings(config, wanted, CHANGEABLE)
         self._encoded_generation = -1
         return request.response()

@@ -1,4 +1,4 @@
-"""Settings of a running name server, as text: shown to anybody, changed by an operator within limits.
+"""Settings of a running name server that an operator may change.
 
 Differs: only the settings below can be changed, whatever the black list says, and a change is not kept in a
 file.
@@ -7,12 +7,9 @@ Source: RocketMQ namesrv/.../DefaultRequestProcessor.java (updateConfig, getConf
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
 
-from pyledger.config.fields import convert, settings_of
+from pyledger.config.fields import settings_of
 from pyledger.config.namesrv import NamesrvConfig
-from pyledger.config.net import NetConfig
 
 CHANGEABLE = frozenset(
     {
@@ -30,20 +27,6 @@ CHANGEABLE = frozenset(
 )
 
 
-def config_text(config: NamesrvConfig, net: NetConfig) -> str:
-    """Properties by upstream's names; paths only where an operator may change things."""
-    lines = []
-    for part in (config, net):
-        for one in settings_of(type(part)):
-            if one.upstream is None or one.name.startswith("client_"):
-                continue
-            if one.name.endswith("_path") and not config.admin_enabled:
-                continue
-            value = getattr(part, one.name)
-            lines.append(f"{one.upstream}={str(value).lower() if isinstance(value, bool) else value}\n")
-    return "".join(sorted(lines))
-
-
 def refused_setting(config: NamesrvConfig, wanted: Mapping[str, str]) -> str | None:
     """Why a change by upstream's names is refused, or None."""
     changeable = {one.upstream for one in settings_of(type(config)) if one.name in CHANGEABLE}
@@ -53,18 +36,3 @@ def refused_setting(config: NamesrvConfig, wanted: Mapping[str, str]) -> str | N
         if name not in changeable:
             return f"{name} cannot be changed while the name server runs"
     return None
-
-
-def changed_config(config: NamesrvConfig, wanted: Mapping[str, str]) -> NamesrvConfig:
-    """Settings after a change.
-
-    Args:
-        config: The settings before.
-        wanted: Values by upstream's names, none of them refused.
-
-    Raises:
-        ConfigError: a value is wrong.
-    """
-    by_name = {one.upstream: one for one in settings_of(type(config))}
-    values: dict[str, Any] = {by_name[name].name: convert(by_name[name], wanted[name]) for name in wanted}
-    return replace(config, **values)

@@ -1,4 +1,4 @@
-"""The broker itself, as an operator sees it: 26, 27, 28, 306, 315, 316, 329, 906.
+"""What the broker does and counts, and cleaning it: 27, 28, 306, 315, 316, 329.
 
 Differs: 27, 306, 316 and 329 are one thing here, a round of cleaning: queue files go with the log files that
 they name. Topics that nobody uses stay.
@@ -13,12 +13,10 @@ from collections.abc import Iterable, Mapping
 
 from pyledger import names
 from pyledger.broker.parts import BrokerParts, Method, Reply
-from pyledger.config.runtime import settings_text
 from pyledger.net.connection import Connection
 from pyledger.protocol.delivery.counting import SpanCount
 from pyledger.protocol.delivery.stats_names import spans_of
 from pyledger.store.read_result import StoredMessage
-from pyledger.wire.body import encode_body
 from pyledger.wire.codes import RequestCode, ResponseCode
 from pyledger.wire.headers import admin as headers
 from pyledger.wire.remoting import RemotingCommand
@@ -41,7 +39,7 @@ QUEUES = ("send", "pull", "litePull", "query", "ack", "heartbeat", "admin")
 
 
 class RuntimeProcessor:
-    """Shows what the broker does and how it is set, and cleans its store."""
+    """Shows what the broker does, and cleans its store."""
 
     def __init__(self, parts: BrokerParts) -> None:
         self._parts = parts
@@ -50,7 +48,6 @@ class RuntimeProcessor:
         """What anybody may ask, by request code."""
         return {
             RequestCode.GET_BROKER_RUNTIME_INFO: self.get_runtime,
-            RequestCode.GET_BROKER_CONFIG: self.get_config,
             RequestCode.VIEW_BROKER_STATS_DATA: self.get_stats,
         }
 
@@ -73,18 +70,6 @@ class RuntimeProcessor:
     async def _clean(self, request: RemotingCommand) -> RemotingCommand:
         await asyncio.to_thread(self._parts.store.delete_expired)
         return request.response()
-
-    def get_config(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """26."""
-        parts = self._parts
-        text = settings_text(
-            (parts.config, parts.delivery, parts.store.config, parts.net),
-            with_paths=parts.config.admin_enabled,
-        )
-        version = encode_body(parts.tables.topics.version.document()).decode()
-        return request.response(
-            header=headers.GetBrokerConfigResponseHeader(version=version), body=text.encode()
-        )
 
     def get_stats(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """315."""
@@ -151,6 +136,8 @@ def runtime_table(parts: BrokerParts, disk_bytes: int, free_bytes: int) -> dict[
     for queue in QUEUES:
         for detail in ("Size", "Capacity", "HeadWaitTimeMills"):
             table[f"{queue}ThreadPoolQueue{detail}"] = 0
+    table["sendThreadPoolQueueSize"] = parts.puts.waiting
+    table["sendThreadPoolQueueCapacity"] = parts.config.waiting_sends_max
     for level, offset in parts.tables.delays.offsets.items():
         end = store.queue_range(names.SCHEDULE_TOPIC, level - 1).max_offset
         table[f"scheduleMessageOffset_{level}"] = f"{offset},{end}"

@@ -37,6 +37,7 @@ NO_BODY = "the request has no body"
 TRANSACTIONS = "this broker serves no transactions"
 HalfPut = Callable[[Message], Outcome]
 """Stores a half message, given as its producer sent it."""
+SENDS = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
 
 
 class SendProcessor:
@@ -58,8 +59,7 @@ class SendProcessor:
 
     def methods(self) -> Mapping[RequestCode, Method]:
         """What it answers, by request code."""
-        codes = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
-        return dict.fromkeys(codes, self.send)
+        return dict.fromkeys(SENDS, self.send)
 
     def send(self, connection: Connection, request: RemotingCommand) -> Reply:
         """10, 310, 320."""
@@ -77,6 +77,7 @@ class SendProcessor:
         if (
             properties is None
             or request.batch
+            or self._parts.puts.are_full()
             or not 0 <= request.queue_id < self.rules.open_queue_count(request.topic, self._parts.now_ms())
         ):
             return None

@@ -19,6 +19,7 @@ from pyledger.broker.processors.resets import ResetProcessor
 from pyledger.broker.processors.runtime import RuntimeProcessor
 from pyledger.broker.processors.send import SendProcessor
 from pyledger.broker.processors.send_back import SendBackProcessor
+from pyledger.broker.processors.settings import SettingsProcessor
 from pyledger.broker.processors.topics import TopicProcessor
 from pyledger.wire.codes import RequestCode
 
@@ -44,6 +45,7 @@ def request_handlers(parts: BrokerParts) -> Mapping[RequestCode, Method]:
         ResetProcessor(parts),
         InspectionProcessor(parts),
         RuntimeProcessor(parts),
+        SettingsProcessor(parts),
     )
     methods: dict[RequestCode, Method] = {}
     for processor in (*processors, *operators):

@@ -60,9 +60,21 @@ class BrokerTopics:
         self.config = config
         self.version = version
         self.topics: dict[str, TopicConfig] = dict(topics or {})
+        self._cluster, self._broker_name = cluster, broker_name
         self.own = frozenset((cluster, broker_name))
         for topic in system_topics(config, cluster, broker_name):
             self.topics.setdefault(topic.name, topic)
+
+    def configure(self, config: DeliveryConfig, now_ms: int) -> None:
+        """Go by other settings from now on; topics that they call for are made."""
+        self.config = config
+        for topic in system_topics(config, self._cluster, self._broker_name):
+            if topic.name not in self.topics:
+                self._put(topic, now_ms)
+
+    def advance(self, now_ms: int) -> None:
+        """Say that all topics may have changed for those who keep a copy."""
+        self.version = self.version.next(now_ms)
 
     def find(self, name: str) -> TopicConfig | None:
         """A topic by its name."""
