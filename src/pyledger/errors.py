@@ -455,5 +455,15 @@ class OffsetUnknownError(ClientError):
         super().__init__(f"where {group} stands in {queue} is not known: {reason}")
 
 
+class NotThereError(ClientError):
+    """What was asked for is not there."""
+
+    code = 1705
+
+    def __init__(self, kind: str, name: str, remedy: str) -> None:
+        self.kind, self.name, self.remedy = kind, name, remedy
+        super().__init__(f"there is no {kind} {name}".rstrip() + f"; {remedy}")
+
+
 class InvariantError(AssertionError):
     """Our own mistake. Outside the tree on purpose: nobody catches it."""

@@ -334,7 +334,8 @@ async def request_is_replied(namesrv: str, word: str, _folder: str) -> None:
         await create(producer, topic)
 
         async def listener(message: ReceivedMessage) -> None:
-            await replier.reply(message, b"re: " + message.body)
+            if names.REPLY_TO_CLIENT in message.properties:
+                await replier.reply(message, b"re: " + message.body)
 
         consumer = AsyncPushConsumer(f"c{word}", namesrv, listener)
         consumer.subscribe(topic)

@@ -22,6 +22,11 @@ COMMANDS = {
     "namesrv": "run a name server for RocketMQ's brokers and clients",
     "broker": "run a broker for RocketMQ's clients",
     "serve": "run name server and broker in one process, for development",
+    "produce": "send messages over the network",
+    "consume": "print messages over the network, as they come",
+    "topic": "list, show, create and delete topics of running brokers",
+    "group": "the same for consumer groups; how far they are; move them",
+    "cluster": "the brokers that run, and what they say of themselves",
     "bench": "measure appends and reads on this machine",
 }
 

@@ -8,7 +8,9 @@
 Names that begin with `Async` are for `async with`; the others wait, and any thread may use them.
 """
 
+from pyledger.client.admin import AsyncAdmin, Progress
 from pyledger.client.blocking import Producer, TransactionProducer
+from pyledger.client.blocking_admin import Admin
 from pyledger.client.blocking_consumers import LitePullConsumer, PullConsumer, PushConsumer
 from pyledger.client.instance import ClientInstance
 from pyledger.client.listening import Later
@@ -24,6 +26,8 @@ from pyledger.message import Message, MessageQueue
 from pyledger.wire.record import ReceivedMessage
 
 __all__ = [
+    "Admin",
+    "AsyncAdmin",
     "AsyncLitePullConsumer",
     "AsyncProducer",
     "AsyncPullConsumer",
@@ -38,6 +42,7 @@ __all__ = [
     "MessageQueue",
     "Producer",
     "ProducerConfig",
+    "Progress",
     "PullConsumer",
     "PullResult",
     "PullStatus",

@@ -55,8 +55,8 @@ class ClientInstance:
         self._net = net
         self._tls = tls
         self.name_servers = name_server_list(self.config.name_servers)
-        addresses = parse_addresses(self.name_servers)
-        self.address = own_address(addresses[0])
+        self.name_server_addresses = parse_addresses(self.name_servers)
+        self.address = own_address(self.name_server_addresses[0])
         name = self.config.instance_name or unique_instance_name()
         self.client_id = client_id(self.address, name, self.config.unit_name)
         self.random = Random()
@@ -108,7 +108,7 @@ class ClientInstance:
         self._calls = Calls(remoting, self.config)
         self._routes = RouteCache(self._calls, self._route_changed)
         self._told.clear()
-        remoting.update_name_servers(parse_addresses(self.name_servers))
+        remoting.update_name_servers(self.name_server_addresses)
         config = self.config
         self._tasks = [
             asyncio.create_task(work)

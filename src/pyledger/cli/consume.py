@@ -1,0 +1,189 @@
+"""`pyledger consume`: print the messages of a topic, as they come or up to now."""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from pyledger.cli.network import (
+    FORMAT_HELP,
+    client_config,
+    formatted,
+    network_options,
+    parse_format,
+    received_fields,
+    run_client,
+)
+from pyledger.cli.output import WrongUseError, emit, format_time, printable, write_line
+from pyledger.cli.parameters import parse_time
+
+EXAMPLES = """\b
+Examples:
+  pyledger consume --topic Orders --exit
+  pyledger consume --topic Orders --group billing --tags 'food || drinks'
+  pyledger consume --topic Orders --from 2h -f '%o %k %s\\n'
+"""
+POLL_MS = 500
+IDLE_POLLS = 2
+
+Take = Callable[[Any], bool]
+"""Takes a message; returns whether that is enough."""
+
+
+def parse_start(text: str) -> str | int:
+    """`begin`, `end`, or a time."""
+    return text if text in {"begin", "end"} else parse_time(text)
+
+
+@click.command("consume", epilog=EXAMPLES)
+@network_options
+@click.option("--topic", required=True, help="Topic to read.")
+@click.option("--group", help="Join this group, and go on where it stands. Without, nobody's offsets change.")
+@click.option("--tags", metavar="EXPR", default="*", help="Tags as in 'A || B'.")
+@click.option("--sql", metavar="EXPR", help="An SQL92 expression on properties instead of tags.")
+@click.option(
+    "--from",
+    "start",
+    type=parse_start,
+    default="begin",
+    show_default=True,
+    metavar="WHERE",
+    help="begin, end, or a time: ms, ISO 8601 or an age such as 15m. A group starts there when it is new.",
+)
+@click.option("--limit", type=click.IntRange(min=0), help="Stop after this many messages.")
+@click.option("--exit", "exit_at_end", is_flag=True, help="Stop at the end of the queues.")
+@click.option("-f", "--format", "pattern", callback=parse_format, help=FORMAT_HELP)
+@click.option("--json", "as_json", is_flag=True, help="JSON lines instead of text.")
+def command(
+    namesrv: str,
+    access_key: str,
+    secret_key: str,
+    topic: str,
+    group: str | None,
+    tags: str,
+    sql: str | None,
+    start: str | int,
+    limit: int | None,
+    exit_at_end: bool,
+    pattern: str | None,
+    as_json: bool,
+) -> None:
+    """Print messages of a topic until interrupted, or until --limit or --exit."""
+    if as_json and pattern is not None:
+        raise WrongUseError("--json and --format exclude each other")
+    if sql is not None and tags != "*":
+        raise WrongUseError("--tags and --sql exclude each other")
+    config = client_config(namesrv, access_key, secret_key)
+    choice = (tags if sql is None else sql, sql is not None)
+    run_client(print_all(config, topic, group, choice, start, limit, exit_at_end, pattern, as_json))
+
+
+async def print_all(
+    config: Any,
+    topic: str,
+    group: str | None,
+    choice: tuple[str, bool],
+    start: str | int,
+    limit: int | None,
+    exit_at_end: bool,
+    pattern: str | None,
+    as_json: bool,
+) -> None:
+    """Print what comes."""
+    count = 0
+
+    def take(message: Any) -> bool:
+        nonlocal count
+        if count != limit:
+            show(message, pattern, as_json)
+            count += 1
+        return count == limit
+
+    if limit == 0:
+        return
+    if group is None:
+        await read_queues(config, topic, choice, start, exit_at_end, take)
+    else:
+        await poll_group(config, topic, group, choice, start, exit_at_end, take)
+
+
+def show(message: Any, pattern: str | None, as_json: bool) -> None:
+    """Print one message."""
+    if as_json:
+        emit(received_fields(message))
+    elif pattern is not None:
+        click.echo(formatted(message, pattern), nl=False)
+    else:
+        parts = [
+            format_time(message.store_timestamp),
+            f"{message.topic}/{message.broker_name}/{message.queue_id}@{message.queue_offset}",
+            f"[{message.tags}]" if message.tags else "",
+            message.keys or "",
+            message.body.decode("utf-8", "backslashreplace"),
+        ]
+        write_line("  ".join(printable(part) for part in parts if part))
+
+
+async def read_queues(
+    config: Any, topic: str, choice: tuple[str, bool], start: str | int, exit_at_end: bool, take: Take
+) -> None:
+    """Read all queues at once, until `take` has enough."""
+    import asyncio
+
+    from pyledger.client import AsyncPullConsumer, PullStatus
+
+    expression, is_sql = choice
+    async with AsyncPullConsumer("pyledger-consume", client=config) as consumer:
+
+        async def read(queue: Any) -> bool:
+            """Whether `take` has enough."""
+            end = await consumer.max_offset(queue)
+            if start == "begin":
+                offset = await consumer.min_offset(queue)
+            else:
+                offset = end if isinstance(start, str) else await consumer.offset_by_time(queue, start)
+            while not exit_at_end or offset < end:
+                result = await consumer.pull(queue, offset, expression, sql=is_sql, wait=not exit_at_end)
+                offset = result.next_offset
+                for message in result.messages:
+                    if not (exit_at_end and message.queue_offset >= end) and take(message):
+                        return True
+                if exit_at_end and result.status is PullStatus.NO_NEW_MESSAGE:
+                    break
+            return False
+
+        waiting = {asyncio.ensure_future(read(queue)) for queue in await consumer.queues(topic)}
+        try:
+            enough = False
+            while waiting and not enough:
+                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                enough = any(task.result() for task in done)
+        finally:
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def poll_group(
+    config: Any,
+    topic: str,
+    group: str,
+    choice: tuple[str, bool],
+    start: str | int,
+    exit_at_end: bool,
+    take: Take,
+) -> None:
+    """Poll the queues that fall to a member of a group, until `take` has enough."""
+    from pyledger.client import AsyncLitePullConsumer
+
+    where = {"begin": "first_offset", "end": "last_offset"}.get(str(start), "timestamp")
+    moment_ms = start if isinstance(start, int) else 0
+    consumer = AsyncLitePullConsumer(group, client=config, consume_from=where, consume_timestamp_ms=moment_ms)
+    consumer.subscribe(topic, choice[0], sql=choice[1])
+    async with consumer:
+        idle = 0
+        while not exit_at_end or idle < IDLE_POLLS or not consumer.queues:
+            messages = await consumer.poll(POLL_MS, 1)
+            idle = 0 if messages else idle + 1
+            if any(take(message) for message in messages):
+                return

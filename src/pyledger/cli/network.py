@@ -1,0 +1,132 @@
+"""What commands share that work over the network: name servers, keys, how a message looks."""
+
+import base64
+import json
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import click
+
+from pyledger.cli.output import format_time
+
+F = TypeVar("F", bound=Callable[..., object])
+T = TypeVar("T")
+
+OPTIONS = (
+    click.option(
+        "-n",
+        "--namesrv",
+        metavar="HOST:PORT;…",
+        default="",
+        help="Name servers. [default: the variable NAMESRV_ADDR, else 127.0.0.1:9876]",
+    ),
+    click.option("--access-key", default="", help="Who signs the requests, where brokers demand that."),
+    click.option(
+        "--secret-key",
+        default="",
+        envvar="PYLEDGER_CLIENT_SECRET_KEY",
+        show_envvar=True,
+        help="What they are signed with; better given by the variable.",
+    ),
+)
+
+
+def network_options(function: F) -> F:
+    """Add the options that say whom to talk to."""
+    for option in reversed(OPTIONS):
+        function = option(function)
+    return function
+
+
+def client_config(namesrv: str, access_key: str, secret_key: str) -> Any:
+    """The settings of the client that those options mean, and the environment."""
+    from dataclasses import replace
+
+    from pyledger.config.client import ClientConfig
+    from pyledger.config.loader import load
+
+    given = {"name_servers": namesrv, "access_key": access_key, "secret_key": secret_key}
+    options: dict[str, Any] = {name: value for name, value in given.items() if value}
+    return replace(load(ClientConfig, "client"), **options)
+
+
+def run_client(work: Coroutine[Any, Any, T]) -> T:
+    """Run something that uses a client to its end."""
+    from pyledger.net.loop import run
+
+    return run(work)
+
+
+FIELDS: dict[str, Callable[[Any], str]] = {
+    "t": lambda message: message.topic,
+    "b": lambda message: message.broker_name,
+    "q": lambda message: str(message.queue_id),
+    "o": lambda message: str(message.queue_offset),
+    "s": lambda message: message.body.decode("utf-8", "backslashreplace"),
+    "S": lambda message: str(len(message.body)),
+    "k": lambda message: message.keys or "",
+    "g": lambda message: message.tags or "",
+    "T": lambda message: str(message.store_timestamp),
+    "d": lambda message: format_time(message.store_timestamp),
+    "u": lambda message: message.unique_key or "",
+    "i": lambda message: message.msg_id,
+    "p": lambda message: json.dumps(message.properties, ensure_ascii=False, separators=(",", ":")),
+    "%": lambda _message: "%",
+}
+FORMAT_HELP = (
+    "%t topic, %b broker, %q queue, %o offset, %s body, %S its size, %k keys, %g tags, "
+    "%T time of storing in ms, %d the same in words, %u unique key, %i id of the place, "
+    "%p properties, %% a percent sign; \\n and \\t."
+)
+
+
+def parse_format(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+    """Check a format string, and make the line ends in it real."""
+    if value is None:
+        return None
+    for piece in value.split("%%"):
+        for part in piece.split("%")[1:]:
+            if part[:1] not in FIELDS:
+                raise click.BadParameter(f"%{part[:1]} is unknown; there are {FORMAT_HELP}")
+    return value.replace("\\n", "\n").replace("\\t", "\t")
+
+
+def formatted(message: Any, pattern: str) -> str:
+    """A message by a format string."""
+    found = []
+    parts = iter(pattern.split("%"))
+    found.append(next(parts))
+    for part in parts:
+        if not part:  # %% stands for one, and what follows is text
+            found.append("%" + next(parts, ""))
+        else:
+            found.append(FIELDS[part[0]](message) + part[1:])
+    return "".join(found)
+
+
+def received_fields(message: Any) -> dict[str, Any]:
+    """A message as JSON fields, in the vocabulary of `pyledger cat --json`."""
+    try:
+        body, encoding = message.body.decode("utf-8"), "utf8"
+    except UnicodeDecodeError:
+        body, encoding = base64.b64encode(message.body).decode("ascii"), "base64"
+    return {
+        "topic": message.topic,
+        "brokerName": message.broker_name,
+        "queueId": message.queue_id,
+        "queueOffset": message.queue_offset,
+        "physicalOffset": message.physical_offset,
+        "tags": message.tags,
+        "keys": message.keys,
+        "properties": message.properties,
+        "bodyLength": len(message.body),
+        "body": body,
+        "bodyEncoding": encoding,
+        "bornTimestamp": message.born_timestamp,
+        "storeTimestamp": message.store_timestamp,
+        "bornHost": message.born_host,
+        "storeHost": message.store_host,
+        "reconsumeTimes": message.reconsume_times,
+        "msgId": message.msg_id,
+        "uniqueKey": message.unique_key,
+    }

@@ -1,0 +1,151 @@
+"""`pyledger topic`: list, show, create and delete topics over the network."""
+
+from typing import Any
+
+import click
+
+from pyledger.cli.network import client_config, network_options, run_client
+from pyledger.cli.output import emit, format_time, print_table, tell, write_line
+from pyledger.cli.parameters import json_option
+
+EXAMPLES = """\b
+Examples:
+  pyledger topic list
+  pyledger topic create Orders --queues 8
+  pyledger topic show Orders
+"""
+PERMISSIONS = {"r": 4, "w": 2, "rw": 6}
+
+
+@click.group("topic", epilog=EXAMPLES)
+def command() -> None:
+    """Topics of running brokers."""
+
+
+@command.command("list")
+@network_options
+@click.option(
+    "--all", "show_all", is_flag=True, help="Also those of the system, of retries and dead letters."
+)
+@json_option
+def list_topics(namesrv: str, access_key: str, secret_key: str, show_all: bool, as_json: bool) -> None:
+    """Names of all topics."""
+    from pyledger.client.admin import AsyncAdmin
+    from pyledger.protocol.delivery.name_rules import is_retry_or_dlq, is_system_topic
+
+    async def work() -> tuple[str, ...]:
+        async with AsyncAdmin(client=client_config(namesrv, access_key, secret_key)) as admin:
+            found = await admin.topics()
+            if show_all:
+                return found
+            known = await admin.clusters()
+            # Each cluster and each broker has a topic of its name.
+            own = {*known.clusters, *known.brokers, *(f"{name}_REPLY_TOPIC" for name in known.clusters)}
+            return tuple(
+                name
+                for name in found
+                if name not in own and not is_system_topic(name) and not is_retry_or_dlq(name)
+            )
+
+    for name in run_client(work()):
+        emit({"topic": name}) if as_json else write_line(name)
+
+
+@command.command("show")
+@click.argument("topic")
+@network_options
+@json_option
+def show(topic: str, namesrv: str, access_key: str, secret_key: str, as_json: bool) -> None:
+    """Queues of a topic: where they are, what is in them, when they were written to."""
+    from pyledger.client.admin import AsyncAdmin
+
+    async def work() -> Any:
+        async with AsyncAdmin(client=client_config(namesrv, access_key, secret_key)) as admin:
+            return await admin.topic_offsets(topic)
+
+    rows = [
+        {
+            "brokerName": queue.broker_name,
+            "queueId": queue.queue_id,
+            "minOffset": one.min_offset,
+            "maxOffset": one.max_offset,
+            "messages": one.max_offset - one.min_offset,
+            "lastUpdate": format_time(one.last_update_timestamp or None),
+        }
+        for queue, one in run_client(work()).items()
+    ]
+    print_rows(rows, as_json)
+
+
+def print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
+    """Print JSON lines, or a table whose columns have the same names."""
+    if as_json:
+        for row in rows:
+            emit(row)
+    elif rows:
+        print_table(list(rows[0]), [list(row.values()) for row in rows])
+
+
+@command.command("create")
+@click.argument("topic")
+@network_options
+@click.option(
+    "--queues", type=click.IntRange(1, 65_535), default=8, show_default=True, help="Queues at each broker."
+)
+@click.option("--perm", type=click.Choice(list(PERMISSIONS)), default="rw", show_default=True)
+@click.option("--order", is_flag=True, help="It is a topic of ordered messages.")
+@click.option(
+    "--attribute", multiple=True, metavar="NAME=VALUE", help="Such as message.type=FIFO; repeatable."
+)
+@click.option("--cluster", help="Only at brokers of this cluster.")
+@click.option("--broker", metavar="HOST:PORT", help="Only at this broker.")
+def create(
+    topic: str,
+    namesrv: str,
+    access_key: str,
+    secret_key: str,
+    queues: int,
+    perm: str,
+    order: bool,
+    attribute: tuple[str, ...],
+    cluster: str | None,
+    broker: str | None,
+) -> None:
+    """Create a topic, or change it."""
+    from pyledger.cli.produce import properties_of
+    from pyledger.client.admin import AsyncAdmin
+    from pyledger.topic import Permission, TopicConfig
+
+    context = click.get_current_context()
+    attributes = properties_of(context, context.command.params[0], attribute)
+    wanted = TopicConfig(
+        topic, queues, queues, Permission(PERMISSIONS[perm]), order=order, attributes=attributes
+    )
+
+    async def work() -> tuple[str, ...]:
+        async with AsyncAdmin(client=client_config(namesrv, access_key, secret_key)) as admin:
+            return await admin.create_topic(wanted, cluster=cluster, address=broker)
+
+    tell(f"{topic} is at {', '.join(run_client(work()))}")
+
+
+@command.command("delete")
+@click.argument("topic")
+@network_options
+@click.option("--cluster", help="Only at brokers of this cluster.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def delete(
+    topic: str, namesrv: str, access_key: str, secret_key: str, cluster: str | None, yes: bool
+) -> None:
+    """Delete a topic. Nobody can read its messages any more."""
+    from pyledger.client.admin import AsyncAdmin
+
+    if not yes:
+        click.confirm(f"Delete {topic} and its messages?", abort=True, err=True)
+
+    async def work() -> None:
+        async with AsyncAdmin(client=client_config(namesrv, access_key, secret_key)) as admin:
+            await admin.delete_topic(topic, cluster=cluster)
+
+    run_client(work())
+    tell(f"{topic} is deleted")

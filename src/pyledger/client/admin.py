@@ -1,0 +1,418 @@
+"""Administration over the network, on asyncio: topics, groups, how far consumers are, brokers.
+
+Source: RocketMQ tools/.../admin/DefaultMQAdminExtImpl.java.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self, TypeVar
+
+from pyledger import names
+from pyledger.client.instance import ClientInstance, own_client
+from pyledger.config.client import ClientConfig
+from pyledger.config.net import NetConfig, TlsConfig
+from pyledger.errors import BrokerError, NoRouteError, NotThereError, RemotingError
+from pyledger.group import SubscriptionGroup
+from pyledger.message import MessageQueue
+from pyledger.protocol.routing.client_view import addresses_of
+from pyledger.protocol.routing.model import MASTER_ID, ClusterRoutes, TopicRoute
+from pyledger.topic import TopicConfig
+from pyledger.wire.body import decode_body, encode_body
+from pyledger.wire.codes import RequestCode, ResponseCode
+from pyledger.wire.headers.admin import (
+    CreateTopicRequestHeader,
+    DeleteSubscriptionGroupRequestHeader,
+    DeleteTopicRequestHeader,
+    GetConsumerConnectionListRequestHeader,
+    GetConsumeStatsRequestHeader,
+    GetProducerConnectionListRequestHeader,
+    GetTopicConfigRequestHeader,
+    GetTopicStatsInfoRequestHeader,
+    QueryTopicConsumeByWhoRequestHeader,
+)
+from pyledger.wire.headers.client import ResetOffsetRequestHeader
+from pyledger.wire.headers.codec import Header
+from pyledger.wire.headers.namesrv import DeleteTopicFromNamesrvRequestHeader
+from pyledger.wire.membership import ConsumerConnection, ProducerConnection
+from pyledger.wire.message_id import decode_message_id
+from pyledger.wire.offsets import QueueOffsets
+from pyledger.wire.record import ReceivedMessage
+from pyledger.wire.remoting import RemotingCommand
+from pyledger.wire.statistics import ConsumeOffset, ConsumeStats, TopicOffset, TopicStatsTable
+from pyledger.wire.topic_config import GroupList, KVTable, SubscriptionGroupTable, TopicList
+
+T = TypeVar("T", ConsumerConnection, ProducerConnection)
+
+ADMIN_TIMEOUT_MS = 10_000
+TIME_MAX_MS = (1 << 63) - 1
+NOBODY = {ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.SYSTEM_ERROR}
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a group is."""
+
+    group: str
+    queues: Mapping[MessageQueue, ConsumeOffset] = field(default_factory=dict)
+    consume_tps: float = 0.0
+
+    @property
+    def behind(self) -> int:
+        """Messages that are stored and not consumed."""
+        return sum(one.broker_offset - max(0, one.consumer_offset) for one in self.queues.values())
+
+
+class AsyncAdmin:
+    """Asks name servers and brokers. Use it with `async with`. Brokers may demand keys, see `ClientConfig`.
+
+    Errors of all: `BrokerError` for what is refused, other `RemotingError`s for what cannot be reached.
+    """
+
+    def __init__(
+        self,
+        name_servers: str = "",
+        *,
+        client: ClientConfig | ClientInstance | None = None,
+        net: NetConfig | None = None,
+        tls: TlsConfig | None = None,
+        timeout_ms: int = ADMIN_TIMEOUT_MS,
+    ) -> None:
+        """An administrator that connects once it is started.
+
+        Args:
+            name_servers: `host:port;host:port`; empty: as `ClientConfig.name_servers` says.
+            client: Settings of the client, or a client to share with others.
+            net: Limits of connections, for a client of its own.
+            tls: Certificates, for a client of its own.
+            timeout_ms: Of each request.
+        """
+        self.client = own_client(name_servers, client, net, tls)
+        self._timeout_ms = timeout_ms
+
+    async def start(self) -> None:
+        """Begin."""
+        await self.client.start()
+
+    async def close(self) -> None:
+        """End."""
+        await self.client.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # --- clusters and brokers
+
+    async def clusters(self) -> ClusterRoutes:
+        """All clusters and brokers that a name server knows."""
+        return await self.client.calls.clusters()
+
+    async def broker_status(self, address: str) -> Mapping[str, str]:
+        """What a broker says of itself, by name."""
+        answer = await self._ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
+        return KVTable.decode(answer.body).table
+
+    # --- topics
+
+    async def topics(self) -> tuple[str, ...]:
+        """Names of all topics, sorted."""
+        answer = await self._ask(None, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        return tuple(sorted(TopicList.decode(answer.body).topic_list))
+
+    async def topic_route(self, topic: str) -> TopicRoute:
+        """Which brokers have a topic.
+
+        Raises:
+            NoRouteError: nobody knows it.
+        """
+        return await self.client.calls.route(topic)
+
+    async def topic_configs(self, topic: str) -> dict[str, TopicConfig]:
+        """A topic as each broker has it, by broker name.
+
+        Raises:
+            NoRouteError: nobody knows it.
+        """
+        header = GetTopicConfigRequestHeader(topic=topic)
+        found = {}
+        for broker_name, address in masters(await self.topic_route(topic)).items():
+            answer = await self._ask(address, RequestCode.GET_TOPIC_CONFIG, header)
+            found[broker_name] = decode_body(TopicConfig, answer.body)
+        return found
+
+    async def topic_offsets(self, topic: str) -> dict[MessageQueue, TopicOffset]:
+        """First and next offset of each queue of a topic, and when it was last written to.
+
+        Raises:
+            NoRouteError: nobody knows it.
+        """
+        header = GetTopicStatsInfoRequestHeader(topic=topic)
+        found: dict[MessageQueue, TopicOffset] = {}
+        for address in masters(await self.topic_route(topic)).values():
+            answer = await self._ask(address, RequestCode.GET_TOPIC_STATS_INFO, header)
+            found |= TopicStatsTable.decode(answer.body).offset_table
+        return dict(sorted(found.items()))
+
+    async def topic_groups(self, topic: str) -> tuple[str, ...]:
+        """Groups that consume a topic, sorted.
+
+        Raises:
+            NoRouteError: nobody knows it.
+        """
+        header = QueryTopicConsumeByWhoRequestHeader(topic=topic)
+        found: set[str] = set()
+        for address in masters(await self.topic_route(topic)).values():
+            answer = await self._ask(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
+            found.update(GroupList.decode(answer.body).group_list)
+        return tuple(sorted(found))
+
+    async def create_topic(
+        self, topic: TopicConfig, *, cluster: str | None = None, address: str | None = None
+    ) -> tuple[str, ...]:
+        """Create a topic, or change it.
+
+        Args:
+            topic: All about it.
+            cluster: At all masters of this cluster; None: of every cluster.
+            address: At this broker alone.
+
+        Returns:
+            Addresses of the brokers that have it now.
+
+        Raises:
+            NotThereError: there is no such cluster, or no broker.
+        """
+        header = CreateTopicRequestHeader(
+            topic=topic.name,
+            default_topic=names.DEFAULT_TOPIC,
+            read_queue_nums=topic.read_queue_count,
+            write_queue_nums=topic.write_queue_count,
+            perm=int(topic.permission),
+            topic_filter_type=topic.filter_type,
+            topic_sys_flag=topic.sys_flag,
+            order=topic.order,
+            attributes=",".join(f"+{name}={value}" for name, value in topic.attributes.items()) or None,
+        )
+        targets = (address,) if address else await self._masters(cluster)
+        for target in targets:
+            await self._ask(target, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+        return targets
+
+    async def delete_topic(self, topic: str, *, cluster: str | None = None) -> None:
+        """Delete a topic at brokers and name servers; what is stored is deleted when its time comes.
+
+        Raises:
+            NotThereError: there is no such cluster, or no broker.
+        """
+        for target in await self._masters(cluster):
+            header = DeleteTopicRequestHeader(topic=topic)
+            await self._ask(target, RequestCode.DELETE_TOPIC_IN_BROKER, header)
+        known = DeleteTopicFromNamesrvRequestHeader(topic=topic, cluster_name=cluster)
+        for server in self.client.name_server_addresses:
+            await self._ask(server, RequestCode.DELETE_TOPIC_IN_NAMESRV, known)
+
+    # --- groups
+
+    async def groups(self) -> dict[str, SubscriptionGroup]:
+        """All groups that masters know, by name, sorted."""
+        found: dict[str, SubscriptionGroup] = {}
+        for address in await self._masters(None):
+            answer = await self._ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+            found |= SubscriptionGroupTable.decode(answer.body).subscription_group_table
+        return dict(sorted(found.items()))
+
+    async def create_group(self, group: SubscriptionGroup, *, cluster: str | None = None) -> tuple[str, ...]:
+        """Create a group, or change it; returns the addresses of the brokers that have it now.
+
+        Raises:
+            NotThereError: there is no such cluster, or no broker.
+        """
+        targets = await self._masters(cluster)
+        for target in targets:
+            await self._ask(target, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=encode_body(group))
+        return targets
+
+    async def delete_group(
+        self, group: str, *, cluster: str | None = None, forget_offsets: bool = True
+    ) -> None:
+        """Delete a group, and where it stands.
+
+        Raises:
+            NotThereError: there is no such cluster, or no broker.
+        """
+        header = DeleteSubscriptionGroupRequestHeader(group_name=group, clean_offset=forget_offsets)
+        for target in await self._masters(cluster):
+            await self._ask(target, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+
+    async def progress(self, group: str, topic: str | None = None) -> Progress:
+        """How far a group is, in all queues or in those of one topic."""
+        header = GetConsumeStatsRequestHeader(consumer_group=group, topic=topic)
+        queues: dict[MessageQueue, ConsumeOffset] = {}
+        tps = 0.0
+        for address in await self._brokers_of(group, topic):
+            answer = await self._ask(address, RequestCode.GET_CONSUME_STATS, header)
+            stats = ConsumeStats.decode(answer.body)
+            queues |= stats.offset_table
+            tps += stats.consume_tps
+        return Progress(group, dict(sorted(queues.items())), tps)
+
+    async def members(self, group: str) -> ConsumerConnection | None:
+        """Consumers of a group that are connected; None when there are none."""
+        header = GetConsumerConnectionListRequestHeader(consumer_group=group)
+        return await self._connected(
+            ConsumerConnection, group, RequestCode.GET_CONSUMER_CONNECTION_LIST, header, None
+        )
+
+    async def producers(self, group: str, topic: str) -> ProducerConnection | None:
+        """Producers of a group that are connected to brokers of a topic; None when there are none."""
+        header = GetProducerConnectionListRequestHeader(producer_group=group)
+        return await self._connected(
+            ProducerConnection, group, RequestCode.GET_PRODUCER_CONNECTION_LIST, header, topic
+        )
+
+    async def reset_offset(
+        self, group: str, topic: str, timestamp_ms: int, *, force: bool = True
+    ) -> dict[MessageQueue, int]:
+        """Let a group go on at a time, in all queues of a topic.
+
+        Args:
+            group: Who.
+            topic: Where.
+            timestamp_ms: Milliseconds since 1970; -1 is the end of each queue, 0 its begin.
+            force: Also forward, over messages that were not consumed.
+
+        Returns:
+            The queue offset to go on at, by queue.
+
+        Raises:
+            NoRouteError: nobody knows the topic.
+        """
+        header = ResetOffsetRequestHeader(
+            topic=topic, group=group, timestamp=timestamp_ms, is_force=force, offset=-1
+        )
+        found: dict[MessageQueue, int] = {}
+        for address in masters(await self.topic_route(topic)).values():
+            answer = await self._ask(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+            found |= QueueOffsets.decode(answer.body).offset_table
+        return dict(sorted(found.items()))
+
+    # --- messages
+
+    async def message(self, msg_id: str, topic: str | None = None) -> ReceivedMessage:
+        """The message of an id: one that names a place, or the unique key of a producer.
+
+        Args:
+            msg_id: 32 or 56 hex digits.
+            topic: Needed for a unique key.
+
+        Raises:
+            NotThereError: there is no such message.
+            MalformedMessageIdError: it is no id.
+        """
+        if topic is not None:
+            for found in await self.query(topic, msg_id, unique=True):
+                if found.unique_key == msg_id:
+                    return found
+        place = decode_message_id(msg_id)
+        host = f"[{place.host}]" if ":" in place.host else place.host
+        try:
+            return await self.client.calls.view_message(
+                f"{host}:{place.port}", topic or "", place.physical_offset
+            )
+        except RemotingError as error:
+            remedy = "name the topic, too" if topic is None else "look for its key"
+            raise NotThereError("message", msg_id, remedy) from error
+
+    async def query(
+        self,
+        topic: str,
+        key: str,
+        *,
+        begin_ms: int = 0,
+        end_ms: int = TIME_MAX_MS,
+        count_max: int = 64,
+        unique: bool = False,
+    ) -> list[ReceivedMessage]:
+        """Messages of a topic with a key, by the time of their storing.
+
+        Args:
+            topic: The topic.
+            key: One of the words of `keys`, or with `unique` the unique key.
+            begin_ms: Stored then or later, ms since 1970.
+            end_ms: Stored then or before.
+            count_max: Messages of each broker.
+            unique: Look for the key that the producer gave it.
+
+        Raises:
+            NoRouteError: nobody knows the topic.
+        """
+        route = await self.topic_route(topic)
+        calls = [
+            self.client.calls.query_messages(address, topic, key, count_max, begin_ms, end_ms, unique=unique)
+            for address in masters(route).values()
+        ]
+        # The index knows hashes only: others may share one.
+        found = [
+            message
+            for part in await asyncio.gather(*calls)
+            for message in part
+            if message.topic == topic
+            and (message.unique_key == key if unique else key in (message.keys or "").split(" "))
+        ]
+        return sorted(found, key=lambda message: message.store_timestamp)
+
+    # --- inside
+
+    async def _ask(
+        self, address: str | None, code: RequestCode, header: Header | None = None, body: bytes = b""
+    ) -> RemotingCommand:
+        command = RemotingCommand.request(code, header, body)
+        return await self.client.calls.ask(address, command, self._timeout_ms)
+
+    async def _masters(self, cluster: str | None) -> tuple[str, ...]:
+        """Addresses of the masters of a cluster, or of all."""
+        known = await self.clusters()
+        if cluster is not None and cluster not in known.clusters:
+            there = ", ".join(sorted(known.clusters)) or "none"
+            raise NotThereError("cluster", cluster, f"there is {there}")
+        chosen = known.brokers if cluster is None else known.clusters[cluster]
+        addresses = [known.brokers[name].broker_addrs.get(MASTER_ID) for name in chosen]
+        found = tuple(sorted(address for address in addresses if address))
+        if not found:
+            raise NotThereError("broker", cluster or "", "start one that registers with this name server")
+        return found
+
+    async def _brokers_of(self, group: str, topic: str | None) -> tuple[str, ...]:
+        """Addresses of the brokers that know a group, by its topic of retries; else all."""
+        for one in (names.retry_topic(group), topic):
+            if one is not None:
+                try:
+                    return tuple(masters(await self.topic_route(one)).values())
+                except NoRouteError:
+                    continue
+        return await self._masters(None)
+
+    async def _connected(
+        self, kind: type[T], group: str, code: RequestCode, header: Header, topic: str | None
+    ) -> T | None:
+        for address in await self._brokers_of(group, topic):
+            try:
+                return kind.decode((await self._ask(address, code, header)).body)
+            except BrokerError as error:
+                if error.response_code not in NOBODY:
+                    raise
+        return None
+
+
+def masters(route: TopicRoute) -> dict[str, str]:
+    """Address of the master by broker name."""
+    return {
+        name: by_id[MASTER_ID] for name, by_id in sorted(addresses_of(route).items()) if MASTER_ID in by_id
+    }
