@@ -428,9 +428,9 @@ class SendError(ClientError):
 
     def __init__(self, topic: str, attempts: int, brokers: str, reason: str) -> None:
         self.topic, self.attempts, self.brokers, self.reason = topic, attempts, brokers, reason
-        tries = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+        tries = "" if not attempts else " in 1 attempt" if attempts == 1 else f" in {attempts} attempts"
         place = f" at {brokers}" if brokers else ""
-        super().__init__(f"message for {topic} not sent in {tries}{place}: {reason}")
+        super().__init__(f"message for {topic} not sent{tries}{place}: {reason}")
 
 
 class ReplyTimeoutError(ClientError, TimeoutError):

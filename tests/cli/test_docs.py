@@ -10,14 +10,18 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
+from pyledger.broker.background import BackgroundNode
 from pyledger.cli.commands import COMMANDS
 from tests.cli.command_line import ENVIRONMENT, own_case
 from tests.source_tree import ROOT
 
 PAGE = ROOT / "docs" / "cli.md"
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+UNENDING = {"broker", "serve"}
+"""Commands that run until they are told to end, and have tests of their own."""
 FUNCTION = f'pyledger() {{ "{sys.executable}" -m pyledger "$@"; }}\n'
 
 
@@ -39,11 +43,12 @@ def answers(block: str) -> list[tuple[str, str]]:
     return list(zip(parts[1::2], parts[2::2], strict=True))
 
 
-def execute(line: str, folder: Path) -> str:
+def execute(line: str, folder: Path, name_server: str) -> str:
     """Output and talk of one command line, as a terminal without drawing would show them."""
+    environment = {**ENVIRONMENT, "NAMESRV_ADDR": name_server}
     found = subprocess.run(
         ["bash", "-c", FUNCTION + line],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=folder, env=ENVIRONMENT, check=False,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=folder, env=environment, check=False,
         timeout=60,
     )  # fmt: skip
     return found.stdout
@@ -57,13 +62,14 @@ def agrees(wanted: str, got: str) -> bool:
 def test_the_page_shows_what_happens(tmp_path: Path) -> None:
     prepare(tmp_path)
     shown = [answer for block in BLOCK.findall(PAGE.read_text()) for answer in answers(block)]
-    for line, wanted in shown:
-        if "| jq " in line and shutil.which("jq") is None:
-            continue
-        got = execute(line, tmp_path)
-        assert agrees(wanted, got), f"$ {line}\n{got}"
+    with BackgroundNode(tmp_path / "node") as node:
+        for line, wanted in shown:
+            if "| jq " in line and shutil.which("jq") is None:
+                continue
+            got = execute(line, tmp_path, node.address)
+            assert agrees(wanted, got), f"$ {line}\n{got}"
     run = " ".join(line for line, _ in shown)
-    assert all(f"pyledger {name} " in run for name in COMMANDS)
+    assert all(f"pyledger {name} " in run for name in set(COMMANDS) - UNENDING)
 
 
 def test_the_page_names_every_command_and_exit_code() -> None:
@@ -74,13 +80,14 @@ def test_the_page_names_every_command_and_exit_code() -> None:
 
 def rewrite() -> None:
     """Write what the commands say now into the page, where it does not agree."""
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
         prepare(Path(place))
+        node = stack.enter_context(BackgroundNode(Path(place) / "node"))
 
         def renew(block: re.Match[str]) -> str:
             lines = []
             for line, wanted in answers(block[1]):
-                got = execute(line, Path(place))
+                got = execute(line, Path(place), node.address)
                 lines.append(f"$ {line}\n{wanted if agrees(wanted, got) else got}")
             return f"```console\n{''.join(lines)}```"
 

@@ -20,8 +20,8 @@ from pyledger.cli.parameters import parse_time
 EXAMPLES = """\b
 Examples:
   pyledger consume --topic Orders --exit
-  pyledger consume --topic Orders --group billing --tags 'food || drinks'
-  pyledger consume --topic Orders --from 2h -f '%o %k %s\\n'
+  pyledger consume --topic Orders --group billing --tags 'food || drinks' --limit 1
+  pyledger consume --topic Orders --exit --from 2h -f '%o %k %s\\n'
 """
 POLL_MS = 500
 IDLE_POLLS = 2
@@ -182,8 +182,19 @@ async def poll_group(
     consumer.subscribe(topic, choice[0], sql=choice[1])
     async with consumer:
         idle = 0
-        while not exit_at_end or idle < IDLE_POLLS or not consumer.queues:
+        while not exit_at_end or idle < IDLE_POLLS or not await is_at_end(consumer, topic):
             messages = await consumer.poll(POLL_MS, 1)
             idle = 0 if messages else idle + 1
             if any(take(message) for message in messages):
                 return
+
+
+async def is_at_end(consumer: Any, topic: str) -> bool:
+    """Whether a member has queues, and nothing is left in any of which it says where it is."""
+    queues = [queue for queue in consumer.queues if queue.topic == topic]
+    places = consumer.status(topic)
+    for queue in queues:
+        address, _ = consumer.client.routes.reader(queue.broker_name)
+        if queue in places and places[queue] < await consumer.client.calls.max_offset(address, queue):
+            return False
+    return bool(queues)

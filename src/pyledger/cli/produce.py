@@ -13,7 +13,7 @@ EXAMPLES = """\b
 Examples:
   echo 'one pizza' | pyledger produce --topic Orders --tags food
   pyledger produce --topic Orders --in json --key-field id orders.jsonl
-  pyledger produce --topic Load --count 100000 --size 256 --batch 32
+  pyledger produce --topic Load --count 10000 --size 256 --batch 32
 """
 IN_FLIGHT = 256
 PAYLOAD = b"PyLedger "
@@ -53,7 +53,9 @@ def properties_of(_ctx: click.Context, _param: click.Parameter, values: tuple[st
 @click.option("--delay-level", type=click.IntRange(0, 18), default=0, help="Deliver later: 1 to 18.")
 @click.option("--batch", type=click.IntRange(1, 1024), default=1, help="Messages of one request.")
 @click.option("--count", type=click.IntRange(1), help="Instead of FILE: so many messages made up.")
-@click.option("--size", type=click.IntRange(1), default=256, show_default=True, help="Bytes of those.")
+@click.option(
+    "--size", "size_bytes", type=click.IntRange(1), default=256, show_default=True, help="Bytes of those."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print where each message is stored, as JSON lines.")
 def command(
     source: BinaryIO,
@@ -64,7 +66,7 @@ def command(
     form: str,
     batch: int,
     count: int | None,
-    size: int,
+    size_bytes: int,
     sharding_key: str | None,
     as_json: bool,
     **fields: Any,
@@ -74,7 +76,7 @@ def command(
         raise WrongUseError("a message of a batch cannot be delayed; leave out --batch or --delay-level")
     if fields["key_field"] and form != "json":
         raise WrongUseError("--key-field needs --in json")
-    rows = made_up(count, size) if count else read(source, form, fields.pop("key_field"))
+    rows = made_up(count, size_bytes) if count else read(source, form, fields.pop("key_field"))
     fields.pop("key_field", None)
     config = client_config(namesrv, access_key, secret_key)
     sent = run_client(send_all(rows, group, config, batch, sharding_key, as_json, fields))

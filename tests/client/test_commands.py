@@ -1,0 +1,140 @@
+"""`pyledger produce`, `consume`, `topic`, `group`, `cluster` with a broker of their own."""
+
+import json
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pyledger.broker.background import BackgroundNode
+from tests.cli.command_line import Finished, pyledger
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BackgroundNode]:
+    """A broker that commands find through the environment, with three messages in `Orders`."""
+    with BackgroundNode(tmp_path / "store") as served:
+        monkeypatch.setenv("NAMESRV_ADDR", served.address)
+        monkeypatch.chdir(tmp_path)
+        rows = [{"id": f"order-{number}", "what": "pizza"} for number in range(3)]
+        Path("orders.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        form = ("--in", "json", "--key-field", "id", "orders.jsonl")
+        done = pyledger("produce", "--topic", "Orders", "--tags", "food", *form)
+        assert (done.code, done.err) == (0, "3 messages stored\n")
+        yield served
+
+
+def consumed(*options: str) -> Finished:
+    return pyledger("consume", "--topic", "Orders", "--exit", *options)
+
+
+def test_what_is_produced_is_consumed(node: BackgroundNode) -> None:
+    found = consumed("--json").json
+    assert sorted(one["keys"] for one in found) == ["order-0", "order-1", "order-2"]
+    assert {one["tags"] for one in found} == {"food"}
+    assert sorted(one["body"] for one in found) == sorted(Path("orders.jsonl").read_text().split("\n")[:3])
+    assert len(node.bodies("Orders")) == 3
+    places = {(one["brokerName"], one["queueId"], one["queueOffset"]) for one in found}
+    assert len(places) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "count"),
+    [(["--limit", "2"], 2), (["--tags", "drinks"], 0), (["--tags", "food || x"], 3), (["--from", "end"], 0)],
+)
+@pytest.mark.usefixtures("node")
+def test_options_choose(options: list[str], count: int) -> None:
+    assert len(consumed("-f", "%o\\n", *options).lines) == count
+
+
+@pytest.mark.usefixtures("node")
+def test_format_takes_every_letter() -> None:
+    [line, *_] = consumed("-f", "%t|%b|%S|%g|%k|%%|%p|%T|%d|%u|%i|%q|%o|%s\\n").lines
+    parts = line.split("|")
+    assert parts[:2] == ["Orders", "broker-a"]
+    assert parts[3] == "food"
+    assert parts[5] == "%"
+    assert json.loads(parts[6])["TAGS"] == "food"
+    assert int(parts[2]) == len(parts[13])
+    wrong = consumed("-f", "%z")
+    assert wrong.code == 2
+    assert "%z is unknown" in wrong.err
+
+
+@pytest.mark.usefixtures("node")
+def test_group_goes_on_and_goes_back() -> None:
+    assert len(consumed("--group", "billing", "-f", "%k\\n").lines) == 3
+    assert consumed("--group", "billing", "-f", "%k\\n").lines == []
+    [shown] = pyledger("group", "show", "billing", "--json").json
+    assert (shown["behind"], shown["members"]) == (0, [])
+    moved = pyledger("group", "reset", "billing", "--topic", "Orders", "--to", "begin", "--json")
+    assert {row["offset"] for row in moved.json} == {0}
+    assert len(consumed("--group", "billing", "-f", "%k\\n", "--limit", "3").lines) == 3
+
+
+@pytest.mark.usefixtures("node")
+def test_topics_come_and_go() -> None:
+    assert pyledger("topic", "list").lines == ["Orders"]
+    assert pyledger("topic", "create", "Bills", "--queues", "2", "--attribute", "message.type=FIFO").code == 0
+    assert pyledger("topic", "list").lines == ["Bills", "Orders"]
+    assert [row["queueId"] for row in pyledger("topic", "show", "Bills", "--json").json] == [0, 1]
+    assert pyledger("topic", "delete", "Bills", "--yes").code == 0
+    assert pyledger("topic", "list").lines == ["Orders"]
+    missing = pyledger("topic", "show", "Bills")
+    assert missing.code == 3
+    assert "no route for the topic Bills" in missing.err
+
+
+@pytest.mark.usefixtures("node")
+def test_groups_come_and_go() -> None:
+    assert pyledger("group", "create", "billing", "--retry-times", "3").code == 0
+    listed = {row["group"]: row for row in pyledger("group", "list", "--json").json}
+    assert listed["billing"]["retryTimesMax"] == 3
+    assert pyledger("group", "delete", "billing", "--yes").code == 0
+    assert "billing" not in {row["group"] for row in pyledger("group", "list", "--json").json}
+
+
+def test_cluster_shows_its_brokers(node: BackgroundNode) -> None:
+    [row] = pyledger("cluster", "list", "--json").json
+    assert (row["brokerId"], row["address"]) == (0, node.broker_address)
+    assert "commitLogMaxOffset" in pyledger("cluster", "status", node.broker_address).out
+
+
+@pytest.mark.parametrize("form", ["lines", "whole"])
+def test_lines_and_whole_files(node: BackgroundNode, form: str) -> None:
+    Path("text").write_bytes(b"one\n\ntwo\r\n")
+    assert pyledger("produce", "--topic", "Text", "--in", form, "text").code == 0
+    assert sorted(node.bodies("Text")) == ([b"one", b"two"] if form == "lines" else [b"one\n\ntwo\r\n"])
+
+
+def test_batches_and_places(node: BackgroundNode) -> None:
+    done = pyledger(
+        "produce", "--topic", "Load", "--count", "1000", "--size", "10", "--batch", "32", "--json"
+    )
+    assert len(done.json) == 32
+    assert {len(body) for body in node.bodies("Load")} == {10}
+    assert len(node.bodies("Load")) == 1000
+
+
+def test_nobody_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NAMESRV_ADDR", "127.0.0.1:1")
+    for words in (["topic", "list"], ["consume", "--topic", "T"], ["cluster", "list"]):
+        found = pyledger(*words)
+        assert found.code == 3
+        assert "cannot connect to 127.0.0.1:1" in found.err
+        assert "Traceback" not in found.err
+
+
+@pytest.mark.parametrize("name", ["produce", "consume", "topic", "group", "cluster"])
+def test_examples_in_help_work(node: BackgroundNode, name: str) -> None:
+    pyledger("group", "create", "billing")
+    lines = [line.strip() for line in pyledger(name, "--help").lines]
+    examples = [line for line in lines if line.startswith(f"pyledger {name}")]
+    assert examples
+    for line in examples:
+        words = [node.broker_address if word == "127.0.0.1:10911" else word for word in shlex.split(line)[1:]]
+        done = pyledger(*words)
+        assert done.code == 0, (line, done.err)
