@@ -28,6 +28,8 @@ TRANSACTION_CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
 CLUSTER = "CLUSTER"
 MESSAGE_TYPE = "MSG_TYPE"
 POP_CHECKPOINT = "POP_CK"
+FIRST_POP_TIME = "1ST_POP_TIME"
+ORIGIN_GROUP = "ORIGIN_GROUP"
 TIMER_DELAY_SECONDS = "TIMER_DELAY_SEC"
 TIMER_DELAY_MS = "TIMER_DELAY_MS"
 TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
@@ -62,6 +64,7 @@ OFFSET_MOVED_TOPIC = "OFFSET_MOVED_EVENT"
 BENCHMARK_TOPIC = "BenchmarkTest"
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
+REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
 TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
 
 
@@ -73,6 +76,11 @@ def retry_topic(group: str) -> str:
 def reply_topic(cluster: str) -> str:
     """Where replies are stored."""
     return f"{cluster}_REPLY_TOPIC"
+
+
+def revive_topic(cluster: str) -> str:
+    """Where a broker notes what was popped and acknowledged."""
+    return f"{SYSTEM_TOPIC_PREFIX}REVIVE_LOG_{cluster}"
 
 
 def dlq_topic(group: str) -> str:

@@ -41,6 +41,7 @@ class HeldPulls:
         self._max_offset = max_offset
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
+        self._closed = False
 
     @property
     def count(self) -> int:
@@ -69,6 +70,8 @@ class HeldPulls:
             hold_ms: How long it may be held.
             wanted: Which messages wake it; None: all.
         """
+        if self._closed:
+            return False
         held = self._table.park(
             again,
             channel=connection,
@@ -79,9 +82,55 @@ class HeldPulls:
             now_ms=self._now_ms(),
             wanted=wanted,
         )
-        if held:
+        if held is not None:
             self._set_timer()
-        return held
+        return held is not None
+
+    def hold_any(
+        self,
+        again: Again,
+        connection: Connection,
+        *,
+        label: object,
+        ends: Mapping[tuple[str, int], int],
+        hold_ms: int,
+        wanted: Wanted | None,
+    ) -> bool:
+        """Hold one request at many queues, until one of them grows; False when it has to be answered now.
+
+        Args:
+            again: Called once, when there is a message in a queue, or the time is over.
+            connection: Where the request came from.
+            label: What `count_held` finds it by.
+            ends: The queue offset, units, that each queue has to pass, by topic and queue id.
+            hold_ms: How long it may be held.
+            wanted: Which messages wake it; None: all.
+        """
+        held = HeldOnce(self._table, again, label)
+        for (topic, queue_id), end in ends.items():
+            pull = None
+            if not self._closed:
+                pull = self._table.park(
+                    held,
+                    channel=connection,
+                    topic=topic,
+                    queue_id=queue_id,
+                    offset=end,
+                    hold_ms=hold_ms,
+                    now_ms=self._now_ms(),
+                    wanted=wanted,
+                )
+            if pull is None:
+                self._table.release(held.pulls)
+                return False
+            held.pulls.append(pull)
+        self._set_timer()
+        return bool(held.pulls)
+
+    def count_held(self, topic: str, queue_id: int, label: object) -> int:
+        """Requests with a label that are held at a queue."""
+        parked = self._table.queues.get((topic, queue_id), {}).values()
+        return sum(isinstance(one.request, HeldOnce) and one.request.label == label for one in parked)
 
     def arrived(
         self, topic: str, queue_id: int, max_offset: int, properties: Mapping[str, str] | bytes | None
@@ -107,7 +156,8 @@ class HeldPulls:
         self._table.drop_channel(connection)
 
     def close(self) -> None:
-        """Answer all that are held, as if their time were over."""
+        """Answer all that are held, as if their time were over, and hold no more."""
+        self._closed = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -154,3 +204,21 @@ class HeldPulls:
                 again()
             except PyLedgerError as problem:
                 event(log, logging.WARNING, "held pull not answered", queue=pull.queue, problem=problem)
+
+
+class HeldOnce:
+    """A request that is held at many queues: the first that has something for it ends the others."""
+
+    def __init__(self, table: LongPollTable, again: Again, label: object) -> None:
+        """Hold at no queue yet."""
+        self.label = label
+        self.pulls: list[ParkedPull] = []
+        self._table = table
+        self._again: Again | None = again
+
+    def __call__(self) -> None:
+        """Run the request again, unless it was."""
+        again, self._again = self._again, None
+        if again is not None:
+            self._table.release(self.pulls)
+            again()

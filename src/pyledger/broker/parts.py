@@ -7,6 +7,7 @@ from random import Random
 from typing import TypeVar
 
 from pyledger.broker.held_pulls import HeldPulls
+from pyledger.broker.pops import PopBook
 from pyledger.broker.puts import MessagePuts
 from pyledger.broker.tables import BrokerTables
 from pyledger.broker.transactions import Transactions
@@ -39,6 +40,7 @@ class BrokerParts:
     puts: MessagePuts
     held: HeldPulls
     transactions: Transactions
+    pops: PopBook
     counts: BrokerCounts
     access_rules: AccessRules | None
     """Who may do what; None: everybody everything that is not a change."""

@@ -133,12 +133,17 @@ class MessagePuts:
 
     def put_as_it_is(self, message: Message) -> Outcome:
         """Store a message where it says, whatever its properties ask for."""
+        return self.put_placed(message)[1]
+
+    def put_placed(self, message: Message) -> tuple[PutResult | None, Outcome]:
+        """As `put_as_it_is`; where the message stands is known at once, None when it is not stored."""
         try:
             place = self._store.append(message)
         except StoreError as problem:
-            return self._refused(problem)
+            return None, self._refused(problem)
         waits = message.properties.get(names.WAIT) != "false"
-        return self._stored(message.topic, message.queue_id, (place,), message.properties, waits=waits)
+        topic, queue_id = message.topic, message.queue_id
+        return place, self._stored(topic, queue_id, (place,), message.properties, waits=waits)
 
     def put_encoded(
         self, request: SendRequest, properties: bytes, born_host: tuple[str, int] | None

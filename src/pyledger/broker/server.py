@@ -18,6 +18,7 @@ from typing import Any
 from pyledger.broker.access_file import read_rules
 from pyledger.broker.held_pulls import HeldPulls
 from pyledger.broker.parts import BrokerParts, standing_of
+from pyledger.broker.pops import PopBook
 from pyledger.broker.processors.quick import QuickAnswers
 from pyledger.broker.processors.send import SENDS
 from pyledger.broker.processors.settings import CHANGEABLE
@@ -172,6 +173,7 @@ class Broker:
         if self._timers is not None:
             self._timers.close()
         if self.parts is not None:
+            self.parts.pops.close()
             self.parts.held.close()
         for server in self._servers:
             await server.close(grace_ms)
@@ -268,6 +270,15 @@ class Broker:
             tables=tables,
             puts=puts,
             held=held,
+            pops=PopBook(
+                store,
+                puts,
+                tables,
+                cluster=self.config.cluster,
+                broker_name=self.config.name,
+                now_ms=self._clock.now_ms,
+                tables_changed=self._tables_changed,
+            ),
             transactions=Transactions(
                 self._delivery, store, puts, tables, self.config.name, self._clock.now_ms
             ),
@@ -300,6 +311,7 @@ class Broker:
         self._timers = TimerDelivery(parts.tables.timers, parts.store, parts.puts, self._clock.now_ms)
         self._timers.start()
         parts.transactions.start()
+        parts.pops.start()
         await self._reports.report_all()
         self._run(self._keep_reporting(self._reports))
         self._run(self._every(self.config.offsets_flush_interval_ms, parts.tables.save_changed))

@@ -61,7 +61,13 @@ class TableFile:
         async with self._writing:
             edition = self._edition()
             if edition != self._saved:
-                await asyncio.to_thread(self._write, self._snapshot())
+                writing = asyncio.ensure_future(asyncio.to_thread(self._write, self._snapshot()))
+                try:
+                    await asyncio.shield(writing)
+                except asyncio.CancelledError:
+                    # The thread goes on: the next write must not meet it.
+                    await asyncio.wait((writing,))
+                    raise
                 self._saved = edition
 
     def _write(self, snapshot: Snapshot) -> None:

@@ -64,7 +64,10 @@ class BrokerTables:
         self._bound_offsets(store)
         self.topics_file = TableFile(self.folder, lambda: self.topics.version, self._topic_table)
         self.groups_file = TableFile(self.folder, lambda: self.groups.version, self._group_table)
-        self.offsets_file = TableFile(self.folder, lambda: self.offsets.change_count, self._offset_table)
+        # A popped message is passed by its group's offset: the record that notes it must be on disk before.
+        self.offsets_file = TableFile(
+            self.folder, lambda: self.offsets.change_count, self._offset_table, before=store.flush_log
+        )
         # A delivered message must be on disk before its level is said to have passed it.
         self.delays_file = TableFile(
             self.folder, lambda: self.delays.delivered_count, self._delay_table, before=store.flush_log

@@ -1,13 +1,14 @@
-"""Acknowledging many popped messages at once.
+"""Texts and bodies of popping: handles of messages, acknowledgements, and what a broker notes of them.
 
-Source: RocketMQ remoting/.../protocol/body/BatchAckMessageRequestBody.java, BatchAck.java.
+Source: RocketMQ remoting/.../protocol/body/BatchAckMessageRequestBody.java, BatchAck.java,
+header/ExtraInfoUtil.java; store/.../pop/PopCheckPoint.java, AckMsg.java, BatchAckMsg.java.
 """
 
 import base64
 import binascii
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple, Self
 
 from pyledger.wire.body import Body
 from pyledger.wire.headers.codec import Int, Long
@@ -72,3 +73,121 @@ class BatchAckRequest(Body):
 
     broker_name: str | None = None
     acks: tuple[BatchAck, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PopHandle:
+    """What a client acknowledges a popped message with: property `POP_CK`, field `extraInfo`."""
+
+    start_offset: int
+    """First queue offset of what was popped with it from its queue, units."""
+    pop_ms: int
+    invisible_ms: int
+    revive_queue_id: int
+    retry: str
+    """`0` for the topic itself, `1` or `2` for its retry topics."""
+    broker_name: str
+    queue_id: int
+    queue_offset: int
+
+    def encode(self) -> str:
+        """The text of it."""
+        return (
+            f"{self.start_offset} {self.pop_ms} {self.invisible_ms} {self.revive_queue_id} {self.retry} "
+            f"{self.broker_name} {self.queue_id} {self.queue_offset}"
+        )
+
+    @classmethod
+    def decode(cls, text: str) -> Self | None:
+        """Read the text; None: it is no such thing."""
+        parts = text.split(" ")
+        numbers = [parts[at] for at in (0, 1, 2, 3, 6, 7)] if len(parts) == 8 else [""]
+        if not all(one.isascii() and one.isdecimal() and len(one) < 19 for one in numbers):
+            return None
+        start, pop_ms, invisible_ms, revive, queue_id, offset = map(int, numbers)
+        return cls(start, pop_ms, invisible_ms, revive, parts[4], parts[5], queue_id, offset)
+
+
+class PoppedQueue(NamedTuple):
+    """What a pop's answer says of one queue."""
+
+    retry: str
+    queue_id: int
+    start_offset: int
+    offsets: Sequence[int]
+    """Queue offsets of its messages."""
+
+
+def start_offset_info(queues: Iterable[PoppedQueue]) -> str:
+    """Field `startOffsetInfo`."""
+    return ";".join(f"{one.retry} {one.queue_id} {one.start_offset}" for one in queues)
+
+
+def message_offset_info(queues: Iterable[PoppedQueue]) -> str:
+    """Field `msgOffsetInfo`."""
+    return ";".join(f"{one.retry} {one.queue_id} {','.join(map(str, one.offsets))}" for one in queues)
+
+
+CHECKPOINT_TAG = "ck"
+ACK_TAG = "bAck"
+SINGLE_ACK_TAG = "ack"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PopCheckpoint(Body):
+    """Body of a message that notes what was popped from one queue; upstream's `PopCheckPoint`."""
+
+    WIRE_NAMES: ClassVar[Mapping[str, str]] = {
+        "start_offset": "so",
+        "pop_time": "pt",
+        "invisible_time": "it",
+        "bit_map": "bm",
+        "count": "n",
+        "queue_id": "q",
+        "topic": "t",
+        "group": "c",
+        "revive_offset": "ro",
+        "differences": "d",
+        "broker_name": "bn",
+        "put_again_times": "rp",
+    }
+
+    start_offset: Long
+    pop_time: Long
+    invisible_time: Long
+    bit_map: Int = 0
+    count: Int = 0
+    queue_id: Int
+    topic: str
+    group: str
+    revive_offset: Long = 0
+    differences: tuple[Int, ...] = ()
+    """Offsets of the messages, from `start_offset`."""
+    broker_name: str | None = None
+    put_again_times: str = "0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PopAcks(Body):
+    """Body of a message that notes what is acknowledged; upstream's `BatchAckMsg`."""
+
+    WIRE_NAMES: ClassVar[Mapping[str, str]] = {
+        "ack_offset": "ao",
+        "start_offset": "so",
+        "group": "c",
+        "topic": "t",
+        "queue_id": "q",
+        "pop_time": "pt",
+        "broker_name": "bn",
+        "ack_offsets": "aol",
+    }
+
+    ack_offset: Long = 0
+    start_offset: Long
+    group: str
+    topic: str
+    queue_id: Int
+    pop_time: Long
+    broker_name: str | None = None
+    ack_offsets: tuple[Long, ...] = ()
+    """Queue offsets; empty: `ack_offset` alone."""

@@ -6,7 +6,7 @@ Source: RocketMQ common/.../MessageDecoder.java (encode).
 """
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from pyledger.errors import MalformedRecordError
 from pyledger.message import PutResult
@@ -73,6 +73,21 @@ def readdressed(
     if place is not None:
         OFFSETS.pack_into(copy, AT_QUEUE_OFFSET, place.queue_offset, place.physical_offset)
     return bytes(copy + tail)
+
+
+def split_records(run: memoryview) -> Iterator[memoryview]:
+    """The records of a run of whole ones, without a copy.
+
+    Raises:
+        MalformedRecordError: the run does not consist of whole records.
+    """
+    start, end = 0, len(run)
+    while start < end:
+        (size_bytes,) = SIZE.unpack_from(run, start) if end - start >= SIZE.size else (0,)
+        if not 0 < size_bytes <= end - start:
+            raise MalformedRecordError(start, f"its size cannot be {size_bytes}")
+        yield run[start : start + size_bytes]
+        start += size_bytes
 
 
 def queue_offset_of(record: Buffer) -> int:

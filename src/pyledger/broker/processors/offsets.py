@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pyledger.broker.parts import BrokerParts, Method, Reply
 from pyledger.net.connection import Connection
 from pyledger.protocol.delivery.offsets import offset_to_answer
+from pyledger.store.message_store import MessageStore
 from pyledger.store.queue_reader import default_limits
 from pyledger.wire.codes import RequestCode, ResponseCode
 from pyledger.wire.headers import query as headers
@@ -39,17 +40,12 @@ class OffsetProcessor:
             committed,
             set_zero_if_not_found=header.set_zero_if_not_found,
             min_offset=self._parts.store.queue_range(topic, queue_id).min_offset,
-            first_in_memory=committed is None and self._first_in_memory(topic, queue_id),
+            first_in_memory=committed is None
+            and first_in_memory(self._parts.store, topic, queue_id, self._resident_bytes),
         )
         if offset is None:
             return request.response(ResponseCode.QUERY_NOT_FOUND, NOT_FOUND)
         return request.response(header=headers.QueryConsumerOffsetResponseHeader(offset=offset))
-
-    def _first_in_memory(self, topic: str, queue_id: int) -> bool:
-        """Whether message 0 of a queue lies in the part of the log that is taken to be in memory."""
-        store = self._parts.store
-        places = store.get_ranges(topic, queue_id, 0, 1).ranges.places
-        return bool(places) and store.max_offset - places[0][0] <= self._resident_bytes
 
     def update_offset(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """15."""
@@ -66,3 +62,9 @@ class OffsetProcessor:
             return request.response(ResponseCode.INVALID_PARAMETER, f"Offset is null, topic is {topic}")
         tables.offsets.commit(group, topic, header.queue_id, header.commit_offset, now_ms)
         return request.response()
+
+
+def first_in_memory(store: MessageStore, topic: str, queue_id: int, resident_bytes: int) -> bool:
+    """Whether message 0 of a queue lies in the part of the log that is taken to be in memory."""
+    places = store.get_ranges(topic, queue_id, 0, 1).ranges.places
+    return bool(places) and store.max_offset - places[0][0] <= resident_bytes

@@ -5,12 +5,14 @@ from collections.abc import Mapping
 from pyledger.broker.access import AccessControl
 from pyledger.broker.gate import guarded
 from pyledger.broker.parts import BrokerParts, Method
+from pyledger.broker.processors.ack import AckProcessor
 from pyledger.broker.processors.end_transaction import EndTransactionProcessor
 from pyledger.broker.processors.groups import GroupProcessor
 from pyledger.broker.processors.inspection import InspectionProcessor
 from pyledger.broker.processors.locks import LockProcessor
 from pyledger.broker.processors.members import MemberProcessor
 from pyledger.broker.processors.offsets import OffsetProcessor
+from pyledger.broker.processors.pop import PopProcessor
 from pyledger.broker.processors.pull import PullProcessor
 from pyledger.broker.processors.query import QueryProcessor
 from pyledger.broker.processors.recall import RecallProcessor
@@ -27,8 +29,11 @@ from pyledger.wire.codes import RequestCode
 def request_handlers(parts: BrokerParts) -> Mapping[RequestCode, Method]:
     """All methods of all processors, by request code."""
     sends = SendProcessor(parts, parts.transactions.put_half)
+    pops = PopProcessor(parts)
     processors = (
         sends,
+        pops,
+        AckProcessor(parts, pops.rules),
         ReplyProcessor(parts, sends.rules),
         EndTransactionProcessor(parts),
         RecallProcessor(parts),

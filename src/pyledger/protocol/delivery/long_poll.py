@@ -10,7 +10,7 @@ Source: RocketMQ broker/.../PullRequestHoldService.java, ManyPullRequest.java.
 """
 
 import heapq
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import count
 from typing import TypeVar
@@ -63,7 +63,7 @@ class LongPollTable:
         hold_ms: int,
         now_ms: int,
         wanted: Wanted | None = None,
-    ) -> bool:
+    ) -> ParkedPull | None:
         """Hold a pull that found no message at its offset.
 
         Args:
@@ -77,10 +77,10 @@ class LongPollTable:
             wanted: Which messages wake it; None: all.
 
         Returns:
-            False when as many pulls as allowed are parked: answer this one now.
+            None when as many pulls as allowed are parked: answer this one now.
         """
         if self.parked_count >= self.config.parked_pulls_max:
-            return False
+            return None
         hold_ms = hold_ms if self.config.long_polling else self.config.short_polling_ms
         queue = (topic, queue_id)
         pull = ParkedPull(request, channel, queue, offset, now_ms + hold_ms, wanted, next(self.numbers))
@@ -90,7 +90,7 @@ class LongPollTable:
         self.parked_count += 1
         if self.next_sweep_ms is None:
             self.next_sweep_ms = now_ms + self.sweep_interval_ms
-        return True
+        return pull
 
     @property
     def sweep_interval_ms(self) -> int:
@@ -145,6 +145,10 @@ class LongPollTable:
         self._take(woken)
         self.next_sweep_ms = now_ms + self.sweep_interval_ms if self.parked_count else None
         return woken + self.tick(now_ms)
+
+    def release(self, pulls: Iterable[ParkedPull]) -> None:
+        """Forget pulls: what they wait for has come elsewhere."""
+        self._take([pull for pull in pulls if pull.parked])
 
     def drop_channel(self, channel: Hashable) -> int:
         """Forget the pulls of a closed connection; returns how many."""

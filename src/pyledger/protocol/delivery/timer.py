@@ -15,13 +15,10 @@ from dataclasses import dataclass
 
 from pyledger import names
 from pyledger.config.delivery import DeliveryConfig
+from pyledger.protocol.delivery.offset_blocks import OffsetBlocks
 
 WAYS = (names.TIMER_DELAY_SECONDS, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)
 """Properties that ask for a time, in the order they are looked at."""
-
-
-BLOCK = 1024
-"""Offsets that are counted together to find the oldest waiting message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +126,7 @@ class TimerQueue:
         self.heap: list[Timed] = []
         self.keys: dict[str, int] = {}
         self.recalled: set[str] = set()
-        self.blocks: dict[int, int] = {}
-        """Waiting messages by `offset // BLOCK`."""
+        self.blocks = OffsetBlocks()
         self.next_offset = self.start.restart_offset
         """Of the timer topic: all before it are known."""
         self.change_count = 0
@@ -154,7 +150,7 @@ class TimerQueue:
             return
         unique_key = properties.get(names.UNIQUE_KEY, "")
         heapq.heappush(self.heap, Timed(int(deliver), offset, unique_key))
-        self.blocks[offset // BLOCK] = self.blocks.get(offset // BLOCK, 0) + 1
+        self.blocks.add(offset)
         if unique_key:
             self.keys[unique_key] = offset
 
@@ -178,10 +174,7 @@ class TimerQueue:
         self.change_count += 1
         self.recalled.discard(gone.unique_key)
         self.keys.pop(gone.unique_key, None)
-        block = gone.offset // BLOCK
-        self.blocks[block] -= 1
-        if not self.blocks[block]:
-            del self.blocks[block]
+        self.blocks.remove(gone.offset)
 
     def plan(self, properties: Mapping[str, str], now_ms: int) -> TimerPlan | TimerProblem | None:
         """When a message that asks for it is to be delivered; None: now."""
@@ -196,7 +189,7 @@ class TimerQueue:
 
         Cost: one look at each 1,024th offset where messages wait.
         """
-        return min(self.blocks) * BLOCK if self.blocks else self.next_offset
+        return self.blocks.oldest(self.next_offset)
 
     @property
     def complete(self) -> bool:

@@ -36,8 +36,7 @@ def system_topics(config: DeliveryConfig, cluster: str, broker_name: str) -> Ite
     yield TopicConfig(names.OFFSET_MOVED_TOPIC, 1, 1)
     yield TopicConfig(names.SCHEDULE_TOPIC, SCHEDULE_QUEUE_COUNT, SCHEDULE_QUEUE_COUNT)
     yield TopicConfig(f"{cluster}_REPLY_TOPIC", 1, 1)
-    revive = f"{names.SYSTEM_TOPIC_PREFIX}REVIVE_LOG_{cluster}"
-    yield TopicConfig(revive, REVIVE_QUEUE_COUNT, REVIVE_QUEUE_COUNT)
+    yield TopicConfig(names.revive_topic(cluster), REVIVE_QUEUE_COUNT, REVIVE_QUEUE_COUNT)
     yield TopicConfig(
         f"{names.SYSTEM_TOPIC_PREFIX}SYNC_BROKER_MEMBER_{broker_name}", 1, 1, Permission.INHERIT
     )

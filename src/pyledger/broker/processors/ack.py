@@ -1,0 +1,117 @@
+"""What became of popped messages: 200051, 200151, 200053.
+
+Source: RocketMQ broker/.../AckMessageProcessor.java, ChangeInvisibleTimeProcessor.java.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+
+from pyledger.broker.parts import BrokerParts, Method, Reply
+from pyledger.broker.puts import Outcome, PutOutcome, after
+from pyledger.net.connection import Connection
+from pyledger.protocol.delivery.pop import PopKey, pop_retry_topic
+from pyledger.protocol.delivery.pop_rules import PopRules
+from pyledger.protocol.delivery.refusal import Refusal
+from pyledger.protocol.delivery.send_rules import CODE_OF_PUT, STORED
+from pyledger.wire.codes import RequestCode, ResponseCode
+from pyledger.wire.headers import pop as headers
+from pyledger.wire.pop import BatchAckRequest, PopHandle
+from pyledger.wire.remoting import RemotingCommand
+
+NO_HANDLE = "extraInfo names no popped message"
+
+
+class AckProcessor:
+    """Takes acknowledgements, and changes of the time that messages are hidden."""
+
+    def __init__(self, parts: BrokerParts, rules: PopRules) -> None:
+        """Take the broker's parts, and the rules that pops obey."""
+        self._parts = parts
+        self._rules = rules
+
+    def methods(self) -> Mapping[RequestCode, Method]:
+        """What it answers, by request code."""
+        return {
+            RequestCode.ACK_MESSAGE: self.acknowledge,
+            RequestCode.BATCH_ACK_MESSAGE: self.acknowledge_batch,
+            RequestCode.CHANGE_MESSAGE_INVISIBLETIME: self.change_time,
+        }
+
+    def acknowledge(self, _connection: Connection, request: RemotingCommand) -> Reply:
+        """200051."""
+        header = request.header(headers.AckMessageRequestHeader)
+        if (refusal := self._check(header, end_allowed=True)) is not None:
+            return request.response(refusal.code, refusal.remark)
+        handle = PopHandle.decode(header.extra_info)
+        if handle is None:
+            return request.response(ResponseCode.SYSTEM_ERROR, NO_HANDLE)
+        outcome = self._parts.pops.acknowledge(key_of(header, handle), (header.offset,))
+        return after(outcome, partial(told, request))
+
+    def acknowledge_batch(self, _connection: Connection, request: RemotingCommand) -> Reply:
+        """200151."""
+        outcome: Outcome | None = None
+        for one in BatchAckRequest.decode(request.body).acks:
+            topic, group = one.topic or "", one.consumer_group or ""
+            key = PopKey(
+                topic if (one.retry or "0") == "0" else pop_retry_topic(topic, group),
+                group,
+                one.queue_id,
+                one.start_offset,
+                one.pop_time,
+            )
+            offsets = one.acked_offsets
+            if offsets and self._parts.tables.topics.find(key.topic) is not None:
+                outcome = self._parts.pops.acknowledge(key, offsets)
+        if outcome is None:
+            return request.response(ResponseCode.NO_MESSAGE, "nothing to acknowledge")
+        return after(outcome, partial(told, request))
+
+    def change_time(self, _connection: Connection, request: RemotingCommand) -> Reply:
+        """200053."""
+        header = request.header(headers.ChangeInvisibleTimeRequestHeader)
+        if (refusal := self._check(header, end_allowed=False)) is not None:
+            return request.response(refusal.code, refusal.remark)
+        handle = PopHandle.decode(header.extra_info)
+        if handle is None:
+            return request.response(ResponseCode.SYSTEM_ERROR, NO_HANDLE)
+        old = key_of(header, handle)
+        pop_ms = max(self._parts.clock.now_ms(), old.pop_ms + 1)
+        new = old._replace(start_offset=header.offset, pop_ms=pop_ms)
+        noted = self._parts.pops.note(new, header.invisible_time, (header.offset,))
+        if isinstance(noted, PutOutcome) and not noted.places:
+            return told(request, noted)
+        outcome = self._parts.pops.acknowledge(old, (header.offset,))
+        place = headers.ChangeInvisibleTimeResponseHeader(
+            pop_time=pop_ms, invisible_time=header.invisible_time, revive_qid=handle.revive_queue_id
+        )
+        return after(outcome, partial(told, request, place=place))
+
+    def _check(
+        self,
+        header: headers.AckMessageRequestHeader | headers.ChangeInvisibleTimeRequestHeader,
+        *,
+        end_allowed: bool,
+    ) -> Refusal | None:
+        held = self._parts.store.queue_range(header.topic, max(0, header.queue_id))
+        return self._rules.check_place(
+            header.topic, header.queue_id, header.offset, held, end_allowed=end_allowed
+        )
+
+
+def key_of(
+    header: headers.AckMessageRequestHeader | headers.ChangeInvisibleTimeRequestHeader, handle: PopHandle
+) -> PopKey:
+    """What was popped together with the message that a request names."""
+    return PopKey(header.topic, header.consumer_group, header.queue_id, handle.start_offset, handle.pop_ms)
+
+
+def told(
+    request: RemotingCommand,
+    outcome: PutOutcome,
+    place: headers.ChangeInvisibleTimeResponseHeader | None = None,
+) -> RemotingCommand:
+    """The answer."""
+    if outcome.status not in STORED:
+        return request.response(CODE_OF_PUT[outcome.status], outcome.problem)
+    return request.response(header=place)

@@ -1,0 +1,343 @@
+"""Pops: 200050, and the questions around them: 200052, 200054, 200055.
+
+Source: RocketMQ broker/.../PopMessageProcessor.java, PeekMessageProcessor.java, NotificationProcessor.java,
+PollingInfoProcessor.java.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from pyledger import names
+from pyledger.broker.parts import BrokerParts, Method, Reply
+from pyledger.broker.processors.offsets import first_in_memory
+from pyledger.broker.processors.pull import compile_filter, wanted_of
+from pyledger.broker.puts import Outcome, PutOutcome, after
+from pyledger.net.connection import Connection
+from pyledger.net.endpoint import Answer
+from pyledger.protocol.delivery.pop import PopKey, first_offset
+from pyledger.protocol.delivery.pop_rules import PopPlan, PopRequest, PopRules, PopSource
+from pyledger.protocol.delivery.refusal import Refusal
+from pyledger.protocol.delivery.send_rules import CODE_OF_PUT
+from pyledger.protocol.delivery.subscription import Subscription
+from pyledger.protocol.filter.sql92 import sql_filter
+from pyledger.store.queue_reader import default_limits
+from pyledger.store.read_result import GetStatus
+from pyledger.wire.codes import RequestCode, ResponseCode
+from pyledger.wire.headers import pop as headers
+from pyledger.wire.pop import PopHandle, PoppedQueue, message_offset_info, start_offset_info
+from pyledger.wire.readdress import queue_offset_of, readdressed, split_records
+from pyledger.wire.record import ReceivedMessage
+from pyledger.wire.remoting import RemotingCommand
+
+REVIVE_QUEUE = 0
+NO_PLACE = headers.PopMessageResponseHeader(pop_time=0, invisible_time=0, revive_qid=0, rest_num=0)
+MOVED = frozenset(
+    (
+        GetStatus.OFFSET_TOO_SMALL,
+        GetStatus.OFFSET_OVERFLOW_BADLY,
+        GetStatus.OFFSET_FOUND_NULL,
+        GetStatus.MESSAGE_WAS_REMOVING,
+    )
+)
+"""The answer names another offset to read from."""
+
+
+@dataclass(slots=True)
+class Harvest:
+    """What one pop has found."""
+
+    pop_ms: int
+    left: int
+    """Messages that are still wanted."""
+    queues: list[PoppedQueue] = field(default_factory=list)
+    records: list[memoryview] = field(default_factory=list)
+    rest: int = 0
+    """Messages that stay in the queues."""
+    ends: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Where to wait: the end of what was looked at, by topic and queue."""
+    outcome: Outcome | None = None
+    """Of the last record that notes what was popped."""
+
+
+class PopProcessor:
+    """Hands out messages and hides them for a time."""
+
+    def __init__(self, parts: BrokerParts) -> None:
+        self._parts = parts
+        tables = parts.tables
+        self.rules = PopRules(
+            parts.standing, tables.topics, tables.groups, compile_filter, parts.random_below
+        )
+        self._resident_bytes = default_limits().resident_bytes
+
+    def methods(self) -> Mapping[RequestCode, Method]:
+        """What it answers, by request code."""
+        return {
+            RequestCode.POP_MESSAGE: self.pop,
+            RequestCode.PEEK_MESSAGE: self.peek,
+            RequestCode.NOTIFICATION: self.notify,
+            RequestCode.POLLING_INFO: self.polling_info,
+        }
+
+    # --- pop
+
+    def pop(self, connection: Connection, request: RemotingCommand) -> Reply:
+        """200050."""
+        header = request.header(headers.PopMessageRequestHeader)
+        return self._parts.stored(partial(self._check_pop, connection, request, header))
+
+    def _check_pop(
+        self, connection: Connection, request: RemotingCommand, header: headers.PopMessageRequestHeader
+    ) -> Reply:
+        asked = PopRequest(
+            group=header.consumer_group,
+            topic=header.topic,
+            queue_id=header.queue_id,
+            count=header.max_msg_nums,
+            poll_ms=header.poll_time,
+            born_ms=header.born_time,
+            expression=header.exp,
+            expression_type=header.exp_type,
+            in_order=header.order,
+        )
+        plan = self.rules.check(asked, self._parts.clock.now_ms())
+        if isinstance(plan, Refusal):
+            return request.response(plan.code, plan.remark, NO_PLACE)
+        return self._pop(connection, request, header, plan)
+
+    def _pop(
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        header: headers.PopMessageRequestHeader,
+        plan: PopPlan,
+    ) -> Reply:
+        now_ms = self._parts.clock.now_ms()
+        found = Harvest(now_ms, max(1, header.max_msg_nums))
+        for source in self.rules.sources(plan.topic, header.consumer_group, header.queue_id):
+            self._take(found, source, header, plan)
+        if found.outcome is not None:
+            return after(found.outcome, partial(self._told, connection, request, header, found))
+        if plan.deadline_ms <= now_ms:
+            return request.response(ResponseCode.POLLING_TIMEOUT, "POLLING_TIMEOUT", NO_PLACE)
+        held = self._parts.held.hold_any(
+            partial(self._pop_again, connection, request, header, plan),
+            connection,
+            label=(header.consumer_group, header.queue_id),
+            ends=found.ends,
+            hold_ms=plan.deadline_ms - now_ms,
+            wanted=wanted_of(plan.subscription),
+        )
+        if held:
+            return None
+        return request.response(ResponseCode.POLLING_FULL, "POLLING_FULL", NO_PLACE)
+
+    def _pop_again(
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        header: headers.PopMessageRequestHeader,
+        plan: PopPlan,
+    ) -> None:
+        """Answer a pop that was held, or hold it again."""
+        if not connection.closed:
+            answer(connection, request, self._pop(connection, request, header, plan))
+
+    def _take(
+        self, found: Harvest, source: PopSource, header: headers.PopMessageRequestHeader, plan: PopPlan
+    ) -> None:
+        """Pop from one queue."""
+        parts, group = self._parts, header.consumer_group
+        offset = self._start(source, group, header.init_mode)
+        end = parts.store.queue_range(source.topic, source.queue_id).max_offset
+        if found.left <= 0 or offset == end:
+            found.rest += max(0, end - offset)
+            found.ends[source.topic, source.queue_id] = max(offset, end)
+            return
+        records, next_offset = self._read(source, offset, found.left, plan.subscription)
+        if records:
+            offsets = [queue_offset_of(record) for record in records]
+            key = PopKey(source.topic, group, source.queue_id, offsets[0], found.pop_ms)
+            outcome = parts.pops.note(key, header.invisible_time, offsets)
+            if isinstance(outcome, PutOutcome) and not outcome.places:
+                found.outcome = found.outcome or outcome
+                return
+            found.outcome = outcome
+            popped = PoppedQueue(source.retry, source.queue_id, offsets[0], offsets)
+            found.queues.append(popped)
+            found.left -= len(records)
+            if source.topic != header.topic:
+                records = self._as_of_topic(records, header, popped, found.pop_ms)
+            found.records += records
+        parts.tables.offsets.commit(group, source.topic, source.queue_id, next_offset, parts.now_ms())
+        found.rest += max(0, end - next_offset)
+        found.ends[source.topic, source.queue_id] = next_offset
+
+    def _start(self, source: PopSource, group: str, init_mode: int) -> int:
+        """Queue offset, units, that a pop of a queue begins at; a first one is committed."""
+        parts, topic, queue_id = self._parts, source.topic, source.queue_id
+        offsets = parts.tables.offsets
+        reset = offsets.take_reset(group, topic, queue_id)
+        committed = offsets.committed(group, topic, queue_id) if reset is None else reset
+        if committed is not None:
+            return committed
+        held = parts.store.queue_range(topic, queue_id)
+        mode = init_mode if topic[: len(names.RETRY_PREFIX)] != names.RETRY_PREFIX else 0
+        young = mode != 0 and first_in_memory(parts.store, topic, queue_id, self._resident_bytes)
+        offset = first_offset(mode, held.min_offset, held.max_offset, first_in_memory=young)
+        if held.max_offset:
+            offsets.commit(group, topic, queue_id, offset, parts.now_ms())
+        return offset
+
+    def _read(
+        self, source: PopSource, offset: int, count: int, wanted: Subscription
+    ) -> tuple[list[memoryview], int]:
+        """Records that a subscription wants, and the queue offset, units, to go on at."""
+        store, topic, queue_id = self._parts.store, source.topic, source.queue_id
+        if not wanted.by_tag:
+            matches = sql_filter(wanted.expression).matches
+            page = store.get(topic, queue_id, offset, count)
+            if page.status in MOVED and page.next_offset != offset:
+                page = store.get(topic, queue_id, page.next_offset, count)
+            kept = [message.record_view for message in page.messages if matches(message.properties)]
+            return kept, page.next_offset
+        found = store.get_ranges(topic, queue_id, offset, count, tags=wanted.expression)
+        if found.status in MOVED and found.next_offset != offset:
+            found = store.get_ranges(topic, queue_id, found.next_offset, count, tags=wanted.expression)
+        runs = (found.ranges[at] for at in range(len(found.ranges)))
+        return [record for run in runs for record in split_records(run)], found.next_offset
+
+    def _as_of_topic(
+        self,
+        records: list[memoryview],
+        header: headers.PopMessageRequestHeader,
+        popped: PoppedQueue,
+        pop_ms: int,
+    ) -> list[memoryview]:
+        """Records of a retry topic as those of the topic that was asked for, with their handles."""
+        copies = []
+        for record, offset in zip(records, popped.offsets, strict=True):
+            handle = PopHandle(
+                popped.start_offset,
+                pop_ms,
+                header.invisible_time,
+                REVIVE_QUEUE,
+                popped.retry,
+                self._parts.standing.broker_name,
+                popped.queue_id,
+                offset,
+            )
+            properties = ReceivedMessage.decode(record, 0, len(record)).properties
+            properties[names.POP_CHECKPOINT] = handle.encode()
+            copies.append(memoryview(readdressed(record, header.topic, popped.queue_id, properties)))
+        return copies
+
+    def _told(
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        header: headers.PopMessageRequestHeader,
+        found: Harvest,
+        outcome: PutOutcome,
+    ) -> Answer:
+        """The answer to a pop whose record is as durable as configured."""
+        if not found.records or not outcome.places:
+            return request.response(CODE_OF_PUT[outcome.status], outcome.problem, NO_PLACE)
+        sizes = sum(map(len, found.records))
+        self._parts.counts.count_pull(header.topic, header.consumer_group, len(found.records), sizes)
+        response = request.response(
+            ResponseCode.SUCCESS,
+            "FOUND",
+            headers.PopMessageResponseHeader(
+                pop_time=found.pop_ms,
+                invisible_time=header.invisible_time,
+                revive_qid=REVIVE_QUEUE,
+                rest_num=found.rest,
+                start_offset_info=start_offset_info(found.queues),
+                msg_offset_info=message_offset_info(found.queues),
+            ),
+        )
+        if not request.is_oneway:
+            connection.send(response, found.records)
+        return None
+
+    # --- peek, notification, polling info
+
+    def peek(self, connection: Connection, request: RemotingCommand) -> Reply:
+        """200052: messages that a pop would give, without hiding them."""
+        header = request.header(headers.PeekMessageRequestHeader)
+        topic = self.rules.check_queue(header.topic, header.queue_id)
+        if isinstance(topic, Refusal):
+            return request.response(topic.code, topic.remark, NO_PLACE)
+        wanted = Subscription(header.topic)
+        left, records = max(1, min(header.max_msg_nums, 32)), []
+        for source in self.rules.sources(topic, header.consumer_group, header.queue_id):
+            if left > 0:
+                found, _ = self._read(source, self._next(source, header.consumer_group), left, wanted)
+                records += found
+                left -= len(found)
+        if not records:
+            return request.response(ResponseCode.PULL_NOT_FOUND, "NO_MESSAGE_IN_QUEUE", NO_PLACE)
+        if not request.is_oneway:
+            connection.send(request.response(ResponseCode.SUCCESS, "FOUND", NO_PLACE), records)
+        return None
+
+    def notify(self, connection: Connection, request: RemotingCommand) -> Reply:
+        """200054: whether there are messages, as soon as there are."""
+        header = request.header(headers.NotificationRequestHeader)
+        topic = self.rules.check_queue(header.topic, header.queue_id)
+        if isinstance(topic, Refusal):
+            return request.response(topic.code, topic.remark)
+        now_ms = self._parts.clock.now_ms()
+        ends = {}
+        for source in self.rules.sources(topic, header.consumer_group, header.queue_id):
+            end = self._parts.store.queue_range(source.topic, source.queue_id).max_offset
+            if self._next(source, header.consumer_group) < end:
+                return request.response(header=headers.NotificationResponseHeader(has_msg=True))
+            ends[source.topic, source.queue_id] = end
+        hold_ms = min((header.born_time or now_ms) + header.poll_time - now_ms, header.poll_time)
+        if hold_ms <= 0:
+            return request.response(header=headers.NotificationResponseHeader())
+        held = self._parts.held.hold_any(
+            partial(self._notified, connection, request, ends),
+            connection,
+            label=None,
+            ends=ends,
+            hold_ms=hold_ms,
+            wanted=None,
+        )
+        if held:
+            return None
+        return request.response(header=headers.NotificationResponseHeader(polling_full=True))
+
+    def _notified(
+        self, connection: Connection, request: RemotingCommand, ends: Mapping[tuple[str, int], int]
+    ) -> None:
+        """Answer a notification that was held."""
+        grown = any(self._parts.store.queue_range(*queue).max_offset > end for queue, end in ends.items())
+        response = request.response(header=headers.NotificationResponseHeader(has_msg=grown))
+        answer(connection, request, response)
+
+    def polling_info(self, _connection: Connection, request: RemotingCommand) -> Reply:
+        """200055: how many pops of a queue wait."""
+        header = request.header(headers.PollingInfoRequestHeader)
+        label = (header.consumer_group, header.queue_id)
+        count = self._parts.held.count_held(header.topic, max(0, header.queue_id), label)
+        return request.response(header=headers.PollingInfoResponseHeader(polling_num=count))
+
+    def _next(self, source: PopSource, group: str) -> int:
+        """Queue offset, units, that the next pop of a queue begins at."""
+        committed = self._parts.tables.offsets.committed(group, source.topic, source.queue_id)
+        if committed is not None:
+            return committed
+        return self._parts.store.queue_range(source.topic, source.queue_id).min_offset
+
+
+def answer(connection: Connection, request: RemotingCommand, reply: Reply) -> None:
+    """Send what a held request is answered, now or when it is known."""
+    if isinstance(reply, asyncio.Future):
+        reply.add_done_callback(lambda ended: answer(connection, request, ended.result()))
+    elif reply is not None and not request.is_oneway:
+        connection.send(reply)
