@@ -15,6 +15,10 @@ log = logger("store")
 
 IDLE_MS = 60_000
 RETRY_MS = 1_000
+REST_MS = 5
+"""After a round that found little: messages that come one by one are dispatched together, as a round costs
+more than the append of one. Nobody waits for it: readers dispatch what they need."""
+LITTLE_BYTES = 64 << 10
 UNCONFIRMED_MS = 2
 """Pause while records wait for their flush: nobody wakes this thread for it when requests are few."""
 
@@ -29,6 +33,7 @@ class DispatchWork:
         self._dispatcher = dispatcher
         self._confirmed_where = confirmed_where
         self._stuck_at = -1
+        self._found_bytes = 0
         self.problem: Exception | None = None
         """Why dispatch cannot go on at the moment."""
 
@@ -40,6 +45,7 @@ class DispatchWork:
     def work(self) -> int:
         """Dispatch what is confirmed; the pause until the next round (ms) unless woken."""
         end = self._confirmed_where()
+        self._found_bytes = end - self._dispatcher.dispatched_where
         try:
             self._dispatcher.dispatch(self._log.view(end), end)
         except (StoreFullError, CorruptRecordError) as problem:
@@ -47,6 +53,10 @@ class DispatchWork:
             return RETRY_MS
         self.problem = None
         return UNCONFIRMED_MS if self._log.wrote_where > self._dispatcher.dispatched_where else IDLE_MS
+
+    def rest_ms(self) -> int:
+        """How long (ms) to leave what comes next alone."""
+        return REST_MS if self._found_bytes < LITTLE_BYTES else 0
 
     def _report(self, problem: Exception) -> None:
         """Log a problem once for each place where dispatch is stuck."""

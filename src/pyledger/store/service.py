@@ -43,12 +43,24 @@ class Service:
         work: Callable[[], int],
         failed: Callable[[str, BaseException], None],
         waker: Waker | None = None,
+        rest_ms: Callable[[], int] | None = None,
     ) -> None:
+        """A thread that is not started yet.
+
+        Args:
+            name: Of the service.
+            work: One round; how long to sleep until woken (ms).
+            failed: Told when it ends by an error.
+            waker: Ends its sleep.
+            rest_ms: After a round: how long (ms) not even a waker starts the next one.
+        """
         self.name = name
         self.waker = waker or Waker()
         self._work = work
         self._failed = failed
+        self._rest_ms = rest_ms
         self._stopping = False
+        self._stop = threading.Event()
         self._pid = os.getpid()
         self._thread = threading.Thread(target=self._run, name=f"pyledger-{name}", daemon=True)
 
@@ -64,6 +76,7 @@ class Service:
         """Let the current round be the last."""
         self._stopping = True
         if os.getpid() == self._pid:
+            self._stop.set()
             self.waker.notify()
 
     def stop(self) -> None:
@@ -78,6 +91,8 @@ class Service:
         try:
             while not self._stopping:
                 pause_ms = self._work()
+                if self._rest_ms is not None and (rest_ms := self._rest_ms()):
+                    self._stop.wait(rest_ms / 1000)
                 if pause_ms > 0 and not self._stopping:
                     self.waker.wait(pause_ms)
         except BaseException as error:  # noqa: BLE001 - whatever ends a service must be known

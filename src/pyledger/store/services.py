@@ -64,7 +64,9 @@ class StoreServices:
         self._gathers = config.flush_disk_type == SYNC
         self._nobody = Waker()
         self._flush_service = Service("flush", work, self._failed)
-        self._dispatch_service = Service("dispatch", self._dispatch_round, self._failed, parts.dispatch_waker)
+        self._dispatch_service = Service(
+            "dispatch", self._dispatch_round, self._failed, parts.dispatch_waker, self._dispatch.rest_ms
+        )
         self._services = [
             self._flush_service,
             self._dispatch_service,
