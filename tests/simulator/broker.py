@@ -26,6 +26,8 @@ class Broker:
         self.config = DeliveryConfig()
         self.queues: dict[int, list[int]] = {number: [] for number in range(queue_count)}
         self.clients: dict[str, Any] = {}
+        self.consumed: set[int] = set()
+        """By anybody; only checks know it."""
         self.offsets = OffsetTable(self.config)
         self.start()
         self.every(5000, self.sweep)
@@ -88,8 +90,15 @@ class Broker:
     def commit(self, channel: str, queue_id: int, offset: int) -> None:
         before = self.offsets.committed(GROUP, TOPIC, queue_id) or 0
         assert not (self.world.calm and offset < before), f"offset of {queue_id}: {before} to {offset}"
+        missing = set(self.queues[queue_id][:offset]) - self.consumed
+        assert not missing, f"commit of {queue_id} at {offset} passes {sorted(missing)}"
         self.offsets.commit(GROUP, TOPIC, queue_id, offset, self.clock.now_ms)
         self.world.note(f"commit {queue_id} {offset}")
+
+    def check_order(self, queue_id: int, offset: int) -> None:
+        """Nothing is consumed before what stands before it."""
+        missing = set(self.queues[queue_id][:offset]) - self.consumed
+        assert not missing, f"{queue_id}@{offset} is consumed before {sorted(missing)}"
 
     def pull(self, channel: str, queue_id: int, offset: int, reply: Reply) -> None:
         if not self.answer_pull(queue_id, offset, reply):

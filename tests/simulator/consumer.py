@@ -1,29 +1,49 @@
-"""A consumer as Java's: heartbeats, rebalances, locks where it keeps order, pulls, commits."""
+"""A consumer of the real rules: heartbeats, rebalances, locks where it keeps order, pulls, commits.
 
-from collections.abc import Callable
+What it pulled waits in the process queues of the client. Without order, messages are finished in any order;
+in order, one after the other. Some fail: they come again, and in order they hold their queue.
+"""
+
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pyledger.message import MessageQueue
+from pyledger.protocol.client.offset_table import OffsetTable
+from pyledger.protocol.client.process_queue import NOTHING_CONSUMED, FlowLimits, ProcessQueue
 from pyledger.protocol.rebalance.planner import plan, share
 from pyledger.protocol.rebalance.strategies import Averagely
 from tests.simulator.broker import NAME, TOPIC, Broker
 from tests.simulator.world import Clock, Network, World
 
-LOCK_VALID_MS = 30_000
+LIMITS = FlowLimits(count_max=48, span_max=200)
+FLOW_CONTROL_WAIT_MS = 50
+SUSPEND_MS = 1000
+WORK_MS_MAX = 400
+FAILURES = 0.02
 CALL_TIMEOUT_MS = 3000
 PULL_TIMEOUT_MS = 30_000
 
 
-@dataclass
+@dataclass(eq=False)
+class Pulled:
+    """A message that waits at a consumer."""
+
+    queue_offset: int
+    number: int
+    stored_body: bytes = b""
+
+
+@dataclass(eq=False)
 class Share:
     """A queue that a consumer has; `offset` is None until the broker has told it."""
 
+    messages: ProcessQueue[Pulled]
     offset: int | None = None
-    locked_ms: int = -LOCK_VALID_MS
-    pulled_ms: int = 0
-    committed: int = 0
     turn: int = 0
+    works: bool = False
+    """In order: a listener has messages of it."""
 
 
 class Consumer:
@@ -35,15 +55,16 @@ class Consumer:
         self.world, self.network, self.broker = world, network, broker
         self.client_id, self.orderly = client_id, orderly
         self.clock = Clock(world)
-        self.seen: set[int] = set()
         self.life = 0
         self.running = False
         self.shares: dict[MessageQueue, Share] = {}
+        self.offsets = OffsetTable()
 
     def start(self) -> None:
         self.life += 1
         self.running = True
         self.shares = {}
+        self.offsets = OffsetTable()
         self.channel = f"{self.client_id}#{self.life}"
         self.every(30_000, self.heartbeat)
         self.every(20_000, self.rebalance)
@@ -102,27 +123,31 @@ class Consumer:
         wanted = share(Averagely(), self.client_id, self.broker.message_queues, ids)
         if wanted is None:
             return
-        held = {queue: one.pulled_ms for queue, one in self.shares.items()}
+        held = {queue: int(one.messages.last_pull_ms) for queue, one in self.shares.items()}
         todo = plan(TOPIC, held, wanted, self.clock.now_ms)
         for queue in todo.drop:
-            self.commit_queue(queue)
-            del self.shares[queue]
+            self.commit([queue])
+            self.forget(queue)
             if self.orderly:
                 self.tell(self.broker.unlock, self.client_id, [queue])
         for queue in todo.take:
             self.world.note(f"{self.channel} takes {queue.queue_id}")
-            self.shares[queue] = Share(pulled_ms=self.clock.now_ms)
+            self.shares[queue] = Share(ProcessQueue(self.clock.now_ms))
             self.pull(queue, self.shares[queue])
         if self.orderly and todo.take:
             self.lock(list(todo.take))
 
     def lock(self, queues: list[MessageQueue]) -> None:
         asked_ms = self.clock.now_ms
+        asked = {queue: self.shares[queue] for queue in queues}
 
         def locked(taken: list[MessageQueue]) -> None:
-            for queue in queues:
-                if queue in self.shares:
-                    self.shares[queue].locked_ms = asked_ms if queue in taken else -LOCK_VALID_MS
+            for queue, one in asked.items():
+                if queue in taken:
+                    one.messages.last_lock_ms = asked_ms
+                elif self.shares.get(queue) is one and one.messages.last_lock_ms is not None:
+                    self.world.note(f"{self.channel} lost the lock of {queue.queue_id}")
+                    self.forget(queue)
 
         if queues:
             self.call(self.broker.lock, self.client_id, queues, then=locked)
@@ -131,7 +156,10 @@ class Consumer:
         one = self.shares.get(queue)
         if one is None or not self.running:
             return False
-        return not self.orderly or 0 <= self.clock.now_ms - one.locked_ms < LOCK_VALID_MS
+        locked_ms = one.messages.last_lock_ms
+        # A clock that was set back makes a lock look younger than it is.
+        is_locked = locked_ms is not None and locked_ms <= self.clock.now_ms
+        return not self.orderly or (is_locked and one.messages.is_locked(self.clock.now_ms))
 
     def pull(self, queue: MessageQueue, one: Share) -> None:
         """Ask for the offset, then for messages; a new turn makes answers to the one before worthless."""
@@ -139,41 +167,102 @@ class Consumer:
             return
         one.turn += 1
         turn = one.turn
+        one.messages.last_pull_ms = self.clock.now_ms
         if self.orderly and not self.may_consume(queue):
-            one.offset = None
             self.again(queue, one, turn, 3000)
             return
-        one.pulled_ms = self.clock.now_ms
+        if one.messages.limit_reached(LIMITS) is not None:
+            self.again(queue, one, turn, FLOW_CONTROL_WAIT_MS)
+            return
 
         def start(offset: int) -> None:
             if one.turn == turn:
-                one.offset = one.committed = offset
+                one.offset = offset
+                self.offsets.known(queue, offset)
                 self.again(queue, one, turn, 1)
 
-        def consume(messages: list[int], next_offset: int) -> None:
-            if one.turn != turn or self.shares.get(queue) is not one:
+        def take(numbers: list[int], next_offset: int) -> None:
+            if one.turn != turn or self.shares.get(queue) is not one or one.offset is None:
                 return
-            if self.may_consume(queue):
-                self.seen.update(messages)
-                one.offset = next_offset
+            found = [Pulled(one.offset + at, number) for at, number in enumerate(numbers)]
+            one.messages.put(found)
+            one.offset = next_offset
+            self.consume(queue, one, found)
             self.again(queue, one, turn, 1)
 
         if one.offset is None:
             self.call(self.broker.query, queue.queue_id, then=start)
             self.again(queue, one, turn, CALL_TIMEOUT_MS)
         else:
-            self.call(self.broker.pull, queue.queue_id, one.offset, then=consume)
+            self.call(self.broker.pull, queue.queue_id, one.offset, then=take)
             self.again(queue, one, turn, PULL_TIMEOUT_MS)
 
     def again(self, queue: MessageQueue, one: Share, turn: int, delay_ms: int) -> None:
         self.world.after(delay_ms, lambda: self.pull(queue, one) if one.turn == turn else None)
 
-    def commit(self) -> None:
-        for queue in self.shares:
-            self.commit_queue(queue)
+    # --- listeners
 
-    def commit_queue(self, queue: MessageQueue) -> None:
-        one = self.shares[queue]
-        if one.offset is not None and one.offset > one.committed:
-            one.committed = one.offset
-            self.tell(self.broker.commit, queue.queue_id, one.offset)
+    def consume(self, queue: MessageQueue, one: Share, found: list[Pulled]) -> None:
+        if self.orderly:
+            self.work_in_order(queue, one)
+            return
+        for message in found:
+            self.later(WORK_MS_MAX, partial(self.finish, queue, one, message))
+
+    def finish(self, queue: MessageQueue, one: Share, message: Pulled) -> None:
+        """A listener is done with a message, or cannot do it: then it is put in again."""
+        if self.shares.get(queue) is not one:
+            return
+        if self.fails():
+            self.later(WORK_MS_MAX, partial(self.finish, queue, one, message))
+            return
+        self.broker.consumed.add(message.number)
+        self.offsets.update(queue, one.messages.remove([message]))
+
+    def work_in_order(self, queue: MessageQueue, one: Share) -> None:
+        """Let the listener have the next messages, unless it works."""
+        if one.works or not self.may_consume(queue):
+            return
+        batch = one.messages.take(self.world.random.randint(1, 4))
+        if batch:
+            one.works = True
+            self.later(WORK_MS_MAX, partial(self.finish_in_order, queue, one, batch))
+
+    def finish_in_order(self, queue: MessageQueue, one: Share, batch: list[Pulled]) -> None:
+        one.works = False
+        if self.shares.get(queue) is not one:
+            return
+        if self.fails():
+            one.messages.put_back()
+            self.later(SUSPEND_MS, lambda: self.work_in_order(queue, one))
+            return
+        for message in batch:
+            self.broker.check_order(queue.queue_id, message.queue_offset)
+            self.broker.consumed.add(message.number)
+        offset = one.messages.commit()
+        assert offset != NOTHING_CONSUMED
+        self.offsets.update(queue, offset, increase_only=False)
+        self.work_in_order(queue, one)
+
+    def fails(self) -> bool:
+        return not self.world.healed and self.world.random.random() < FAILURES
+
+    def later(self, delay_ms_max: int, action: Callable[[], None]) -> None:
+        """Do something in this life of the process."""
+        life = self.life
+        self.world.after(
+            self.world.random.randint(1, delay_ms_max),
+            lambda: action() if self.running and self.life == life else None,
+        )
+
+    # --- offsets
+
+    def commit(self, queues: Collection[MessageQueue] | None = None) -> None:
+        """Tell the broker what moved."""
+        for queue, offset in self.offsets.untold(self.shares if queues is None else queues).items():
+            self.offsets.told(queue, offset)
+            self.tell(self.broker.commit, queue.queue_id, offset)
+
+    def forget(self, queue: MessageQueue) -> None:
+        del self.shares[queue]
+        self.offsets.forget(queue)
