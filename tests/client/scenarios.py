@@ -297,7 +297,7 @@ async def pulls_and_polls(namesrv: str, word: str, _folder: str) -> None:
             await consumer.commit(queue, offset)
             assert await consumer.committed_offset(queue) == offset
         assert found == wanted
-        assert later == 40
+        assert later in {40, 41}  # 4.9 takes the nearest message, be it earlier
 
     async def poll(consumer: AsyncLitePullConsumer, bodies: list[bytes], count: int) -> None:
         loop = asyncio.get_running_loop()

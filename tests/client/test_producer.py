@@ -64,6 +64,20 @@ def test_message_arrives_as_it_was_given(run: Run) -> None:
     run(main())
 
 
+def test_retried_message_says_how_often_in_its_header(run: Run) -> None:
+    async def main() -> None:
+        async with cluster() as peers, AsyncProducer("G", peers.address) as producer:
+            topic = names.retry_topic("C")
+            peers.topics[topic] = 1
+            for properties in ({names.RECONSUME_TIME: "3"}, {names.MAX_RECONSUME_TIMES: "5"}):
+                await producer.send(Message(topic, b"again", properties=properties, flag=7))
+            first, second = sent(peers.brokers[0])
+            assert (first.reconsume_times, first.max_reconsume_times, first.flag) == (3, None, 7)
+            assert (second.reconsume_times, second.max_reconsume_times) == (0, 5)
+
+    run(main())
+
+
 def test_queues_are_taken_in_turn(run: Run) -> None:
     async def main() -> None:
         async with cluster("a", "b") as peers, AsyncProducer("G", peers.address) as producer:

@@ -38,6 +38,8 @@ class Sender:
         self._config = config
         self._choosers: dict[str, QueueChooser] = {}
         self._faults = FaultTable()
+        self._fields: dict[tuple[MessageQueue, RequestCode], dict[str, str]] = {}
+        """What requests to a queue have in common."""
         self._permits = asyncio.Semaphore(config.sends_in_flight_max)
 
     @property
@@ -181,28 +183,42 @@ class Sender:
 
     def _request(self, out: Outgoing, queue: MessageQueue) -> RemotingCommand:
         if out.is_batch:
-            code = RequestCode.SEND_BATCH_MESSAGE
+            code: RequestCode = RequestCode.SEND_BATCH_MESSAGE
         elif out.is_reply:
             code = RequestCode.SEND_REPLY_MESSAGE_V2
         else:
             code = RequestCode.SEND_MESSAGE_V2
-        header = SendMessageRequestHeader(
-            producer_group=self._group,
-            topic=out.topic,
-            default_topic=self._config.template_topic,
-            default_topic_queue_nums=self._config.topic_queue_count,
-            queue_id=queue.queue_id,
-            sys_flag=out.sys_flag,
-            born_timestamp=now_ms(),
-            flag=out.flag,
-            properties=out.properties,
-            reconsume_times=out.reconsume_times,
-            unit_mode=False,
-            max_reconsume_times=out.reconsume_times_max,
-            batch=out.is_batch,
-            bname=queue.broker_name,
-        )
-        return RemotingCommand.request(code, header, out.body)
+        fields = self._common_fields(queue, code).copy()
+        fields["f"], fields["g"], fields["i"] = str(out.sys_flag), str(now_ms()), out.properties
+        if out.flag:
+            fields["h"] = str(out.flag)
+        if out.reconsume_times:
+            fields["j"] = str(out.reconsume_times)
+        if out.reconsume_times_max is not None:
+            fields["l"] = str(out.reconsume_times_max)
+        return RemotingCommand(code, ext_fields=fields, body=out.body)
+
+    def _common_fields(self, queue: MessageQueue, code: RequestCode) -> dict[str, str]:
+        """The header of a send to a queue, with the fields that each message has of its own at 0."""
+        found = self._fields.get((queue, code))
+        if found is None:
+            header = SendMessageRequestHeader(
+                producer_group=self._group,
+                topic=queue.topic,
+                default_topic=self._config.template_topic,
+                default_topic_queue_nums=self._config.topic_queue_count,
+                queue_id=queue.queue_id,
+                sys_flag=0,
+                born_timestamp=0,
+                flag=0,
+                properties="",
+                reconsume_times=0,
+                unit_mode=False,
+                batch=code == RequestCode.SEND_BATCH_MESSAGE,
+                bname=queue.broker_name,
+            )
+            found = self._fields[queue, code] = header.encode(code)
+        return found
 
 
 def result_of(out: Outgoing, queue: MessageQueue, answer: RemotingCommand, address: str) -> SendResult:

@@ -189,17 +189,15 @@ def encode_frame(command: RemotingCommand) -> bytes:
 
 def encode_json_header(command: RemotingCommand) -> bytes:
     """Write the header as fastjson does: keys by name, null left out."""
-    quoted = fastjson.quoted
     pieces = [f'{{"code":{command.code}']
     if command.ext_fields:
-        entries = ",".join([f"{quoted(key)}:{quoted(value)}" for key, value in command.ext_fields.items()])
-        pieces.append(f'"extFields":{{{entries}}}')
+        pieces.append(f'"extFields":{fastjson.quoted_map(command.ext_fields)}')
     pieces.append(f'"flag":{command.flag}')
     if command.language is not None:
         pieces.append(f'"language":"{LanguageCode(command.language).name}"')
     pieces.append(f'"opaque":{command.opaque}')
     if command.remark is not None:
-        pieces.append(f'"remark":{quoted(command.remark)}')
+        pieces.append(f'"remark":{fastjson.quoted(command.remark)}')
     pieces.append(f'"serializeTypeCurrentRPC":"JSON","version":{command.version}}}')
     return ",".join(pieces).encode("utf-8", "replace")
 
