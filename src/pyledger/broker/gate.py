@@ -14,9 +14,12 @@ from pyledger.log import event, logger
 from pyledger.net.connection import Connection
 from pyledger.wire.codes import ResponseCode
 from pyledger.wire.remoting import RemotingCommand
+from pyledger.wire.signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE
 
 log = logger("broker")
 
+SECRET_FIELDS = frozenset({ACCESS_KEY, SECURITY_TOKEN, SIGNATURE})
+"""Not logged: a signed request can be sent again by who has all of it."""
 REFUSED = "requests that change the broker are refused; run it with admin_enabled = true to allow them"
 REFUSED_REMOTE = (
     "requests that change the broker are refused from other machines unless they are signed; "
@@ -37,7 +40,10 @@ def guarded(parts: BrokerParts, method: Method) -> Method:
         if problem is not None:
             event(log, logging.WARNING, "change refused", **place)
             return request.response(ResponseCode.NO_PERMISSION, problem)
-        event(log, logging.INFO, "change asked", **place, fields=request.ext_fields)
+        fields = {name: value for name, value in request.ext_fields.items() if name not in SECRET_FIELDS}
+        event(
+            log, logging.INFO, "change asked", **place, user=request.ext_fields.get(ACCESS_KEY), fields=fields
+        )
         return method(connection, request)
 
     return handle

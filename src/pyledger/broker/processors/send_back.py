@@ -61,6 +61,7 @@ class SendBackProcessor:
             copy_of(found, place.topic, place.queue_id, place.properties),
             reconsume_times=place.reconsume_times,
         )
+        self._parts.counts.sent_back.add((found.topic, header.group), 1, found.store_size)
         return after(self._parts.puts.put(message), partial(told, request))
 
 
