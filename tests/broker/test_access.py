@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from pyledger.broker.access_file import read_rules
+from pyledger.broker.addresses import address_of
+from pyledger.broker.gate import is_loopback
 from pyledger.errors import ConfigError
 from pyledger.wire.codes import RequestCode, ResponseCode
 from pyledger.wire.remoting import RemotingCommand
@@ -134,6 +136,24 @@ def test_old_clients_sign_before_they_mark_a_query_by_unique_key(run: Run, tmp_p
             assert (await client.request(query)).code == 0
 
     run(main())
+
+
+def test_rules_see_an_address_in_one_form_only() -> None:
+    for text, address in (
+        ("10.0.0.1:80", "10.0.0.1"),
+        ("[::ffff:10.0.0.1]:80", "10.0.0.1"),
+        ("::ffff:10.0.0.1:80", "10.0.0.1"),
+        ("[fe80::1%eth0]:80", "fe80::1"),
+        ("[0:0:0:0:0:0:0:1]:80", "::1"),
+    ):
+        assert address_of(text) == (address, 80)
+
+
+@pytest.mark.parametrize(
+    ("address", "local"), [("127.0.0.1", True), ("127.8.8.8", True), ("::1", True), ("10.0.0.1", False)]
+)
+def test_changes_without_signatures_come_from_this_machine(address: str, local: bool) -> None:
+    assert is_loopback(address) is local
 
 
 def test_file_that_cannot_be_understood_stops_the_broker(tmp_path: Path) -> None:

@@ -55,7 +55,9 @@ class AccessControl:
     def problem(self, connection: Connection, request: RemotingCommand, *, changes: bool) -> str | None:
         """Why a request is refused; None: it is not."""
         peer = peer_of(connection)
-        address = "" if peer is None else peer[0]
+        if peer is None:
+            return "the connection is closed"
+        address = peer[0]
         name = request.ext_fields.get(ACCESS_KEY)
         if self._rules.trusts(address, name):
             return None

@@ -9,10 +9,15 @@ PEER = "broker.peer"
 
 
 def address_of(text: str) -> tuple[str, int]:
-    """Address literal and port of `ip:port`; an IPv6 address may stand in brackets and name its zone."""
+    """Address literal and port of `ip:port`; an IPv6 address may stand in brackets and name its zone.
+
+    An IPv4 address as a socket of both families tells it, `::ffff:10.0.0.1`, is that IPv4 address: rules name
+    it so.
+    """
     host, _, port = text.rpartition(":")
     literal = host.removeprefix("[").removesuffix("]").partition("%")[0]
-    return str(ipaddress.ip_address(literal)), int(port)
+    found = ipaddress.ip_address(literal)
+    return str(getattr(found, "ipv4_mapped", None) or found), int(port)
 
 
 def peer_of(connection: Connection) -> tuple[str, int] | None:

@@ -52,4 +52,9 @@ def guarded(parts: BrokerParts, method: Method) -> Method:
 def is_local(connection: Connection) -> bool:
     """Whether a client is on this machine."""
     peer = peer_of(connection)
-    return peer is not None and ip_address(peer[0]).is_loopback
+    return peer is not None and is_loopback(peer[0])
+
+
+def is_loopback(address: str) -> bool:
+    """Whether an address literal is this machine's own."""
+    return ip_address(address).is_loopback
