@@ -10,6 +10,7 @@ from pyledger.broker.held_pulls import HeldPulls
 from pyledger.broker.pops import PopBook
 from pyledger.broker.puts import MessagePuts
 from pyledger.broker.tables import BrokerTables
+from pyledger.broker.topic_routes import TopicRoutes
 from pyledger.broker.transactions import Transactions
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.delivery import DeliveryConfig
@@ -41,6 +42,7 @@ class BrokerParts:
     held: HeldPulls
     transactions: Transactions
     pops: PopBook
+    routes: TopicRoutes
     counts: BrokerCounts
     access_rules: AccessRules | None
     """Who may do what; None: everybody everything that is not a change."""

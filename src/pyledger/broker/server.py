@@ -28,6 +28,7 @@ from pyledger.broker.registration import NameServerReports
 from pyledger.broker.schedule import DelayDelivery
 from pyledger.broker.tables import BrokerTables
 from pyledger.broker.timers import TimerDelivery
+from pyledger.broker.topic_routes import TopicRoutes
 from pyledger.broker.transactions import Transactions
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.delivery import DeliveryConfig
@@ -39,6 +40,7 @@ from pyledger.log import event, logger
 from pyledger.net.client import RemotingClient
 from pyledger.net.connection import Connection
 from pyledger.net.handlers import HandlerTable
+from pyledger.net.name_servers import parse_addresses
 from pyledger.net.server import RemotingServer
 from pyledger.protocol.delivery.clients import Notice
 from pyledger.protocol.delivery.counting import BrokerCounts
@@ -278,6 +280,13 @@ class Broker:
                 broker_name=self.config.name,
                 now_ms=self._clock.now_ms,
                 tables_changed=self._tables_changed,
+            ),
+            routes=TopicRoutes(
+                self.config.name,
+                tuple(parse_addresses(self.config.name_servers)),
+                tables.topics,
+                lambda: self._client,
+                self._now_ms,
             ),
             transactions=Transactions(
                 self._delivery, store, puts, tables, self.config.name, self._clock.now_ms

@@ -21,11 +21,13 @@ from pyledger.protocol.delivery.groups import BrokerGroups
 from pyledger.protocol.delivery.locks import QueueLocks
 from pyledger.protocol.delivery.offsets import OffsetTable
 from pyledger.protocol.delivery.producers import ProducerTable
+from pyledger.protocol.delivery.request_modes import RequestModes
 from pyledger.protocol.delivery.timer import TimerProgress, TimerQueue
 from pyledger.protocol.delivery.topics import BrokerTopics
 from pyledger.store.config_files import (
     ConsumerOffsets,
     DelayOffsets,
+    RequestModeTable,
     SubscriptionGroups,
     TimerFile,
     TopicTable,
@@ -58,6 +60,7 @@ class BrokerTables:
         delays = DelayOffsets.read(self.folder)
         self.delays = DelaySchedule(delays.offsets, delays.version)
         self.timers = TimerQueue(delivery, bounded(TimerFile.read(self.folder).progress, store))
+        self.modes = RequestModes(RequestModeTable.read(self.folder).modes)
         self.consumers = ConsumerTable(delivery)
         self.producers = ProducerTable(delivery)
         self.locks = QueueLocks(delivery)
@@ -77,10 +80,23 @@ class BrokerTables:
             self.folder, self._timer_edition, lambda: TimerFile(self.timers.progress), before=store.flush_log
         )
 
+        self.modes_file = TableFile(
+            self.folder,
+            lambda: self.modes.change_count or None,
+            lambda: RequestModeTable(dict(self.modes.modes)),
+        )
+
     @property
     def files(self) -> tuple[TableFile, ...]:
         """All files."""
-        return self.topics_file, self.groups_file, self.offsets_file, self.delays_file, self.timers_file
+        return (
+            self.topics_file,
+            self.groups_file,
+            self.offsets_file,
+            self.delays_file,
+            self.timers_file,
+            self.modes_file,
+        )
 
     def configure(self, delivery: DeliveryConfig, now_ms: int) -> None:
         """Go by other settings from now on."""

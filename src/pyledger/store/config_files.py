@@ -16,6 +16,7 @@ from typing import Any, Self
 from pyledger.errors import StoreFormatError
 from pyledger.group import SubscriptionGroup
 from pyledger.ids import QueueId, QueueOffset
+from pyledger.protocol.delivery.request_modes import GroupMode, RequestMode
 from pyledger.protocol.delivery.timer import TimerProgress
 from pyledger.store.meta_file import read_json, write_json
 from pyledger.topic import NO_VERSION, DataVersion, TopicConfig
@@ -24,6 +25,7 @@ TOPICS_FILE = "topics.json"
 CONSUMER_OFFSETS_FILE = "consumerOffset.json"
 DELAY_OFFSETS_FILE = "delayOffset.json"
 SUBSCRIPTION_GROUPS_FILE = "subscriptionGroup.json"
+REQUEST_MODES_FILE = "messageRequestMode.json"
 TIMER_PROGRESS_FILE = "timerProgress.json"
 TIMER_KEYS = {
     "restart_offset": "restartOffset",
@@ -129,6 +131,40 @@ class TimerFile:
         """Into the folder `config`."""
         table = {key: getattr(self.progress, name) for name, key in TIMER_KEYS.items()}
         write_json(folder / TIMER_PROGRESS_FILE, {"timerProgress": table})
+
+
+@dataclass(frozen=True, slots=True)
+class RequestModeTable:
+    """`messageRequestMode.json`: which groups pop."""
+
+    modes: Mapping[tuple[str, str], GroupMode] = field(default_factory=dict)
+    """By topic and group."""
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """From the folder `config`; empty when there is no such file."""
+        with opened_table(folder / REQUEST_MODES_FILE, "messageRequestModeMap") as (table, _):
+            return cls(
+                {
+                    (topic, group): GroupMode(
+                        RequestMode(one.get("mode", "PULL")), int(one.get("popShareQueueNum", 0))
+                    )
+                    for topic, groups in table.items()
+                    for group, one in groups.items()
+                }
+            )
+
+    def write(self, folder: Path) -> None:
+        """Into the folder `config`."""
+        table: dict[str, dict[str, Any]] = {}
+        for (topic, group), mode in self.modes.items():
+            table.setdefault(topic, {})[group] = {
+                "consumerGroup": group,
+                "mode": mode.mode.value,
+                "popShareQueueNum": mode.share_count,
+                "topic": topic,
+            }
+        write_json(folder / REQUEST_MODES_FILE, {"messageRequestModeMap": table})
 
 
 GROUP_DEFAULTS: Mapping[str, Any] = SubscriptionGroup("").document()

@@ -1,9 +1,11 @@
 """Narrators of what comes later: retries, delays, timers, transactions."""
 
-from pyledger.message import QueueRange
+from pyledger.message import MessageQueue, QueueRange
 from pyledger.protocol.delivery.delay import DelaySchedule, Rest, restore
+from pyledger.protocol.delivery.pop import PopKey, Popped, PoppedMessages, first_offset, pop_retry_topic
 from pyledger.protocol.delivery.recall import RecallHandle, check_recall, recall_properties
 from pyledger.protocol.delivery.refusal import Refusal
+from pyledger.protocol.delivery.request_modes import GroupMode, RequestMode, RequestModes
 from pyledger.protocol.delivery.retry import SendBackRequest, SendBackRules
 from pyledger.protocol.delivery.timer import TimerPlan, TimerProblem, TimerQueue, is_timed, plan_timer
 from pyledger.protocol.delivery.transaction import (
@@ -20,8 +22,9 @@ from pyledger.protocol.delivery.transaction import (
 from pyledger.protocol.delivery.transaction import (
     Step as Judgement,
 )
+from pyledger.protocol.rebalance.assignment import assign
 from tests.datadriven import Step
-from tests.protocol.delivery.narrator import Narrator
+from tests.protocol.delivery.narrator import Narrator, place
 from tests.protocol.delivery.rule_narrators import Groups, options, told
 
 
@@ -215,3 +218,92 @@ class Transaction(Narrator):
             turn.go_on()
         self.half_offset, self.op_offset = turn.half_offset, turn.op_offset
         return "\n".join([*said, turn.describe()])
+
+
+class Pop(Narrator):
+    """A revive topic, and the broker that reads it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open = PoppedMessages()
+        self.records: list[tuple[str, PopKey, int, set[int]]] = []
+
+    def key(self, step: Step, pop_ms: int) -> PopKey:
+        topic, queue_id = place(step.words[0])
+        return PopKey(topic, step.words[1], queue_id, step.integer("start"), pop_ms)
+
+    def take(self, number: int) -> None:
+        what, key, due_ms, offsets = self.records[number]
+        if what == "pop":
+            self.open.add(Popped(key, due_ms, set(offsets)), number)
+        else:
+            self.open.next_offset = number + 1
+            self.open.acknowledge(key, offsets)
+
+    def pop(self, step: Step) -> str:
+        offsets = {int(one) for one in step.input.split()}
+        due_ms = self.now_ms + step.integer("hidden")
+        self.records.append(("pop", self.key(step, self.now_ms), due_ms, offsets))
+        self.take(len(self.records) - 1)
+        return self.open.describe()
+
+    def ack(self, step: Step) -> str:
+        key = self.key(step, step.integer("popped"))
+        offsets = {int(one) for one in step.input.split()}
+        if not any(self.open.is_open(key, offset) for offset in offsets):
+            return "nothing is open"
+        self.records.append(("ack", key, 0, offsets))
+        self.take(len(self.records) - 1)
+        return self.open.describe()
+
+    def tick(self, _step: Step) -> str:
+        said = []
+        while (popped := self.open.due(self.now_ms)) is not None:
+            said.append(f"put back {popped.key.topic}/{popped.key.queue_id} {sorted(popped.open)}")
+            self.records.append(("ack", popped.key, 0, set(popped.open)))
+            self.take(len(self.records) - 1)
+        return "\n".join([*said, self.open.describe()])
+
+    def restart(self, _step: Step) -> str:
+        self.open = PoppedMessages(self.open.restart_offset)
+        for number in range(self.open.next_offset, len(self.records)):
+            self.take(number)
+        return self.open.describe()
+
+    def retry_topic(self, step: Step) -> str:
+        return pop_retry_topic(step.words[0], step.words[1])
+
+    def first(self, step: Step) -> str:
+        low, high = step.integer("min"), step.integer("max")
+        young = "young" in step.words
+        return str(first_offset(step.integer("mode"), low, high, first_in_memory=young))
+
+
+class Assignment(Narrator):
+    """A group of clients, and the broker that shares the queues among them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.modes = RequestModes()
+
+    def mode(self, step: Step) -> str:
+        topic, group, mode = step.words
+        refusal = self.modes.update(
+            topic,
+            group,
+            GroupMode(RequestMode(mode), step.integer("share", 0)),
+            topic_known=topic == "T",
+            group_known=group == "G",
+        )
+        return told(refusal) if refusal else ""
+
+    def assign(self, step: Step) -> str:
+        queues = [MessageQueue("T", "b", number) for number in range(step.integer("queues"))]
+        clients = [one for one in step.named.get("clients", "").split(",") if one]
+        mode = self.modes.find("T", "G")
+        pops = mode.mode is RequestMode.POP
+        strategy = step.named.get("strategy", "AVG")
+        found = assign(step.words[0], strategy, queues, clients, pops=pops, share_count=mode.share_count)
+        if found is None:
+            return "unknown"
+        return f"{mode.mode}: " + (" ".join(f"{one.broker_name}:{one.queue_id}" for one in found) or "none")

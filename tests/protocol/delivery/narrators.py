@@ -1,6 +1,14 @@
 """One narrator for each machine: runs the steps of a story and says what the machine did."""
 
-from tests.protocol.delivery.later_narrators import Delay, Recall, Retry, Timer, Transaction
+from tests.protocol.delivery.later_narrators import (
+    Assignment,
+    Delay,
+    Pop,
+    Recall,
+    Retry,
+    Timer,
+    Transaction,
+)
 from tests.protocol.delivery.narrator import Narrator
 from tests.protocol.delivery.rule_narrators import Groups, Pull, Send, Topics
 from tests.protocol.delivery.table_narrators import Consumers, Locks, LongPoll, Offsets, Producers
@@ -20,4 +28,6 @@ NARRATORS: dict[str, type[Narrator]] = {
     "timer": Timer,
     "recall": Recall,
     "transaction": Transaction,
+    "pop": Pop,
+    "assignment": Assignment,
 }

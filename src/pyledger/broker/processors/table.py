@@ -6,6 +6,7 @@ from pyledger.broker.access import AccessControl
 from pyledger.broker.gate import guarded
 from pyledger.broker.parts import BrokerParts, Method
 from pyledger.broker.processors.ack import AckProcessor
+from pyledger.broker.processors.assignment import AssignmentProcessor
 from pyledger.broker.processors.end_transaction import EndTransactionProcessor
 from pyledger.broker.processors.groups import GroupProcessor
 from pyledger.broker.processors.inspection import InspectionProcessor
@@ -51,6 +52,7 @@ def request_handlers(parts: BrokerParts) -> Mapping[RequestCode, Method]:
         InspectionProcessor(parts),
         RuntimeProcessor(parts),
         SettingsProcessor(parts),
+        AssignmentProcessor(parts),
     )
     methods: dict[RequestCode, Method] = {}
     for processor in (*processors, *operators):
