@@ -295,3 +295,26 @@ def test_running_consumer_tells_what_it_does(tmp_path: Path) -> None:
             assert ConsumerRunning.decode(running.encode()) == running
 
     play(tmp_path, story, *numbered(0, 40))
+
+
+def test_many_queues_are_dropped_at_once(tmp_path: Path) -> None:
+    """Each waits a moment for its listener; together they do not take longer."""
+
+    async def story(node: SingleNode) -> None:
+        hold = asyncio.Event()
+        begun: set[int] = set()
+
+        async def stuck(message: ReceivedMessage) -> None:
+            begun.add(message.queue_id)
+            await hold.wait()
+
+        async with member(node, stuck) as consumer:
+            await until(lambda: len(begun) == 4, "a listener on each queue")
+            loop = asyncio.get_running_loop()
+            started = loop.time()
+            consumer.unsubscribe(TOPIC)
+            await until(lambda: len(consumer._assignments) == 1, "no queue of the topic")
+            assert loop.time() - started < 1.5
+            hold.set()
+
+    play(tmp_path, story, *numbered(0, 8))

@@ -6,7 +6,7 @@ Source: RocketMQ client/.../impl/consumer/DefaultMQPushConsumerImpl.java, Rebala
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
@@ -210,19 +210,19 @@ class GroupConsumer:
         """Take the queues that are due and drop the others; returns whether nothing is left undone."""
         if not self._running:
             return True
-        balanced = True
-        for assignment in [one for one in self._assignments.values() if one.is_closing]:
-            balanced &= await self._drop(assignment)
-        for queue in [queue for queue in self._assignments if queue.topic not in self._subscriptions]:
-            balanced &= await self._drop(self._assignments[queue])
+        leaving = [
+            queue
+            for queue, one in self._assignments.items()
+            if one.is_closing or queue.topic not in self._subscriptions
+        ]
+        balanced = await self._drop_all(leaving)
         for topic in tuple(self._subscriptions):
             held = {queue: one.messages.last_pull_ms for queue, one in self._assignments.items()}
             plan = await self._sharing.plan(topic, held)
             if plan is None:
                 balanced = False
                 continue
-            for queue in plan.drop:
-                balanced &= await self._drop(self._assignments[queue])
+            balanced &= await self._drop_all(plan.drop)
             wanted = [queue for queue in plan.take if queue not in self._assignments]
             balanced &= await self._take(wanted)
         return balanced
@@ -317,6 +317,11 @@ class GroupConsumer:
         offset = assignment.next_offset
         event(log, logging.INFO, "queue taken", group=self.group, queue=text(queue), offset=offset)
         await self._loop.run(assignment)
+
+    async def _drop_all(self, queues: Iterable[MessageQueue]) -> bool:
+        """End with queues at once; whether all of them are gone."""
+        leaving = [self._assignments[queue] for queue in queues if queue in self._assignments]
+        return all(await asyncio.gather(*map(self._drop, leaving)))
 
     async def _drop(self, assignment: Assignment) -> bool:
         """End with a queue; False: its listener runs, so that it is kept until the next round."""

@@ -246,8 +246,7 @@ class AsyncLitePullConsumer(GroupConsumer):
         if self._assigned is None:
             return await super().rebalance()
         wanted = self._assigned
-        for queue in [queue for queue in self._assignments if queue not in wanted]:
-            await self._drop(self._assignments[queue])
+        await self._drop_all([queue for queue in self._assignments if queue not in wanted])
         return await self._take([queue for queue in wanted if queue not in self._assignments])
 
     async def persist_offsets(self) -> None:
