@@ -17,12 +17,16 @@ from pyledger.client import (
     AsyncProducer,
     AsyncPullConsumer,
     AsyncPushConsumer,
+    Averagely,
+    AveragelyByCircle,
+    ConsistentHash,
     Later,
     Message,
     MessageQueue,
     ReceivedMessage,
 )
 from pyledger.net.loop import run
+from pyledger.protocol.rebalance.strategies import Strategy
 from pyledger.wire.codes import RequestCode, ResponseCode
 from pyledger.wire.statistics import ConsumerRunning
 from tests.client.scenarios import settle, until
@@ -295,6 +299,37 @@ def test_running_consumer_tells_what_it_does(tmp_path: Path) -> None:
             assert ConsumerRunning.decode(running.encode()) == running
 
     play(tmp_path, story, *numbered(0, 40))
+
+
+@pytest.mark.parametrize(
+    "strategy", [Averagely(), AveragelyByCircle(), ConsistentHash()], ids=lambda one: one.name
+)
+def test_members_share_by_their_strategy(tmp_path: Path, strategy: Strategy) -> None:
+    async def story(node: SingleNode) -> None:
+        got: Counter[bytes] = Counter()
+
+        def one() -> AsyncPushConsumer:
+            return member(node, lambda message: got.update([message.body]), strategy=strategy)
+
+        async with one() as first, one() as second, one() as third:
+            members = (first, second, third)
+            await until(lambda: len(got) == 20, "all messages")
+            ids = sorted(consumer.client.client_id for consumer in members)
+            queues = sorted(await first.client.routes.subscribe_queues(TOPIC))
+            for consumer in members:
+                wanted = strategy.allocate(consumer.client.client_id, queues, ids)
+                await until(
+                    lambda consumer=consumer, wanted=wanted: (  # type: ignore[misc]
+                        sorted(queue for queue in consumer.queues if queue.topic == TOPIC) == wanted
+                    ),
+                    f"the share of {strategy.name}",
+                )
+            await produce(node, numbered(20, 60))
+            await until(lambda: len(got) == 60, "what came later")
+            await settle()
+        assert got == Counter(numbered(0, 60))
+
+    play(tmp_path, story, *numbered(0, 20))
 
 
 def test_many_queues_are_dropped_at_once(tmp_path: Path) -> None:

@@ -23,6 +23,14 @@ from pyledger.client.results import SendResult, SendStatus, TransactionResult, T
 from pyledger.client.transaction import AsyncTransactionProducer
 from pyledger.config.client import ClientConfig, ConsumerConfig, ProducerConfig
 from pyledger.message import Message, MessageQueue
+from pyledger.protocol.rebalance.strategies import (
+    Averagely,
+    AveragelyByCircle,
+    ByConfig,
+    ByMachineRoom,
+    ConsistentHash,
+    MachineRoomNearby,
+)
 from pyledger.wire.record import ReceivedMessage
 
 __all__ = [
@@ -33,11 +41,17 @@ __all__ = [
     "AsyncPullConsumer",
     "AsyncPushConsumer",
     "AsyncTransactionProducer",
+    "Averagely",
+    "AveragelyByCircle",
+    "ByConfig",
+    "ByMachineRoom",
     "ClientConfig",
     "ClientInstance",
+    "ConsistentHash",
     "ConsumerConfig",
     "Later",
     "LitePullConsumer",
+    "MachineRoomNearby",
     "Message",
     "MessageQueue",
     "Producer",
