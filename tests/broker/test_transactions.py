@@ -146,3 +146,22 @@ def test_transaction_without_an_end_is_given_up(run: Run, tmp_path: Path) -> Non
             assert await stored(client) == []
 
     run(main())
+
+
+def test_producer_that_comes_later_is_asked_then(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        clock = LateClock()
+        async with broker(tmp_path, clock=clock) as one, peer(one) as client:
+            await half(client, b"open", clock.now_ms())
+        clock.ahead_ms += 60_000
+        async with broker(tmp_path, clock=clock) as one, peer(one) as client:
+            await check(one)
+            await become_producer(client)
+            clock.ahead_ms += 60_000
+            await check(one)
+            question = await client.receive()
+            assert question.code == RequestCode.CHECK_TRANSACTION_STATE
+            (record,) = decode_records(question.body)
+            assert record.properties["TRANSACTION_CHECK_TIMES"] == "2"
+
+    run(main())
