@@ -143,7 +143,7 @@ class MessageWriter:
         reconsume_times: int = 0,
     ) -> list[PutResult]:
         """Append the messages of a RocketMQ client's batch body, each as a record; times in ms."""
-        first, total, _, _, _ = self.commit_log.append_encoded_batch(
+        first, total, queue_offset, time_ms, _ = self.commit_log.append_encoded_batch(
             topic,
             queue_id,
             batch,
@@ -152,10 +152,10 @@ class MessageWriter:
             born_host=born_host,
             reconsume_times=reconsume_times,
         )
-        view = LogView(self._log.files, first + total)
+        view, prefix = LogView(self._log.files, first + total), self._id_prefix
         return [
-            PutResult(m.physical_offset, m.store_size, m.queue_offset, m.store_timestamp, m.msg_id)
-            for m in MessageScan(view, first, check=False)
+            PutResult(at := m.physical_offset, m.store_size, number, time_ms, f"{prefix}{at:016X}")
+            for number, m in enumerate(MessageScan(view, first, check=False), queue_offset)
         ]
 
     def put_encoded_batch(
