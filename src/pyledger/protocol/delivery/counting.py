@@ -14,6 +14,7 @@ MINUTE_PERIOD_MS = 10_000
 HOUR_PERIOD_MS = 600_000
 DAY_PERIOD_MS = 3_600_000
 RATE_SAMPLES_MAX = 601
+TENTHS = 10
 IDLE_SAMPLES_MAX = 6 * 60 * 24
 """Samples of 10 s without a change after which a counter is dropped."""
 
@@ -96,29 +97,36 @@ def difference(samples: deque[Sample], at: int) -> SpanCount:
 
 
 class CounterTable:
-    """Counters of one kind by key: a topic, or a topic and a group."""
+    """Counters of one kind by key: a topic, or a topic and a group.
+
+    Each is sampled every 10 s, a tenth of them every second, so that many topics make no pause.
+    """
 
     def __init__(self) -> None:
         self.counters: dict[Hashable, Counter] = {}
+        self._tenths: list[dict[Hashable, Counter]] = [{} for _ in range(TENTHS)]
+        self._made = 0
 
     def add(self, key: Hashable, messages: int, size_bytes: int) -> None:
         """Count one call."""
         counter = self.counters.get(key)
         if counter is None:
-            counter = self.counters[key] = Counter()
+            counter = self.counters[key] = self._tenths[self._made % TENTHS][key] = Counter()
+            self._made += 1
         counter.messages += messages
         counter.size_bytes += size_bytes
         counter.calls += 1
 
-    def sample(self, now_ms: int, tick: int) -> None:
-        """Every 10 s; a counter that stands still for a day is dropped."""
+    def sample(self, now_ms: int, second: int) -> None:
+        """Every second, with a number that counts them; a counter that stands still for a day is dropped."""
+        tick, tenth = divmod(second, TENTHS)
         idle = []
-        for key, counter in self.counters.items():
+        for key, counter in self._tenths[tenth].items():
             counter.sample(now_ms, tick)
             if counter.idle_samples >= IDLE_SAMPLES_MAX:
                 idle.append(key)
         for key in idle:
-            del self.counters[key]
+            del self.counters[key], self._tenths[tenth][key]
 
     def per_second(self, key: Hashable) -> float:
         """Messages a second over the last minute."""
@@ -156,8 +164,7 @@ class BrokerCounts:
         self.pulls_found = 0
         self.pulls_missed = 0
         self._totals: deque[Totals] = deque(maxlen=RATE_SAMPLES_MAX)
-        self._tick = 0
-        self._next_tick_ms = 0
+        self._second = 0
         self._hour: int | None = None
         # Messages put and given: at the last midnight, and the one before.
         self.today_morning = (0, 0)
@@ -187,11 +194,9 @@ class BrokerCounts:
             self.yesterday_morning = self.today_morning
             self.today_morning = (self.messages_put, self.messages_given)
         self._hour = hour
-        if now_ms >= self._next_tick_ms:
-            self._next_tick_ms = now_ms + MINUTE_PERIOD_MS
-            for table in (self.put, self.given, self.sent_back):
-                table.sample(now_ms, self._tick)
-            self._tick += 1
+        for table in (self.put, self.given, self.sent_back):
+            table.sample(now_ms, self._second)
+        self._second += 1
 
     def rates(self, field: str) -> tuple[float, float, float]:
         """Per second over the last 10 s, 1 min and 10 min: one of the fields of `Totals`, or `pulls`."""
