@@ -89,6 +89,9 @@ NEEDS: Mapping[int, tuple[FieldNeed, ...]] = {
 OPTIONAL = frozenset({Code.END_TRANSACTION, Code.UNREGISTER_CLIENT})
 """A missing field needs nothing: older clients leave it out, or it is one of two."""
 
+POPPING = frozenset({Code.ACK_MESSAGE, Code.CHANGE_MESSAGE_INVISIBLETIME})
+"""They name the retry topic of a topic and a group; what they need is the topic, and the group."""
+
 
 def needs_of(code: int, fields: Mapping[str, str], cluster: str, *, changes: bool) -> list[Need]:
     """What a request needs by its header.
@@ -104,8 +107,14 @@ def needs_of(code: int, fields: Mapping[str, str], cluster: str, *, changes: boo
     if described is None:
         return [whole]
     found = []
+    popped_again = f"{names.RETRY_PREFIX}{fields.get('consumerGroup', '')}_"
     for kind, field, any_of in described:
         name = fields.get(field, "")
+        if code == Code.END_TRANSACTION and name == names.HALF_TOPIC:
+            # The answer to a check: it has to name the half message, which only its producer was told.
+            continue
+        if kind is ResourceKind.TOPIC and code in POPPING and name.startswith(popped_again):
+            name = name.removeprefix(popped_again)
         if name:
             found.append(need_of(kind, name, any_of))
         elif code not in OPTIONAL:
