@@ -203,7 +203,8 @@ def test_batch_is_one_request(run: Run) -> None:
             found = [decode_properties(item.properties) for item in items]
             assert [one[names.TAGS] for one in found] == ["T0", "T1", "T2"]
             assert [one[names.UNIQUE_KEY] for one in found] == result.unique_key.split(",")
-            assert request.header(SendMessageRequestHeader).batch is True
+            header = request.header(SendMessageRequestHeader)
+            assert (header.batch, header.properties) == (True, "")
             for wrong in ([], [ORDER, Message("Other", b"x")], [Message("Orders", b"x", delay_level=1)]):
                 with pytest.raises(IllegalMessageError):
                     await producer.send_batch(wrong)

@@ -168,8 +168,8 @@ def prepare_batch(
     body = encode_batch(items)
     if len(body) > config.message_size_max_bytes:
         raise RecordTooLargeError(f"the batch for {topic}", len(body), config.message_size_max_bytes)
-    own = encode_properties({names.UNIQUE_KEY: new_key()})
-    return Outgoing(topic, body, own.decode(), ",".join(keys), is_batch=True)
+    # Upstream gives the batch a key of its own; brokers then write it over those of the messages.
+    return Outgoing(topic, body, "", ",".join(keys), is_batch=True)
 
 
 def timed(message: Message, deliver_at_ms: int | None, delay_ms: int | None) -> Message:
