@@ -105,3 +105,20 @@ def test_one_listener_is_needed() -> None:
     for given in ((None, None), (behave, behave)):
         with pytest.raises(TypeError, match="give a listener or a batch_listener"):
             ListenerRunner(*given, 1, "test")  # type: ignore[arg-type]
+
+
+def test_nothing_waits_for_a_task_that_is_over(run: Run) -> None:
+    """What comes right after the last turn is processed too, while the loop still has that task."""
+
+    async def main() -> None:
+        async def listener(_message: object) -> None:
+            return None
+
+        runner = ListenerRunner(listener, None, 1, "test")
+        runner.start()
+        for _ in range(50):
+            async with asyncio.timeout(5):
+                assert await runner.process([None]) == (None, None)  # type: ignore[list-item]
+        await runner.close(5_000)
+
+    run(main())

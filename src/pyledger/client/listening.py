@@ -1,6 +1,7 @@
 """A user's function for messages, and where it runs."""
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -31,6 +32,7 @@ BatchListener = Callable[[Sequence[ReceivedMessage]], Outcome | Awaitable[Outcom
 Finished = Callable[[Any, BaseException | None], None]
 
 
+TURNS_MAX = 32
 SKIPPED = object()
 """What is returned for messages that were not to be processed any more."""
 
@@ -54,7 +56,11 @@ class ListenerRunner:
         self._threads = threads
         self._name = name
         self._pool: WorkerPool | None = None
-        self._turns = asyncio.Semaphore(threads)
+        self._waiting: deque[tuple[Any, Callable[[], bool], Finished]] = deque()
+        self._active = 0
+        """Tasks that look for what waits; not those that are over, which `_running` may still have."""
+        self._is_starting = False
+        """One more task is on its way to what waits."""
         self._running: set[asyncio.Task[None]] = set()
         self.in_flight = 0
         self._idle = asyncio.Event()
@@ -80,9 +86,8 @@ class ListenerRunner:
         if self._pool is not None:
             self._pool.submit(partial(called, self._function, argument, begin), done)
             return
-        task = asyncio.get_running_loop().create_task(self._awaited(argument, begin, done))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        self._waiting.append((argument, begin, done))
+        self._start_task()
 
     async def process(self, messages: Sequence[ReceivedMessage]) -> tuple[Any, BaseException | None]:
         """Let the listener process messages; what it returned, and what it raised."""
@@ -114,14 +119,32 @@ class ListenerRunner:
             self._idle.set()
         finished(outcome, error)
 
-    async def _awaited(self, argument: Any, begin: Callable[[], bool], done: Finished) -> None:
-        async with self._turns:
+    def _start_task(self) -> None:
+        """Have what waits processed at once with what runs, where there are turns left."""
+        if self._waiting and not self._is_starting and self._active < self._threads:
+            self._is_starting = True
+            self._active += 1
+            task = asyncio.get_running_loop().create_task(self._process_waiting())
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+
+    async def _process_waiting(self) -> None:
+        """Process one after the other; while a listener waits for something, another task goes on."""
+        self._is_starting = False
+        turns = 0
+        while self._waiting:
+            argument, begin, done = self._waiting.popleft()
+            self._start_task()
             outcome, error = None, None
             try:
                 outcome = await self._function(argument) if begin() else SKIPPED
             except Exception as raised:  # noqa: BLE001 - it is the user's, and handed over
                 error = raised
             done(outcome, error)
+            turns += 1
+            if not turns % TURNS_MAX:
+                await asyncio.sleep(0)  # a listener that waits for nothing must not hold the event loop
+        self._active -= 1
 
 
 def called(function: Callable[[Any], Any], argument: Any, begin: Callable[[], bool]) -> Any:
