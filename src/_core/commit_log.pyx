@@ -8,6 +8,7 @@ from _core.status cimport STATUS_OK
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport free, realloc
 
 import re
 
@@ -23,6 +24,26 @@ cdef inline int32_t queue_units(int32_t sys_flag) noexcept nogil:
     """Queue offsets one message takes: none for prepared and rolled-back ones."""
     cdef int32_t kind = sys_flag & SYS_TRANSACTION_MASK
     return 1 if kind == SYS_TRANSACTION_NONE or kind == SYS_TRANSACTION_COMMIT else 0
+
+
+cdef struct PlaceList:
+    int64_t* offsets                 # physical offsets of records, in the order in which they were written
+    int64_t count
+    int64_t room
+
+
+cdef inline int make_place(PlaceList* places, int64_t more) except -1:
+    """Make room for so many offsets more."""
+    cdef int64_t room = max(<int64_t>16, 2 * places.room)
+    cdef int64_t* offsets
+    if places.count + more <= places.room:
+        return 0
+    offsets = <int64_t*>realloc(places.offsets, <size_t>max(room, places.count + more) * sizeof(int64_t))
+    if offsets == NULL:
+        raise MemoryError()
+    places.offsets = offsets
+    places.room = max(room, places.count + more)
+    return 0
 
 
 cdef bytes check_topic(str topic, bint strict):
@@ -177,41 +198,26 @@ cdef class CommitLog:
         cdef Draft draft
         cdef RecordTemplate with_host
         cdef const RecordTemplate* template
-        cdef MappedFile file
+        cdef PlaceList places
         cdef Py_buffer view
-        cdef int64_t first_physical_offset, first_queue_offset
-        cdef int64_t total = 0
-        cdef int64_t count = 0
-        cdef int64_t at = 0
+        cdef int64_t total, first_queue_offset
         start_draft(&draft, self.crc_property)
         draft.sys_flag = sys_flag
         draft.born_timestamp = born_timestamp_ms
         draft.reconsume_times = reconsume_times
         draft.store_timestamp = store_timestamp_ms
-        if sys_flag & (SYS_TRANSACTION_MASK | SYS_INNER_BATCH):
-            raise errors.IllegalMessageError("a batch takes part in no transaction and holds no inner batch")
         template = appender.template_from(born_host, &with_host)
+        places.offsets = NULL
+        places.count = places.room = 0
         PyObject_GetBuffer(batch, &view, PyBUF_SIMPLE)
         try:
-            if view.len > self.max_message_size_bytes:
-                raise errors.RecordTooLargeError("batch", view.len, self.max_message_size_bytes)
-            while at < view.len:
-                at = read_batch_item(<const uint8_t*>view.buf, at, view.len, &draft)
-                total += self.record_size(template, &draft)
-                count += 1
-            if count == 0:
-                raise errors.IllegalMessageError("the batch is empty")
-            file = self.make_room(total)
-            first_physical_offset = file.start_offset + file.wrote
-            first_queue_offset = appender.next_offset
-            at = 0
-            while at < view.len:
-                at = read_batch_item(<const uint8_t*>view.buf, at, view.len, &draft)
-                self.place(template, appender, &draft, 1)
+            total = self.place_batch(template, appender, &draft, <const uint8_t*>view.buf, view.len, &places)
+            first_queue_offset = draft.queue_offset - places.count + 1
             self.wake()
+            return places.offsets[0], total, first_queue_offset, draft.store_timestamp, places.count
         finally:
             PyBuffer_Release(&view)
-        return first_physical_offset, total, first_queue_offset, draft.store_timestamp, count
+            free(places.offsets)
 
     def append_inner_batch(self, topic, queue_id, batch, tags=None, keys=None, properties=None, *, int flag=0,
                            int sys_flag=0, int64_t born_timestamp_ms=0, born_host=None, int reconsume_times=0,
@@ -277,6 +283,35 @@ cdef class CommitLog:
         return draft.physical_offset, size_bytes, draft.queue_offset, draft.store_timestamp, count
 
     # -- the one place where records come to stand
+
+    cdef int64_t place_batch(self, const RecordTemplate* t, QueueAppender appender, Draft* d,
+                             const uint8_t* batch, int64_t batch_bytes, PlaceList* places) except -1:
+        """Write the messages of a client's batch body, all in one file; the size of all.
+
+        Where they stand is added to `places`.
+        """
+        cdef int64_t total = 0
+        cdef int64_t count = 0
+        cdef int64_t at = 0
+        if d.sys_flag & (SYS_TRANSACTION_MASK | SYS_INNER_BATCH):
+            raise errors.IllegalMessageError("a batch takes part in no transaction and holds no inner batch")
+        if batch_bytes > self.max_message_size_bytes:
+            raise errors.RecordTooLargeError("batch", batch_bytes, self.max_message_size_bytes)
+        while at < batch_bytes:
+            at = read_batch_item(batch, at, batch_bytes, d)
+            total += self.record_size(t, d)
+            count += 1
+            make_place(places, count)
+        if count == 0:
+            raise errors.IllegalMessageError("the batch is empty")
+        self.make_room(total)
+        at = 0
+        while at < batch_bytes:
+            at = read_batch_item(batch, at, batch_bytes, d)
+            self.place(t, appender, d, 1)
+            places.offsets[places.count] = d.physical_offset
+            places.count += 1
+        return total
 
     cdef inline int64_t record_size(self, const RecordTemplate* t, const Draft* d) except -1:
         """Size of a record, every limit checked."""

@@ -189,37 +189,47 @@ cdef str without_half_characters(str text):
     return text if text is None or text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-def encode_send_response(int32_t serialize, int32_t opaque, int32_t code, str remark, str msg_id not None,
-                         int32_t queue_id, int64_t queue_offset, str transaction_id, str region not None,
-                         bint trace_on):
-    """A whole response to a send: the places of what was stored."""
+cdef bytes write_send_response(int32_t serialize, int32_t opaque, int32_t code, str remark,
+                               const char* msg_id, int64_t msg_id_bytes, int32_t queue_id,
+                               int64_t queue_offset, const char* transaction_id,
+                               int64_t transaction_id_bytes, str region, bint trace_on):
+    """A whole response to a send; a transaction id of NULL is left out."""
     cdef Py_ssize_t remark_size = 0
-    cdef Py_ssize_t id_size, region_size
-    cdef Py_ssize_t transaction_size = 0
+    cdef Py_ssize_t region_size
     cdef const char* remark_text = NULL
-    cdef const char* id_text = PyUnicode_AsUTF8AndSize(msg_id, &id_size)
     cdef const char* region_text = PyUnicode_AsUTF8AndSize(region, &region_size)
-    cdef const char* transaction_text = NULL
     cdef _ResponseWriter writer = _ResponseWriter.__new__(_ResponseWriter)
     remark = without_half_characters(remark)
     if remark is not None:
         remark_text = PyUnicode_AsUTF8AndSize(remark, &remark_size)
-    if transaction_id is not None:
-        transaction_text = PyUnicode_AsUTF8AndSize(transaction_id, &transaction_size)
-    writer.begin(serialize, code, opaque, remark_size + id_size + region_size + transaction_size)
+    writer.begin(serialize, code, opaque, remark_size + msg_id_bytes + region_size + transaction_id_bytes)
     if writer.binary:
         writer.put_binary_remark(remark_text, remark_size)
-    writer.put_text(b"msgId", id_text, id_size)
+    writer.put_text(b"msgId", msg_id, msg_id_bytes)
     writer.put_number(b"queueId", queue_id)
     writer.put_number(b"queueOffset", queue_offset)
-    if transaction_text != NULL:
-        writer.put_text(b"transactionId", transaction_text, transaction_size)
+    if transaction_id != NULL:
+        writer.put_text(b"transactionId", transaction_id, transaction_id_bytes)
     if trace_on:
         writer.put_text(b"TRACE_ON", b"true", 4)
     else:
         writer.put_text(b"TRACE_ON", b"false", 5)
     writer.put_text(b"MSG_REGION", region_text, region_size)
     return writer.finish(opaque, remark_text, remark_size, 0)
+
+
+def encode_send_response(int32_t serialize, int32_t opaque, int32_t code, str remark, str msg_id not None,
+                         int32_t queue_id, int64_t queue_offset, str transaction_id, str region not None,
+                         bint trace_on):
+    """A whole response to a send: the places of what was stored."""
+    cdef Py_ssize_t id_size
+    cdef Py_ssize_t transaction_size = 0
+    cdef const char* id_text = PyUnicode_AsUTF8AndSize(msg_id, &id_size)
+    cdef const char* transaction_text = NULL
+    if transaction_id is not None:
+        transaction_text = PyUnicode_AsUTF8AndSize(transaction_id, &transaction_size)
+    return write_send_response(serialize, opaque, code, remark, id_text, id_size, queue_id, queue_offset,
+                               transaction_text, transaction_size, region, trace_on)
 
 
 def encode_pull_response(int32_t serialize, int32_t opaque, int32_t code, str remark,

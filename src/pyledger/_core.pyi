@@ -2108,3 +2108,92 @@ def encode_pull_response(
     Raises:
         FrameError: it fits in no frame.
     """
+
+# --- send_run.pyx
+
+@final
+class SendRun:
+    """Sends that were appended, one after another, to one queue."""
+
+    @property
+    def requests(self) -> list[SendRequest]:
+        """The requests, in order."""
+
+    @property
+    def topic(self) -> str:
+        """Topic of all."""
+
+    @property
+    def queue_id(self) -> int:
+        """Queue of all."""
+
+    @property
+    def message_count(self) -> int:
+        """Messages in all requests."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all records."""
+
+    @property
+    def end_offset(self) -> int:
+        """Physical offset behind the last record."""
+
+    @property
+    def queue_end(self) -> int:
+        """Queue offset behind the last message."""
+
+    @property
+    def properties(self) -> bytes | None:
+        """Properties of the message as they came, if there is but one."""
+
+    def answers(self, code: int, remark: str | None) -> bytes:
+        """The responses to all requests that want one, whole frames in one piece."""
+
+@final
+class SendRunAppender:
+    """Appends ordinary sends by the run. Belongs to one thread.
+
+    Invariant: what it stores and answers is what the usual way would.
+    """
+
+    def __init__(
+        self,
+        log: CommitLog,
+        added_properties: bytes,
+        special: tuple[bytes, ...],
+        region: str,
+        trace_on: bool,
+    ) -> None:
+        """Append to a log.
+
+        Args:
+            log: The log.
+            added_properties: Stored behind the properties of each single message, encoded.
+            special: Names of properties that make a request not ordinary.
+            region: `MSG_REGION` of the answers.
+            trace_on: `TRACE_ON` of the answers.
+        """
+    def append(
+        self,
+        frames: Sequence[memoryview | HotRequest],
+        begin: int,
+        born_host: tuple[str, int] | None,
+        requests_max: int,
+    ) -> SendRun | None:
+        """Append frames from `begin` on as far as they are ordinary sends, or batches, to one queue.
+
+        Ordinary is a send with a body, of no transaction, whose properties are well formed, with no name
+        twice and none that is special, and that waits for its flush. What the log refuses ends the run, too.
+
+        Args:
+            frames: A list, as `decode_frames` gives it.
+            begin: Index of the first.
+            born_host: (address literal, port) of the sender; None: the store host.
+            requests_max: Requests to append at most.
+
+        Returns:
+            What was appended; None: not even the first.
+
+        Durability: none yet, as `CommitLog.append`.
+        """

@@ -8,14 +8,25 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pyledger.broker.server import Broker
+from pyledger.wire.batch import BatchItem, encode_batch
 from pyledger.wire.codes import RequestCode
-from pyledger.wire.remoting import RemotingCommand, SerializeType
+from pyledger.wire.properties import encode_properties
+from pyledger.wire.remoting import RemotingCommand, SerializeType, encode_frame
 from tests.broker.peers import SUSPEND, WITH_SUBSCRIPTION, broker, heartbeat, peer, pull, send
 from tests.broker.test_messages import bodies
 from tests.net.conftest import Run
 
 NAMES = st.sampled_from(
     ["TAGS", "KEYS", "UNIQ_KEY", "WAIT", "DELAY", "MYDELAY", "CLUSTER", "POP_CK", "XWAIT", "a"]
+)
+BATCH = encode_batch(
+    BatchItem(b"body" * number, encode_properties({"UNIQ_KEY": f"U{number}", "n": "1"}), number)
+    for number in range(1, 4)
+)
+REQUESTS = st.tuples(
+    st.sampled_from(["plain", "plain", "batch", "odd", "elsewhere"]),
+    st.sampled_from([0, 0, 1, 99]),
+    st.integers(0, 1),
 )
 VALUES = st.sampled_from(["A", "false", "true", "0", "k1 k2", "ü"])
 
@@ -26,7 +37,7 @@ async def sent(one: Broker, command: RemotingCommand) -> tuple[RemotingCommand, 
         answer = await client.request(command)
     if answer.code:
         return answer, None
-    offset = int(answer.ext_fields["msgId"][16:], 16)
+    offset = int(answer.ext_fields["msgId"].partition(",")[0][16:], 16)
     if one.store.config.flush_disk_type == "sync":
         # One that does not wait for its flush cannot be read before.
         assert one.store.wait_flushed(offset + 1, 10_000)
@@ -48,6 +59,31 @@ def meaning(answer: RemotingCommand) -> tuple[Any, ...]:
     """What an answer says beside where the message stands."""
     fields = {k: v for k, v in answer.ext_fields.items() if k not in {"msgId", "queueOffset"}}
     return answer.code, answer.remark, fields, answer.opaque, answer.flag
+
+
+def stored_bytes(one: Broker) -> list[bytes]:
+    """All records in order, without what depends on where and when they were stored."""
+    found = []
+    for message in one.store.messages():
+        record = bytearray(message.record_view)
+        for at, size in ((28, 8), (48, 24)):  # physical offset; born host, store timestamp, store host
+            record[at : at + size] = bytes(size)
+        found.append(bytes(record))
+    return found
+
+
+def frames_of(requests: list[tuple[str, int, int]]) -> bytes:
+    """Requests that come together: kind, queue, one-way or not."""
+    encoded = []
+    for number, (kind, queue_id, oneway) in enumerate(requests):
+        properties = {"UNIQ_KEY": f"K{number}", "TAGS": "A", **({"TRACE_ON": "x"} if kind == "odd" else {})}
+        body = BATCH if kind == "batch" else b"b%d" % number
+        topic = "Other" if kind == "elsewhere" else "T"
+        command = send(topic, body, queue_id=queue_id, properties=properties, batch=kind == "batch")
+        command.opaque, command.serialize = number, list(SerializeType)[number % 2]
+        command.flag |= 2 * oneway
+        encoded.append(encode_frame(command))
+    return b"".join(encoded)
 
 
 def slowly(one: Broker) -> Any:
@@ -82,6 +118,14 @@ def test_quick_send_stores_and_answers_what_the_processor_would(run: Run, tmp_pa
             await compare(send("T", properties={"MYDELAY": "3", "WAIT": "false"}))
             await compare(send("T", b""))
             await compare(send("T", b"x" * (4 << 20)))
+            for properties in ({}, {"WAIT": "false"}, {"TRAN_MSG": "true"}, {"DELAY": "1"}):
+                for body in (BATCH, BATCH[:-1], b""):
+                    await compare(
+                        send(
+                            "T", body, code=RequestCode.SEND_BATCH_MESSAGE, batch=True, properties=properties
+                        )
+                    )
+            await compare(send("T", BATCH, batch=True, sys_flag=4))
 
     run(main())
 
@@ -108,6 +152,49 @@ def test_any_properties_are_stored_alike(run: Run, tmp_path: Path) -> None:
                 one._quick = quick
                 answer, record = await sent(one, command)
                 assert (meaning(answer), record) == (meaning(expected), stored), text
+
+    run(main())
+
+
+@pytest.mark.parametrize("flush", ["async", "sync"])
+def test_sends_that_come_together_are_stored_and_answered_as_one_by_one(
+    run: Run, tmp_path: Path, flush: str
+) -> None:
+    drawn: list[list[tuple[str, int, int]]] = []
+
+    @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.lists(REQUESTS, max_size=12))
+    @example([("plain", 0, 0)] * 600)
+    @example([("plain", 0, 0), ("batch", 0, 0), ("plain", 0, 1), ("batch", 0, 0)])
+    def draw(requests: list[tuple[str, int, int]]) -> None:
+        drawn.append(requests)
+
+    draw()
+
+    async def main() -> None:
+        expected: list[Any] = []
+        for quick in (False, True):
+            async with broker(tmp_path / str(quick), store={"flush_disk_type": flush}) as one:
+                await sent(one, send("T"))
+                await sent(one, send("Other"))
+                if not quick:
+                    slowly(one)
+                results: list[Any] = []
+                for requests in drawn:
+                    async with peer(one) as client:
+                        await client.send(frames_of(requests))
+                        count = sum(not oneway for _, _, oneway in requests)
+                        answers = [await client.receive() for _ in range(count)]
+                        await client.request(pull("T"))
+                    facts = {a.opaque: (meaning(a), a.ext_fields.get("queueOffset")) for a in answers}
+                    results.append(facts)
+                one.store.flush()
+                results.append(stored_bytes(one))
+                counted = one.parts.counts.put.counters if one.parts else {}
+                results.append({topic: (c.messages, c.size_bytes, c.calls) for topic, c in counted.items()})
+                if quick:
+                    assert results == expected
+                expected = results
 
     run(main())
 

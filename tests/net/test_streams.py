@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pyledger.config.net import NetConfig
 from pyledger.net.connection import Connection
-from pyledger.net.endpoint import Answer
+from pyledger.net.endpoint import Answer, Frame
 from pyledger.net.loop import loop_factory
 from pyledger.net.outbox import SEND_BUFFERS_MAX, Outbox
 from pyledger.wire.codes import RequestCode
@@ -428,30 +428,39 @@ def test_quick_handler_sees_sends_first_and_leaves_what_it_does_not_take(run: Ru
     async def main() -> None:
         seen: list[str] = []
 
-        def quick(_connection: Connection, request: HotRequest) -> bytes | asyncio.Future[bytes] | None:
-            seen.append(request.topic)
-            if request.topic == "broken":
-                raise RuntimeError("out of order")
-            if request.topic != "mine":
-                return None
-            answer = encode_frame(RemotingCommand(0, flag=1, remark="quick", opaque=request.opaque))
-            if not later:
-                return answer
+        def quick(
+            _connection: Connection, frames: list[Frame], at: int
+        ) -> tuple[bytes | asyncio.Future[bytes] | None, int]:
+            answers, taken = b"", 0
+            for request in frames[at:]:
+                if not isinstance(request, HotRequest) or (taken and request.topic != "mine"):
+                    break
+                seen.append(request.topic)
+                if request.topic == "broken":
+                    raise RuntimeError("out of order")
+                if request.topic != "mine":
+                    break
+                taken += 1
+                if not request.is_oneway:
+                    answers += encode_frame(RemotingCommand(0, flag=1, remark="quick", opaque=request.opaque))
+            if not later or not taken:
+                return answers, taken
             future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-            asyncio.get_running_loop().call_later(0.01, future.set_result, answer)
-            return future
+            asyncio.get_running_loop().call_later(0.01, future.set_result, answers)
+            return future, taken
 
         async with serving(echo, quick=quick) as server, raw(server.port) as peer:
             topics = ("mine", "other", "broken")
             for number, topic in enumerate(topics):
                 await peer.send(send_frame(number, topic))
-            await peer.send(frame(3) + send_frame(4, "mine", oneway=True) + frame(5))
-            answers = {one.opaque: one for one in [await peer.receive() for _ in range(5)]}
+            run = send_frame(4, "mine", oneway=True) + send_frame(6, "mine") + send_frame(7, "mine")
+            await peer.send(frame(3) + run + frame(5))
+            answers = {one.opaque: one for one in [await peer.receive() for _ in range(7)]}
             assert answers[0].remark == "quick"
             assert answers[1].ext_fields["topic"] == "other"
             assert (answers[2].code, "out of order" in (answers[2].remark or "")) == (1, True)
-            assert {3, 5} <= answers.keys()
-            assert seen == [*topics, "mine"]
+            assert answers.keys() == {0, 1, 2, 3, 5, 6, 7}
+            assert seen == [*topics, "mine", "mine", "mine"]
 
     run(main())
 

@@ -7,7 +7,6 @@ Source: RocketMQ broker/.../HookUtils.java; store/.../DefaultMessageStore.java, 
 """
 
 import asyncio
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -30,7 +29,7 @@ from pyledger.protocol.delivery.delay import delay_level, redirect_properties
 from pyledger.protocol.delivery.timer import TimerProblem, TimerQueue, is_timed, timer_properties
 from pyledger.store.message_store import MessageStore
 from pyledger.store.read_result import StoredMessage
-from pyledger.wire.native import SendRequest
+from pyledger.wire.native import SendRun
 from pyledger.wire.sysflag import TRANSACTION_MASK, TransactionType
 
 T = TypeVar("T")
@@ -40,7 +39,6 @@ Arrived = Callable[[str, int, int, Mapping[str, str] | bytes | None], None]
 """Told of messages that can be read: topic, queue, its end, properties of a lone one, perhaps as stored."""
 
 PUT_OK = "PUT_OK"
-NO_WAIT = re.compile(rb"(?:^|\x02)WAIT\x01false\x02")
 FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
 UNAVAILABLE = (StoreFullError, StoreFailedError, StoreClosedError)
 """The store takes no messages at the moment, or ever again."""
@@ -101,9 +99,14 @@ class MessagePuts:
         self.timer_stored: Callable[[], None] = lambda: None
         """Told of timer messages that are stored."""
 
+    @property
+    def room(self) -> int:
+        """How many more puts may wait for a flush."""
+        return self._waiting_max - self.waiting
+
     def are_full(self) -> bool:
         """Whether so many puts wait that the flush cannot keep up: senders shall come back later."""
-        return self.waiting >= self._waiting_max
+        return self.room <= 0
 
     def put(self, message: Message) -> Outcome:
         """Store a message; one that asks by its properties for a delay waits in a topic of the system."""
@@ -145,26 +148,11 @@ class MessagePuts:
         topic, queue_id = message.topic, message.queue_id
         return place, self._stored(topic, queue_id, (place,), message.properties, waits=waits)
 
-    def put_encoded(
-        self, request: SendRequest, properties: bytes, born_host: tuple[str, int] | None
-    ) -> Outcome:
-        """Store a message as it came, with its properties in the form in which they are stored."""
-        topic, queue_id = request.topic, request.queue_id
-        try:
-            place = self._store.append_encoded(
-                topic,
-                queue_id,
-                request.body,
-                properties,
-                request.message_flag,
-                request.sys_flag,
-                request.born_timestamp,
-                born_host,
-                request.reconsume_times or 0,
-            )
-        except StoreError as problem:
-            return self._refused(problem)
-        return self._stored(topic, queue_id, (place,), properties, waits=NO_WAIT.search(properties) is None)
+    def take_run(self, run: SendRun) -> Outcome:
+        """Tell of sends that were appended by the run; they have one outcome."""
+        self._counts.count_put(run.topic, run.message_count, run.size_bytes, len(run.requests))
+        tell = partial(self._arrived, run.topic, run.queue_id, run.queue_end, run.properties)
+        return self._settled(run.end_offset, (), tell, len(run.requests))
 
     def put_batch(self, batch: Message) -> Outcome:
         """Store the messages of a client's batch body, each as a message of its own."""
@@ -210,7 +198,7 @@ class MessagePuts:
         topic: str,
         queue_id: int,
         places: tuple[PutResult, ...],
-        properties: Mapping[str, str] | bytes | None,
+        properties: Mapping[str, str] | None,
         *,
         waits: bool,
         count: int = 1,
@@ -222,25 +210,31 @@ class MessagePuts:
             messages, size_bytes = len(places), sum(place.size_bytes for place in places)
         self._counts.count_put(topic, messages, size_bytes)
         tell = partial(self._arrived, topic, queue_id, last.queue_offset + count, properties)
-        flush = self._store.until_durable(last.physical_offset + last.size_bytes)
+        outcome = self._settled(last.physical_offset + last.size_bytes, places, tell)
+        return outcome if waits else PutOutcome(PUT_OK, places)
+
+    def _settled(
+        self, end_offset: int, places: tuple[PutResult, ...], tell: Callable[[], None], requests: int = 1
+    ) -> Outcome:
+        """The outcome when all below `end_offset` is as durable as it should be, which is told then."""
+        flush = self._store.until_durable(end_offset)
         if flush is None:
             tell()
             return PutOutcome(PUT_OK, places)
         outcome: asyncio.Future[PutOutcome] = flush.get_loop().create_future()
-        self.waiting += 1
-        flush.add_done_callback(partial(self._flushed, outcome, places, tell))
-        if waits:
-            return outcome
-        return PutOutcome(PUT_OK, places)
+        self.waiting += requests
+        flush.add_done_callback(partial(self._flushed, outcome, places, tell, requests))
+        return outcome
 
     def _flushed(
         self,
         outcome: asyncio.Future[PutOutcome],
         places: tuple[PutResult, ...],
         tell: Callable[[], None],
+        requests: int,
         flush: asyncio.Future[bool],
     ) -> None:
-        self.waiting -= 1
+        self.waiting -= requests
         flushed(outcome, places, tell, flush)
 
 

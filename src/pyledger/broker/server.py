@@ -39,6 +39,7 @@ from pyledger.errors import RemotingError
 from pyledger.log import event, logger
 from pyledger.net.client import RemotingClient
 from pyledger.net.connection import Connection
+from pyledger.net.endpoint import Frame
 from pyledger.net.handlers import HandlerTable
 from pyledger.net.name_servers import parse_addresses
 from pyledger.net.server import RemotingServer
@@ -49,7 +50,6 @@ from pyledger.store.message_store import MessageStore
 from pyledger.topic import Permission
 from pyledger.wire.codes import RequestCode
 from pyledger.wire.headers.client import NotifyConsumerIdsChangedRequestHeader
-from pyledger.wire.native import HotRequest
 from pyledger.wire.remoting import RemotingCommand
 
 log = logger("broker")
@@ -375,8 +375,10 @@ class Broker:
 
     # --- when something happens
 
-    def _quickly(self, connection: Connection, request: HotRequest) -> "bytes | asyncio.Future[bytes] | None":
-        return None if self._quick is None else self._quick.answer(connection, request)
+    def _quickly(
+        self, connection: Connection, frames: list[Frame], at: int
+    ) -> "tuple[bytes | asyncio.Future[bytes] | None, int]":
+        return (None, 0) if self._quick is None else self._quick.answer(connection, frames, at)
 
     def _tables_changed(self) -> "asyncio.Future[None]":
         return self._run(self._store_tables())

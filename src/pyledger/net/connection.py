@@ -22,8 +22,8 @@ from pyledger.errors import (
 )
 from pyledger.log import logger
 from pyledger.net.calls import Done, PendingCall, settle
-from pyledger.net.endpoint import Answer, Endpoint
-from pyledger.net.stream import Frame, FrameStream
+from pyledger.net.endpoint import Answer, Endpoint, Frame
+from pyledger.net.stream import FrameStream
 from pyledger.wire.codes import ResponseCode
 from pyledger.wire.native import HotRequest
 from pyledger.wire.remoting import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand, command_of, encode_head
@@ -52,7 +52,7 @@ class Connection(FrameStream):
         closed: Nothing can be sent any more.
     """
 
-    __slots__ = ("_oneway_ends", "_work", "calls", "data", "language", "version")
+    __slots__ = ("_oneway_ends", "_requests_in_work", "_work", "calls", "data", "language", "version")
 
     def __init__(self, endpoint: "Endpoint[Connection]", own: socket.socket, *, secure: bool) -> None:
         """Made by a server or a client.
@@ -67,7 +67,9 @@ class Connection(FrameStream):
         self.language: int | None = None
         self.data: dict[Any, Any] = {}
         self.calls: dict[int, PendingCall] = {}
-        self._work: set[asyncio.Future[Any]] = set()
+        # What handlers are still at, and how many requests each answers.
+        self._work: dict[asyncio.Future[Any], int] = {}
+        self._requests_in_work = 0
         # Where in the stream of written bytes each one-way request ends that holds a permit.
         self._oneway_ends: deque[int] = deque()
 
@@ -189,19 +191,25 @@ class Connection(FrameStream):
     def take(self, frames: list[Frame]) -> list[Frame]:
         """Handle frames, until the connection has to be paused."""
         outbox, work = self._outbox, self._work
-        for index, frame in enumerate(frames):
-            if not isinstance(frame, HotRequest) or not self._serve_quickly(frame):
+        index = 0
+        while index < len(frames):
+            frame = frames[index]
+            taken = self._serve_quickly(frames, index) if isinstance(frame, HotRequest) else 0
+            if not taken:
+                taken = 1
                 command = command_of(frame)
                 if command.flag & FLAG_RESPONSE:
+                    index += 1
                     call = self.calls.pop(command.opaque, None)
                     if call is not None:
                         call.finish(command)
                     continue
                 self._serve(command)
+            index += taken
             if self.closed:
                 break
             if (work or outbox.queued_bytes > self._flush_bytes) and self.must_pause():
-                return frames[index + 1 :]
+                return frames[index:]
         return []
 
     def written(self) -> None:
@@ -230,7 +238,7 @@ class Connection(FrameStream):
 
     def overworked(self) -> bool:
         """Whether as many requests are in work as may be."""
-        return len(self._work) >= self.endpoint.limits.requests_max
+        return self._requests_in_work >= self.endpoint.limits.requests_max
 
     # --- requests of the peer
 
@@ -251,47 +259,54 @@ class Connection(FrameStream):
         if answer is None:
             return
         work = asyncio.ensure_future(answer, loop=self.endpoint.loop)
-        self._work.add(work)
+        self._begin_work(work)
         work.add_done_callback(partial(self._work_done, request))
 
-    def _serve_quickly(self, request: HotRequest) -> bool:
-        """Let the quick handler answer; False when the request has to go the usual way."""
-        quick = self.endpoint.quick
+    def _serve_quickly(self, frames: list[Frame], index: int) -> int:
+        """Let the quick handler answer one frame, and perhaps more; how many need not go the usual way."""
+        quick, request = self.endpoint.quick, frames[index]
+        assert isinstance(request, HotRequest)
         if quick is None or self.endpoint.going_away:
-            return False
+            return 0
         self.version, self.language = request.version, request.language
         try:
-            answer = quick(self, request)
+            answer, taken = quick(self, frames, index)
         except InvariantError:
             raise
         except Exception as error:  # noqa: BLE001 - one request's failure is told to its sender, nobody else
             command = command_of(request)
             self._answer(command, self._failure(command, error))
-            return True
-        if answer is None:
-            return False
+            return 1
         if isinstance(answer, bytes):
-            if answer and not request.is_oneway:
+            if answer:
                 self.write((answer,))
-        else:
-            self._work.add(answer)
-            answer.add_done_callback(partial(self._quick_work_done, request))
-        return True
+        elif answer is not None:
+            self._begin_work(answer, taken)
+            answer.add_done_callback(partial(self._quick_work_done, frames[index : index + taken]))
+        return taken
 
-    def _quick_work_done(self, request: HotRequest, work: asyncio.Future[bytes]) -> None:
+    def _begin_work(self, work: asyncio.Future[Any], requests: int = 1) -> None:
+        self._work[work] = requests
+        self._requests_in_work += requests
+
+    def _end_work(self, work: asyncio.Future[Any]) -> None:
+        self._requests_in_work -= self._work.pop(work, 0)
+
+    def _quick_work_done(self, requests: list[Frame], work: asyncio.Future[bytes]) -> None:
         if work.cancelled() or work.exception() is not None:
-            self._work_done(command_of(request), work)
+            for request in requests:
+                self._work_done(command_of(request), work)
             return
-        self._work.discard(work)
-        if not request.is_oneway:
-            self.write((work.result(),))
+        self._end_work(work)
+        if answer := work.result():
+            self.write((answer,))
         if self._paused:
             self.go_on()
         if self._finishing:
             self._wake_drained()
 
     def _work_done(self, request: RemotingCommand, work: asyncio.Future[Any]) -> None:
-        self._work.discard(work)
+        self._end_work(work)
         if work.cancelled():
             return
         error = work.exception()
@@ -363,7 +378,3 @@ class Connection(FrameStream):
 Handler = Callable[[Connection, RemotingCommand], Answer | Awaitable[Answer]]
 """Answers a request of the peer. None: nothing is written now; whoever holds the request answers it later.
 Called from the event loop, so it must not block; where it has to wait it returns an awaitable."""
-
-Quick = Callable[[Connection, HotRequest], bytes | asyncio.Future[bytes] | None]
-"""Answers a send or a pull with a whole frame. Empty: nothing is written now; whoever holds the request
-answers it by `Connection.write`. None: it is not taken, and the usual handler gets it as a command."""

@@ -23,6 +23,14 @@ class Closable(Protocol):
 
 C = TypeVar("C", bound=Closable)
 Answer = RemotingCommand | None
+Frame = memoryview | HotRequest
+"""A frame without its length word; or a send or pull, decoded."""
+Quick = Callable[[C, list[Frame], int], tuple[bytes | asyncio.Future[bytes] | None, int]]
+"""Answers the send or pull at an index of the frames, and perhaps others that follow at once.
+
+Returns whole frames in one piece for all that want an answer (None: nothing is written now; whoever holds the
+request answers it by `Connection.write`), and how many requests it took. 0: the usual handler gets the first
+as a command."""
 
 CLOSE_TIMEOUT_MS = 5_000
 """How long a connection that is closed may take to write what is left."""
@@ -84,7 +92,7 @@ class Endpoint(Generic[C]):
         handler: Callable[[C, RemotingCommand], Answer | Awaitable[Answer]],
         *,
         server: bool,
-        quick: Callable[[C, HotRequest], bytes | asyncio.Future[bytes] | None] | None = None,
+        quick: Quick[C] | None = None,
         on_open: Callable[[C], None] | None = None,
         on_close: Callable[[C], None] | None = None,
     ) -> None:

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.errors import ListenError
 from pyledger.log import event, logger
-from pyledger.net.connection import Connection, Handler, Quick
-from pyledger.net.endpoint import Endpoint
+from pyledger.net.connection import Connection, Handler
+from pyledger.net.endpoint import Endpoint, Quick
 from pyledger.net.sockets import listening_socket, prepare, reason_of
 from pyledger.net.tls import TLS_HELLO, server_context
 
@@ -43,7 +43,7 @@ class RemotingServer:
         port: int = 0,
         config: NetConfig | None = None,
         tls: TlsConfig | None = None,
-        quick: Quick | None = None,
+        quick: Quick[Connection] | None = None,
         on_open: Callable[[Connection], None] | None = None,
         on_close: Callable[[Connection], None] | None = None,
     ) -> None:

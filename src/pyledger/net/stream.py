@@ -17,20 +17,17 @@ from typing import Any
 
 from pyledger.errors import FrameError, RemotingTimeoutError
 from pyledger.log import event, logger
-from pyledger.net.endpoint import CLOSE_TIMEOUT_MS, Endpoint
+from pyledger.net.endpoint import CLOSE_TIMEOUT_MS, Endpoint, Frame
 from pyledger.net.outbox import Outbox
 from pyledger.net.sockets import address_text
 from pyledger.net.timers import Alarm
 from pyledger.wire.framing import FrameDecoder, StreamDecoder
-from pyledger.wire.native import HotRequest, RequestDecoder
+from pyledger.wire.native import RequestDecoder
 
 log = logger("net")
 
 FLUSH_BYTES = 64 << 10
 """While one wake-up is handled, so many bytes of answers are written before the next request is looked at."""
-
-Frame = memoryview | HotRequest
-"""A frame without its length word; or a send or pull, decoded."""
 
 
 def decoder_of(endpoint: Endpoint[Any]) -> StreamDecoder[Any]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import NoReturn, Self, cast
 
-from pyledger._core import DurableAppender, MessageScan, QueueAppender, StoredMessage
+from pyledger._core import DurableAppender, MessageScan, QueueAppender, SendRunAppender, StoredMessage
 from pyledger.config.store import StoreConfig
 from pyledger.errors import StoreClosedError
 from pyledger.message import Message, PutResult, QueueRange
@@ -139,22 +139,11 @@ class MessageStore:
         """
         return self._writer.append(message)
 
-    def append_encoded(
-        self,
-        topic: str,
-        queue_id: int,
-        body: Buffer,
-        properties: bytes,
-        flag: int,
-        sys_flag: int,
-        born_timestamp_ms: int,
-        born_host: tuple[str, int] | None,
-        reconsume_times: int,
-    ) -> PutResult:
-        """As `append`, with all properties in the form in which they are stored; time in ms since 1970."""
-        return self._writer.append_encoded(
-            topic, queue_id, body, properties, flag, sys_flag, born_timestamp_ms, born_host, reconsume_times
-        )
+    def send_runs(
+        self, added_properties: bytes, special: tuple[bytes, ...], region: str, *, trace_on: bool
+    ) -> SendRunAppender:
+        """The prepared way for sends as a broker receives them; arguments as `SendRunAppender`."""
+        return SendRunAppender(self._writer.commit_log, added_properties, special, region, trace_on)
 
     def append_encoded_batch(
         self,

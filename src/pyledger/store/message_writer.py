@@ -63,35 +63,6 @@ class MessageWriter:
         msg_id = f"{self._id_prefix}{physical_offset:016X}"
         return PutResult(physical_offset, size_bytes, queue_offset, store_timestamp_ms, msg_id)
 
-    def append_encoded(
-        self,
-        topic: str,
-        queue_id: int,
-        body: Buffer,
-        properties: bytes,
-        flag: int,
-        sys_flag: int,
-        born_timestamp_ms: int,
-        born_host: tuple[str, int] | None,
-        reconsume_times: int,
-    ) -> PutResult:
-        """The same for a message whose properties are in their stored form; time in ms."""
-        physical_offset, size_bytes, queue_offset, store_timestamp_ms = self.commit_log.append(
-            topic,
-            queue_id,
-            body,
-            None,
-            None,
-            properties,
-            flag=flag,
-            sys_flag=sys_flag,
-            born_timestamp_ms=born_timestamp_ms,
-            born_host=born_host,
-            reconsume_times=reconsume_times,
-        )
-        msg_id = f"{self._id_prefix}{physical_offset:016X}"
-        return PutResult(physical_offset, size_bytes, queue_offset, store_timestamp_ms, msg_id)
-
     def append_all(self, messages: Sequence[Message]) -> list[PutResult]:
         """Append one after another; a message that would be refused is found before the first is written."""
         for message in messages:

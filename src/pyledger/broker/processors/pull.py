@@ -86,12 +86,12 @@ class PullProcessor:
         answer = partial(answer_command, connection, request)
         return self._parts.stored(partial(self._pull, connection, request, header, answer))
 
-    def pull_quickly(self, connection: Connection, request: NativePull) -> bytes | None:
-        """The same for a group that is known: nothing is created. None: it is not."""
+    def pull_quickly(self, connection: Connection, request: NativePull) -> bool:
+        """The same for a group that is known: nothing is created. False: it is not."""
         if request.consumer_group not in self._parts.tables.groups.groups:
-            return None
+            return False
         self._pull(connection, request, request, partial(answer_natively, connection, request))
-        return b""
+        return True
 
     def _pull(
         self,

@@ -10,7 +10,8 @@ from pyledger.broker.parts import BrokerParts
 from pyledger.broker.processors.pull import PullProcessor
 from pyledger.broker.processors.send import SendProcessor
 from pyledger.net.connection import Connection
-from pyledger.wire.native import HotRequest, PullRequest, SendRequest
+from pyledger.net.endpoint import Frame
+from pyledger.wire.native import PullRequest, SendRequest
 
 
 class QuickAnswers:
@@ -19,10 +20,13 @@ class QuickAnswers:
     def __init__(self, parts: BrokerParts) -> None:
         self._send, self._pull = SendProcessor(parts), PullProcessor(parts)
 
-    def answer(self, connection: Connection, request: HotRequest) -> bytes | Future[bytes] | None:
-        """Answer a send or a pull; None: the table of processors has to."""
+    def answer(
+        self, connection: Connection, frames: list[Frame], at: int
+    ) -> tuple[bytes | Future[bytes] | None, int]:
+        """Answer a send with those that follow, or a pull; how many were taken. 0: the processors have to."""
+        request = frames[at]
         if isinstance(request, SendRequest):
-            return self._send.send_quickly(connection, request)
-        if isinstance(request, PullRequest):
-            return self._pull.pull_quickly(connection, request)
-        return None
+            return self._send.send_quickly(connection, frames, at)
+        if isinstance(request, PullRequest) and self._pull.pull_quickly(connection, request):
+            return None, 1
+        return None, 0

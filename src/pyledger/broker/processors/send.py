@@ -3,7 +3,6 @@
 Source: RocketMQ broker/.../SendMessageProcessor.java, AbstractSendMessageProcessor.java.
 """
 
-import re
 from asyncio import Future
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -14,6 +13,7 @@ from pyledger.broker.parts import BrokerParts, Method, Reply
 from pyledger.broker.puts import Outcome, PutOutcome, after
 from pyledger.message import Message
 from pyledger.net.connection import Connection
+from pyledger.net.endpoint import Frame
 from pyledger.protocol.delivery import send_rules
 from pyledger.protocol.delivery.recall import RecallHandle
 from pyledger.protocol.delivery.refusal import Refusal
@@ -27,12 +27,10 @@ from pyledger.protocol.delivery.send_rules import (
 from pyledger.wire.batch import decode_batch
 from pyledger.wire.codes import RequestCode, ResponseCode
 from pyledger.wire.headers.send import SendMessageRequestHeader, SendMessageResponseHeader
-from pyledger.wire.native import SendRequest, encode_send_response
+from pyledger.wire.native import SendRequest, SendRun
 from pyledger.wire.properties import decode_properties, encode_properties
 from pyledger.wire.remoting import RemotingCommand, command_of, encode_frame
 
-UNIQUE_KEY = re.compile(rb"(?:^|\x02)%s\x01([^\x02]+)" % names.UNIQUE_KEY.encode())
-SPECIAL = re.compile(rb"(?:^|\x02)(?:%s)\x01" % "|".join(SPECIAL_PROPERTIES).encode())
 NO_BODY = "the request has no body"
 TRANSACTIONS = "this broker serves no transactions"
 HalfPut = Callable[[Message], Outcome]
@@ -51,7 +49,12 @@ class SendProcessor:
         self.rules = SendRules(
             parts.delivery, standing, tables.topics, tables.groups, tables.locks, parts.random_below
         )
-        self._added = encode_properties(self.rules.added_properties())
+        self._runs = parts.store.send_runs(
+            encode_properties(self.rules.added_properties()),
+            tuple(name.encode() for name in SPECIAL_PROPERTIES),
+            standing.region,
+            trace_on=standing.trace,
+        )
         self._fields = {
             names.MSG_REGION: standing.region,
             names.TRACE_ON: "true" if standing.trace else "false",
@@ -68,45 +71,30 @@ class SendProcessor:
             return self._answer(request, ResponseCode.SYSTEM_ERROR, NO_BODY)
         return self._parts.stored(partial(self._send, connection, request, header))
 
-    def send_quickly(self, connection: Connection, request: SendRequest) -> bytes | Future[bytes] | None:
-        """The same for an ordinary message to a topic that is open to all; None: this is none.
+    def send_quickly(
+        self, connection: Connection, frames: list[Frame], at: int
+    ) -> tuple[bytes | Future[bytes] | None, int]:
+        """The same for ordinary sends to a topic that is open to all, as many as follow one another.
 
-        Its properties are stored as they came, with those that the broker adds behind them.
+        Returns:
+            The answers, and the number of frames that were taken; 0: the first is not ordinary.
         """
-        properties = request.properties
-        if (
-            properties is None
-            or request.batch
-            or self._parts.puts.are_full()
-            or not 0 <= request.queue_id < self.rules.open_queue_count(request.topic, self._parts.now_ms())
-        ):
-            return None
-        found = UNIQUE_KEY.search(properties)
-        if found is None or not len(request.body) or SPECIAL.search(properties):
-            return None
-        closed = properties if properties.endswith(b"\x02") else properties + b"\x02"
-        outcome = self._parts.puts.put_encoded(request, closed + self._added, peer_of(connection))
-        return after(outcome, partial(self._told_quickly, request, found[1].decode("utf-8", "replace")))
+        first = frames[at]
+        assert isinstance(first, SendRequest)
+        if not 0 <= first.queue_id < self.rules.open_queue_count(first.topic, self._parts.now_ms()):
+            return None, 0
+        run = self._runs.append(frames, at, peer_of(connection), self._parts.puts.room)
+        if run is None:
+            return None, 0
+        return after(self._parts.puts.take_run(run), partial(self._told_run, run)), len(run.requests)
 
-    def _told_quickly(self, request: SendRequest, unique_key: str, outcome: PutOutcome) -> bytes:
-        standing = self._parts.standing
-        if outcome.status not in STORED:
-            return encode_frame(
-                self._answer(command_of(request), CODE_OF_PUT[outcome.status], outcome.problem)
-            )
-        place = outcome.places[0]
-        return encode_send_response(
-            request.serialize,
-            request.opaque,
-            CODE_OF_PUT[outcome.status],
-            outcome.problem,
-            place.msg_id,
-            request.queue_id,
-            place.queue_offset,
-            unique_key,
-            standing.region,
-            standing.trace,
-        )
+    def _told_run(self, run: SendRun, outcome: PutOutcome) -> bytes:
+        """The answers to sends that were put by the run."""
+        code = CODE_OF_PUT[outcome.status]
+        if outcome.status in STORED:
+            return run.answers(code, outcome.problem)
+        refused = [command_of(request) for request in run.requests if not request.is_oneway]
+        return b"".join(encode_frame(self._answer(command, code, outcome.problem)) for command in refused)
 
     def _send(
         self, connection: Connection, request: RemotingCommand, header: SendMessageRequestHeader

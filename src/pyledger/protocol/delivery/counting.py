@@ -107,15 +107,15 @@ class CounterTable:
         self._tenths: list[dict[Hashable, Counter]] = [{} for _ in range(TENTHS)]
         self._made = 0
 
-    def add(self, key: Hashable, messages: int, size_bytes: int) -> None:
-        """Count one call."""
+    def add(self, key: Hashable, messages: int, size_bytes: int, calls: int = 1) -> None:
+        """Count one call, or several."""
         counter = self.counters.get(key)
         if counter is None:
             counter = self.counters[key] = self._tenths[self._made % TENTHS][key] = Counter()
             self._made += 1
         counter.messages += messages
         counter.size_bytes += size_bytes
-        counter.calls += 1
+        counter.calls += calls
 
     def sample(self, now_ms: int, second: int) -> None:
         """Every second, with a number that counts them; a counter that stands still for a day is dropped."""
@@ -170,11 +170,11 @@ class BrokerCounts:
         self.today_morning = (0, 0)
         self.yesterday_morning = (0, 0)
 
-    def count_put(self, topic: str, messages: int, size_bytes: int) -> None:
-        """Messages were stored: records of `size_bytes` in all."""
+    def count_put(self, topic: str, messages: int, size_bytes: int, calls: int = 1) -> None:
+        """Messages were stored, by one request or several: records of `size_bytes` in all."""
         self.messages_put += messages
         self.bytes_put += size_bytes
-        self.put.add(topic, messages, size_bytes)
+        self.put.add(topic, messages, size_bytes, calls)
 
     def count_pull(self, topic: str, group: str, messages: int, size_bytes: int) -> None:
         """A pull was given records of `size_bytes` in all; or none."""

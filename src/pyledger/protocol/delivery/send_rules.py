@@ -134,13 +134,15 @@ class SendRules:
     def open_queue_count(self, topic: str, now_ms: int) -> int:
         """Queues of a topic into which every ordinary message may go; 0: `check` has to look at each.
 
-        Ordinary is a message, no batch, that names a queue of these and no property of `SPECIAL_PROPERTIES`.
+        Ordinary is a message, or a batch, that names one of these queues and has no property of
+        `SPECIAL_PROPERTIES`.
         """
         known = self.topics.find(topic)
         if known is None or self.standing.slave or now_ms < self.standing.accept_sends_from_ms:
             return 0
         if known is not self._open.get(topic):
             special = topic.startswith(names.RETRY_PREFIX) or topic in NOT_FOR_SENDERS
+            special |= len(topic) > TOPIC_LENGTH_MAX
             if special or known.order or known.filter_type == "MULTI_TAG" or known.attributes:
                 return 0
             # A topic is replaced when it changes, so the same object needs no second look.
