@@ -21,7 +21,7 @@ from pyledger.protocol.client.send_retry import SendMode, tries_again
 from pyledger.protocol.client.unique_id import UniqueIds
 from tests import datadriven
 
-STORIES = sorted((Path(__file__).parent / "testdata").glob("queue_choice*.txt"))
+STORIES = sorted((Path(__file__).parent / "testdata").glob("choice_*.txt"))
 MONTH_MS = 30 * 86_400_000
 
 
