@@ -8,7 +8,7 @@ CORE := $(wildcard src/_core/*.pyx src/_core/*.pxd src/_core/*.h)
 TESTS ?= tests
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build build-debug annotate demo test test-all interop bench bench-report compare lint type tidy docs rewrite \
+.PHONY: help setup build build-debug annotate demo test test-all interop interop-live bench bench-report compare lint type tidy docs rewrite \
 	format package clean
 
 help:  ## this list
@@ -46,12 +46,15 @@ test: lint type tidy  ## lint, types, the house rules, all tests that need no JD
 	$(BIN)/python -m pytest -m "not java" $(TESTS)
 	$(BIN)/python -m pytest -q -m "not java and not spark" --benchmark-columns=min benchmarks
 
-test-all: test interop build-debug  ## also interop with Java, and the native tests on the checked build
+test-all: test interop interop-live build-debug  ## also interop with Java, and the native tests on the checked build
 	$(BIN)/python -m pytest -m "not java and not spark and not slow" $(TESTS)
 	$(BIN)/python setup.py --quiet build_ext --inplace && touch $(NATIVE)
 
-interop: $(NATIVE)  ## against RocketMQ's own store: needs Java 17 or newer, and Maven
-	$(BIN)/python -m pytest -m java $(TESTS)
+interop: $(NATIVE)  ## against RocketMQ's own store and name server: needs Java 17 or newer, and Maven
+	$(BIN)/python -m pytest -m "java and not live" $(TESTS)
+
+interop-live: $(NATIVE)  ## against running brokers of RocketMQ, by the clock: wants a machine with nothing else to do
+	$(BIN)/python -m pytest -m "java and live" $(TESTS)
 
 # The stores that ours is measured against.
 $(PEERS): $(READY)

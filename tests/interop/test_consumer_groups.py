@@ -11,7 +11,7 @@ from tests.client.scenarios import settle, until
 from tests.interop.java import Line
 from tests.interop.peers import PEER_VERSIONS, RocketMQ, built_peer, cluster
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.java, pytest.mark.live, pytest.mark.timeout(600)]
 
 REPEATS_MAX = 100
 """Java commits every five seconds and drops queues without waiting for its listeners."""

@@ -10,7 +10,7 @@ import pytest
 from tests.cli.command_line import COMMAND, ENVIRONMENT
 from tests.interop.peers import RocketMQ, free_ports
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.java, pytest.mark.live, pytest.mark.timeout(600)]
 
 TOPIC = "AdminTopic"
 GROUP = "AdminGroup"
