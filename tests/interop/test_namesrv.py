@@ -125,6 +125,7 @@ def test_broker_that_stops_leaves_no_route(rocketmq: RocketMQ, tmp_path: Path) -
         assert bytes(ask(ours, clusters).body) == b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
 
 
+@pytest.mark.live
 def test_slave_stands_in_for_its_master_as_with_javas(tmp_path: Path) -> None:
     rocketmq = built_peer("5.3.3")
     namesrv_port, master_port, slave_port = free_ports(3)
