@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pyledger.client import Message, Producer
-from tests.client.scenarios import BASIC, FURTHER, Scenario, pulls_and_polls, timed_messages_wait
+from tests.client.scenarios import BASIC, FURTHER, Scenario, timed_messages_wait
 from tests.interop.peers import PEER_VERSIONS, RocketMQ, built_peer, cluster
 
 pytestmark = [pytest.mark.java, pytest.mark.live, pytest.mark.timeout(600)]
@@ -35,8 +35,6 @@ def test_clients_with_java(servers: tuple[RocketMQ, str], tmp_path: Path, scenar
     version = peers.version
     if scenario is timed_messages_wait and version.startswith("4."):
         pytest.skip("timer messages came with 5.0")
-    if scenario is pulls_and_polls and version.startswith("4."):
-        pytest.xfail("our lite-pull consumer gets nothing from a 4.9 broker")
     asyncio.run(scenario(namesrv, scenario.__name__[:4] + version.replace(".", ""), str(tmp_path)))
 
 

@@ -55,6 +55,8 @@ class Puller:
         self._config = config
         self._lite = lite
         self._broker_ids: dict[MessageQueue, int] = {}
+        self._old_brokers: set[str] = set()
+        """Addresses of brokers without the code of lite pulls, which came with 5.0."""
 
     async def pull(
         self,
@@ -108,9 +110,7 @@ class Puller:
             max_msg_bytes=config.pull_batch_bytes,
             bname=queue.broker_name,
         )
-        code = RequestCode.LITE_PULL_MESSAGE if self._lite else RequestCode.PULL_MESSAGE
-        command = RemotingCommand.request(code, header)
-        answer = await self._client.calls.call(address, command, timeout_ms or config.pull_timeout_ms)
+        answer = await self._ask(address, header, timeout_ms or config.pull_timeout_ms)
         status = STATUS_OF_CODE.get(answer.code)
         if status is None:
             raise BrokerError(answer.code, answer.remark, address)
@@ -120,6 +120,19 @@ class Puller:
         if status is PullStatus.FOUND:
             messages = self._received(queue, answer, found.offset_delta or 0, subscription)
         return PullResult(status, found.next_begin_offset, found.min_offset, found.max_offset, messages)
+
+    async def _ask(
+        self, address: str, header: PullMessageRequestHeader, timeout_ms: float
+    ) -> RemotingCommand:
+        """Lite pulls have a code of their own; a broker that does not know it takes the ordinary one."""
+        if self._lite and address not in self._old_brokers:
+            command = RemotingCommand.request(RequestCode.LITE_PULL_MESSAGE, header)
+            answer = await self._client.calls.call(address, command, timeout_ms)
+            if answer.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                return answer
+            self._old_brokers.add(address)
+        command = RemotingCommand.request(RequestCode.PULL_MESSAGE, header)
+        return await self._client.calls.call(address, command, timeout_ms)
 
     def _received(
         self, queue: MessageQueue, answer: RemotingCommand, delta: int, subscription: Subscription
