@@ -121,9 +121,7 @@ class Puller:
             messages = self._received(queue, answer, found.offset_delta or 0, subscription)
         return PullResult(status, found.next_begin_offset, found.min_offset, found.max_offset, messages)
 
-    async def _ask(
-        self, address: str, header: PullMessageRequestHeader, timeout_ms: float
-    ) -> RemotingCommand:
+    async def _ask(self, address: str, header: PullMessageRequestHeader, timeout_ms: int) -> RemotingCommand:
         """Lite pulls have a code of their own; a broker that does not know it takes the ordinary one."""
         if self._lite and address not in self._old_brokers:
             command = RemotingCommand.request(RequestCode.LITE_PULL_MESSAGE, header)
