@@ -144,9 +144,7 @@ class MessagePuts:
             place = self._store.append(message)
         except StoreError as problem:
             return None, self._refused(problem)
-        waits = message.properties.get(names.WAIT) != "false"
-        topic, queue_id = message.topic, message.queue_id
-        return place, self._stored(topic, queue_id, (place,), message.properties, waits=waits)
+        return place, self._stored(message, (place,), message.properties)
 
     def take_run(self, run: SendRun) -> Outcome:
         """Tell of sends that were appended by the run; they have one outcome."""
@@ -168,8 +166,7 @@ class MessagePuts:
             )
         except (StoreError, MalformedBatchError) as problem:
             return self._refused(problem)
-        waits = batch.properties.get(names.WAIT) != "false"
-        return self._stored(batch.topic, batch.queue_id, tuple(places), None, waits=waits)
+        return self._stored(batch, tuple(places), None)
 
     def put_inner_batch(self, batch: Message, count: int) -> Outcome:
         """Store a client's batch body of `count` messages as one record, in a queue of batches."""
@@ -186,8 +183,7 @@ class MessagePuts:
             )
         except (StoreError, MalformedBatchError) as problem:
             return self._refused(problem)
-        waits = batch.properties.get(names.WAIT) != "false"
-        return self._stored(batch.topic, batch.queue_id, (place,), None, waits=waits, count=count)
+        return self._stored(batch, (place,), None, count)
 
     def _refused(self, problem: Exception) -> PutOutcome:
         self._counts.puts_failed += 1
@@ -195,23 +191,20 @@ class MessagePuts:
 
     def _stored(
         self,
-        topic: str,
-        queue_id: int,
+        sent: Message,
         places: tuple[PutResult, ...],
         properties: Mapping[str, str] | None,
-        *,
-        waits: bool,
         count: int = 1,
     ) -> Outcome:
-        """Tell of a put at once, or when its flush is through."""
-        last = places[-1]
+        """Tell of a put at once, or when its flush is through, unless its sender does not wait for that."""
+        topic, last = sent.topic, places[-1]
         messages, size_bytes = count, last.size_bytes
         if len(places) > 1:
             messages, size_bytes = len(places), sum(place.size_bytes for place in places)
         self._counts.count_put(topic, messages, size_bytes)
-        tell = partial(self._arrived, topic, queue_id, last.queue_offset + count, properties)
+        tell = partial(self._arrived, topic, sent.queue_id, last.queue_offset + count, properties)
         outcome = self._settled(last.physical_offset + last.size_bytes, places, tell)
-        return outcome if waits else PutOutcome(PUT_OK, places)
+        return PutOutcome(PUT_OK, places) if sent.properties.get(names.WAIT) == "false" else outcome
 
     def _settled(
         self, end_offset: int, places: tuple[PutResult, ...], tell: Callable[[], None], requests: int = 1

@@ -54,6 +54,7 @@ class StoreReader:
         self._files: dict[int, MappedFile] = {}
         self._queues: ReadQueues | None = None
         self._index: KeyIndex | None = None
+        self._hints: RecordHints | None = None
         self._closed = False
 
     @classmethod
@@ -123,6 +124,7 @@ class StoreReader:
     def _pin(self, stop: LogEnd) -> None:
         self.stop = stop
         self.view = LogView(self._ordered(), stop.end_offset)
+        self._hints = None
 
     def _ordered(self) -> list[MappedFile]:
         return [self._files[start] for start in sorted(self._files)]
@@ -224,7 +226,9 @@ class StoreReader:
             None when no queue tells, or nothing sound stands where it says.
         """
         self._check_open()
-        return RecordHints(self.layout, self.view).first_from(physical_offset)
+        if self._hints is None:
+            self._hints = RecordHints(self.layout, self.view)
+        return self._hints.first_from(physical_offset)
 
     def messages(
         self,

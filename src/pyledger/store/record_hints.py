@@ -5,7 +5,7 @@ files are behind, there is no hint, and the caller walks.
 """
 
 import os
-from collections.abc import Callable
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -27,9 +27,8 @@ class _Queue:
     @cached_property
     def unit_count(self) -> int:
         """Units from the first file on to the last one that names a place."""
-        return _first_true(
-            lambda unit: self.place(unit) <= 0, sum(f.size_bytes for f in self.files) // _UNIT_BYTES
-        )
+        room = sum(file.size_bytes for file in self.files) // _UNIT_BYTES
+        return bisect_left(range(room), True, key=lambda unit: self.place(unit) <= 0)
 
     def place(self, unit: int) -> int:
         """Physical offset (bytes) that a unit names, counted from the first file; 0 when there is none."""
@@ -60,25 +59,17 @@ class RecordHints:
 
     def first_from(self, physical_offset: int) -> int | None:
         """Physical offset (bytes) of a record at or soon behind a place, by the queue with the most units."""
-        queue = max(self._queues, key=lambda queue: queue.unit_count, default=None)
+        queue = self._busiest
         if queue is None:
             return None
-        unit = _first_true(lambda unit: queue.place(unit) >= physical_offset, queue.unit_count)
+        unit = bisect_left(range(queue.unit_count), physical_offset, key=queue.place)
         return self._sound(queue.place(unit)) if unit < queue.unit_count else None
+
+    @cached_property
+    def _busiest(self) -> _Queue | None:
+        return max(self._queues, key=lambda queue: queue.unit_count, default=None)
 
     def _sound(self, place: int) -> int | None:
         if not self._view.start_offset <= place < self._view.end_offset:
             return None
         return place if scan(self._view, place, place + 1).record_count else None
-
-
-def _first_true(is_true: Callable[[int], bool], count: int) -> int:
-    """The first of 0 … count - 1 for which it is true, where false ones come before true ones; else count."""
-    low, high = 0, count
-    while low < high:
-        middle = (low + high) // 2
-        if is_true(middle):
-            high = middle
-        else:
-            low = middle + 1
-    return low

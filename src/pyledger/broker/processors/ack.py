@@ -40,11 +40,9 @@ class AckProcessor:
     def acknowledge(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """200051."""
         header = request.header(headers.AckMessageRequestHeader)
-        if (refusal := self._check(header, end_allowed=True)) is not None:
-            return request.response(refusal.code, refusal.remark)
-        handle = PopHandle.decode(header.extra_info)
-        if handle is None:
-            return request.response(ResponseCode.SYSTEM_ERROR, NO_HANDLE)
+        handle = self._handle_of(header, end_allowed=True)
+        if isinstance(handle, Refusal):
+            return request.response(handle.code, handle.remark)
         outcome = self._parts.pops.acknowledge(key_of(header, handle), (header.offset,))
         return after(outcome, partial(told, request))
 
@@ -70,11 +68,9 @@ class AckProcessor:
     def change_time(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """200053."""
         header = request.header(headers.ChangeInvisibleTimeRequestHeader)
-        if (refusal := self._check(header, end_allowed=False)) is not None:
-            return request.response(refusal.code, refusal.remark)
-        handle = PopHandle.decode(header.extra_info)
-        if handle is None:
-            return request.response(ResponseCode.SYSTEM_ERROR, NO_HANDLE)
+        handle = self._handle_of(header, end_allowed=False)
+        if isinstance(handle, Refusal):
+            return request.response(handle.code, handle.remark)
         old = key_of(header, handle)
         pop_ms = max(self._parts.clock.now_ms(), old.pop_ms + 1)
         new = old._replace(start_offset=header.offset, pop_ms=pop_ms)
@@ -87,16 +83,20 @@ class AckProcessor:
         )
         return after(outcome, partial(told, request, place=place))
 
-    def _check(
+    def _handle_of(
         self,
         header: headers.AckMessageRequestHeader | headers.ChangeInvisibleTimeRequestHeader,
         *,
         end_allowed: bool,
-    ) -> Refusal | None:
+    ) -> PopHandle | Refusal:
+        """The handle that a request carries, when the message that it names may be there."""
         held = self._parts.store.queue_range(header.topic, max(0, header.queue_id))
-        return self._rules.check_place(
+        refusal = self._rules.check_place(
             header.topic, header.queue_id, header.offset, held, end_allowed=end_allowed
         )
+        if refusal is not None:
+            return refusal
+        return PopHandle.decode(header.extra_info) or Refusal(ResponseCode.SYSTEM_ERROR, NO_HANDLE)
 
 
 def key_of(

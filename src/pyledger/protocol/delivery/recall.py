@@ -18,6 +18,7 @@ from pyledger.wire.codes import ResponseCode
 HANDLE_VERSION = "v1"
 RECALL_BODY = b"0"
 RECALL_TAG = "_RECALL_TAG_"
+UNAVAILABLE = "recall failed, broker service not available"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +59,10 @@ def check_recall(
     """Whether a message may be recalled; if so, send `recall_properties` with `RECALL_BODY` to its topic."""
     if not config.recall:
         return Refusal(ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden")
-    unavailable = "recall failed, broker service not available"
     if standing.slave:
-        return Refusal(ResponseCode.SLAVE_NOT_AVAILABLE, unavailable)
+        return Refusal(ResponseCode.SLAVE_NOT_AVAILABLE, UNAVAILABLE)
     if now_ms < standing.accept_sends_from_ms or not standing.writable:
-        return Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, unavailable)
+        return Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, UNAVAILABLE)
     return check_handle(topic, handle_text, standing, topics, config, now_ms)
 
 
@@ -75,7 +75,6 @@ def check_handle(
     now_ms: int,
 ) -> RecallHandle | Refusal:
     """Whether a handle names a message of a topic that this broker may still have."""
-    unavailable = "recall failed, broker service not available"
     if topics.find(topic) is None:
         return Refusal(ResponseCode.TOPIC_NOT_EXIST, f"recall failed, the topic[{topic}] not exist")
     handle = RecallHandle.decode(handle_text)
@@ -84,7 +83,7 @@ def check_handle(
     if handle.topic != topic:
         return Refusal(ResponseCode.ILLEGAL_OPERATION, "recall failed, topic not match")
     if handle.broker_name != standing.broker_name:
-        return Refusal(ResponseCode.ILLEGAL_OPERATION, unavailable)
+        return Refusal(ResponseCode.ILLEGAL_OPERATION, UNAVAILABLE)
     if not 0 < handle.deliver_ms + 1 - now_ms < config.timer_delay_max_ms:
         return Refusal(ResponseCode.ILLEGAL_OPERATION, "recall failed, timestamp invalid")
     return handle
