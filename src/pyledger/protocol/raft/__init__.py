@@ -1,0 +1,1 @@
+"""DLedger's replicated log as a pure machine: elections, replication, commit, reads."""

@@ -1,0 +1,227 @@
+"""What the nodes and clients of a group tell each other, with DLedger's names.
+
+Every request and response has the base members `group`, `remote_id` (addressee), `local_id` (sender), `code`,
+`leader_id` and `term`; None is a member that is absent. Pushes are those of generation A.
+Source: DLedger protocol/*.java, entry/DLedgerEntry.java.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple, TypeAlias
+
+from pyledger.protocol.raft.codes import ResponseCode
+
+NO_INDEX = -1
+"""Index of an empty log's end, and of what is not known. The first entry has index 0."""
+NO_TERM = -1
+"""Term of an empty log's end. Term 0 is a real term."""
+ENTRY_HEADER_BYTES = 48
+"""What a stored entry has before its body."""
+NORMAL_MAGIC = 1
+
+
+class Entry(NamedTuple):
+    """One entry of the log. `size` is 48 + length of the body; `pos` its offset, by the leader."""
+
+    index: int
+    term: int
+    pos: int
+    size: int
+    body: bytes
+    magic: int = NORMAL_MAGIC
+    channel: int = 0
+    chain_crc: int = 0
+    body_crc: int = 0
+
+    def same_as(self, other: "Entry") -> bool:
+        """DLedger's equality: all but the two CRCs."""
+        return self[:7] == other[:7]
+
+
+class TermState(NamedTuple):
+    """The file `currterm`: what a node must not forget."""
+
+    curr_term: int = 0
+    vote_leader: str | None = None
+
+
+class PushType(Enum):
+    """What a push asks for; the names are those of the wire."""
+
+    APPEND = "APPEND"
+    COMMIT = "COMMIT"
+    COMPARE = "COMPARE"
+    TRUNCATE = "TRUNCATE"
+
+
+class VoteResult(Enum):
+    """A voter's answer; the names are those of the wire."""
+
+    UNKNOWN = "UNKNOWN"
+    ACCEPT = "ACCEPT"
+    REJECT_UNKNOWN_LEADER = "REJECT_UNKNOWN_LEADER"
+    REJECT_UNEXPECTED_LEADER = "REJECT_UNEXPECTED_LEADER"
+    REJECT_EXPIRED_VOTE_TERM = "REJECT_EXPIRED_VOTE_TERM"
+    REJECT_ALREADY_VOTED = "REJECT_ALREADY_VOTED"
+    REJECT_ALREADY_HAS_LEADER = "REJECT_ALREADY_HAS_LEADER"
+    REJECT_TERM_NOT_READY = "REJECT_TERM_NOT_READY"
+    REJECT_TERM_SMALL_THAN_LEDGER = "REJECT_TERM_SMALL_THAN_LEDGER"
+    REJECT_EXPIRED_LEDGER_TERM = "REJECT_EXPIRED_LEDGER_TERM"
+    REJECT_SMALL_LEDGER_END_INDEX = "REJECT_SMALL_LEDGER_END_INDEX"
+    REJECT_TAKING_LEADERSHIP = "REJECT_TAKING_LEADERSHIP"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestOrResponse:
+    """The members that everything has."""
+
+    group: str | None = None
+    remote_id: str | None = None
+    local_id: str | None = None
+    code: int = ResponseCode.SUCCESS
+    leader_id: str | None = None
+    term: int = NO_TERM
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoteRequest(RequestOrResponse):
+    """`leader_id` asks to be the leader of `term`; the end of its log comes along."""
+
+    ledger_end_index: int = NO_INDEX
+    ledger_end_term: int = NO_TERM
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoteResponse(RequestOrResponse):
+    """The ids are those of the request, not exchanged."""
+
+    vote_result: VoteResult = VoteResult.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartBeatRequest(RequestOrResponse):
+    """`leader_id` leads `term`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartBeatResponse(RequestOrResponse):
+    """Success says nothing but its code; a refusal for a term brings the receiver's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushEntryRequest(RequestOrResponse):
+    """A leader tells a follower: take this, compare this, cut here, so much is committed.
+
+    Of `entry` and `batch_entry` at most one is there; COMMIT has neither.
+    """
+
+    type: PushType = PushType.APPEND
+    entry: Entry | None = None
+    batch_entry: tuple[Entry, ...] = ()
+    commit_index: int = NO_INDEX
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """What is pushed, however it was packed."""
+        if self.batch_entry:
+            return self.batch_entry
+        return () if self.entry is None else (self.entry,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushEntryResponse(RequestOrResponse):
+    """`index` is the first of the request, `begin_index` and `end_index` where the follower's log stands."""
+
+    index: int | None = NO_INDEX
+    """None: not told, as for COMMIT."""
+    count: int = 0
+    """Entries that were taken; followers before 0.2.6 do not tell, which reads as 0."""
+    begin_index: int = NO_INDEX
+    end_index: int = NO_INDEX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeadershipTransferRequest(RequestOrResponse):
+    """From a client to the leader `transfer_id`, and from there to `transferee_id`."""
+
+    transfer_id: str | None = None
+    transferee_id: str | None = None
+    take_leadership_ledger_index: int = NO_INDEX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeadershipTransferResponse(RequestOrResponse):
+    """`term` is the transferee's after it won."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendEntryRequest(RequestOrResponse):
+    """What to append. Several (`batch_msgs`) come only from the leader's own process."""
+
+    body: bytes = b""
+    batch_msgs: tuple[bytes, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendEntryResponse(RequestOrResponse):
+    """Where the entry stands (the last one of a batch). The body begins at `pos` + 48."""
+
+    index: int = NO_INDEX
+    pos: int = -1
+    positions: tuple[int, ...] = ()
+    """Of a batch, one for each entry; not on the wire."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetEntriesRequest(RequestOrResponse):
+    """One entry, by its index."""
+
+    begin_index: int = 0
+    max_size: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetEntriesResponse(RequestOrResponse):
+    """No entry, or one."""
+
+    entries: tuple[Entry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataRequest(RequestOrResponse):
+    """Who leads, and who is a member?"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataResponse(RequestOrResponse):
+    """The leader as far as it is known; members with their addresses. The term stays -1."""
+
+    peers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadIndexRequest(RequestOrResponse):
+    """How far must be applied to see all that was acknowledged before? Ours; Java has none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadIndexResponse(RequestOrResponse):
+    """`index` was committed when the request came, and the leader still led after that."""
+
+    index: int = NO_INDEX
+
+
+PeerRequest: TypeAlias = VoteRequest | HeartBeatRequest | PushEntryRequest | LeadershipTransferRequest
+PeerResponse: TypeAlias = VoteResponse | HeartBeatResponse | PushEntryResponse | LeadershipTransferResponse
+ClientRequest: TypeAlias = (
+    AppendEntryRequest | GetEntriesRequest | MetadataRequest | ReadIndexRequest | LeadershipTransferRequest
+)
+ClientResponse: TypeAlias = (
+    AppendEntryResponse
+    | GetEntriesResponse
+    | MetadataResponse
+    | ReadIndexResponse
+    | LeadershipTransferResponse
+)
+Request: TypeAlias = PeerRequest | ClientRequest
+Response: TypeAlias = PeerResponse | ClientResponse
