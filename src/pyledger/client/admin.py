@@ -6,11 +6,11 @@ Source: RocketMQ tools/.../admin/DefaultMQAdminExtImpl.java.
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from pyledger import names
 from pyledger.client.instance import ClientInstance, own_client
+from pyledger.client.lifecycle import Lifecycle
 from pyledger.config.client import ClientConfig
 from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.errors import BrokerError, NoRouteError, NotThereError, RemotingError
@@ -64,7 +64,7 @@ class Progress:
         return sum(one.broker_offset - max(0, one.consumer_offset) for one in self.queues.values())
 
 
-class AsyncAdmin:
+class AsyncAdmin(Lifecycle):
     """Asks name servers and brokers. Use it with `async with`. Brokers may demand keys, see `ClientConfig`.
 
     Errors of all: `BrokerError` for what is refused, other `RemotingError`s for what cannot be reached.
@@ -98,15 +98,6 @@ class AsyncAdmin:
     async def close(self) -> None:
         """End."""
         await self.client.close()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     # --- clusters and brokers
 

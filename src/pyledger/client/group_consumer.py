@@ -8,13 +8,12 @@ import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from types import TracebackType
-from typing import Self
 
 from pyledger.client.assignment import Assignment
 from pyledger.client.consumption import Consumption
 from pyledger.client.identity import now_ms
 from pyledger.client.instance import ClientInstance, own_client
+from pyledger.client.lifecycle import Lifecycle
 from pyledger.client.offset_store import LocalOffsets, OffsetStore, RemoteOffsets, text
 from pyledger.client.outgoing import check_group
 from pyledger.client.pull_loop import PullLoop
@@ -44,7 +43,7 @@ HANDOVER_WAIT_MS = 1500
 was not told is consumed again. Upstream reads offsets at once, and waits before its first pull."""
 
 
-class GroupConsumer:
+class GroupConsumer(Lifecycle):
     """What consumers of all kinds have in common; how messages are consumed is the subclass's."""
 
     _consumption: Consumption
@@ -163,15 +162,6 @@ class GroupConsumer:
     async def _stop_consuming(self) -> None:
         """Begin with no message any more, and let what runs come to its end."""
         raise NotImplementedError
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     def suspend(self) -> None:
         """Pull nothing until `resume`; what is here is still consumed."""

@@ -7,12 +7,11 @@ import asyncio
 import secrets
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from types import TracebackType
-from typing import Self
 
 from pyledger import names
 from pyledger.client.identity import PROCESS_IDS
 from pyledger.client.instance import ClientInstance, own_client
+from pyledger.client.lifecycle import Lifecycle
 from pyledger.client.outgoing import Outgoing, check_group, prepare, prepare_batch, timed
 from pyledger.client.results import SendResult
 from pyledger.client.sending import Select, Sender
@@ -28,7 +27,7 @@ from pyledger.wire.record import ReceivedMessage
 DEFAULT_GROUP = "DEFAULT_PRODUCER"
 
 
-class AsyncProducer:
+class AsyncProducer(Lifecycle):
     """Sends messages from one event loop. Use it with `async with`, or `start` and `close` it."""
 
     def __init__(
@@ -87,15 +86,6 @@ class AsyncProducer:
         await asyncio.gather(*self._sends, return_exceptions=True)
         await self.client.remove_producer(self)
         await self.client.close()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     # --- sending
 

@@ -3,12 +3,10 @@
 Source: RocketMQ client/.../impl/consumer/DefaultMQPullConsumerImpl.java.
 """
 
-from types import TracebackType
-from typing import Self
-
 from pyledger.client.group_consumer import DEFAULT_GROUP
 from pyledger.client.identity import now_ms
 from pyledger.client.instance import ClientInstance, own_client
+from pyledger.client.lifecycle import Lifecycle
 from pyledger.client.offset_store import RemoteOffsets
 from pyledger.client.outgoing import check_group
 from pyledger.client.pulling import Puller, PullResult
@@ -20,7 +18,7 @@ from pyledger.protocol.delivery.subscription import SQL92, TAG
 from pyledger.wire.subscription import Subscription
 
 
-class AsyncPullConsumer:
+class AsyncPullConsumer(Lifecycle):
     """Reads queues in the name of a group, without joining it. Use it with `async with`."""
 
     def __init__(
@@ -64,15 +62,6 @@ class AsyncPullConsumer:
     async def close(self) -> None:
         """Close the client, unless others use it."""
         await self.client.close()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """The queues of a topic that can be read.
