@@ -5,11 +5,14 @@ import os
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
 
+from pyledger.client.lifecycle import Lifecycle
 from pyledger.net.loop import loop_factory
 
 T = TypeVar("T")
+C = TypeVar("C", bound=Lifecycle)
 
 
 class BackgroundLoop:
@@ -54,3 +57,27 @@ def background() -> BackgroundLoop:
         if not _loops or _loops[0].process_id != os.getpid():
             _loops[:] = [BackgroundLoop()]
         return _loops[0]
+
+
+class Blocking(Generic[C]):
+    """A client that runs in the background; calls wait for it. Any thread may use it."""
+
+    def __init__(self, inner: C) -> None:
+        self._inner: C = inner
+
+    def start(self) -> None:
+        """Begin."""
+        background().wait(self._inner.start())
+
+    def close(self) -> None:
+        """End, in good order."""
+        background().wait(self._inner.close())
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        background().wait(self._inner.__aexit__(kind, error, trace))

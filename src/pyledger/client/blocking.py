@@ -6,10 +6,9 @@ They run the asyncio clients on one thread of the process; arguments, results an
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import Future
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from pyledger.client.background import background
+from pyledger.client.background import Blocking, background
 from pyledger.client.producer import AsyncProducer
 from pyledger.client.results import SendResult, TransactionResult
 from pyledger.client.sending import Select
@@ -18,32 +17,15 @@ from pyledger.message import Message, MessageQueue
 from pyledger.wire.record import ReceivedMessage
 
 
-class Producer:
+class Producer(Blocking[AsyncProducer]):
     """Sends messages. Use it with `with`, or `start` and `close` it."""
 
     def __init__(self, group: str, name_servers: str = "", **options: Any) -> None:
         """A producer that connects once it is started; takes what `AsyncProducer` takes."""
-        self._inner = self._made(group, name_servers, **options)
+        super().__init__(self._made(group, name_servers, **options))
 
     def _made(self, group: str, name_servers: str, **options: Any) -> AsyncProducer:
         return AsyncProducer(group, name_servers, **options)
-
-    def start(self) -> None:
-        """See `AsyncProducer.start`."""
-        background().wait(self._inner.start())
-
-    def close(self) -> None:
-        """See `AsyncProducer.close`."""
-        background().wait(self._inner.close())
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def send(
         self,

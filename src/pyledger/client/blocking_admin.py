@@ -1,11 +1,10 @@
 """Administration for programs without asyncio."""
 
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from pyledger.client.admin import TIME_MAX_MS, AsyncAdmin, Progress
-from pyledger.client.background import background
+from pyledger.client.background import Blocking, background
 from pyledger.group import SubscriptionGroup
 from pyledger.message import MessageQueue
 from pyledger.protocol.routing.model import ClusterRoutes, TopicRoute
@@ -15,29 +14,12 @@ from pyledger.wire.record import ReceivedMessage
 from pyledger.wire.statistics import TopicOffset
 
 
-class Admin:
+class Admin(Blocking[AsyncAdmin]):
     """Asks name servers and brokers; each method is that of `AsyncAdmin`, and waits."""
 
     def __init__(self, name_servers: str = "", **options: Any) -> None:
         """An administrator that connects once it is started; takes what `AsyncAdmin` takes."""
-        self._inner = AsyncAdmin(name_servers, **options)
-
-    def start(self) -> None:
-        """Begin."""
-        background().wait(self._inner.start())
-
-    def close(self) -> None:
-        """End."""
-        background().wait(self._inner.close())
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        super().__init__(AsyncAdmin(name_servers, **options))
 
     def clusters(self) -> ClusterRoutes:
         """All clusters and brokers that a name server knows."""

@@ -4,10 +4,9 @@ They run the asyncio clients on one thread of the process; arguments, results an
 """
 
 from collections.abc import Iterable, Iterator
-from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, TypeVar
 
-from pyledger.client.background import background
+from pyledger.client.background import Blocking, background
 from pyledger.client.group_consumer import GroupConsumer
 from pyledger.client.lite_pull_consumer import POLL_COUNT_MAX, POLL_TIMEOUT_MS, AsyncLitePullConsumer
 from pyledger.client.pull_consumer import AsyncPullConsumer
@@ -16,32 +15,7 @@ from pyledger.client.push_consumer import AsyncPushConsumer
 from pyledger.message import MessageQueue
 from pyledger.wire.record import ReceivedMessage
 
-C = TypeVar("C", AsyncPushConsumer, AsyncLitePullConsumer, AsyncPullConsumer)
 G = TypeVar("G", AsyncPushConsumer, AsyncLitePullConsumer)
-
-
-class Blocking(Generic[C]):
-    """A consumer that runs in the background; calls wait for it."""
-
-    def __init__(self, inner: C) -> None:
-        self._inner: C = inner
-
-    def start(self) -> None:
-        """Begin."""
-        background().wait(self._inner.start())
-
-    def close(self) -> None:
-        """End, in good order."""
-        background().wait(self._inner.close())
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        background().wait(self._inner.__aexit__(kind, error, trace))
 
 
 class BlockingMember(Blocking[G]):
