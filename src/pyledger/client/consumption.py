@@ -51,8 +51,8 @@ class Consumption(Protocol):
         """Give back what takes too long."""
 
 
-class Concurrent:
-    """Messages of all queues at once. Those that fail are given back to the broker."""
+class ByListener:
+    """What both ways of consumption work with."""
 
     def __init__(
         self,
@@ -69,15 +69,19 @@ class Concurrent:
         self._offsets = offsets
         self._giving_back = GivingBack(client, group, config.reconsume_times_max)
         self._is_broadcasting = config.message_model == "broadcasting"
+        self._batch_count = config.batch_count_max if runner.is_batch else 1
+
+
+class Concurrent(ByListener):
+    """Messages of all queues at once. Those that fail are given back to the broker."""
 
     def begin(self, assignment: Assignment) -> None:
         """Nothing is to be prepared."""
 
     def arrived(self, assignment: Assignment, messages: Sequence[ReceivedMessage]) -> None:
         """Hand messages to the listener; see `Consumption`."""
-        count = self._config.batch_count_max if self._runner.is_batch else 1
-        for at in range(0, len(messages), count):
-            self._submit(assignment, messages[at : at + count])
+        for at in range(0, len(messages), self._batch_count):
+            self._submit(assignment, messages[at : at + self._batch_count])
 
     async def end(self, assignment: Assignment) -> bool:
         """Let listeners finish that run, for a moment; messages of longer ones come again elsewhere."""
@@ -192,7 +196,7 @@ class Concurrent:
                 self.arrived(assignment, again)
 
 
-class Orderly:
+class Orderly(ByListener):
     """The messages of each queue one after the other; a failed one holds its queue."""
 
     def __init__(
@@ -204,15 +208,9 @@ class Orderly:
         offsets: OffsetStore,
         lock_again: LockAgain,
     ) -> None:
-        self._client = client
-        self._group = group
-        self._config = config
-        self._runner = runner
-        self._offsets = offsets
+        super().__init__(client, group, config, runner, offsets)
         self._lock_again = lock_again
-        self._giving_back = GivingBack(client, group, config.reconsume_times_max)
         self._times_max = times_max(config.reconsume_times_max, orderly=True)
-        self._is_broadcasting = config.message_model == "broadcasting"
 
     def begin(self, assignment: Assignment) -> None:
         """Start the one who takes the messages of a queue."""
@@ -238,12 +236,11 @@ class Orderly:
 
     async def _consume(self, assignment: Assignment) -> None:
         messages = assignment.messages
-        count = self._config.batch_count_max if self._runner.is_batch else 1
         while not messages.dropped and not assignment.is_closing:
             if not self._is_broadcasting and not messages.is_locked(self._client.monotonic_ms()):
                 await self._relock(assignment)
                 continue
-            batch = messages.take(count)
+            batch = messages.take(self._batch_count)
             if not batch:
                 assignment.moved.clear()
                 await assignment.moved.wait()
