@@ -232,6 +232,81 @@ def startup(program: str, goal_ms: float) -> Callable[[Results], Verdict]:
     return judge
 
 
+OURS, JAVA = "pyledger", f"java-{JAVA_VERSIONS[0]}"
+
+
+def java_client(mode: str, goal: float) -> Callable[[Results], Verdict]:
+    def judge(r: Results) -> Verdict:
+        name = f"broker_clients.java_client[mode={mode}]"
+        ours, theirs = r.best(name), r.best(name, "java_per_second")
+        return ours >= goal * theirs, f"{ours / theirs:.1f}× ({rate(ours)} by {rate(theirs)})"
+
+    return judge
+
+
+def broker_rates(r: Results) -> Verdict:
+    ratios, told = [], []
+    for kind in ("async", "batch", "pull"):
+        ours, theirs = (r.best(f"broker.load[impl={impl}-kind={kind}]") for impl in (OURS, JAVA))
+        ratios.append(ours / theirs)
+        told.append(f"{kind} {ours / theirs:.1f}× ({rate(ours)} by {rate(theirs)})")
+    return min(ratios) >= 2, ", ".join(told)
+
+
+def broker_cpu(r: Results) -> Verdict:
+    ratios, told = [], []
+    for kind in ("sync", "async", "batch", "pull"):
+        ours, theirs = (
+            r.least(f"broker.load[impl={impl}-kind={kind}]", "broker_cpu_us") for impl in (OURS, JAVA)
+        )
+        ratios.append(ours / theirs)
+        told.append(f"{kind} {ours / theirs:.2f}× ({ours:.2f} by {theirs:.2f} µs)")
+    return max(ratios[:3]) <= 0.5, ", ".join(told)
+
+
+def pull_copies(r: Results) -> Verdict:
+    told = []
+    for size in (1 << 10, 64 << 10):
+        mapped, heap = (
+            r.best(f"broker.pull_copies[heap={by_heap}-body={size}B]") for by_heap in ("false", "true")
+        )
+        told.append(f"{size >> 10} KiB: {rate(mapped)} from the log, {rate(heap)} by a copy")
+    return None, "; ".join(told)
+
+
+def broker_latency(impl: str) -> Callable[[Results], Verdict]:
+    def judge(r: Results) -> Verdict:
+        name = f"broker.latency[impl={impl}]"
+        p50, p999, worst = (r.middle(name, fact) / 1e3 for fact in ("p50_us", "p999_us", "max_us"))
+        text = f"at {rate(r.middle(name, 'rate'))}: p50 {p50:.2f}, p99.9 {p999:.1f}, max {worst:.0f} ms"
+        return (p999 < 5 and worst <= 20) if impl == OURS else None, text
+
+    return judge
+
+
+def broker_ready(r: Results) -> Verdict:
+    node, broker = (r.least(f"broker_idle.ready[kind={kind}]", "ready_ms") for kind in ("node", "broker"))
+    return max(node, broker) < 300, f"`serve --dev` {node:.0f} ms, `broker` {broker:.0f} ms"
+
+
+def broker_idle(r: Results) -> Verdict:
+    name = "broker_idle.idle"
+    cpu, rss, own, added = (
+        r.least(name, fact) for fact in ("cpu_percent", "rss_mib", "anonymous_mib", "connections_added_mib")
+    )
+    text = f"CPU {cpu:.1f} %; RSS {rss:.0f} MiB, {own:.0f} of it the process's own; "
+    text += f"{r.least(name, 'connections'):.0f} connections add {added:.1f} MiB"
+    return cpu < 1 and rss < 60 and added < 30, text
+
+
+def many_topics(r: Results) -> Verdict:
+    name = "broker_topics.many_topics"
+    ready, many, one = (r.least(name, fact) for fact in ("ready_s", "many_cpu_us", "one_cpu_us"))
+    text = f"ready in {ready:.1f} s with {r.least(name, 'queues'):.0f} queues; "
+    text += f"a message takes {many:.2f} µs of CPU, with one topic {one:.2f}"
+    return ready < 5 and many < 1.25 * one, text
+
+
 ROWS = (
     Row("append, one call a message, 256 B, resident pages", "≥ 5 M/s", single),
     Row("— by RocketMQ's store, same run", "≥ 10×", single_java),
@@ -257,6 +332,18 @@ ROWS = (
     Row("Spark batch read, default columns", "≥ 0.85 of the ceiling", spark("default")),
     Row("— without properties", "≥ 0.85 of the ceiling", spark("no-properties")),
     Row("— one narrow column", "≥ 0.85 of the ceiling", spark("queueOffset")),
+    Row("broker: RocketMQ's Java client, sync", "≥ 1.2× Java's broker", java_client("sync", 1.2)),
+    Row("— async, 1,024 in flight", "≥ 1.2×", java_client("async", 1.2)),
+    Row("— batches of 32", "≥ 1.5×", java_client("batch", 1.5)),
+    Row("— a push consumer drains a topic", "≥ 1.5×", java_client("drain", 1.5)),
+    Row("broker: a light load, the same frames", "≥ 2× Java's broker", broker_rates),
+    Row("— the broker's CPU for one message", "≤ 0.5× Java's", broker_cpu),
+    Row("broker: pulls", "the default is the faster", pull_copies),
+    Row("broker: latency at half of the maximum rate", "p99.9 < 5 ms, max ≤ 20 ms", broker_latency(OURS)),
+    Row("— Java", "", broker_latency(JAVA)),
+    Row("broker: ready", "< 300 ms", broker_ready),
+    Row("broker: idle", "CPU < 1 %, RSS < 60 MB, 1,000 connections < 30 MB", broker_idle),
+    Row("broker: 10,000 topics of 8 queues", "ready in < 5 s, no cost for a message", many_topics),
     Row("`import pyledger`", "< 60 ms over `pass`", startup("import", 60)),
     Row("`pyledger --version`", "< 100 ms over `pass`", startup("version", 100)),
 )

@@ -236,3 +236,21 @@ def test_quick_pull_answers_what_the_processor_would(run: Run, tmp_path: Path) -
                     ), command
 
     run(main())
+
+
+def test_records_are_pulled_alike_with_a_copy_and_without(run: Run, tmp_path: Path) -> None:
+    async def pulled(copied: bool) -> list[tuple[int, dict[str, str], bytes]]:
+        async with broker(tmp_path, transfer_by_heap=copied) as one, peer(one) as client:
+            if not copied:
+                # Of two queues in turns, so that the records of one do not stand together.
+                for n in range(40):
+                    await sent(one, send("T", b"%d" % n * 99, queue_id=n % 2))
+            answers = [await client.request(pull("T", 0, 0, max_msg_nums=count)) for count in (1, 5, 20, 64)]
+            return [(one.code, one.ext_fields, bytes(one.body)) for one in answers]
+
+    async def main() -> None:
+        mapped, copied = await pulled(False), await pulled(True)
+        assert mapped == copied
+        assert [offset["nextBeginOffset"] for _, offset, _ in mapped] == ["1", "5", "20", "20"]
+
+    run(main())

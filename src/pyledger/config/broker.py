@@ -51,7 +51,6 @@ WITHOUT_EFFECT = {
     "serverSelectorThreads": None,
     "serverPooledByteBufAllocatorEnable": None,
     "useEpollNativeSelector": None,
-    "transferMsgByHeap": None,
     "flushDelayOffsetInterval": None,
     "traceTopicEnable": "false",
     "aclEnable": "false",
@@ -132,6 +131,10 @@ class BrokerConfig:
         10_000, unit="sends", range=(1, 1 << 20), upstream="sendThreadPoolQueueCapacity"
     )
     """Sends that may wait for their flush at once; one more is answered SYSTEM_BUSY and not stored."""
+
+    transfer_by_heap: bool = setting(False, upstream="transferMsgByHeap")
+    """Copy the records of a pull's answer before they are sent. Off, they go to the socket from where they
+    stand in the log, which is the faster way. Upstream's default is on."""
 
     filter_scan_max: int = setting(1024, unit="messages", range=(32, 1 << 20), upstream=None)
     """Messages that one pull of an SQL92 subscription looks at before it answers. Upstream's

@@ -78,7 +78,7 @@ class Connection(FrameStream):
         super().connection_made(transport)
         self.endpoint.add(self)
 
-    def send(self, command: RemotingCommand, parts: Sequence[memoryview] = ()) -> None:
+    def send(self, command: RemotingCommand, parts: Sequence[bytes | memoryview] = ()) -> None:
         """Send a command; on a closed connection it is dropped.
 
         Args:

@@ -1,4 +1,4 @@
-"""Pulls: 11 and 361. Records go from the log to the socket without a copy.
+"""Pulls: 11 and 361. Records go from the log to the socket without a copy, unless one is asked for.
 
 Source: RocketMQ broker/.../PullMessageProcessor.java, DefaultPullMessageResultHandler.java.
 """
@@ -28,6 +28,9 @@ FILTERED_BYTES_MAX = 256 << 10
 PAGE = 32
 
 
+Buffer = bytes | memoryview
+
+
 class Found(NamedTuple):
     """What the store has for a pull."""
 
@@ -36,7 +39,7 @@ class Found(NamedTuple):
     next_offset: int
     min_offset: int
     max_offset: int
-    records: Sequence[memoryview] = ()
+    records: Sequence[Buffer] = ()
     message_count: int = 0
 
 
@@ -149,12 +152,15 @@ class PullProcessor:
         found = store.get_ranges(
             topic, queue_id, header.queue_offset, count, RECORDS_MAX_BYTES, wanted.expression
         )
+        records: list[Buffer] = [found.ranges[at] for at in range(len(found.ranges))]
+        if self._parts.config.transfer_by_heap:
+            records = [b"".join(records)]
         return Found(
             found.status.name,
             found.next_offset,
             found.min_offset,
             found.max_offset,
-            [found.ranges[at] for at in range(len(found.ranges))],
+            records,
             found.message_count,
         )
 
