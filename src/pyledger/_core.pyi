@@ -935,6 +935,200 @@ def find_next_record(view: LogView, offset: int, end: int | None = None) -> int 
     What a reader needs to go on behind damage: magic code, lengths, stored position and CRCs must all hold.
     """
 
+# --- raft_scan.pyx
+
+RaftEntryTuple = tuple[int, int, int, int, int, int, int, int, bytes]
+"""index, term, pos, magic, size, channel, chain_crc, body_crc, body of an entry of a DLedger log."""
+
+@final
+class EntryStop:
+    """Where and why a walk over a DLedger log ended, and what it met on its way."""
+
+    status: str
+    @property
+    def next_offset(self) -> int:
+        """Where the next entry was expected (bytes)."""
+    @property
+    def entry_count(self) -> int:
+        """Entries met."""
+    @property
+    def first_index(self) -> int:
+        """Index of the first entry met; -1 for none."""
+    @property
+    def first_offset(self) -> int:
+        """Where the first entry stands (bytes); -1 for none."""
+    @property
+    def last_index(self) -> int:
+        """Index of the last entry met; -1, or what the walk was given, for none."""
+    @property
+    def last_term(self) -> int:
+        """Its term."""
+    @property
+    def last_offset(self) -> int:
+        """Where it stands (bytes); -1 for none."""
+    @property
+    def unit_fault(self) -> int:
+        """The first index whose unit is missing or differs; -1 for none."""
+    @property
+    def sealed_count(self) -> int:
+        """Entries whose checksums we wrote, and which match."""
+    @property
+    def problem(self) -> str:
+        """The fault in words; empty after an ordinary end."""
+
+def scan_entries(
+    view: LogView,
+    start: int,
+    *,
+    units: LogView | None = None,
+    last_index: int = -1,
+    last_term: int = -1,
+    any_position: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> EntryStop:
+    """Walk the entries of a DLedger log by the rules of Java's recovery.
+
+    Args:
+        view: The data files.
+        start: Where (bytes) an entry or a filler stands.
+        units: The index files; each unit is compared with its entry until the first that differs.
+        last_index: Index of the entry before `start`; -1: any may come.
+        last_term: Its term.
+        any_position: The rules of generation B: entries may name another place, no-ops are entries.
+        progress: Called with the offset reached (bytes), about every 32 MiB.
+
+    Returns:
+        Where the walk stopped and why. `status` is "end" or "zeroes" (both ordinary), "short", "bad magic",
+        "bad size", "bad position", "bad index", "bad term", or "bad crc" for a sealed entry.
+
+    Cost: one pass over the bytes, without the interpreter lock.
+    """
+
+@final
+class EntryScan:
+    """Iterates over the entries of a DLedger log from a place on; checks each as `scan_entries` does."""
+
+    stop: EntryStop | None
+    def __new__(
+        cls,
+        view: LogView,
+        start: int,
+        *,
+        last_index: int = -1,
+        last_term: int = -1,
+        any_position: bool = False,
+    ) -> Self:
+        """Begin at an offset (bytes)."""
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> RaftEntryTuple: ...
+
+def read_entry(view: LogView, offset: int) -> RaftEntryTuple:
+    """The entry at an offset (bytes) of the data files, its checksum checked.
+
+    Raises:
+        CorruptRecordError: no sound entry starts there.
+    """
+
+def seal_entry(head: bytes, body: bytes) -> tuple[int, int]:
+    """The checksums `(chain_crc, body_crc)` that seal an entry.
+
+    Args:
+        head: Its first 48 bytes; what stands in the two fields does not matter.
+        body: Its body.
+    """
+
+# --- raft_log.pyx
+
+@final
+class RaftLog:
+    """The data and index files of a DLedger log, appended to and read together.
+
+    Invariant: entries begin_index..end_index are contiguous and each has its unit at index * 32.
+    """
+
+    data: MappedFileQueue
+    units: MappedFileQueue
+    begin_index: int
+    end_index: int
+    end_term: int
+    seal: bool
+    patch_at: int
+    def __new__(
+        cls, data: MappedFileQueue, units: MappedFileQueue, *, seal: bool = True, patch_at: int = -1
+    ) -> Self:
+        """Join the two queues.
+
+        Args:
+            data: The data files.
+            units: The index files.
+            seal: Fill the two checksum fields of entries that have none.
+            patch_at: Position (bytes) in a body where a leader writes the physical offset of that body, as
+                RocketMQ's messages name theirs; -1: nowhere.
+        """
+    def set_range(self, begin_index: int, end_index: int, end_term: int) -> None:
+        """Say what the files hold, after recovery, truncation or removal of files."""
+    @property
+    def end_offset(self) -> int:
+        """Where the next entry starts, or the filler before it (bytes)."""
+    def append(self, term: int, body: Buffer, *, magic: int = 1) -> tuple[int, int]:
+        """Append one entry as a leader: its index and its place (bytes).
+
+        Raises:
+            RecordTooLargeError: longer than 4 MiB with its head, or than a data file.
+            StoreFullError: no space; nothing was written.
+
+        Durability: none yet; see `MappedFileQueue.flush`.
+        """
+    def append_many(self, term: int, bodies: Iterable[Buffer], *, magic: int = 1) -> list[int]:
+        """Append entries as a leader: their places (bytes). Their indexes are the last ones of the log."""
+    def append_entry(
+        self,
+        index: int,
+        term: int,
+        pos: int,
+        magic: int,
+        channel: int,
+        chain_crc: int,
+        body_crc: int,
+        body: Buffer,
+    ) -> None:
+        """Append an entry of a leader as it is.
+
+        Args:
+            index: Must be the next one.
+            term: Of the entry.
+            pos: Where its leader has it (bytes); it must come to stand there. -1: anywhere.
+            magic: 1, or 2 for a no-op.
+            channel: As sent.
+            chain_crc: As sent.
+            body_crc: As sent.
+            body: Its bytes.
+
+        Raises:
+            OffsetOutOfRangeError: it is not the next one.
+            EntryPositionError: it would stand elsewhere; nothing was written.
+        """
+    def start_at(self, index: int, pos: int, term: int) -> None:
+        """Let a log without files begin with entry `index` at `pos` (bytes), after one of `term`.
+
+        What lies before it in its file becomes a head filler, which Java's generation A does not know.
+        """
+    def put_units(self, start: int) -> None:
+        """Write index units for the entries that stand from `start` (bytes) on, where the index ends."""
+    def read(self, index: int) -> RaftEntryTuple:
+        """The entry of an index.
+
+        Raises:
+            OffsetOutOfRangeError: there is no such entry.
+            CorruptRecordError: its unit or its checksum does not match it.
+        """
+    def read_many(self, first: int, count_max: int, bytes_max: int) -> list[RaftEntryTuple]:
+        """Entries from index `first` on: at least one, then until so many or so many bytes."""
+    def term_of(self, index: int) -> int:
+        """The term of an entry, from its index unit."""
+    def position_of(self, index: int) -> int:
+        """Where an entry starts (bytes), from its index unit."""
+
 # --- message_reader.pyx
 
 def set_body_unpacker(function: Callable[..., bytes]) -> None:

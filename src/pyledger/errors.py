@@ -183,6 +183,19 @@ class FlushTimeoutError(StoreError, TimeoutError):
         super().__init__(f"message at {physical_offset} is stored but was not on disk within {timeout_ms} ms")
 
 
+class EntryPositionError(StoreError):
+    """A leader wrote an entry at another position than where it would stand here."""
+
+    code = 1214
+
+    def __init__(self, path: str, asked: int, position: int) -> None:
+        self.path, self.asked, self.position = path, asked, position
+        super().__init__(
+            f"{path}: the leader has the entry at {asked}, here it would stand at {position}; "
+            "all members of a group need the same data file size"
+        )
+
+
 class CorruptBodyError(StoreError):
     """A packed body cannot be unpacked."""
 

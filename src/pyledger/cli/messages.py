@@ -38,11 +38,16 @@ def body_fields(message: Any, choice: str) -> dict[str, Any]:
     if choice == "utf8":
         return {"body": data.decode("utf-8", "replace"), "bodyEncoding": "utf8", **fields}
     if choice == "auto":
-        try:
-            return {"body": data.decode("utf-8"), "bodyEncoding": "utf8", **fields}
-        except UnicodeDecodeError:
-            pass
+        return text_or_base64(data) | fields
     return {"body": base64.b64encode(data).decode("ascii"), "bodyEncoding": "base64", **fields}
+
+
+def text_or_base64(data: bytes) -> dict[str, str]:
+    """Bytes as JSON fields: as text where they are UTF-8, else as base64."""
+    try:
+        return {"body": data.decode("utf-8"), "bodyEncoding": "utf8"}
+    except UnicodeDecodeError:
+        return {"body": base64.b64encode(data).decode("ascii"), "bodyEncoding": "base64"}
 
 
 def message_fields(message: Any, body: str) -> dict[str, Any]:

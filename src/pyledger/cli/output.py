@@ -52,6 +52,23 @@ def emit(fields: Mapping[str, Any]) -> None:
     sys.stdout.write(json.dumps(fields, ensure_ascii=False, separators=(",", ":")) + "\n")
 
 
+def print_problem(found: Any, *, as_json: bool) -> None:
+    """Print one finding of a check."""
+    if as_json:
+        emit(
+            {
+                "kind": found.severity,
+                "problem": found.kind,
+                "file": found.file,
+                "offset": found.offset,
+                "detail": found.detail,
+            }
+        )
+        return
+    place = found.file if found.offset is None else f"{found.file} @{found.offset}"
+    write_line(printable(f"{found.severity}: {place}: {found.kind}: {found.detail}"))
+
+
 def format_time(timestamp_ms: int | None) -> str:
     """A time (ms since 1970) as ISO 8601 in UTC; as a number where no calendar holds it, empty for None."""
     if timestamp_ms is None:

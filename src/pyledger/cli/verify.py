@@ -2,7 +2,7 @@
 
 import click
 
-from pyledger.cli.output import counted, emit, printable, progress, tell, write_line
+from pyledger.cli.output import counted, emit, print_problem, progress, tell
 from pyledger.cli.parameters import json_option, store_argument
 from pyledger.errors import EXIT_PROBLEM
 
@@ -32,19 +32,7 @@ def command(ctx: click.Context, store: str, as_json: bool) -> None:
     with progress("checking", total, start=start, show=not as_json) as advance:
         for found in verify(store, progress=advance):
             counts[found.severity] += 1
-            if as_json:
-                emit(
-                    {
-                        "kind": found.severity,
-                        "problem": found.kind,
-                        "file": found.file,
-                        "offset": found.offset,
-                        "detail": found.detail,
-                    }
-                )
-            else:
-                place = found.file if found.offset is None else f"{found.file} @{found.offset}"
-                write_line(printable(f"{found.severity}: {place}: {found.kind}: {found.detail}"))
+            print_problem(found, as_json=as_json)
     sound = not counts["problem"]
     if as_json:
         summary = {"sound": sound, "problems": counts["problem"], "notes": counts["note"]}

@@ -95,11 +95,11 @@ class StoreFolder:
     def queue_folders(self, kind: str = QUEUE_FOLDER) -> Iterator[tuple[str, int, str]]:
         """Topic, queue id and path of every queue of a kind, sorted. Looks at the disk anew each time."""
         root = home_of(self.path, kind)
-        for topic in sorted(_names(root)):
+        for topic in sorted(names_in(root)):
             topic_path = os.path.join(root, topic)
             if not os.path.isdir(topic_path):
                 continue
-            for queue_id in sorted(int(name) for name in _names(topic_path) if _is_queue_id(name)):
+            for queue_id in sorted(int(name) for name in names_in(topic_path) if _is_queue_id(name)):
                 yield topic, queue_id, os.path.join(topic_path, str(queue_id))
 
     def queue_file_size_bytes(self, kind: str = QUEUE_FOLDER) -> int:
@@ -119,7 +119,7 @@ class StoreFolder:
 
         A file does not state its slot count: it is taken as upstream's ratio of four entries for each slot.
         """
-        sizes = Counter(size for path in self.index_files if (size := _length(path)) > 0)
+        sizes = Counter(size for path in self.index_files if (size := length_of(path)) > 0)
         size_bytes = _commonest(sizes)
         if not size_bytes:
             return INDEX_SLOTS_DEFAULT, INDEX_ENTRIES_DEFAULT
@@ -137,21 +137,21 @@ def read_folder(path: str | os.PathLike[str]) -> StoreFolder:
     root = os.fspath(path)
     if not os.path.isdir(root):
         raise StoreNotFoundError(root, "this is not a folder" if os.path.lexists(root) else "no such folder")
-    names = _names(root)
+    names = names_in(root)
     dledger = tuple(os.path.join(root, n) for n in sorted(names) if n.startswith("dledger-"))
     log_path = os.path.join(root, LOG_FOLDER)
     if not os.path.isdir(log_path):
         _refuse(root, names, dledger)
     unusual = [u for name in sorted(names) if (u := _judge(root, name))]
     log_files = _log_files(log_path, unusual)
-    size_bytes = _log_file_size(log_files)
+    size_bytes = whole_file_size(log_files, DEFAULT_LOG_FILE_BYTES)
     for file in log_files:
         if file.size_bytes != size_bytes:
             unusual.append(Unusual(file.path, f"has {file.size_bytes} bytes, the others {size_bytes}"))
         if size_bytes and file.start_offset % size_bytes and len(log_files) > 1:
             unusual.append(Unusual(file.path, f"its start offset is no multiple of {size_bytes}"))
     index_home = home_of(root, INDEX_FOLDER)
-    index_names = sorted(n for n in _names(index_home) if _INDEX_NAME.fullmatch(n))
+    index_names = sorted(n for n in names_in(index_home) if _INDEX_NAME.fullmatch(n))
     rocksdb = tuple(p for name in sorted(names) if _holds_rocksdb(p := os.path.join(root, name)))
     unusual += [Unusual(p, "queues in RocksDB are not read; the commit log is") for p in rocksdb]
     unusual += [Unusual(p, "a DLedger log is not read here; only `commitlog` is") for p in dledger]
@@ -182,9 +182,9 @@ def home_of(root: str, name: str) -> str:
 def offset_files(path: str) -> list[StoreFile]:
     """Files of a folder whose names are start offsets, in order; an empty last file is left out."""
     found = []
-    for name in sorted(_names(path)):
+    for name in sorted(names_in(path)):
         whole = os.path.join(path, name)
-        if _OFFSET_NAME.fullmatch(name) and (length := _length(whole)) >= 0:
+        if _OFFSET_NAME.fullmatch(name) and (length := length_of(whole)) >= 0:
             found.append(StoreFile(whole, int(name), length))
     while found and found[-1].size_bytes == 0:
         found.pop()
@@ -195,7 +195,8 @@ def _is_queue_id(name: str) -> bool:
     return name.isascii() and name.isdecimal() and name == str(int(name)) and int(name) < 1 << 31
 
 
-def _names(path: str) -> list[str]:
+def names_in(path: str) -> list[str]:
+    """The names in a folder; none when there is no such folder."""
     try:
         return os.listdir(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -204,7 +205,7 @@ def _names(path: str) -> list[str]:
         raise StoreIOError(path, "list", error.strerror or str(error)) from error
 
 
-def _length(path: str) -> int:
+def length_of(path: str) -> int:
     """Length of a regular file (bytes); -1 for anything else, or when it went away meanwhile."""
     try:
         return os.path.getsize(path) if os.path.isfile(path) else -1
@@ -239,13 +240,15 @@ def _judge(root: str, name: str) -> Unusual | None:
 
 
 def _holds_rocksdb(path: str) -> bool:
-    return os.path.isdir(path) and "CURRENT" in _names(path) and any(map(_ROCKSDB.fullmatch, _names(path)))
+    return (
+        os.path.isdir(path) and "CURRENT" in names_in(path) and any(map(_ROCKSDB.fullmatch, names_in(path)))
+    )
 
 
 def _log_files(path: str, unusual: list[Unusual]) -> list[StoreFile]:
     files = offset_files(path)
     known = {file.path for file in files}
-    for name in sorted(_names(path)):
+    for name in sorted(names_in(path)):
         whole = os.path.join(path, name)
         if whole in known:
             continue
@@ -254,10 +257,10 @@ def _log_files(path: str, unusual: list[Unusual]) -> list[StoreFile]:
     return files
 
 
-def _log_file_size(files: Sequence[StoreFile]) -> int:
-    """The size that whole files have: a length or a step that all start offsets bear out."""
+def whole_file_size(files: Sequence[StoreFile], default_bytes: int) -> int:
+    """The size (bytes) that whole files have: a length or a step that all start offsets bear out."""
     if not files:
-        return DEFAULT_LOG_FILE_BYTES
+        return default_bytes
     steps = Counter(b.start_offset - a.start_offset for a, b in pairwise(files))
     evidence = steps + Counter(file.size_bytes for file in files if file.size_bytes)
     # A missing file makes a step too long and a cut one makes a length too short: neither divides the other

@@ -39,6 +39,12 @@ KINDS = {
     "index-entry": "an index entry names no record with such a key",
     "index-missing": "keys of records are not in the index",
     "checkpoint": "the checkpoint does not fit the log",
+    "damaged-entry": "an entry of a DLedger log does not match its checksums",
+    "lost-entries": "entries of a DLedger log are missing between others",
+    "stale-tail": "bytes stand behind the last entry of a DLedger log",
+    "index-unit": "the index of a DLedger log does not fit its data files",
+    "index-beyond": "the index of a DLedger log names entries that are not there",
+    "term": "the term file of a DLedger node does not fit its log",
     "unclean": "the last writer did not shut down in good order, or one is running",
     "unusual": "something that does not belong into a store folder",
 }

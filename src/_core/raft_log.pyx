@@ -1,0 +1,254 @@
+# RaftLog: the data files and index files of a DLedger log, appended to and read together.
+# The interpreter lock is the append lock. Invariant: entries begin_index..end_index are contiguous, each has
+# its unit at index * 32, and end_index is published after the bytes of both.
+from _core.layout cimport PARSED_BAD_CRC, PARSED_RECORD, PARSED_SHORT, get_i64, put_i32, put_i64
+from _core.raft_layout cimport (ENTRY_BYTES_MAX, ENTRY_FILLER, ENTRY_HEAD_BYTES, ENTRY_NORMAL,
+                                FILLER_BYTES_MIN, INDEX_UNIT_BYTES, Entry, parse_entry, put_entry_head,
+                                put_index_unit, unit_agrees)
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memcpy
+
+cimport cython
+
+from pyledger import errors
+
+
+@cython.final
+cdef class RaftLog:
+    """The log of one member of a DLedger group."""
+
+    cdef readonly MappedFileQueue data
+    cdef readonly MappedFileQueue units
+    cdef readonly int64_t begin_index    # of the first entry; end_index + 1 when there is none
+    cdef readonly int64_t end_index      # -1: nothing was ever appended
+    cdef readonly int64_t end_term
+    cdef readonly bint seal
+    cdef readonly int64_t patch_at       # where in a body its physical offset is written; -1: nowhere
+
+    def __cinit__(self, MappedFileQueue data not None, MappedFileQueue units not None, *, bint seal=True,
+                  int64_t patch_at=-1):
+        self.data = data
+        self.units = units
+        self.seal = seal
+        self.patch_at = patch_at
+        self.end_index = self.end_term = -1
+
+    def set_range(self, int64_t begin_index, int64_t end_index, int64_t end_term):
+        """Say what the files hold, after recovery, truncation or removal of files."""
+        self.begin_index = begin_index
+        self.end_index = end_index
+        self.end_term = end_term
+
+    @property
+    def end_offset(self):
+        """Where the next entry starts, or the filler before it (bytes)."""
+        return self.data.readable_end()
+
+    # -- appending
+
+    def append(self, int64_t term, body, *, int magic=ENTRY_NORMAL):
+        """Append one entry as a leader: `(index, pos)`."""
+        cdef Entry entry
+        cdef Py_buffer view
+        cdef int64_t offset
+        entry.term = term
+        entry.magic = magic
+        entry.channel = entry.chain_crc = entry.body_crc = 0
+        PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
+        try:
+            offset = self.put_next(&entry, <const uint8_t*>view.buf, view.len, -1)
+            return self.end_index, offset
+        finally:
+            PyBuffer_Release(&view)
+
+    def append_many(self, int64_t term, bodies, *, int magic=ENTRY_NORMAL):
+        """Append entries as a leader: the list of their `pos`. Their indexes are the last ones of the log."""
+        cdef list places = []
+        for body in bodies:
+            places.append(self.append(term, body, magic=magic)[1])
+        return places
+
+    def append_entry(self, int64_t index, int64_t term, int64_t pos, int magic, int channel, int chain_crc,
+                     int body_crc, body):
+        """Append an entry of a leader; it must be the next one and land where the leader has it."""
+        cdef Entry entry
+        cdef Py_buffer view
+        if index != self.end_index + 1:
+            raise errors.OffsetOutOfRangeError(index, self.end_index + 1, self.end_index + 1)
+        entry.term = term
+        entry.magic = magic
+        entry.channel = channel
+        entry.chain_crc = chain_crc
+        entry.body_crc = body_crc
+        PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
+        try:
+            self.put_next(&entry, <const uint8_t*>view.buf, view.len, pos)
+        finally:
+            PyBuffer_Release(&view)
+
+    cdef int64_t put_next(self, Entry* e, const uint8_t* body, Py_ssize_t size_bytes, int64_t pos) except -1:
+        """Write an entry and its unit; return its place. `pos` -1: any place, as the entry is ours."""
+        cdef int64_t offset = 0
+        cdef uint8_t* where
+        cdef MappedFile unit_file
+        if size_bytes > ENTRY_BYTES_MAX - ENTRY_HEAD_BYTES:
+            raise errors.RecordTooLargeError("the body of an entry", size_bytes,
+                                             ENTRY_BYTES_MAX - ENTRY_HEAD_BYTES)
+        e.index = self.end_index + 1
+        e.body_bytes = <int32_t>size_bytes
+        e.size_bytes = <int32_t>(size_bytes + ENTRY_HEAD_BYTES)
+        unit_file = self.room_for_unit(e.index)
+        where = self.room_for_entry(e.size_bytes, pos, &offset)
+        e.pos = offset
+        memcpy(where + ENTRY_HEAD_BYTES, body, <size_t>size_bytes)
+        if pos < 0 and 0 <= self.patch_at <= size_bytes - 8:
+            put_i64(where + ENTRY_HEAD_BYTES + self.patch_at, offset + ENTRY_HEAD_BYTES)
+        if self.seal and e.chain_crc == 0 and e.body_crc == 0:
+            e.body_crc = entry_body_crc(where + ENTRY_HEAD_BYTES, e.body_bytes)
+            put_entry_head(where, e)
+            e.chain_crc = seal_of(where)
+        put_entry_head(where, e)
+        put_index_unit(unit_file.base + unit_file.wrote, e, offset)
+        self.data.last.publish(offset - self.data.last.start_offset + e.size_bytes)
+        unit_file.publish(unit_file.wrote + INDEX_UNIT_BYTES)
+        self.end_index = e.index
+        self.end_term = e.term
+        return offset
+
+    cdef uint8_t* room_for_entry(self, int64_t size_bytes, int64_t pos, int64_t* offset) except NULL:
+        """Where the next entry goes: behind the last one, or at the start of the next file."""
+        cdef MappedFile file
+        cdef int failed
+        if size_bytes + FILLER_BYTES_MIN > self.data.file_size_bytes:
+            raise errors.RecordTooLargeError("an entry", size_bytes,
+                                             self.data.file_size_bytes - FILLER_BYTES_MIN)
+        file = self.data.writable_file(0)
+        offset[0] = file.start_offset + file.wrote
+        if size_bytes + FILLER_BYTES_MIN > file.size_bytes - file.wrote:
+            offset[0] = file.start_offset + file.size_bytes
+        if pos >= 0 and pos != offset[0]:
+            raise errors.EntryPositionError(file.path, pos, offset[0])
+        if offset[0] != file.start_offset + file.wrote:
+            self.fill(file)
+            file = self.data.writable_file(0)
+        failed = file.allocate_to(offset[0] - file.start_offset + size_bytes)
+        if failed != 0:
+            raise_errno(failed, file.path, "allocate space for")
+        return file.base + (offset[0] - file.start_offset)
+
+    cdef int fill(self, MappedFile file) except -1:
+        """Close a file with a filler; its bytes beyond are zero already."""
+        cdef int failed = file.allocate_to(file.wrote + FILLER_BYTES_MIN)
+        if failed != 0:
+            raise_errno(failed, file.path, "allocate space for")
+        put_i32(file.base + file.wrote + 4, <int32_t>(file.size_bytes - file.wrote))
+        put_i32(file.base + file.wrote, ENTRY_FILLER)
+        file.publish(file.size_bytes)
+        return 0
+
+    cdef MappedFile room_for_unit(self, int64_t index):
+        cdef MappedFile file = self.units.writable_file(index * INDEX_UNIT_BYTES)
+        cdef int failed = file.allocate_to(file.wrote + INDEX_UNIT_BYTES)
+        if failed != 0:
+            raise_errno(failed, file.path, "allocate space for")
+        return file
+
+    def start_at(self, int64_t index, int64_t pos, int64_t term):
+        """Let an empty log begin with entry `index` at `pos`, behind a head filler; see _core.pyi."""
+        cdef MappedFile file
+        cdef int64_t position
+        if self.data.run or self.units.run:
+            raise errors.InvariantError("only a log without files can start anew")
+        file = self.data.writable_file(pos)
+        position = pos - file.start_offset
+        if position >= FILLER_BYTES_MIN:
+            file.reserve(position)
+            put_i32(file.base + 4, <int32_t>position)
+            put_i32(file.base, ENTRY_FILLER)
+        file.publish(position)
+        file = self.units.writable_file(index * INDEX_UNIT_BYTES)
+        file.reserve(index * INDEX_UNIT_BYTES - file.start_offset)
+        file.publish(index * INDEX_UNIT_BYTES - file.start_offset)
+        self.set_range(index, index - 1, term)
+
+    def put_units(self, int64_t start):
+        """Write the index anew for the entries that stand from the place `start` on, to the log's end."""
+        cdef EntryWalk w = [start, 0, -1, -1, -1, -1, -1, -1, 0, True]
+        cdef LogView view = self.data.view()
+        cdef Entry entry
+        cdef MappedFile file
+        while next_entry(view, None, &w, &entry) == PARSED_RECORD:
+            file = self.room_for_unit(entry.index)
+            if file.start_offset + file.wrote != entry.index * INDEX_UNIT_BYTES:
+                raise errors.InvariantError(f"unit {entry.index} has no place at {file.wrote} of {file.path}")
+            put_index_unit(file.base + file.wrote, &entry, w.last_offset)
+            file.publish(file.wrote + INDEX_UNIT_BYTES)
+
+    # -- reading
+
+    cdef int find_entry(self, int64_t index, Entry* e) except -1:
+        """The entry of an index, its unit and its checksum compared with it."""
+        cdef MappedFile file
+        cdef int64_t offset
+        cdef int status = PARSED_SHORT
+        cdef const uint8_t* unit
+        if not self.begin_index <= index <= self.end_index:
+            raise errors.OffsetOutOfRangeError(index, self.begin_index, self.end_index)
+        file = self.units.find(index * INDEX_UNIT_BYTES)
+        if file is None:
+            raise errors.CorruptRecordError(self.units.folder, index * INDEX_UNIT_BYTES, "has no index unit")
+        unit = file.base + (index * INDEX_UNIT_BYTES - file.start_offset)
+        offset = get_i64(unit + 4)
+        file = self.data.find(offset)
+        if file is not None:
+            status = parse_entry(file.base + (offset - file.start_offset),
+                                 file.wrote - (offset - file.start_offset), e)
+        if status == PARSED_RECORD:
+            if not unit_agrees(unit, e, offset) or e.index != index:
+                status = ENTRY_BAD_INDEX
+            elif is_sealed(e) and entry_body_crc(e.body, e.body_bytes) != e.body_crc:
+                status = PARSED_BAD_CRC
+        if status != PARSED_RECORD:
+            problem = _ENTRY_PROBLEMS.get(status, "a filler stands here, no entry")
+            raise errors.CorruptRecordError(self.data.folder if file is None else file.path, offset, problem)
+        return 0
+
+    def read(self, int64_t index):
+        """The entry of an index, as a tuple; see `scan_entries`."""
+        cdef Entry entry
+        self.find_entry(index, &entry)
+        return entry_tuple(&entry)
+
+    def read_many(self, int64_t first, int64_t count_max, int64_t bytes_max):
+        """Entries from `first` on: at least one, until so many, or until their bytes exceed the limit."""
+        cdef Entry entry
+        cdef int64_t index = first
+        cdef int64_t size_bytes = 0
+        cdef list found = []
+        while True:
+            self.find_entry(index, &entry)
+            size_bytes += entry.size_bytes
+            if found and size_bytes > bytes_max:
+                return found
+            found.append(entry_tuple(&entry))
+            index += 1
+            if index > self.end_index or len(found) >= count_max:
+                return found
+
+    def term_of(self, int64_t index):
+        """The term of an entry, from its index unit."""
+        return self.unit_field(index, 24)
+
+    def position_of(self, int64_t index):
+        """Where an entry starts (bytes), from its index unit."""
+        return self.unit_field(index, 4)
+
+    cdef int64_t unit_field(self, int64_t index, int at) except? -1:
+        cdef MappedFile file
+        if not self.begin_index <= index <= self.end_index:
+            raise errors.OffsetOutOfRangeError(index, self.begin_index, self.end_index)
+        file = self.units.find(index * INDEX_UNIT_BYTES)
+        if file is None:
+            raise errors.CorruptRecordError(self.units.folder, index * INDEX_UNIT_BYTES, "has no index unit")
+        return get_i64(file.base + (index * INDEX_UNIT_BYTES - file.start_offset) + at)

@@ -1,0 +1,156 @@
+"""`pyledger raft`: the folders of DLedger nodes, ours or Java's."""
+
+import hashlib
+import zlib
+from typing import Any
+
+import click
+
+from pyledger.cli.messages import text_or_base64
+from pyledger.cli.output import counted, emit, print_problem, printable, progress, tell, write_line
+from pyledger.cli.parameters import json_option
+from pyledger.errors import EXIT_PROBLEM
+
+EXAMPLES = """\b
+Examples:
+  pyledger raft cat dledger-n0 --limit 10
+  pyledger raft verify dledger-n0
+"""
+
+GENERATION_HELP = "Whose rules hold: a for DLedger up to 0.3, b for 0.4; auto finds out."
+_SHOWN_CHARACTERS = 200
+
+
+@click.group("raft", epilog=EXAMPLES)
+def command() -> None:
+    """The replicated log of DLedger."""
+
+
+folder_argument = click.argument("folder", type=click.Path())
+data_option = click.option(
+    "--data",
+    "data_paths",
+    multiple=True,
+    type=click.Path(),
+    help="Where data files are, if not in FOLDER/data.",
+)
+generation_option = click.option(
+    "--generation",
+    type=click.Choice(["auto", "a", "b"]),
+    default="auto",
+    show_default=True,
+    help=GENERATION_HELP,
+)
+
+
+@command.command("cat")
+@folder_argument
+@click.option("--from", "start", type=click.IntRange(min=0), help="First index.")
+@click.option("--to", "end", type=click.IntRange(min=0), help="End index, itself not included.")
+@click.option("--limit", type=click.IntRange(min=0), help="At most so many entries.")
+@click.option(
+    "--body", is_flag=True, help="With --json: the body too, as text where it is UTF-8, else base64."
+)
+@data_option
+@generation_option
+@json_option
+def cat(
+    folder: str,
+    start: int | None,
+    end: int | None,
+    limit: int | None,
+    body: bool,
+    data_paths: tuple[str, ...],
+    generation: Any,
+    as_json: bool,
+) -> None:
+    """Print the entries of FOLDER, `dledger-<id>`, that recovery would find. Changes no byte of it."""
+    from pyledger.store.raft_reader import RaftReader
+
+    with RaftReader.open(folder, data_paths=data_paths, generation=generation) as reader:
+        for stranger in reader.folder.unusual:
+            tell(f"note: {stranger.path}: {stranger.what}")
+        printed = 0
+        for entry in reader.entries():
+            if printed == limit or (end is not None and entry.index >= end):
+                break
+            if start is not None and entry.index < start:
+                continue
+            printed += 1
+            if as_json:
+                emit(entry_fields(entry) | (text_or_base64(entry.body) if body else {}))
+            else:
+                write_line(_entry_line(entry))
+
+
+@command.command("verify")
+@folder_argument
+@data_option
+@generation_option
+@json_option
+@click.pass_context
+def verify(
+    ctx: click.Context, folder: str, data_paths: tuple[str, ...], generation: Any, as_json: bool
+) -> None:
+    """Check every entry, checksum and index unit of FOLDER, and its term file and checkpoint.
+
+    Exit 0 when it is sound, 1 when there are problems. Notes are no problems: recovery mends what they name.
+    """
+    from pyledger.store.raft_reader import RaftReader
+    from pyledger.store.raft_verify import verify_raft
+
+    counts = {"problem": 0, "note": 0}
+    with RaftReader.open(folder, data_paths=data_paths, generation=generation) as reader:
+        total = sum(file.size_bytes for file in reader.folder.data_files)
+        with progress("checking", total, start=reader.start_offset, show=not as_json) as advance:
+            for found in verify_raft(reader, advance):
+                counts[found.severity] += 1
+                print_problem(found, as_json=as_json)
+        stop = reader.scan()
+    sound = not counts["problem"]
+    facts = {
+        "sound": sound,
+        "problems": counts["problem"],
+        "notes": counts["note"],
+        "begin": stop.first_index,
+        "end": stop.last_index,
+        "endTerm": stop.last_term,
+        "dataEnd": stop.next_offset,
+        "sealed": stop.sealed_count,
+        "committed": min(reader.committed_index, stop.last_index),
+        "term": reader.folder.vote.term,
+        "voteFor": reader.folder.vote.vote_for,
+        "generation": reader.generation,
+    }
+    if as_json:
+        emit({"kind": "summary", **facts})
+    else:
+        state = "sound" if sound else f"not sound: {counted(counts['problem'], 'problem')}"
+        held = counted(stop.entry_count, "entry", "entries")
+        tell(f"{state}; {held}, {stop.first_index}..{stop.last_index}, term {stop.last_term}")
+    if not sound:
+        ctx.exit(EXIT_PROBLEM)
+
+
+def entry_fields(entry: Any) -> dict[str, Any]:
+    """An entry as JSON fields, with digests for its body."""
+    return {
+        "index": entry.index,
+        "term": entry.term,
+        "pos": entry.pos,
+        "magic": entry.magic,
+        "size": entry.size,
+        "channel": entry.channel,
+        "chainCrc": entry.chain_crc,
+        "bodyCrc": entry.body_crc,
+        "bodyLen": len(entry.body),
+        "crc32OfBody": zlib.crc32(entry.body),
+        "sha256": hashlib.sha256(entry.body).hexdigest(),
+    }
+
+
+def _entry_line(entry: Any) -> str:
+    text = printable(entry.body.decode("utf-8", "replace"))
+    shown = text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…"
+    kind = "" if entry.magic == 1 else f" magic {entry.magic}"
+    return f"{entry.index} term {entry.term} @{entry.pos}{kind} {len(entry.body)} bytes {shown}"

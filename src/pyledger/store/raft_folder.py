@@ -1,0 +1,158 @@
+"""What lies in the folder of a DLedger node: its data and index files, its term file and its checkpoint.
+
+Looks at names, lengths and the two small text files; changes nothing.
+See docs/formats/dledger.md.
+
+Source: DLedger DLedgerConfig.java, MemberState.java, DLedgerMmapFileStore.java, IOUtils.java.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyledger.errors import StoreFormatError, StoreIOError, StoreNotFoundError
+from pyledger.store.folder import StoreFile, Unusual, length_of, names_in, offset_files, whole_file_size
+
+DATA_FOLDER = "data"
+INDEX_FOLDER = "index"
+TERM_FILE = "currterm"
+CHECKPOINT_FILE = "checkpoint"
+SNAPSHOT_FOLDER = "snapshot"
+INDEX_UNIT_BYTES = 32
+DATA_FILE_BYTES = 1 << 30
+INDEX_FILE_BYTES = INDEX_UNIT_BYTES * 5 * 1024 * 1024
+SMALL_FILE_BYTES_MAX = 1 << 16
+
+_KNOWN = {DATA_FOLDER, INDEX_FOLDER, SNAPSHOT_FOLDER, TERM_FILE, CHECKPOINT_FILE}
+_SIBLINGS = (".bak", ".tmp")
+
+
+@dataclass(frozen=True, slots=True)
+class VoteState:
+    """The term a node is in and for whom it voted there."""
+
+    term: int = 0
+    vote_for: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RaftFolder:
+    """The files of one node."""
+
+    path: str
+    data_files: tuple[StoreFile, ...]
+    data_file_size_bytes: int
+    index_files: tuple[StoreFile, ...]
+    index_file_size_bytes: int
+    vote: VoteState
+    has_vote: bool
+    checkpoint: Mapping[str, int] | None
+    """`committedIndex` and `endIndex`; None without the file, which generation B does not write."""
+    has_snapshots: bool
+    unusual: tuple[Unusual, ...]
+    """What makes Java refuse the folder, or is merely strange."""
+
+
+def read_raft_folder(path: str | os.PathLike[str], data_paths: Sequence[str] = ()) -> RaftFolder:
+    """Look at the folder of a node.
+
+    Args:
+        path: The folder, `<storeBaseDir>/dledger-<id>`.
+        data_paths: Where its data files are, when not in `data`; Java allows several folders.
+
+    Raises:
+        StoreNotFoundError: there is no such folder, or it holds no DLedger log.
+        StoreFormatError: `currterm` or `checkpoint` cannot be parsed.
+    """
+    root = os.fspath(path)
+    if not os.path.isdir(root):
+        raise StoreNotFoundError(root, "no such folder", "name the folder of a node, `dledger-<id>`")
+    names = names_in(root)
+    if not data_paths and DATA_FOLDER not in names and TERM_FILE not in names:
+        inside = [name for name in sorted(names) if name.startswith("dledger-")]
+        remedy = f"did you mean {os.path.join(root, inside[0])}?" if inside else "it has no `data` folder"
+        raise StoreNotFoundError(root, "this is not the folder of a DLedger node", remedy)
+    unusual: list[Unusual] = []
+    data = _files(list(data_paths) or [os.path.join(root, DATA_FOLDER)], unusual)
+    units = _files([os.path.join(root, INDEX_FOLDER)], unusual)
+    data_size = whole_file_size(data, DATA_FILE_BYTES)
+    unit_size = whole_file_size(units, INDEX_FILE_BYTES)
+    for file, size_bytes in [*((f, data_size) for f in data), *((f, unit_size) for f in units)]:
+        if file.size_bytes != size_bytes:
+            unusual.append(Unusual(file.path, f"has {file.size_bytes} bytes, the others {size_bytes}"))
+    known = {*_KNOWN, *(name + end for name in (TERM_FILE, CHECKPOINT_FILE) for end in _SIBLINGS), "lock"}
+    unusual += [Unusual(os.path.join(root, n), "not a part of a node") for n in names if n not in known]
+    vote = read_properties(os.path.join(root, TERM_FILE))
+    checkpoint = read_properties(os.path.join(root, CHECKPOINT_FILE))
+    return RaftFolder(
+        path=root,
+        data_files=data,
+        data_file_size_bytes=data_size,
+        index_files=units,
+        index_file_size_bytes=unit_size,
+        vote=vote_from(vote or {}, os.path.join(root, TERM_FILE)),
+        has_vote=vote is not None,
+        checkpoint=None if checkpoint is None else _numbers(checkpoint, os.path.join(root, CHECKPOINT_FILE)),
+        has_snapshots=any(n.startswith("snapshot_") for n in names_in(os.path.join(root, SNAPSHOT_FOLDER))),
+        unusual=tuple(unusual),
+    )
+
+
+def read_properties(path: str) -> dict[str, str] | None:
+    """A small file of `key=value` lines; None when it is not there.
+
+    Raises:
+        StoreFormatError: it is far too long, or not text.
+        StoreIOError: the operating system refused.
+    """
+    try:
+        with open(path, "rb") as file:
+            content = file.read(SMALL_FILE_BYTES_MAX + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreIOError(path, "read", error.strerror or str(error)) from error
+    try:
+        if len(content) > SMALL_FILE_BYTES_MAX:
+            raise ValueError("it is far too long")
+        lines = content.decode("utf-8").splitlines()
+    except ValueError as error:
+        raise StoreFormatError(path, f"is not a file of `key=value` lines ({error})", _REMEDY) from error
+    pairs = (line.partition("=") for line in map(str.strip, lines) if line[:1] not in ("", "#", "!"))
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+_REMEDY = "restore it from its .bak, if that is whole"
+
+
+def vote_from(values: Mapping[str, str], path: str) -> VoteState:
+    """The term and vote that `currterm` names; no term is term 0."""
+    text = values.get("currTerm", "0")
+    if not text.isascii() or not text.isdecimal() or len(text) > 19:
+        raise StoreFormatError(path, f"names {text!r} as its term", _REMEDY)
+    return VoteState(int(text), values.get("voteLeader") or None)
+
+
+def _numbers(values: Mapping[str, str], path: str) -> dict[str, int]:
+    try:
+        return {key: int(values[key]) for key in ("committedIndex", "endIndex") if key in values}
+    except ValueError as error:
+        raise StoreFormatError(path, f"holds no numbers ({error})", _REMEDY) from error
+
+
+def _files(paths: Sequence[str], unusual: list[Unusual]) -> tuple[StoreFile, ...]:
+    """The files of folders that together hold one log, in order."""
+    found: dict[int, StoreFile] = {}
+    for path in paths:
+        files = offset_files(path)
+        known = {file.path for file in files}
+        for file in files:
+            if file.start_offset in found:
+                unusual.append(Unusual(file.path, f"is also at {found[file.start_offset].path}"))
+            found.setdefault(file.start_offset, file)
+        strange = (os.path.join(path, name) for name in sorted(names_in(path)))
+        for whole in strange:
+            if whole not in known:
+                what = "an empty file" if length_of(whole) == 0 else "not a file of a log"
+                unusual.append(Unusual(whole, f"{what}: Java refuses to start with it"))
+    return tuple(found[start] for start in sorted(found))
