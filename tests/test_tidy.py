@@ -47,7 +47,8 @@ MAY_IMPORT = {
     "client": RANK_0 | RANK_1 | PURE | {"net", "client"},
     "broker": RANK_0 | RANK_1 | PURE | {"store", "net", "runtime", "namesrv", "broker"},
     "pytest_plugin": {"broker"},
-    "cli": READING | {"cli", "net", "namesrv", "client", "broker"},
+    "simulator": READING | {"simulator"},
+    "cli": READING | {"cli", "net", "namesrv", "client", "broker", "simulator"},
     "pyspark_pyledger": {
         "arrow",
         "store",

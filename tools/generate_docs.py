@@ -13,6 +13,7 @@ from pyledger.config.delivery import DeliveryConfig
 from pyledger.config.fields import Setting, Settings, settings_of
 from pyledger.config.namesrv import NamesrvConfig
 from pyledger.config.net import NetConfig, TlsConfig
+from pyledger.config.raft import RaftConfig
 from pyledger.config.store import StoreConfig
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -26,6 +27,7 @@ SECTIONS: tuple[tuple[str, type[Settings]], ...] = (
     ("producer", ProducerConfig),
     ("consumer", ConsumerConfig),
     ("broker", BrokerConfig),
+    ("raft", RaftConfig),
 )
 
 

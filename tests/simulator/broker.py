@@ -11,7 +11,7 @@ from pyledger.protocol.delivery.locks import QueueLocks
 from pyledger.protocol.delivery.long_poll import LongPollTable, ParkedPull
 from pyledger.protocol.delivery.offsets import OffsetTable
 from pyledger.protocol.delivery.subscription import Subscription
-from tests.simulator.world import Clock, Network, World
+from pyledger.simulator.world import Clock, Network, World
 
 TOPIC, GROUP, NAME = "T", "g", "broker-a"
 BATCH = 32

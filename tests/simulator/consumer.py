@@ -14,8 +14,8 @@ from pyledger.protocol.client.offset_table import OffsetTable
 from pyledger.protocol.client.process_queue import NOTHING_CONSUMED, FlowLimits, ProcessQueue
 from pyledger.protocol.rebalance.planner import plan, share
 from pyledger.protocol.rebalance.strategies import Averagely
+from pyledger.simulator.world import Clock, Network, World
 from tests.simulator.broker import NAME, TOPIC, Broker
-from tests.simulator.world import Clock, Network, World
 
 LIMITS = FlowLimits(count_max=48, span_max=200)
 FLOW_CONTROL_WAIT_MS = 50

@@ -10,9 +10,9 @@ from itertools import count
 
 import pytest
 
+from pyledger.simulator.world import Faults, Network, World
 from tests.simulator.broker import NAME, Broker
 from tests.simulator.consumer import Consumer
-from tests.simulator.world import Faults, Network, World
 
 QUEUES = 8
 TROUBLE_MS = 300_000

@@ -23,7 +23,7 @@ NORMAL_MAGIC = 1
 class Entry(NamedTuple):
     """One entry of the log. `size` is 48 + length of the body; `pos` its offset, by the leader."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # a tuple has a method of this name
     term: int
     pos: int
     size: int

@@ -37,6 +37,12 @@ class LogStorage(Protocol):
     def lost_tail(self) -> bool:
         """After a start: entries that were durable may be missing (damage, or never flushed)."""
 
+    def regained_tail(self) -> None:
+        """The log holds again all that was durable once: `lost_tail` ends.
+
+        Durability: with the next `flush`, after the entries; until then a new start finds `lost_tail` again.
+        """
+
     @property
     def disk_full(self) -> bool:
         """Appends must be refused: there is too little room."""

@@ -17,6 +17,10 @@ class Faults:
     delay_ms_max: int = 200
     crash_interval_ms: int = 60_000
     clock_jump_ms_max: int = 0
+    clock_drift_ppm_max: int = 0
+    clogs: float = 0.0
+    """Frames that are kept for long, and then arrive."""
+    clog_ms_max: int = 3000
 
 
 @dataclass
@@ -59,23 +63,33 @@ class World:
 
 
 class Network:
-    """Connections between nodes. Frames of one connection stay in order; some are lost, some come twice."""
+    """Connections between nodes: some frames are lost, some come twice.
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    Those of one connection stay in order, unless each goes its own way.
+    """
+
+    def __init__(self, world: World, *, ordered: bool = True) -> None:
+        self.world, self.ordered = world, ordered
         self.last_ms: dict[tuple[Hashable, Hashable], int] = {}
+        self.cut: set[tuple[Hashable, Hashable]] = set()
+        """Links, source and target, that carry nothing while the world is not healed."""
 
     def send(self, source: Hashable, target: Hashable, deliver: Callable[[], None]) -> None:
         """Take a frame along, perhaps."""
         world, faults = self.world, self.world.faults
-        if not world.healed and world.random.random() < faults.loss:
+        if not world.healed and ((source, target) in self.cut or world.random.random() < faults.loss):
             return
         delay_ms = world.random.randint(1, 10 if world.healed else faults.delay_ms_max)
-        arrival_ms = max(world.now_ms + delay_ms, self.last_ms.get((source, target), 0))
+        if not world.healed and faults.clogs and world.random.random() < faults.clogs:
+            delay_ms += world.random.randint(0, faults.clog_ms_max)
+        earliest_ms = self.last_ms.get((source, target), 0) if self.ordered else 0
+        arrival_ms = max(world.now_ms + delay_ms, earliest_ms)
         self.last_ms[source, target] = arrival_ms
         twice = not world.healed and world.random.random() < faults.duplicates
-        for _ in range(2 if twice else 1):
-            world.after(arrival_ms - world.now_ms, deliver)
+        world.after(arrival_ms - world.now_ms, deliver)
+        if twice:
+            again_ms = 0 if self.ordered else world.random.randint(0, faults.delay_ms_max)
+            world.after(arrival_ms - world.now_ms + again_ms, deliver)
 
 
 class Clock:
@@ -84,11 +98,16 @@ class Clock:
     def __init__(self, world: World) -> None:
         self.world = world
         self.ahead_ms = 0
+        limit_ppm = world.faults.clock_drift_ppm_max
+        self.drift_ppm = world.random.randint(-limit_ppm, limit_ppm) if limit_ppm else 0
 
     @property
     def now_ms(self) -> int:
-        return self.world.now_ms + self.ahead_ms
+        """What the clock shows."""
+        now_ms = self.world.now_ms
+        return now_ms + self.ahead_ms + now_ms * self.drift_ppm // 1_000_000
 
     def jump(self) -> None:
+        """Set the clock to some other time."""
         limit_ms = self.world.faults.clock_jump_ms_max
         self.ahead_ms = self.world.random.randint(-limit_ms, limit_ms)

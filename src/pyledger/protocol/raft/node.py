@@ -1,0 +1,282 @@
+"""One member of a group: the machine as a shell sees it.
+
+`step` and `tick` take what happened and the time; `ready` says what to do.
+"""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+
+from pyledger.config.raft import RaftConfig
+from pyledger.errors import CorruptRecordError, OffsetOutOfRangeError, StoreError, StoreFullError
+from pyledger.protocol.raft.ack_checker import QuorumAckChecker
+from pyledger.protocol.raft.calls import Calls
+from pyledger.protocol.raft.codes import ResponseCode
+from pyledger.protocol.raft.elector import Elector
+from pyledger.protocol.raft.entry_dispatcher import EntryDispatcher
+from pyledger.protocol.raft.entry_handler import EntryHandler
+from pyledger.protocol.raft.heart_beats import HeartBeats
+from pyledger.protocol.raft.member_state import MemberState
+from pyledger.protocol.raft.messages import (
+    AppendEntryRequest,
+    AppendEntryResponse,
+    GetEntriesRequest,
+    GetEntriesResponse,
+    HeartBeatRequest,
+    HeartBeatResponse,
+    LeadershipTransferRequest,
+    LeadershipTransferResponse,
+    MetadataRequest,
+    MetadataResponse,
+    PushEntryRequest,
+    PushEntryResponse,
+    ReadIndexRequest,
+    ReadIndexResponse,
+    Request,
+    Response,
+    TermState,
+    VoteRequest,
+    VoteResponse,
+)
+from pyledger.protocol.raft.outbox import Outbox
+from pyledger.protocol.raft.ports import LogStorage, RandomSource
+from pyledger.protocol.raft.read_index import ReadIndex
+from pyledger.protocol.raft.ready import Answered, Appended, CallFailed, Event, Persist, Ready, Received
+from pyledger.protocol.raft.transfer import Transfer
+
+RESPONSES: Mapping[type[Request], type[Response]] = {
+    VoteRequest: VoteResponse,
+    HeartBeatRequest: HeartBeatResponse,
+    PushEntryRequest: PushEntryResponse,
+    LeadershipTransferRequest: LeadershipTransferResponse,
+    AppendEntryRequest: AppendEntryResponse,
+    GetEntriesRequest: GetEntriesResponse,
+    MetadataRequest: MetadataResponse,
+    ReadIndexRequest: ReadIndexResponse,
+}
+
+
+class RaftNode:
+    """A member of a DLedger group, without disk, network, clock and chance of its own."""
+
+    def __init__(
+        self,
+        *,
+        group: str,
+        self_id: str,
+        peers: Mapping[str, str],
+        storage: LogStorage,
+        random: RandomSource,
+        saved: TermState,
+        now_ms: int,
+        config: RaftConfig | None = None,
+    ) -> None:
+        """Begin as a candidate.
+
+        Args:
+            group: Name of the group; requests for another are refused.
+            self_id: The own id, one of `peers`.
+            peers: Addresses by id, of all members; every member has the same order.
+            storage: The log, recovered.
+            random: Chance.
+            saved: The term file.
+            now_ms: The time, in ms of any monotonic clock.
+            config: None: the defaults.
+        """
+        self.config = config or RaftConfig()
+        self.now_ms = now_ms
+        self.storage = storage
+        self.outbox = Outbox(storage.end_index, flush_before_ack=self.config.flush_before_ack)
+        self.state = MemberState(group, self_id, peers, storage, self.outbox, random, self.config, saved)
+        self.calls = Calls(self.outbox, self.config.rpc_timeout_ms)
+        self.elector = Elector(self.state, self.calls, now_ms)
+        self.heart_beats = HeartBeats(self.state, self.calls, self.elector)
+        self.checker = QuorumAckChecker(self.state)
+        self.dispatchers = {
+            peer: EntryDispatcher(self.state, self.calls, self.checker, peer) for peer in self.state.others
+        }
+        self.handler = EntryHandler(self.state)
+        self.read_index = ReadIndex(self.state, self.checker, self.heart_beats)
+        self.transfer = Transfer(self.state, self.calls, self.elector, self.heart_beats, self.checker)
+        self.state.role_changed.append(self._role_changed)
+        self.parts: Sequence[Callable[[int], None]] = (
+            self.calls.expire,
+            self.elector.run,
+            self.heart_beats.run,
+            self.read_index.run,
+            *(dispatcher.run for dispatcher in self.dispatchers.values()),
+            self.handler.run,
+            self.transfer.run,
+            self.checker.expire,
+        )
+        self.deadlines: Sequence[Callable[[], int | None]] = (
+            self.calls.deadline_ms,
+            self.elector.deadline_ms,
+            self.heart_beats.deadline_ms,
+            *(dispatcher.deadline_ms for dispatcher in self.dispatchers.values()),
+            self.handler.deadline_ms,
+            self.read_index.deadline_ms,
+            self.transfer.deadline_ms,
+            self.checker.deadline_ms,
+        )
+        self.failed = False
+
+    def _role_changed(self) -> None:
+        state = self.state
+        if state.is_leader and self.config.append_on_election:
+            try:
+                state.storage.append_bodies(state.term, (b"",))
+            except StoreFullError as error:
+                state.outbox.alarm(str(error))
+            else:
+                state.outbox.wrote_log(state.storage.end_index)
+
+    def step(self, event: Event, now_ms: int) -> None:
+        """Take one event, at a time in ms."""
+        if self.failed:
+            return
+        self.now_ms = max(self.now_ms, now_ms)
+        match event:
+            case Received(token, request):
+                self._receive(token, request)
+            case Answered(call_id, response):
+                self.calls.answered(call_id, response, self.now_ms)
+            case CallFailed(call_id):
+                self.calls.answered(call_id, None, self.now_ms)
+        self._run()
+
+    def tick(self, now_ms: int) -> None:
+        """Time went on, to `now_ms`."""
+        if not self.failed:
+            self.now_ms = max(self.now_ms, now_ms)
+            self._run()
+
+    def _run(self) -> None:
+        for part in self.parts:
+            part(self.now_ms)
+        self.checker.update_own()
+
+    def ready(self) -> Ready | None:
+        """Work for the shell, or None. Asked again, it gives what came since."""
+        return None if self.failed else self.outbox.take(self.storage.end_index)
+
+    def advance(self, ready: Ready, now_ms: int) -> None:
+        """What `ready.persist` asked is durable now."""
+        if ready.persist is not None:
+            self.persisted(ready.persist, now_ms)
+
+    def persisted(self, persist: Persist, now_ms: int) -> None:
+        """What was asked is durable now, at a time in ms."""
+        if not self.failed:
+            self.now_ms = max(self.now_ms, now_ms)
+            self.outbox.persisted(persist, self.state.term)
+            self._run()
+
+    @property
+    def damaged(self) -> bool:
+        """Was an entry found that cannot be read? The shell should start this member again, from recovery."""
+        return self.state.damaged
+
+    def fail(self) -> None:
+        """What was asked could not be made durable: say nothing any more, lead nobody."""
+        self.failed = True
+
+    def deadline_ms(self) -> int | None:
+        """When `tick` is needed at the latest, in ms of the clock that the other calls are given."""
+        times = (deadline() for deadline in self.deadlines)
+        return min((time for time in times if time is not None), default=None)
+
+    def _receive(self, token: Hashable, request: Request) -> None:
+        state, now_ms = self.state, self.now_ms
+        if request.remote_id != state.self_id:
+            self._refuse(token, request, ResponseCode.UNKNOWN_MEMBER)
+            return
+        if request.group != state.group:
+            self._refuse(token, request, ResponseCode.UNKNOWN_GROUP)
+            return
+        match request:
+            case PushEntryRequest():
+                self.handler.handle(token, request, now_ms)
+            case AppendEntryRequest():
+                self._append(token, request)
+            case HeartBeatRequest():
+                self.heart_beats.handle(token, request, now_ms)
+            case VoteRequest():
+                self.elector.handle_vote(token, request)
+            case LeadershipTransferRequest():
+                self.transfer.handle(token, request, now_ms)
+            case ReadIndexRequest():
+                self.read_index.ask(token, now_ms)
+            case GetEntriesRequest():
+                self._get(token, request)
+            case MetadataRequest():
+                peers = tuple(state.addresses.items())
+                answer = MetadataResponse(group=state.group, leader_id=state.leader_id, peers=peers)
+                self.outbox.reply(token, answer)
+
+    def _refuse(self, token: Hashable, request: Request, code: ResponseCode) -> None:
+        state = self.state
+        leader = request.leader_id if isinstance(request, VoteRequest) else state.leader_id
+        response = RESPONSES[type(request)](
+            group=request.group,
+            remote_id=request.remote_id,
+            local_id=request.local_id,
+            code=code,
+            leader_id=leader,
+            term=request.term,
+        )
+        self.outbox.reply(token, response)
+
+    def _append(self, token: Hashable, request: AppendEntryRequest) -> None:
+        code = self._check_append(request)
+        if code is not None:
+            self._refuse(token, request, code)
+            return
+        bodies = (request.body,) if request.batch_msgs is None else request.batch_msgs
+        try:
+            entries = self.storage.append_bodies(self.state.term, bodies)
+        except StoreFullError:
+            self._refuse(token, request, ResponseCode.DISK_FULL)
+        except StoreError as error:
+            self.outbox.alarm(str(error))
+            self._refuse(token, request, ResponseCode.UNEXPECTED_ARGUMENT)
+        else:
+            self.checker.wait(token, entries, self.now_ms)
+            self.outbox.wrote_log(entries[-1].index)
+
+    def _check_append(self, request: AppendEntryRequest) -> ResponseCode | None:
+        if not self.state.is_leader:
+            return ResponseCode.NOT_LEADER
+        if self.state.transferee is not None:
+            return ResponseCode.LEADER_TRANSFERRING
+        if self.checker.is_full():
+            return ResponseCode.LEADER_PENDING_FULL
+        if request.batch_msgs is not None and not request.batch_msgs:
+            return ResponseCode.REQUEST_WITH_EMPTY_BODYS
+        return ResponseCode.DISK_FULL if self.storage.disk_full else None
+
+    def _get(self, token: Hashable, request: GetEntriesRequest) -> None:
+        index, storage = request.begin_index, self.storage
+        if not self.state.is_leader:
+            self._refuse(token, request, ResponseCode.NOT_LEADER)
+        elif 0 <= index < storage.begin_index:
+            self._refuse(token, request, ResponseCode.INDEX_LESS_THAN_LOCAL_BEGIN)
+        elif not 0 <= index <= storage.committed_index:
+            self._refuse(token, request, ResponseCode.INDEX_OUT_OF_RANGE)
+        else:
+            try:
+                entries = (storage.entry(index),)
+            except (OffsetOutOfRangeError, CorruptRecordError) as error:
+                self.outbox.alarm(str(error))
+                self._refuse(token, request, ResponseCode.DISK_ERROR)
+                return
+            self.outbox.reply(token, GetEntriesResponse(group=self.state.group, entries=entries))
+
+    def append_response(self, appended: Appended) -> AppendEntryResponse:
+        """The answer to an append that is committed."""
+        return AppendEntryResponse(
+            group=self.state.group,
+            leader_id=self.state.self_id,
+            term=appended.term,
+            index=appended.last_index,
+            pos=appended.pos,
+            positions=appended.positions,
+        )

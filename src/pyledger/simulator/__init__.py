@@ -1,0 +1,1 @@
+"""Deterministic worlds over the real machines: one seed is one history."""

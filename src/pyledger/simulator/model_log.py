@@ -1,0 +1,156 @@
+"""A log on a model disk: what was not flushed may be lost, in any way that a real store allows."""
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+from pyledger.errors import CorruptRecordError, OffsetOutOfRangeError, StoreFullError
+from pyledger.protocol.raft.messages import ENTRY_HEADER_BYTES, NO_INDEX, NO_TERM, Entry, TermState
+
+
+class ModelLog:
+    """What the machine asks of its storage, in memory; `crash` leaves what a disk might.
+
+    A cut that was not flushed is either done or not. Entries that were not flushed are there up to some one;
+    the next may be torn, which is as if it were not there.
+    """
+
+    def __init__(self, random: Random, wrote: Callable[[Entry, int], None]) -> None:
+        self.random = random
+        self.wrote = wrote
+        """Told each new entry, with the term of the one before it."""
+        self.log: list[Entry] = []
+        self.durable_log: list[Entry] = []
+        self.term_state = self.durable_term_state = TermState()
+        self.committed_index = self.durable_committed_index = NO_INDEX
+        self.lost_tail = self.durable_lost_tail = False
+        self.disk_full = False
+        self.corrupt: set[int] = set()
+        self.flushing: tuple[list[Entry], bool] | None = None
+
+    @property
+    def begin_index(self) -> int:
+        """0, or -1 where there is nothing."""
+        return 0 if self.log else NO_INDEX
+
+    @property
+    def end_index(self) -> int:
+        """Last entry."""
+        return len(self.log) - 1
+
+    @property
+    def end_term(self) -> int:
+        """Term of the last entry."""
+        return self.log[-1].term if self.log else NO_TERM
+
+    @property
+    def end_position(self) -> int:
+        """Bytes written."""
+        return self.log[-1].pos + self.log[-1].size if self.log else 0
+
+    def term_at(self, index: int) -> int:
+        """Term of an entry."""
+        return self.entry(index).term
+
+    def entry(self, index: int) -> Entry:
+        """One entry, if it is there and sound."""
+        if not 0 <= index < len(self.log):
+            raise OffsetOutOfRangeError(index, self.begin_index, self.end_index)
+        if index in self.corrupt:
+            raise CorruptRecordError("model disk", self.log[index].pos, "its checksum is wrong")
+        return self.log[index]
+
+    def entries(self, index: int, count_max: int, size_bytes_max: int) -> Sequence[Entry]:
+        """Entries from `index` on; `size_bytes_max` is passed by the last of them."""
+        found = [self.entry(index)]
+        size_bytes = found[0].size
+        while len(found) < count_max and size_bytes < size_bytes_max and index + len(found) < len(self.log):
+            found.append(self.entry(index + len(found)))
+            size_bytes += found[-1].size
+        return found
+
+    def append_bodies(self, term: int, bodies: Sequence[bytes]) -> Sequence[Entry]:
+        """Make entries."""
+        if self.disk_full:
+            raise StoreFullError("model disk", "append to")
+        first = len(self.log)
+        for body in bodies:
+            size = ENTRY_HEADER_BYTES + len(body)
+            self._append(Entry(len(self.log), term, self.end_position, size, body))
+        return self.log[first:]
+
+    def append_entries(self, entries: Sequence[Entry]) -> int:
+        """Take entries of a leader."""
+        if self.disk_full:
+            raise StoreFullError("model disk", "append to")
+        for entry in entries:
+            assert entry.index == len(self.log), "the machine leaves no gap"
+            assert entry.pos == self.end_position, "places are equal in equal logs"
+            self._append(entry)
+        return len(entries)
+
+    def _append(self, entry: Entry) -> None:
+        self.wrote(entry, self.end_term)
+        self.corrupt.discard(entry.index)
+        self.log.append(entry)
+
+    def truncate(self, entry: Entry) -> None:
+        """Make this entry the last."""
+        if self.disk_full:
+            raise StoreFullError("model disk", "append to")
+        kept = entry.index < len(self.log) and self.log[entry.index].same_as(entry)
+        del self.log[entry.index + kept :]
+        if not kept:
+            self._append(entry)
+        self.corrupt = {index for index in self.corrupt if index < len(self.log)}
+        self.committed_index = min(self.committed_index, len(self.log) - 1)
+
+    def set_committed(self, index: int) -> None:
+        """Remember what is committed."""
+        self.committed_index = index
+
+    def regained_tail(self) -> None:
+        """Whole again, with the next flush."""
+        self.lost_tail = False
+
+    def start_flush(self) -> None:
+        """What is written from now on is not part of this flush."""
+        self.flushing = (list(self.log), self.lost_tail)
+
+    def flush(self) -> None:
+        """The flush that was started is done."""
+        if self.flushing is None:
+            self.start_flush()
+        assert self.flushing is not None
+        (self.durable_log, self.durable_lost_tail), self.flushing = self.flushing, None
+        self.durable_committed_index = min(self.committed_index, len(self.durable_log) - 1)
+
+    def save_term_state(self, state: TermState) -> None:
+        """Replace the term file."""
+        self.durable_term_state = state
+
+    def crash(self) -> None:
+        """Lose what a power cut may lose."""
+        cut, log, random = self.durable_log, self.log, self.random
+        same = 0
+        while same < min(len(cut), len(log)) and cut[same] is log[same]:
+            same += 1
+        if same == len(cut) or random.random() < 0.5:
+            keep = random.randint(max(same, 0), len(log)) if random.random() < 0.7 else same
+            self.log = log[:keep]
+        else:
+            self.log = list(cut)
+        self.flushing = None
+        self.lost_tail = self.durable_lost_tail
+        self.recover()
+
+    def recover(self) -> None:
+        """Start again: the log ends before the first entry that is not sound."""
+        bad = min((index for index in self.corrupt if index < len(self.log)), default=None)
+        if bad is not None:
+            del self.log[bad:]
+            self.lost_tail = self.durable_lost_tail = True
+        self.corrupt.clear()
+        self.durable_log = list(self.log)
+        self.term_state = self.durable_term_state
+        self.committed_index = min(self.durable_committed_index, len(self.log) - 1)
+        self.durable_committed_index = self.committed_index

@@ -1,0 +1,257 @@
+"""A DLedger group in a world of faults, and then in a healed one, in which it must get on.
+
+Frames are lost, doubled, late and out of order; links are cut; members crash and lose pages; disks are slow
+and entries damaged; clocks run wrong and are set.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from pyledger.config.raft import RaftConfig
+from pyledger.protocol.raft.messages import (
+    NO_INDEX,
+    AppendEntryRequest,
+    AppendEntryResponse,
+    LeadershipTransferRequest,
+    ReadIndexRequest,
+    ReadIndexResponse,
+    Response,
+)
+from pyledger.simulator.raft_checks import RaftChecks, require
+from pyledger.simulator.raft_member import Fault, RaftMember
+from pyledger.simulator.world import Faults, Network, World
+
+TICK_MS = 10
+HEAL_MS = 8000
+CALM_MS = 2000
+CLIENTS = 3
+OPERATION_TIMEOUT_MS = 1500
+
+CONFIG = RaftConfig(
+    heart_beat_time_interval_ms=200,
+    heart_beat_jitter_ms=100,
+    min_vote_interval_ms=40,
+    max_vote_interval_ms=200,
+    vote_wait_ms=400,
+    rpc_timeout_ms=1000,
+    max_push_time_out_ms=400,
+    commit_push_interval_ms=150,
+    dispatcher_pause_ms=100,
+    max_batch_push_entries=4,
+    max_pending_pushes=8,
+    max_wait_ack_time_ms=1200,
+    leadership_transfer_wait_timeout_ms=300,
+)
+
+
+@dataclass
+class Report:
+    """What a run was."""
+
+    seed: int
+    trace: str
+    """Hash of everything that happened: the same for the same seed, everywhere."""
+    terms: int
+    committed: int
+    acknowledged: int
+    reads: int
+    crashes: int
+
+
+class Client:
+    """Appends and reads, one operation after the other; it does not try again what it does not know."""
+
+    def __init__(self, group: "RaftGroup", number: int) -> None:
+        self.group, self.number, self.count, self.turn = group, number, 0, 0
+        self.target = number % len(group.names)
+
+    def act(self) -> None:
+        """Begin the next operation."""
+        group, world = self.group, self.group.world
+        if world.calm:
+            return
+        self.turn += 1
+        turn, known = self.turn, group.checks.highest_known
+        name = group.names[self.target]
+        if world.random.random() < 0.25:
+            request: ReadIndexRequest | AppendEntryRequest = ReadIndexRequest(group="g", remote_id=name)
+            bodies: tuple[bytes, ...] = ()
+        else:
+            many = world.random.randint(1, 3)
+            bodies = tuple(f"{self.number}.{self.count + i}".encode() for i in range(many))
+            self.count += many
+            batch = bodies if many > 1 else None
+            request = AppendEntryRequest(group="g", remote_id=name, body=bodies[0], batch_msgs=batch)
+        member = group.members[name]
+        life = member.life
+
+        def reply(response: Response) -> None:
+            group.network.send(name, self.number, lambda: self.answered(turn, known, bodies, response))
+
+        group.network.send(self.number, name, lambda: member.receive(life, reply, request))
+        world.after(OPERATION_TIMEOUT_MS, lambda: self.next(turn))
+
+    def answered(self, turn: int, known: int, bodies: tuple[bytes, ...], response: Response) -> None:
+        """Take an answer; also one that comes late says what is true."""
+        checks = self.group.checks
+        if isinstance(response, AppendEntryResponse) and response.code == 200:
+            checks.appended(response.index, bodies[-1], known)
+            self.group.appended_ms = self.group.world.now_ms
+        elif isinstance(response, ReadIndexResponse) and response.code == 200:
+            checks.read(response.index, known)
+            self.group.reads += 1
+        elif turn == self.turn and response.leader_id in self.group.names:
+            self.target = self.group.names.index(response.leader_id)
+        elif turn == self.turn:
+            self.target = self.group.world.random.randrange(len(self.group.names))
+        self.next(turn)
+
+    def next(self, turn: int) -> None:
+        """Go on, once."""
+        if turn == self.turn:
+            self.turn += 1
+            self.group.world.after(self.group.world.random.randint(5, 80), self.act)
+
+
+class RaftGroup:
+    """One run of one seed."""
+
+    def __init__(self, seed: int, nodes: int = 5, *, fault: Fault | None = None) -> None:
+        self.world = World(seed, Faults(clock_drift_ppm_max=20_000, clock_jump_ms_max=2000))
+        random = self.world.random
+        self.world.faults = replace(
+            self.world.faults,
+            loss=random.choice((0.0, 0.02, 0.1)),
+            duplicates=random.choice((0.0, 0.05, 0.3)),
+            delay_ms_max=random.choice((5, 30, 120)),
+            clogs=random.choice((0.0, 0.02, 0.1)),
+            crash_interval_ms=random.choice((400, 1500, 5000)),
+        )
+        self.network = Network(self.world, ordered=random.random() < 0.3)
+        self.checks = RaftChecks()
+        self.names = [f"n{number}" for number in range(nodes)]
+        peers = {name: f"{name}:1" for name in self.names}
+        config = replace(
+            CONFIG,
+            batch_push_enabled=random.random() < 0.7,
+            append_on_election=random.random() < 0.7,
+            preferred_leader_ids="n0" if random.random() < 0.1 else "",
+        )
+        self.members = {
+            name: RaftMember(self.world, self.network, self.checks, name, peers, config, fault)
+            for name in self.names
+        }
+        self.reads = self.crashes = 0
+        self.appended_ms = NO_INDEX
+        for member in self.members.values():
+            member.members = self.members
+            member.stop = partial(self.stop, member)
+            self.world.after(random.randint(0, 50), self._starter(member))
+        for number in range(CLIENTS):
+            self.world.after(random.randint(300, 900), Client(self, number).act)
+        self.world.after(random.randint(100, 1000), self.trouble)
+
+    def _starter(self, member: RaftMember) -> Callable[[], None]:
+        def start() -> None:
+            if member.node is None:
+                member.start()
+
+        return start
+
+    def trouble(self) -> None:
+        """Something goes wrong, or right again."""
+        world, random = self.world, self.world.random
+        if world.healed:
+            return
+        member = self.members[random.choice(self.names)]
+        kind = random.choice(("crash", "crash", "cut", "mend", "jump", "damage", "transfer", "power"))
+        world.note(f"trouble {kind} {member.name}")
+        if kind == "crash":
+            self.stop(member)
+        elif kind == "power" and random.random() < 0.3:
+            for one in self.members.values():
+                self.stop(one)
+        elif kind == "cut":
+            self.cut_links()
+        elif kind == "mend":
+            self.network.cut.clear()
+        elif kind == "jump":
+            member.clock.jump()
+            member.tick(member.life)
+        elif kind == "damage":
+            self.damage(member)
+        elif kind == "transfer":
+            self.hand_over(member)
+        world.after(random.randint(1, 2 * world.faults.crash_interval_ms), self.trouble)
+
+    def stop(self, member: RaftMember) -> None:
+        """Crash a member; it comes back later."""
+        if member.node is None:
+            return
+        self.crashes += 1
+        member.crash()
+        random = self.world.random
+        self.world.after(random.choice((5, 100, 3000)) + random.randint(0, 500), self._starter(member))
+
+    def cut_links(self) -> None:
+        """Cut one side off, in one direction or both, or one link."""
+        random, cut = self.world.random, self.network.cut
+        side = random.sample(self.names, random.randint(1, len(self.names) // 2))
+        others = [name for name in self.names if name not in side]
+        ways = random.randrange(3)
+        for a in side:
+            for b in others if random.random() < 0.7 else [random.choice(others)]:
+                if ways != 1:
+                    cut.add((a, b))
+                if ways != 2:
+                    cut.add((b, a))
+
+    def damage(self, member: RaftMember) -> None:
+        """Spoil a stored entry, as long as a majority of the group is sound."""
+        unsound = sum(one.log.durable_lost_tail or bool(one.log.corrupt) for one in self.members.values())
+        if unsound < (len(self.names) - 1) // 2 and member.log.log and not member.log.lost_tail:
+            member.log.corrupt.add(self.world.random.randrange(len(member.log.log)))
+
+    def hand_over(self, member: RaftMember) -> None:
+        """Ask the leader to make way for a member."""
+        for leader in self.members.values():
+            if leader.leads and leader.node is not None:
+                request = LeadershipTransferRequest(
+                    group="g",
+                    remote_id=leader.name,
+                    transfer_id=leader.name,
+                    transferee_id=member.name,
+                    term=leader.node.state.term,
+                )
+                leader.receive(leader.life, lambda _: None, request)
+
+    def run(self, ticks: int) -> Report:
+        """Play the whole history: `ticks` of 10 ms with trouble, then a healed world."""
+        world = self.world
+        world.run(ticks * TICK_MS)
+        world.healed = True
+        self.network.cut.clear()
+        world.note("healed")
+        for member in self.members.values():
+            if member.node is not None and member.log.corrupt:
+                self.stop(member)  # whoever checks the folders finds it
+        healed_ms = world.now_ms
+        world.run(HEAL_MS)
+        leaders = [one for one in self.members.values() if one.leads]
+        require(len(leaders) == 1, "a healed group has a leader", [one.name for one in leaders])
+        require(self.appended_ms > healed_ms, "a healed group takes appends", self.appended_ms)
+        world.calm = True
+        world.run(CALM_MS)
+        for member in self.members.values():
+            require(not member.log.lost_tail, "a healed member is whole", member.name)
+            self.checks.whole(member.name, member.log.log)
+        return Report(
+            world.seed,
+            world.digest.hexdigest(),
+            max(self.checks.leaders),
+            len(self.checks.committed),
+            len(self.checks.acknowledged),
+            self.reads,
+            self.crashes,
+        )
