@@ -27,6 +27,7 @@ COMMANDS = {
     "topic": "list, show, create and delete topics of running brokers",
     "group": "the same for consumer groups; how far they are; move them",
     "cluster": "the brokers that run, and what they say of themselves",
+    "mqadmin": "the commands of RocketMQ's mqadmin, with its names and flags",
     "raft": "the log of a DLedger node: read and check its folder",
     "bench": "measure appends and reads on this machine",
 }

@@ -107,14 +107,14 @@ class AsyncAdmin(Lifecycle):
 
     async def broker_status(self, address: str) -> Mapping[str, str]:
         """What a broker says of itself, by name."""
-        answer = await self._ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
+        answer = await self.ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
         return KVTable.decode(answer.body).table
 
     # --- topics
 
     async def topics(self) -> tuple[str, ...]:
         """Names of all topics, sorted."""
-        answer = await self._ask(None, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        answer = await self.ask(None, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         return tuple(sorted(TopicList.decode(answer.body).topic_list))
 
     async def topic_route(self, topic: str) -> TopicRoute:
@@ -134,7 +134,7 @@ class AsyncAdmin(Lifecycle):
         header = GetTopicConfigRequestHeader(topic=topic)
         found = {}
         for broker_name, address in masters(await self.topic_route(topic)).items():
-            answer = await self._ask(address, RequestCode.GET_TOPIC_CONFIG, header)
+            answer = await self.ask(address, RequestCode.GET_TOPIC_CONFIG, header)
             found[broker_name] = decode_body(TopicConfig, answer.body)
         return found
 
@@ -147,7 +147,7 @@ class AsyncAdmin(Lifecycle):
         header = GetTopicStatsInfoRequestHeader(topic=topic)
         found: dict[MessageQueue, TopicOffset] = {}
         for address in masters(await self.topic_route(topic)).values():
-            answer = await self._ask(address, RequestCode.GET_TOPIC_STATS_INFO, header)
+            answer = await self.ask(address, RequestCode.GET_TOPIC_STATS_INFO, header)
             found |= TopicStatsTable.decode(answer.body).offset_table
         return dict(sorted(found.items()))
 
@@ -160,7 +160,7 @@ class AsyncAdmin(Lifecycle):
         header = QueryTopicConsumeByWhoRequestHeader(topic=topic)
         found: set[str] = set()
         for address in masters(await self.topic_route(topic)).values():
-            answer = await self._ask(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
+            answer = await self.ask(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
             found.update(GroupList.decode(answer.body).group_list)
         return tuple(sorted(found))
 
@@ -180,20 +180,11 @@ class AsyncAdmin(Lifecycle):
         Raises:
             NotThereError: there is no such cluster, or no broker.
         """
-        header = CreateTopicRequestHeader(
-            topic=topic.name,
-            default_topic=names.DEFAULT_TOPIC,
-            read_queue_nums=topic.read_queue_count,
-            write_queue_nums=topic.write_queue_count,
-            perm=int(topic.permission),
-            topic_filter_type=topic.filter_type,
-            topic_sys_flag=topic.sys_flag,
-            order=topic.order,
-            attributes=",".join(f"+{name}={value}" for name, value in topic.attributes.items()) or None,
-        )
-        targets = (address,) if address else await self._masters(cluster)
+        attributes = ",".join(f"+{name}={value}" for name, value in topic.attributes.items())
+        header = topic_header(topic, attributes or None)
+        targets = (address,) if address else await self.master_addresses(cluster)
         for target in targets:
-            await self._ask(target, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+            await self.ask(target, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
         return targets
 
     async def delete_topic(self, topic: str, *, cluster: str | None = None) -> None:
@@ -202,20 +193,20 @@ class AsyncAdmin(Lifecycle):
         Raises:
             NotThereError: there is no such cluster, or no broker.
         """
-        for target in await self._masters(cluster):
+        for target in await self.master_addresses(cluster):
             header = DeleteTopicRequestHeader(topic=topic)
-            await self._ask(target, RequestCode.DELETE_TOPIC_IN_BROKER, header)
+            await self.ask(target, RequestCode.DELETE_TOPIC_IN_BROKER, header)
         known = DeleteTopicFromNamesrvRequestHeader(topic=topic, cluster_name=cluster)
         for server in self.client.name_server_addresses:
-            await self._ask(server, RequestCode.DELETE_TOPIC_IN_NAMESRV, known)
+            await self.ask(server, RequestCode.DELETE_TOPIC_IN_NAMESRV, known)
 
     # --- groups
 
     async def groups(self) -> dict[str, SubscriptionGroup]:
         """All groups that masters know, by name, sorted."""
         found: dict[str, SubscriptionGroup] = {}
-        for address in await self._masters(None):
-            answer = await self._ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        for address in await self.master_addresses():
+            answer = await self.ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
             found |= SubscriptionGroupTable.decode(answer.body).subscription_group_table
         return dict(sorted(found.items()))
 
@@ -225,9 +216,9 @@ class AsyncAdmin(Lifecycle):
         Raises:
             NotThereError: there is no such cluster, or no broker.
         """
-        targets = await self._masters(cluster)
+        targets = await self.master_addresses(cluster)
         for target in targets:
-            await self._ask(target, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=encode_body(group))
+            await self.ask(target, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=encode_body(group))
         return targets
 
     async def delete_group(
@@ -239,16 +230,16 @@ class AsyncAdmin(Lifecycle):
             NotThereError: there is no such cluster, or no broker.
         """
         header = DeleteSubscriptionGroupRequestHeader(group_name=group, clean_offset=forget_offsets)
-        for target in await self._masters(cluster):
-            await self._ask(target, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+        for target in await self.master_addresses(cluster):
+            await self.ask(target, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
 
     async def progress(self, group: str, topic: str | None = None) -> Progress:
         """How far a group is, in all queues or in those of one topic."""
         header = GetConsumeStatsRequestHeader(consumer_group=group, topic=topic)
         queues: dict[MessageQueue, ConsumeOffset] = {}
         tps = 0.0
-        for address in await self._brokers_of(group, topic):
-            answer = await self._ask(address, RequestCode.GET_CONSUME_STATS, header)
+        for address in await self.brokers_of(group, topic):
+            answer = await self.ask(address, RequestCode.GET_CONSUME_STATS, header)
             stats = ConsumeStats.decode(answer.body)
             queues |= stats.offset_table
             tps += stats.consume_tps
@@ -290,7 +281,7 @@ class AsyncAdmin(Lifecycle):
         )
         found: dict[MessageQueue, int] = {}
         for address in masters(await self.topic_route(topic)).values():
-            answer = await self._ask(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+            answer = await self.ask(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
             found |= QueueOffsets.decode(answer.body).offset_table
         return dict(sorted(found.items()))
 
@@ -359,16 +350,28 @@ class AsyncAdmin(Lifecycle):
         ]
         return sorted(found, key=lambda message: message.store_timestamp)
 
-    # --- inside
+    # --- any request
 
-    async def _ask(
+    async def ask(
         self, address: str | None, code: RequestCode, header: Header | None = None, body: bytes = b""
     ) -> RemotingCommand:
+        """Send a request that has no method here; its answer, which says success.
+
+        Args:
+            address: `host:port`; None asks a name server.
+            code: What is asked.
+            header: The fields of the request.
+            body: Its body.
+        """
         command = RemotingCommand.request(code, header, body)
         return await self.client.calls.ask(address, command, self._timeout_ms)
 
-    async def _masters(self, cluster: str | None) -> tuple[str, ...]:
-        """Addresses of the masters of a cluster, or of all."""
+    async def master_addresses(self, cluster: str | None = None) -> tuple[str, ...]:
+        """Addresses of the masters of a cluster, or of all.
+
+        Raises:
+            NotThereError: there is no such cluster, or no broker.
+        """
         known = await self.clusters()
         if cluster is not None and cluster not in known.clusters:
             there = ", ".join(sorted(known.clusters)) or "none"
@@ -380,7 +383,7 @@ class AsyncAdmin(Lifecycle):
             raise NotThereError("broker", cluster or "", "start one that registers with this name server")
         return found
 
-    async def _brokers_of(self, group: str, topic: str | None) -> tuple[str, ...]:
+    async def brokers_of(self, group: str, topic: str | None = None) -> tuple[str, ...]:
         """Addresses of the brokers that know a group, by its topic of retries; else all."""
         for one in (names.retry_topic(group), topic):
             if one is not None:
@@ -388,14 +391,14 @@ class AsyncAdmin(Lifecycle):
                     return tuple(masters(await self.topic_route(one)).values())
                 except NoRouteError:
                     continue
-        return await self._masters(None)
+        return await self.master_addresses()
 
     async def _connected(
         self, kind: type[T], group: str, code: RequestCode, header: Header, topic: str | None
     ) -> T | None:
-        for address in await self._brokers_of(group, topic):
+        for address in await self.brokers_of(group, topic):
             try:
-                return kind.decode((await self._ask(address, code, header)).body)
+                return kind.decode((await self.ask(address, code, header)).body)
             except BrokerError as error:
                 if error.response_code not in NOBODY:
                     raise
@@ -407,3 +410,18 @@ def masters(route: TopicRoute) -> dict[str, str]:
     return {
         name: by_id[MASTER_ID] for name, by_id in sorted(addresses_of(route).items()) if MASTER_ID in by_id
     }
+
+
+def topic_header(topic: TopicConfig, attributes: str | None) -> CreateTopicRequestHeader:
+    """The request that creates or changes a topic; its attributes as `+name=value,-name`."""
+    return CreateTopicRequestHeader(
+        topic=topic.name,
+        default_topic=names.DEFAULT_TOPIC,
+        read_queue_nums=topic.read_queue_count,
+        write_queue_nums=topic.write_queue_count,
+        perm=int(topic.permission),
+        topic_filter_type=topic.filter_type,
+        topic_sys_flag=topic.sys_flag,
+        order=topic.order,
+        attributes=attributes,
+    )

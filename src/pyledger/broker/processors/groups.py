@@ -194,7 +194,7 @@ class GroupProcessor:
 
     def get_all_stats(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """317: all groups that ever consumed, or those alone that consume a topic in order."""
-        only_ordered = request.ext_fields.get("isOrder", "").lower() == "true"
+        only_ordered = request.header(headers.GetConsumeStatsInBrokerHeader).is_order
         found = []
         waiting = in_flight = 0
         for name, group in self._tables.groups.groups.items():

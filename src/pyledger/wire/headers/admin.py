@@ -110,6 +110,14 @@ class GetConsumeStatsRequestHeader(RpcHeader):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GetConsumeStatsInBrokerHeader(RpcHeader):
+    """317: how far are all groups?"""
+
+    is_order: bool = False
+    """Only ordered topics."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GetConsumerConnectionListRequestHeader(RpcHeader):
     """203: connections of a consumer group."""
 

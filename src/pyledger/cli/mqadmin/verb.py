@@ -1,0 +1,159 @@
+"""What all commands of `mqadmin` share: their options, whom they talk to, how they print."""
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+import click
+
+from pyledger.cli.network import client_config, run_client
+from pyledger.cli.output import WrongUseError, emit, printable, write_line
+from pyledger.cli.parameters import json_option
+
+F = TypeVar("F", bound=Callable[..., object])
+Option = Callable[[F], F]
+Work = Callable[..., Awaitable[None]]
+MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}#[0-9]{2}:[0-9]{2}:[0-9]{2}:[0-9]{3}")
+
+TOPIC = click.option("-t", "--topic", required=True, help="Name of the topic.")
+GROUP = click.option("-g", "--groupName", "group", required=True, help="Name of the consumer group.")
+BROKER = click.option("-b", "--brokerAddr", "broker", metavar="HOST:PORT", help="At this broker.")
+CLUSTER = click.option("-c", "--clusterName", "cluster", help="At all brokers of this cluster.")
+OUTER = (
+    click.option(
+        "-n",
+        "--namesrvAddr",
+        "namesrv",
+        metavar="HOST:PORT;…",
+        default="",
+        help="Name servers. [default: the variable NAMESRV_ADDR, else 127.0.0.1:9876]",
+    ),
+    click.option("--access-key", default="", help="Who signs the requests, where brokers demand that."),
+    click.option(
+        "--secret-key",
+        default="",
+        envvar="PYLEDGER_CLIENT_SECRET_KEY",
+        show_envvar=True,
+        help="What they are signed with; better given by the variable.",
+    ),
+    json_option,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Printer:
+    """Prints as the original does, or as JSON lines."""
+
+    as_json: bool
+
+    def say(self, text: str) -> None:
+        """A line of talk, which JSON leaves out."""
+        if not self.as_json:
+            write_line(printable(text))
+
+    def text(self, text: str) -> None:
+        """Lines as they are, which JSON leaves out."""
+        if not self.as_json:
+            write_line(text)
+
+    def done(self, text: str, **fields: object) -> None:
+        """A line that says what was done; in JSON, its fields."""
+        self.show(fields, printable(text))
+
+    def show(self, fields: Mapping[str, Any], text: str) -> None:
+        """Something in the words of the original, or its fields."""
+        emit(fields) if self.as_json else write_line(text)
+
+    def table(
+        self,
+        pattern: str,
+        heads: Sequence[str],
+        rows: Iterable[Mapping[str, Any]],
+        **texts: Callable[[Any], str],
+    ) -> None:
+        """Rows by a pattern of named columns.
+
+        Args:
+            pattern: A format string.
+            heads: What the original prints above the columns.
+            rows: Values by column.
+            texts: How values of a column are printed, where that is not their form in JSON.
+        """
+        if self.as_json:
+            for row in rows:
+                emit(row)
+            return
+        columns = re.findall(r"{(\w+)", pattern)
+        write_line(pattern.format(**dict(zip(columns, heads, strict=True))))
+        for row in rows:
+            cells = {name: printable(texts.get(name, shown)(value)) for name, value in row.items()}
+            write_line(pattern.format(**cells))
+
+
+def shown(value: object) -> str:
+    """A value as Java prints it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else str(value)
+
+
+def verb(name: str, *options: Option[Any], table: dict[str, click.Command]) -> Callable[[Work], Work]:
+    """Make a command of an async function that takes an administrator, a printer and the options."""
+
+    def make(work: Work) -> Work:
+        def run(namesrv: str, access_key: str, secret_key: str, as_json: bool, **given: Any) -> None:
+            from pyledger.client.admin import AsyncAdmin
+
+            async def do() -> None:
+                async with AsyncAdmin(client=client_config(namesrv, access_key, secret_key)) as admin:
+                    await work(admin, Printer(as_json), **given)
+
+            run_client(do())
+
+        function: Any = run
+        for option in reversed((*options, *OUTER)):
+            function = option(function)
+        table[name] = click.command(name, help=work.__doc__)(function)
+        return work
+
+    return make
+
+
+async def chosen_brokers(admin: Any, broker: str | None, cluster: str | None) -> tuple[str, ...]:
+    """Addresses of one broker, or of the masters of a cluster."""
+    if broker:
+        return (broker.strip(),)
+    if not cluster:
+        raise WrongUseError("name a broker with -b HOST:PORT, or a cluster with -c NAME")
+    found: tuple[str, ...] = await admin.master_addresses(cluster.strip())
+    return found
+
+
+def parse_moment(text: str) -> int:
+    """Milliseconds of `now`, of themselves, or of `yyyy-MM-dd#HH:mm:ss:SSS` in this machine's zone."""
+    import time
+
+    text = text.strip()
+    if text == "now":
+        return time.time_ns() // 1_000_000
+    if re.fullmatch(r"-?[0-9]+", text):
+        return int(text)
+    if MOMENT.fullmatch(text):
+        try:
+            moment = datetime.strptime(f"{text}000", "%Y-%m-%d#%H:%M:%S:%f").astimezone()
+            return round(moment.timestamp() * 1000)
+        except ValueError:
+            pass
+    raise click.BadParameter(f"{text!r} is no time; give now, 1700000000000 or 2023-11-14#22:13:20:000")
+
+
+def moment_text(timestamp_ms: int, pattern: str = "%Y-%m-%d %H:%M:%S") -> str:
+    """A time as the original prints it, in this machine's zone."""
+    return datetime.fromtimestamp(timestamp_ms / 1000).astimezone().strftime(pattern)
+
+
+def precise_text(timestamp_ms: int) -> str:
+    """The same, with milliseconds."""
+    return f"{moment_text(timestamp_ms // 1000 * 1000)},{timestamp_ms % 1000:03}"
