@@ -62,6 +62,8 @@ COUNT_INTERVAL_MS = 1_000
 RETRY_INTERVAL_MS = 3_000
 """Pause until a name server that could not be told is told again."""
 DEFAULT_STORE = "store"
+FIRST_CHUNK_BYTES = 4 << 20
+"""Of a log file, unless the store's settings say otherwise: a broker without messages shall be small."""
 
 
 class Broker:
@@ -236,7 +238,7 @@ class Broker:
         self._servers.append(server)
 
     def _open_store(self, port: int) -> MessageStore:
-        given: dict[str, Any] = {
+        given: dict[str, Any] = {"first_chunk_bytes": FIRST_CHUNK_BYTES} | {
             field.name: value
             for field in fields(self._store_config)
             if (value := getattr(self._store_config, field.name)) != field.default

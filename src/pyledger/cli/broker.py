@@ -4,7 +4,14 @@ from pathlib import Path
 
 import click
 
-from pyledger.cli.serving import config_option, listen_option, log_level_option, log_to_stderr, serve
+from pyledger.cli.serving import (
+    begin_start,
+    config_option,
+    listen_option,
+    log_level_option,
+    log_to_stderr,
+    serve,
+)
 
 EXAMPLES = """\b
 Examples:
@@ -33,6 +40,7 @@ def command(
     RocketMQ's own `broker.conf` is read as it is. A topic that nobody created is created by its first message
     only with autoCreateTopicEnable=true.
     """
+    begin_start()
     import logging
     from dataclasses import replace
 

@@ -4,7 +4,14 @@ from pathlib import Path
 
 import click
 
-from pyledger.cli.serving import config_option, listen_option, log_level_option, log_to_stderr, serve
+from pyledger.cli.serving import (
+    begin_start,
+    config_option,
+    listen_option,
+    log_level_option,
+    log_to_stderr,
+    serve,
+)
 
 EXAMPLES = """\b
 Examples:
@@ -25,6 +32,7 @@ def command(listen: tuple[str, int] | None, config_path: Path | None, admin: boo
     Brokers register with it, and clients ask it for routes: RocketMQ's own, or ours. It keeps nothing on disk
     but the key-value table.
     """
+    begin_start()
     import logging
     from dataclasses import replace
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from pyledger.cli.serving import log_level_option, log_to_stderr, serve
+from pyledger.cli.serving import begin_start, log_level_option, log_to_stderr, serve
 
 PORT = click.IntRange(0, 65535)
 EXAMPLES = """\b
@@ -33,6 +33,7 @@ def command(dev: bool, store_path: Path, namesrv_port: int, port: int, log_level
     HOST:PORT is the name server, which is all that a client needs to know. Topics are created by their first
     message, and administrators need no password, so both listen on loopback only.
     """
+    begin_start()
     from pyledger.broker.single_node import SingleNode
 
     del dev  # the only way there is, but it has to be said

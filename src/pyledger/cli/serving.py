@@ -1,5 +1,6 @@
 """What commands that serve share: addresses, settings, log lines, running until a signal."""
 
+import gc
 import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -27,6 +28,12 @@ class Service(Protocol):
         """Serve no more."""
 
 
+def begin_start() -> None:
+    """Collect no garbage until `serve` is ready, or the command fails: what is loaded stays."""
+    gc.disable()
+    click.get_current_context().call_on_close(gc.enable)
+
+
 def serve(name: str, make: Callable[[], Service]) -> None:
     """Run a service until SIGTERM or SIGINT; `READY <name> <host:port>` says from when on it answers."""
     import asyncio
@@ -40,6 +47,9 @@ def serve(name: str, make: Callable[[], Service]) -> None:
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         service = make()
         await service.start()
+        # What stands now is for good: no later collection shall stop to look at it.
+        gc.freeze()
+        gc.enable()
         try:
             click.echo(f"READY {name} {service.address}")
             await stop.wait()

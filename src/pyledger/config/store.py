@@ -25,6 +25,10 @@ class StoreConfig:
     )
     """Size of one commit-log file. Fixed for the life of a store folder."""
 
+    first_chunk_bytes: int = setting(64 << 20, unit="bytes", range=(1 << 20, INT_MAX), upstream=None)
+    """How much of a new commit-log file gets its blocks and pages before the first message needs it; the rest
+    follows in chunks of 64 MiB as the file fills. A file that waits to be used keeps so much memory."""
+
     consume_queue_file_size_bytes: int = setting(
         6_000_000, unit="bytes", range=(20, INT_MAX), upstream="mappedFileSizeConsumeQueue"
     )

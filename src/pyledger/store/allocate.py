@@ -63,13 +63,14 @@ class ChunkAhead:
         self._log = log_queue
 
     def is_short(self) -> bool:
-        """Whether the next chunk is due."""
+        """Whether the next chunk is due; not before the file is used."""
         files = self._log.files
         if not files:
             return False
         last = files[-1]
         return (
-            last.allocated_position < last.size_bytes
+            last.wrote_position > 0
+            and last.allocated_position < last.size_bytes
             and last.allocated_position - last.wrote_position < LEAD_BYTES
         )
 

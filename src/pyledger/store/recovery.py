@@ -16,7 +16,6 @@ from pyledger.atomic_file import flush_folder
 from pyledger.config.store import StoreConfig
 from pyledger.errors import CorruptRecordError, StoreFormatError, StoreIOError
 from pyledger.store import checkpoint as checkpoint_file
-from pyledger.store.allocate import CHUNK_BYTES
 from pyledger.store.checkpoint import StoreCheckpoint
 from pyledger.store.folder import CHECKPOINT_FILE, INDEX_FOLDER, LOG_FOLDER, StoreFolder
 from pyledger.store.log_end import LogEnd, find_log_end, start_file_offset
@@ -81,7 +80,7 @@ def load_log(path: str, config: StoreConfig) -> MappedFileQueue:
     folder = os.path.join(path, LOG_FOLDER)
     pooled = config.transient_store_pool
     # A pool writes to the file when it commits: there all blocks must be there before.
-    chunk_bytes = 0 if pooled else min(CHUNK_BYTES, config.mapped_file_size_bytes)
+    chunk_bytes = 0 if pooled else min(config.first_chunk_bytes, config.mapped_file_size_bytes)
     log = MappedFileQueue(
         folder, config.mapped_file_size_bytes, allocate_chunk_bytes=chunk_bytes, pooled=pooled
     )

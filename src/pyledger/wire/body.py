@@ -19,7 +19,6 @@ import dataclasses
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import IntFlag, StrEnum
 from types import NoneType
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar, get_args, get_origin, get_type_hints
@@ -28,6 +27,7 @@ from pyledger.errors import MalformedBodyError, MalformedJsonError
 from pyledger.group import SubscriptionGroup
 from pyledger.message import MessageQueue
 from pyledger.topic import DataVersion, TopicConfig
+from pyledger.value_type import value_type
 from pyledger.wire import fastjson
 from pyledger.wire.headers.codec import camel_case
 
@@ -61,7 +61,7 @@ class BodyField(NamedTuple):
     required: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class Body:
     """Base of all bodies."""
 

@@ -4,10 +4,10 @@ Source: RocketMQ remoting/.../protocol/heartbeat/HeartbeatData.java, ConsumerDat
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
+from pyledger.value_type import value_type
 from pyledger.wire.body import Body
 from pyledger.wire.headers.codec import Int
 from pyledger.wire.subscription import Subscription
@@ -41,14 +41,14 @@ class ConsumeFromWhere(StrEnum):
     TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class ProducerEntry(Body):
     """A producer group of a client; upstream's `ProducerData`."""
 
     group_name: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class ConsumerEntry(Body):
     """A consumer group of a client; upstream's `ConsumerData`."""
 
@@ -60,7 +60,7 @@ class ConsumerEntry(Body):
     unit_mode: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class Heartbeat(Body):
     """34: upstream's `HeartbeatData`."""
 

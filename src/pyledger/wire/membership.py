@@ -6,18 +6,19 @@ QueryAssignmentRequestBody.java, MessageQueueAssignment.java, SetMessageRequestM
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import ClassVar
 
 from pyledger.message import MessageQueue
+from pyledger.value_type import value_type
 from pyledger.wire.body import Body
 from pyledger.wire.headers.codec import Int, Long
 from pyledger.wire.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel
 from pyledger.wire.subscription import Subscription
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class Connection(Body):
     """One client of a group."""
 
@@ -28,7 +29,7 @@ class Connection(Body):
     version: Int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class ConsumerConnection(Body):
     """To 203: a consumer group."""
 
@@ -39,14 +40,14 @@ class ConsumerConnection(Body):
     consume_from_where: ConsumeFromWhere | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class ProducerConnection(Body):
     """To 204: a producer group."""
 
     connection_set: tuple[Connection, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class ProducerMember(Body):
     """One producer; upstream's `ProducerInfo`."""
 
@@ -60,21 +61,21 @@ class ProducerMember(Body):
     last_update_timestamp: Long = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class ProducerMembers(Body):
     """To 328: producers by group; upstream's `ProducerTableInfo`."""
 
     data: Mapping[str, tuple[ProducerMember, ...]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class ConsumerIds(Body):
     """To 38: client ids of a group; upstream's `GetConsumerListByGroupResponseBody`."""
 
     consumer_id_list: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class LockBatchRequest(Body):
     """41 and 42: lock or unlock queues for a client."""
 
@@ -84,7 +85,7 @@ class LockBatchRequest(Body):
     only_this_broker: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class LockBatchResponse(Body):
     """To 41: the queues that are the client's now."""
 
@@ -100,7 +101,7 @@ class MessageRequestMode(StrEnum):
     POP = "POP"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class QueryAssignmentRequest(Body):
     """400: which queues shall a client consume?"""
 
@@ -111,7 +112,7 @@ class QueryAssignmentRequest(Body):
     message_model: MessageModel | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class QueueAssignment(Body):
     """A queue of a client; upstream's `MessageQueueAssignment`."""
 
@@ -120,14 +121,14 @@ class QueueAssignment(Body):
     attachments: Mapping[str, str] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class QueryAssignmentResponse(Body):
     """To 400. None: the group is not known."""
 
     message_queue_assignments: tuple[QueueAssignment, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class MessageRequestModeRequest(Body):
     """401: how a group shall ask for the messages of a topic."""
 
@@ -137,7 +138,7 @@ class MessageRequestModeRequest(Body):
     pop_share_queue_num: Int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class MessageRequestModes(Body):
     """To 402: modes by topic and group."""
 

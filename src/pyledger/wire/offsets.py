@@ -6,23 +6,24 @@ QueryConsumeQueueResponseBody.java.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from pyledger.message import MessageQueue
 from pyledger.topic import NO_VERSION, DataVersion
+from pyledger.value_type import value_type
 from pyledger.wire.body import Body
 from pyledger.wire.headers.codec import Int, Long
 from pyledger.wire.subscription import Subscription
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class QueueOffsets(Body):
     """220 and to 222: where a group shall go on; upstream's `ResetOffsetBody`."""
 
     offset_table: Mapping[MessageQueue, Long] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class QueueOffset(Body):
     """An entry of `QueueOffsetList`."""
 
@@ -32,14 +33,14 @@ class QueueOffset(Body):
     offset: Long
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class QueueOffsetList(Body):
     """220 to a C++ client; upstream's `ResetOffsetBodyForC`."""
 
     offset_table: tuple[QueueOffset, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class ConsumerStatus(Body):
     """To 221 and 223: where clients stand; upstream's `GetConsumerStatusBody`."""
 
@@ -48,7 +49,7 @@ class ConsumerStatus(Body):
     """By client id."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class ConsumerOffsetTable(Body):
     """To 43: all offsets of a broker, by `topic@group` and queue id."""
 
@@ -57,7 +58,7 @@ class ConsumerOffsetTable(Body):
     data_version: DataVersion = NO_VERSION
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class DelayOffsetTable(Body):
     """To 45: the next offset to deliver, by delay level."""
 
@@ -65,14 +66,14 @@ class DelayOffsetTable(Body):
     data_version: DataVersion = NO_VERSION
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class CorrectionOffsets(Body):
     """To 308: by queue id."""
 
     correction_offsets: Mapping[Int, Long] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class QueueUnit(Body):
     """A unit of a consume queue; upstream's `ConsumeQueueData`."""
 
@@ -85,7 +86,7 @@ class QueueUnit(Body):
     msg: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class QueueUnits(Body):
     """To 321; upstream's `QueryConsumeQueueResponseBody`."""
 

@@ -7,16 +7,16 @@ header/ExtraInfoUtil.java; store/.../pop/PopCheckPoint.java, AckMsg.java, BatchA
 import base64
 import binascii
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Self
 
+from pyledger.value_type import value_type
 from pyledger.wire.body import Body
 from pyledger.wire.headers.codec import Int, Long
 
 BIT_SET_SIZE_MAX_BYTES = 4096
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class BatchAck(Body):
     """Messages of one pop from one queue."""
 
@@ -67,7 +67,7 @@ def encode_bit_set(positions: Iterable[int]) -> str:
     return base64.b64encode(number.to_bytes((number.bit_length() + 7) // 8, "little")).decode()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class BatchAckRequest(Body):
     """200151; upstream's `BatchAckMessageRequestBody`."""
 
@@ -75,7 +75,7 @@ class BatchAckRequest(Body):
     acks: tuple[BatchAck, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class PopHandle:
     """What a client acknowledges a popped message with: property `POP_CK`, field `extraInfo`."""
 
@@ -133,7 +133,7 @@ ACK_TAG = "bAck"
 SINGLE_ACK_TAG = "ack"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class PopCheckpoint(Body):
     """Body of a message that notes what was popped from one queue; upstream's `PopCheckPoint`."""
 
@@ -167,7 +167,7 @@ class PopCheckpoint(Body):
     put_again_times: str = "0"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class PopAcks(Body):
     """Body of a message that notes what is acknowledged; upstream's `BatchAckMsg`."""
 

@@ -12,12 +12,13 @@ Source: RocketMQ remoting/.../protocol/body/RegisterBrokerBody.java; common/.../
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from pyledger.errors import CorruptBodyError, MalformedBodyError, MalformedJsonError
 from pyledger.protocol.routing.model import QueueMapping
 from pyledger.topic import NO_VERSION, Permission, TopicConfig
+from pyledger.value_type import value_type
 from pyledger.wire import fastjson
 from pyledger.wire.body import Body, Buffer, MismatchError, read_map, read_object, read_text, read_version
 from pyledger.wire.compression import CompressionType, decompress
@@ -29,7 +30,7 @@ ZLIB = COMPRESSED | CompressionType.ZLIB << COMPRESSION_SHIFT
 KIND = "RegisterBrokerBody"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class RegisterBrokerBody(Body):
     """The body of 103."""
 

@@ -8,9 +8,10 @@ ClusterInfo.java, GetBrokerMemberGroupResponseBody.java; statictopic/TopicQueueM
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from pyledger.protocol.routing.model import ClusterRoutes, QueueMapping, QueueRoute, TopicRoute
+from pyledger.value_type import value_type
 from pyledger.wire.body import FOREIGN_NAMES, Body, Buffer, decode_body, encode_body
 from pyledger.wire.headers.codec import Int
 from pyledger.wire.version import V4_9_4
@@ -31,7 +32,7 @@ FOREIGN_NAMES[TopicRoute] = {
 FOREIGN_NAMES[ClusterRoutes] = {"brokers": "brokerAddrTable", "clusters": "clusterAddrTable"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class BrokerMembers(Body):
     """Addresses under one broker name; upstream's `BrokerMemberGroup`."""
 
@@ -40,7 +41,7 @@ class BrokerMembers(Body):
     broker_addrs: Mapping[Int, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class BrokerMembersResponse(Body):
     """To 901."""
 

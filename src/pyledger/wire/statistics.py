@@ -6,18 +6,19 @@ ConsumeMessageDirectlyResult.java.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, ClassVar
 
 from pyledger.message import MessageQueue
 from pyledger.topic import NO_VERSION, DataVersion
+from pyledger.value_type import value_type
 from pyledger.wire.body import Body
 from pyledger.wire.headers.codec import Int, Long, Real
 from pyledger.wire.subscription import Subscription
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class TopicOffset(Body):
     """A queue of a topic."""
 
@@ -26,7 +27,7 @@ class TopicOffset(Body):
     last_update_timestamp: Long = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class TopicStatsTable(Body):
     """To 202."""
 
@@ -35,7 +36,7 @@ class TopicStatsTable(Body):
     """Missing before 5.0."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class ConsumeOffset(Body):
     """A queue as a group sees it; upstream's `OffsetWrapper`."""
 
@@ -45,7 +46,7 @@ class ConsumeOffset(Body):
     last_timestamp: Long = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class ConsumeStats(Body):
     """To 208."""
 
@@ -53,7 +54,7 @@ class ConsumeStats(Body):
     consume_tps: Real = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class BrokerConsumeStats(Body):
     """To 317: all groups of a broker; upstream's `ConsumeStatsList`."""
 
@@ -66,7 +67,7 @@ class BrokerConsumeStats(Body):
     """Messages that were pulled and not consumed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class StatsItem(Body):
     """A count over a span of time; upstream's `BrokerStatsItem`."""
 
@@ -76,7 +77,7 @@ class StatsItem(Body):
     """Average of a count."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class BrokerStats(Body):
     """To 315; upstream's `BrokerStatsData`."""
 
@@ -85,7 +86,7 @@ class BrokerStats(Body):
     stats_day: StatsItem | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class TimerCount(Body):
     """Waiting messages of a topic; upstream's `TimerMetrics.Metric`."""
 
@@ -93,7 +94,7 @@ class TimerCount(Body):
     time_stamp: Long = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class TimerMetrics(Body):
     """To 61."""
 
@@ -101,7 +102,7 @@ class TimerMetrics(Body):
     data_version: DataVersion = NO_VERSION
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class ProcessQueueState(Body):
     """A queue within a consumer; upstream's `ProcessQueueInfo`."""
 
@@ -123,7 +124,7 @@ class ProcessQueueState(Body):
     last_consume_timestamp: Long = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class PopProcessQueueState(Body):
     """A popped queue within a consumer; upstream's `PopProcessQueueInfo`."""
 
@@ -132,7 +133,7 @@ class PopProcessQueueState(Body):
     last_pop_timestamp: Long = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class ConsumeStatus(Body):
     """How fast a consumer works on a topic."""
 
@@ -152,7 +153,7 @@ class ConsumeStatus(Body):
     consume_failed_msgs: Long = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class ConsumerRunning(Body):
     """To 307: all about one consumer; upstream's `ConsumerRunningInfo`."""
 
@@ -177,7 +178,7 @@ class ConsumeResult(StrEnum):
     RETURN_NULL = "CR_RETURN_NULL"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class ConsumeMessageDirectlyResult(Body):
     """To 309."""
 

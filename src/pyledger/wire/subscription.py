@@ -4,17 +4,17 @@ Source: RocketMQ remoting/.../protocol/heartbeat/SubscriptionData.java, filter/F
 body/CheckClientRequestBody.java.
 """
 
-from dataclasses import dataclass
 from typing import Self
 
 from pyledger.message import tags_code
 from pyledger.protocol.delivery.subscription import TAG, parse_subscription
 from pyledger.protocol.delivery.subscription import Subscription as Rule
+from pyledger.value_type import value_type
 from pyledger.wire.body import Body
 from pyledger.wire.headers.codec import Int, Long
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class Subscription(Body):
     """One topic and what of it; upstream's `SubscriptionData`."""
 
@@ -67,7 +67,7 @@ class Subscription(Body):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class CheckClientConfig(Body):
     """46: is this subscription one that the broker can filter by? Upstream's `CheckClientRequestBody`."""
 

@@ -5,16 +5,17 @@ SubscriptionGroupWrapper.java, KVTable.java.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from pyledger.group import SubscriptionGroup
 from pyledger.topic import NO_VERSION, DataVersion, TopicConfig
+from pyledger.value_type import value_type
 from pyledger.wire.body import Body
 from pyledger.wire.headers.codec import Int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class TopicConfigTable(Body):
     """To 21, and the body of 103 before 3.0.11; upstream's `TopicConfigAndMappingSerializeWrapper`."""
 
@@ -27,14 +28,14 @@ class TopicConfigTable(Body):
     """Missing before 5.0."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class TopicConfigList(Body):
     """18: topics to create or change."""
 
     topic_config_list: tuple[TopicConfig, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class TopicList(Body):
     """Names of topics."""
 
@@ -42,14 +43,14 @@ class TopicList(Body):
     broker_addr: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class GroupList(Body):
     """Names of groups."""
 
     group_list: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class SubscriptionGroupTable(Body):
     """To 201; upstream's `SubscriptionGroupWrapper`."""
 
@@ -59,14 +60,14 @@ class SubscriptionGroupTable(Body):
     data_version: DataVersion = NO_VERSION
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class SubscriptionGroupList(Body):
     """225: groups to create or change."""
 
     group_config_list: tuple[SubscriptionGroup, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class KVTable(Body):
     """Pairs of text: settings, statistics, order topics."""
 

@@ -12,7 +12,7 @@ from pyledger.errors import SubscriptionSyntaxError
 from pyledger.net.connection import Connection
 from pyledger.protocol.delivery.clients import Client
 from pyledger.protocol.delivery.consumers import CLUSTERING, FROM_LAST_OFFSET, PASSIVELY, ConsumerState
-from pyledger.protocol.filter.sql92 import sql_filter
+from pyledger.protocol.filter.loading import sql_filter
 from pyledger.wire.codes import RequestCode, ResponseCode
 from pyledger.wire.headers.client import (
     GetConsumerListByGroupRequestHeader,

@@ -21,7 +21,7 @@ from pyledger.protocol.delivery.pop_rules import PopPlan, PopRequest, PopRules, 
 from pyledger.protocol.delivery.refusal import Refusal
 from pyledger.protocol.delivery.send_rules import CODE_OF_PUT
 from pyledger.protocol.delivery.subscription import Subscription
-from pyledger.protocol.filter.sql92 import sql_filter
+from pyledger.protocol.filter.loading import sql_filter
 from pyledger.store.queue_reader import default_limits
 from pyledger.store.read_result import GetStatus
 from pyledger.wire.codes import RequestCode, ResponseCode

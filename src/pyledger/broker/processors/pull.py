@@ -14,7 +14,7 @@ from pyledger.protocol.delivery.long_poll import Wanted
 from pyledger.protocol.delivery.pull_rules import PullFlag, PullRequest, PullRules, answer_pull
 from pyledger.protocol.delivery.refusal import Refusal
 from pyledger.protocol.delivery.subscription import Subscription
-from pyledger.protocol.filter.sql92 import sql_filter
+from pyledger.protocol.filter.loading import sql_filter
 from pyledger.store.read_result import GetStatus
 from pyledger.wire.codes import RequestCode, ResponseCode
 from pyledger.wire.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader

@@ -11,12 +11,13 @@ RemoteAddressStrategyFactory.java; acl/.../common/Permission.java.
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Self
 
 from pyledger.errors import ConfigError
 from pyledger.protocol.access.model import Action, Need, ResourceKind, User
 from pyledger.protocol.access.policies import listed
+from pyledger.value_type import value_type
 
 KEY_LENGTH_MIN = 7
 PERMISSIONS = {
@@ -33,7 +34,7 @@ SPAN = re.compile(r"(\d+)-(\d+)")
 Matcher = Callable[[str], bool]
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class Account:
     """One account of the file."""
 

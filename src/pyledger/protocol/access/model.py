@@ -5,9 +5,10 @@ common/.../action/Action.java.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
+
+from pyledger.value_type import value_type
 
 
 class Action(StrEnum):
@@ -31,7 +32,7 @@ class ResourceKind(StrEnum):
     CLUSTER = "Cluster"
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class Need:
     """One right that a request needs: any of some actions on a resource."""
 
@@ -43,7 +44,7 @@ class Need:
         return f"{' or '.join(self.any_of)} on {self.kind}:{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class User:
     """Somebody who signs requests."""
 

@@ -10,12 +10,12 @@ model/PolicyEntry.java, model/Resource.java.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Any, Self
 
 from pyledger.errors import ConfigError
 from pyledger.protocol.access.model import Action, Need, ResourceKind, User
+from pyledger.value_type import value_type
 
 ANY = "*"
 USER_SUBJECT = "User:"
@@ -25,7 +25,7 @@ DECISIONS = {"allow": True, "deny": False}
 POLICY_TYPES = ("custom", "default")
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class Entry:
     """Allows or denies some actions on one resource."""
 

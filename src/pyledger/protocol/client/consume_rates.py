@@ -3,7 +3,7 @@
 Source: RocketMQ client/.../stat/ConsumerStatsManager.java.
 """
 
-from dataclasses import dataclass
+from pyledger.value_type import value_type
 
 MINUTE_MS = 60_000
 HOUR_MS = 3_600_000
@@ -40,7 +40,7 @@ class Window:
         return self._newest % PARTS
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class Rates:
     """Over the last minute; times are averages in ms, rates messages a second."""
 

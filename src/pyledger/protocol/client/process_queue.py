@@ -8,8 +8,9 @@ Source: RocketMQ client/.../impl/consumer/ProcessQueue.java, DefaultMQPushConsum
 from bisect import insort
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
+
+from pyledger.value_type import value_type
 
 MIB = 1 << 20
 LOCK_VALID_MS = 30_000
@@ -26,7 +27,7 @@ class Cached(Protocol):
 M = TypeVar("M", bound=Cached)
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class FlowLimits:
     """How much of one queue may wait."""
 

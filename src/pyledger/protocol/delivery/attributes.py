@@ -5,14 +5,14 @@ Source: RocketMQ common/.../TopicAttributes.java, AttributeUtil.java, AttributeP
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from pyledger.errors import TopicAttributeError
+from pyledger.value_type import value_type
 
 INT64_MAX = (1 << 63) - 1
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class Attribute:
     """One attribute: the words that it may be, or any whole number."""
 

@@ -3,6 +3,8 @@
 from collections.abc import Hashable
 from dataclasses import dataclass
 
+from pyledger.value_type import value_type
+
 Channel = Hashable
 """A connection, as the shell names it."""
 
@@ -23,7 +25,7 @@ class Client:
         return now_ms - self.seen_ms > timeout_ms
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class Notice:
     """Tell these connections that the members of a group have changed."""
 

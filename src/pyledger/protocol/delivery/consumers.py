@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pyledger.config.delivery import DeliveryConfig
 from pyledger.protocol.delivery.clients import Channel, Client, Notice
 from pyledger.protocol.delivery.subscription import Subscription
+from pyledger.value_type import value_type
 
 ACTIVELY = "CONSUME_ACTIVELY"
 PASSIVELY = "CONSUME_PASSIVELY"
@@ -21,7 +22,7 @@ CLUSTERING = "CLUSTERING"
 FROM_LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class ConsumerState:
     """How a group consumes, in upstream's words."""
 

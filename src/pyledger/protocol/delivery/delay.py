@@ -13,6 +13,7 @@ from enum import Enum, auto
 from pyledger import names
 from pyledger.message import QueueRange
 from pyledger.topic import NO_VERSION, DataVersion
+from pyledger.value_type import value_type
 
 DELAY_LEVELS_MS = tuple(
     1000 * seconds
@@ -24,7 +25,7 @@ VERSION_STEP = 200
 TIMER_PROPERTIES = frozenset({names.TIMER_DELAY_SECONDS, names.TIMER_DELIVER_MS, names.TIMER_DELAY_MS})
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class Destination:
     """A topic and a queue."""
 

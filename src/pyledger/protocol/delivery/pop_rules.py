@@ -17,6 +17,7 @@ from pyledger.protocol.delivery.standing import BrokerStanding
 from pyledger.protocol.delivery.subscription import Subscription, parse_subscription
 from pyledger.protocol.delivery.topics import BrokerTopics
 from pyledger.topic import TopicConfig
+from pyledger.value_type import value_type
 from pyledger.wire.codes import ResponseCode
 
 POP_COUNT_MAX = 32
@@ -51,7 +52,7 @@ class PopPlan:
     """Until when it may wait, by the wall clock."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class PopSource:
     """A queue that a pop reads."""
 

@@ -5,7 +5,6 @@ Source: RocketMQ broker/.../RecallMessageProcessor.java; common/.../RecallMessag
 
 import base64
 import binascii
-from dataclasses import dataclass
 from typing import Self
 
 from pyledger import names
@@ -13,6 +12,7 @@ from pyledger.config.delivery import DeliveryConfig
 from pyledger.protocol.delivery.refusal import Refusal
 from pyledger.protocol.delivery.standing import BrokerStanding
 from pyledger.protocol.delivery.topics import BrokerTopics
+from pyledger.value_type import value_type
 from pyledger.wire.codes import ResponseCode
 
 HANDLE_VERSION = "v1"
@@ -21,7 +21,7 @@ RECALL_TAG = "_RECALL_TAG_"
 UNAVAILABLE = "recall failed, broker service not available"
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class RecallHandle:
     """Names one timer message; clients see it as text without meaning."""
 

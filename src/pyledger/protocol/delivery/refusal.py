@@ -1,8 +1,8 @@
 """A request that the broker's rules turn down: data for a response, not an exception."""
 
-from dataclasses import dataclass
 from enum import IntEnum
 
+from pyledger.value_type import value_type
 from pyledger.wire.codes import ResponseCode
 
 
@@ -19,7 +19,7 @@ class ForbiddenType(IntEnum):
     SUBSCRIPTION = 5
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class Refusal:
     """The code and the remark of the response."""
 

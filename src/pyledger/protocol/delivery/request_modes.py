@@ -4,11 +4,11 @@ Source: RocketMQ broker/.../QueryAssignmentProcessor.java, MessageRequestModeMan
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
 from pyledger import names
 from pyledger.protocol.delivery.refusal import Refusal
+from pyledger.value_type import value_type
 from pyledger.wire.codes import ResponseCode
 
 
@@ -19,7 +19,7 @@ class RequestMode(StrEnum):
     POP = "POP"
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class GroupMode:
     """How a group asks for the messages of a topic."""
 

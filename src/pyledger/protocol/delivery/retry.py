@@ -4,7 +4,6 @@ Source: RocketMQ broker/.../AbstractSendMessageProcessor.java (consumerSendMsgBa
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from pyledger import names
 from pyledger.protocol.delivery.groups import BrokerGroups
@@ -13,13 +12,14 @@ from pyledger.protocol.delivery.send_rules import DLQ_QUEUE_COUNT, VERSION_OF_RE
 from pyledger.protocol.delivery.standing import BrokerStanding
 from pyledger.protocol.delivery.topics import BrokerTopics
 from pyledger.topic import Permission
+from pyledger.value_type import value_type
 from pyledger.wire.codes import ResponseCode
 
 FIRST_DELAY_LEVEL = 3
 """Of the first retry: 10 s; each further one a level more."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class SendBackRequest:
     """What the rules look at of a message sent back."""
 
@@ -31,7 +31,7 @@ class SendBackRequest:
     """Of the client."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class Returned:
     """What is stored for a message sent back; body, flags, birth and hosts stay as they were."""
 

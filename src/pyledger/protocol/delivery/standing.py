@@ -1,11 +1,12 @@
 """What a broker is at the moment and what it may do."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from pyledger.topic import Permission
+from pyledger.value_type import value_type
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class BrokerStanding:
     """Facts of the broker that rules look at; a change is a new one."""
 

@@ -3,17 +3,16 @@
 Source: RocketMQ common/.../FilterAPI.java, SubscriptionData.java, ExpressionType.java.
 """
 
-from dataclasses import dataclass
-
 from pyledger.errors import SubscriptionSyntaxError
 from pyledger.message import tags_code
+from pyledger.value_type import value_type
 
 ALL = "*"
 TAG = "TAG"
 SQL92 = "SQL92"
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class Subscription:
     """One topic of a group's subscriptions, as its members state it."""
 

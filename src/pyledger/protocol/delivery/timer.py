@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from pyledger import names
 from pyledger.config.delivery import DeliveryConfig
 from pyledger.protocol.delivery.offset_blocks import OffsetBlocks
+from pyledger.value_type import value_type
 
 WAYS = (names.TIMER_DELAY_SECONDS, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)
 """Properties that ask for a time, in the order they are looked at."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class TimerPlan:
     """When a message is to be delivered."""
 
@@ -29,7 +30,7 @@ class TimerPlan:
     """Already floored to the precision."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class TimerProblem:
     """The message asks for what cannot be."""
 
@@ -93,7 +94,7 @@ class Timed:
     unique_key: str
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class TimerProgress:
     """Where delivery stands; with the timer topic it says what waits.
 

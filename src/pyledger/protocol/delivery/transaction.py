@@ -12,13 +12,13 @@ EndTransactionProcessor.java.
 """
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum, IntEnum, auto
 
 from pyledger import names
 from pyledger.config.delivery import DeliveryConfig
 from pyledger.protocol.delivery.delay import Destination, restore
 from pyledger.protocol.delivery.refusal import Refusal
+from pyledger.value_type import value_type
 from pyledger.wire.codes import ResponseCode
 from pyledger.wire.sysflag import TRANSACTION_MASK, TransactionType
 
@@ -36,7 +36,7 @@ class TransactionEnd(IntEnum):
     ROLLBACK = 12
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class HalfMessage:
     """What the rules look at of a stored half message."""
 
@@ -187,7 +187,7 @@ def parse_op(body: bytes) -> list[int]:
     return [int(part) for part in parts if part.isascii() and part.isdecimal() and len(part) < 19]
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class OpMessage:
     """What a round looks at of an op message."""
 

@@ -9,11 +9,11 @@ Source: RocketMQ filter/.../expression/*.java.
 
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from pyledger.protocol.filter.values import Value, compare, equal
+from pyledger.value_type import value_type
 
 Properties = Mapping[str, str]
 Evaluate = Callable[[Properties], Value]
@@ -40,56 +40,56 @@ SEARCHES: dict[Search, Callable[[str, str], bool]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class Constant:
     """A literal."""
 
     value: Value
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class Property:
     """The value of a property; null where a message has none."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class Negate:
     """A number with the other sign; null for anything else."""
 
     operand: "Node"
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class Truth:
     """A property where a condition is expected: text is never true."""
 
     operand: Property
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class Not:
     """The contrary; of null, null."""
 
     operand: "Node"
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class AnyOf:
     """True if one is true, else null if one is null."""
 
     operands: tuple["Node", ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class AllOf:
     """False if one is false, else null if one is null."""
 
     operands: tuple["Node", ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class Equal:
     """Both the same."""
 
@@ -97,14 +97,14 @@ class Equal:
     right: "Node"
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class IsNull:
     """Null."""
 
     operand: "Node"
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class Order:
     """Two numbers in an order."""
 
@@ -113,7 +113,7 @@ class Order:
     right: "Node"
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class OneOf:
     """A property that is one of some texts."""
 
@@ -122,7 +122,7 @@ class OneOf:
     negated: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class Matches:
     """A text in which another is found; null and the empty search are not found, nor found missing."""
 

@@ -5,11 +5,11 @@ Every request and response has the base members `group`, `remote_id` (addressee)
 Source: DLedger protocol/*.java, entry/DLedgerEntry.java.
 """
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
 from pyledger.protocol.raft.codes import ResponseCode
+from pyledger.value_type import value_type
 
 NO_INDEX = -1
 """Index of an empty log's end, and of what is not known. The first entry has index 0."""
@@ -71,7 +71,7 @@ class VoteResult(Enum):
     REJECT_TAKING_LEADERSHIP = "REJECT_TAKING_LEADERSHIP"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class RequestOrResponse:
     """The members that everything has."""
 
@@ -83,7 +83,7 @@ class RequestOrResponse:
     term: int = NO_TERM
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class VoteRequest(RequestOrResponse):
     """`leader_id` asks to be the leader of `term`; the end of its log comes along."""
 
@@ -91,24 +91,24 @@ class VoteRequest(RequestOrResponse):
     ledger_end_term: int = NO_TERM
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class VoteResponse(RequestOrResponse):
     """The ids are those of the request, not exchanged."""
 
     vote_result: VoteResult = VoteResult.UNKNOWN
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class HeartBeatRequest(RequestOrResponse):
     """`leader_id` leads `term`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class HeartBeatResponse(RequestOrResponse):
     """Success says nothing but its code; a refusal for a term brings the receiver's."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class PushEntryRequest(RequestOrResponse):
     """A leader tells a follower: take this, compare this, cut here, so much is committed.
 
@@ -128,7 +128,7 @@ class PushEntryRequest(RequestOrResponse):
         return () if self.entry is None else (self.entry,)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class PushEntryResponse(RequestOrResponse):
     """`index` is the first of the request, `begin_index` and `end_index` where the follower's log stands."""
 
@@ -140,7 +140,7 @@ class PushEntryResponse(RequestOrResponse):
     end_index: int = NO_INDEX
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class LeadershipTransferRequest(RequestOrResponse):
     """From a client to the leader `transfer_id`, and from there to `transferee_id`."""
 
@@ -149,12 +149,12 @@ class LeadershipTransferRequest(RequestOrResponse):
     take_leadership_ledger_index: int = NO_INDEX
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class LeadershipTransferResponse(RequestOrResponse):
     """`term` is the transferee's after it won."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class AppendEntryRequest(RequestOrResponse):
     """What to append. Several (`batch_msgs`) come only from the leader's own process."""
 
@@ -162,7 +162,7 @@ class AppendEntryRequest(RequestOrResponse):
     batch_msgs: tuple[bytes, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class AppendEntryResponse(RequestOrResponse):
     """Where the entry stands (the last one of a batch). The body begins at `pos` + 48."""
 
@@ -172,7 +172,7 @@ class AppendEntryResponse(RequestOrResponse):
     """Of a batch, one for each entry; not on the wire."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class GetEntriesRequest(RequestOrResponse):
     """One entry, by its index."""
 
@@ -180,31 +180,31 @@ class GetEntriesRequest(RequestOrResponse):
     max_size: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class GetEntriesResponse(RequestOrResponse):
     """No entry, or one."""
 
     entries: tuple[Entry, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class MetadataRequest(RequestOrResponse):
     """Who leads, and who is a member?"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class MetadataResponse(RequestOrResponse):
     """The leader as far as it is known; members with their addresses. The term stays -1."""
 
     peers: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class ReadIndexRequest(RequestOrResponse):
     """How far must be applied to see all that was acknowledged before? Ours; Java has none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class ReadIndexResponse(RequestOrResponse):
     """`index` was committed when the request came, and the leader still led after that."""
 

@@ -7,18 +7,18 @@ Source: RocketMQ client/.../impl/consumer/RebalanceImpl.java.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 from pyledger.errors import RebalanceError
 from pyledger.message import MessageQueue
 from pyledger.protocol.rebalance.strategies import Strategy, java_order
+from pyledger.value_type import value_type
 
 PULL_IDLE_MAX_MS = 120_000
 INTERVAL_MS = 20_000
 MIN_INTERVAL_MS = 1_000
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class Plan:
     """What to do about one topic. A queue in both parts is to be started anew."""
 

@@ -9,11 +9,12 @@ Source: RocketMQ client/.../consumer/rebalance, common/.../consistenthash/Consis
 import hashlib
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol, TypeVar
 
 from pyledger.errors import RebalanceError
 from pyledger.message import MessageQueue
+from pyledger.value_type import value_type
 
 T = TypeVar("T")
 Queues = Sequence[MessageQueue]
@@ -55,7 +56,7 @@ def check(own_id: str, queues: Queues, consumer_ids: Sequence[str]) -> bool:
     return own_id in consumer_ids
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class Averagely:
     """Neighbouring queues, sizes that differ by one at most, longer parts first."""
 
@@ -71,7 +72,7 @@ class Averagely:
         return list(queues[start : start + size + (index < longer)])
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class AveragelyByCircle:
     """Every n-th queue, so that a broker's queues go to many consumers."""
 
@@ -84,7 +85,7 @@ class AveragelyByCircle:
         return list(queues[consumer_ids.index(own_id) :: len(consumer_ids)])
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class ByConfig:
     """A fixed list, whatever queues and consumers there are."""
 
@@ -101,7 +102,7 @@ class ByConfig:
         return list(self.queues)
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class ByMachineRoom:
     """Queues of brokers named `room@name` in some rooms; neighbouring ones, the rest one by one."""
 
@@ -125,7 +126,7 @@ def room_of(broker_name: str) -> str | None:
     return parts[0] if len(parts) == 2 else None
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class MachineRoomNearby:
     """Queues go to consumers of their room; those of rooms without consumers are shared by all."""
 
@@ -171,7 +172,7 @@ def md5_hash(key: str) -> int:
     return int.from_bytes(digest[:4], "big")
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class ConsistentHash:
     """Points on a ring; few queues move when a consumer comes or goes."""
 

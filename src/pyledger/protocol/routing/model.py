@@ -7,9 +7,10 @@ Source: RocketMQ remoting/.../protocol/route, remoting/.../protocol/statictopic,
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from pyledger.topic import DataVersion, Permission
+from pyledger.value_type import value_type
 
 MASTER_ID = 0
 FLAG_UNIT = 1
@@ -17,7 +18,7 @@ FLAG_UNIT_SUBSCRIPTION = 2
 ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class QueueRoute:
     """Queues of one topic on the brokers of one name; upstream's `QueueData`."""
 
@@ -28,7 +29,7 @@ class QueueRoute:
     sys_flag: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class BrokerRoute:
     """Brokers of one name, a master and its slaves; upstream's `BrokerData`."""
 
@@ -40,7 +41,7 @@ class BrokerRoute:
     zone_name: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class QueueMapping:
     """Where one broker name stands in a static topic; upstream's `TopicQueueMappingInfo`."""
 
@@ -54,7 +55,7 @@ class QueueMapping:
     dirty: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class TopicRoute:
     """Answer to "where is this topic?"; upstream's `TopicRouteData`."""
 
@@ -68,7 +69,7 @@ class TopicRoute:
     """By broker name; None for a topic that is not static."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class ClusterRoutes:
     """All brokers and clusters; upstream's `ClusterInfo`."""
 
@@ -78,7 +79,7 @@ class ClusterRoutes:
     """Broker names by cluster."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class BrokerIdentity:
     """Who a broker says it is, in each of its requests to a name server."""
 
@@ -88,7 +89,7 @@ class BrokerIdentity:
     broker_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class Registration:
     """One registration, full or of changed topics only."""
 
@@ -106,7 +107,7 @@ class Registration:
     zone_name: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class MinBrokerIdChange:
     """A notice to brokers of one name that the smallest id among them is another one now."""
 
@@ -118,7 +119,7 @@ class MinBrokerIdChange:
     ha_broker_addr: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class Registered:
     """Answer to a registration: where a slave finds its master, and who else must know."""
 
@@ -127,7 +128,7 @@ class Registered:
     notices: tuple[MinBrokerIdChange, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value_type()
 class ExpiredBroker:
     """A broker that was silent for too long: its channel is to be closed."""
 

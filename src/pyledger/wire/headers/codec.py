@@ -23,12 +23,12 @@ makeCustomHeaderToNet).
 import dataclasses
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, get_args, get_origin, get_type_hints
 
 from pyledger.errors import HeaderFieldError
+from pyledger.value_type import value_type
 
 INTEGER = re.compile(r"[+-]?[0-9]{1,64}")
 REAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,5})?")
@@ -47,7 +47,7 @@ class FieldCodec(NamedTuple):
     required: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class Header:
     """Base of all headers."""
 
@@ -75,7 +75,7 @@ class Header:
         return written(self, fields_of(type(self), code in self.SHORT_CODES))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class RpcHeader(Header):
     """What almost every request to a broker may carry. A server needs none of it unless a topic is static."""
 

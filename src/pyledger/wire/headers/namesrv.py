@@ -4,12 +4,11 @@ Source: RocketMQ remoting/.../protocol/header/namesrv/RegisterBrokerRequestHeade
 GetRouteInfoRequestHeader.java, QueryDataVersionRequestHeader.java, PutKVConfigRequestHeader.java.
 """
 
-from dataclasses import dataclass
-
+from pyledger.value_type import value_type
 from pyledger.wire.headers.codec import Header, Int, Long, RpcHeader
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class RegisterBrokerRequestHeader(Header):
     """103: a broker says what it has."""
 
@@ -25,7 +24,7 @@ class RegisterBrokerRequestHeader(Header):
     """`digest.body_crc` of the body as it was sent; 0 is not checked."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class RegisterBrokerResponseHeader(Header):
     """To 103: the master's addresses, for a slave."""
 
@@ -33,7 +32,7 @@ class RegisterBrokerResponseHeader(Header):
     master_addr: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class UnRegisterBrokerRequestHeader(Header):
     """104: a broker leaves."""
 
@@ -43,7 +42,7 @@ class UnRegisterBrokerRequestHeader(Header):
     broker_id: Long
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class BrokerHeartbeatRequestHeader(Header):
     """904: a broker is alive."""
 
@@ -58,7 +57,7 @@ class BrokerHeartbeatRequestHeader(Header):
     election_priority: Int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class QueryDataVersionRequestHeader(Header):
     """322: does a broker have to register again?"""
 
@@ -68,21 +67,21 @@ class QueryDataVersionRequestHeader(Header):
     broker_id: Long
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class QueryDataVersionResponseHeader(Header):
     """To 322."""
 
     changed: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class RegisterTopicRequestHeader(RpcHeader):
     """217: add queues to a topic."""
 
     topic: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class DeleteTopicFromNamesrvRequestHeader(RpcHeader):
     """216: forget a topic."""
 
@@ -90,35 +89,35 @@ class DeleteTopicFromNamesrvRequestHeader(RpcHeader):
     cluster_name: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class WipeWritePermOfBrokerRequestHeader(Header):
     """205: nobody shall write to a broker."""
 
     broker_name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class WipeWritePermOfBrokerResponseHeader(Header):
     """To 205."""
 
     wipe_topic_count: Int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class AddWritePermOfBrokerRequestHeader(Header):
     """327: all may write to a broker again."""
 
     broker_name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class AddWritePermOfBrokerResponseHeader(Header):
     """To 327."""
 
     add_topic_count: Int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class GetRouteInfoRequestHeader(RpcHeader):
     """105: which brokers have a topic?"""
 
@@ -126,14 +125,14 @@ class GetRouteInfoRequestHeader(RpcHeader):
     accept_standard_json_only: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class GetTopicsByClusterRequestHeader(RpcHeader):
     """224: topics of a cluster."""
 
     cluster: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class PutKVConfigRequestHeader(Header):
     """100: store a pair."""
 
@@ -142,7 +141,7 @@ class PutKVConfigRequestHeader(Header):
     value: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class GetKVConfigRequestHeader(Header):
     """101: read a pair."""
 
@@ -150,14 +149,14 @@ class GetKVConfigRequestHeader(Header):
     key: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class GetKVConfigResponseHeader(Header):
     """To 101."""
 
     value: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class DeleteKVConfigRequestHeader(Header):
     """102: delete a pair."""
 
@@ -165,14 +164,14 @@ class DeleteKVConfigRequestHeader(Header):
     key: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class GetKVListByNamespaceRequestHeader(Header):
     """219: all pairs of a namespace."""
 
     namespace: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class GetBrokerMemberGroupRequestHeader(Header):
     """901: addresses under a broker name."""
 
@@ -180,7 +179,7 @@ class GetBrokerMemberGroupRequestHeader(Header):
     broker_name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class NotifyMinBrokerIdChangeRequestHeader(Header):
     """905: another broker has the smallest id of its group."""
 

@@ -4,12 +4,11 @@ Source: RocketMQ remoting/.../protocol/header/PopMessageRequestHeader.java, AckM
 ChangeInvisibleTimeRequestHeader.java, NotificationRequestHeader.java, PeekMessageRequestHeader.java.
 """
 
-from dataclasses import dataclass
-
+from pyledger.value_type import value_type
 from pyledger.wire.headers.codec import Header, Int, Long, RpcHeader
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class PopMessageRequestHeader(RpcHeader):
     """200050: give me messages, and hide them from others for a time."""
 
@@ -29,7 +28,7 @@ class PopMessageRequestHeader(RpcHeader):
     attempt_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class PopMessageResponseHeader(Header):
     """To 200050 and 200052."""
 
@@ -42,7 +41,7 @@ class PopMessageResponseHeader(Header):
     order_count_info: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class AckMessageRequestHeader(RpcHeader):
     """200051: a popped message is done."""
 
@@ -54,7 +53,7 @@ class AckMessageRequestHeader(RpcHeader):
     """Queue offset."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class ChangeInvisibleTimeRequestHeader(RpcHeader):
     """200053: hide a popped message for longer, or shorter."""
 
@@ -67,7 +66,7 @@ class ChangeInvisibleTimeRequestHeader(RpcHeader):
     invisible_time: Long
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class ChangeInvisibleTimeResponseHeader(Header):
     """To 200053."""
 
@@ -76,7 +75,7 @@ class ChangeInvisibleTimeResponseHeader(Header):
     revive_qid: Int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class NotificationRequestHeader(RpcHeader):
     """200054: tell me when there are messages."""
 
@@ -89,7 +88,7 @@ class NotificationRequestHeader(RpcHeader):
     attempt_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class NotificationResponseHeader(Header):
     """To 200054."""
 
@@ -97,7 +96,7 @@ class NotificationResponseHeader(Header):
     polling_full: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class PeekMessageRequestHeader(RpcHeader):
     """200052: show me messages without hiding them."""
 
@@ -107,7 +106,7 @@ class PeekMessageRequestHeader(RpcHeader):
     max_msg_nums: Int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class PollingInfoRequestHeader(RpcHeader):
     """200055: how many pops wait?"""
 
@@ -116,7 +115,7 @@ class PollingInfoRequestHeader(RpcHeader):
     queue_id: Int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class PollingInfoResponseHeader(Header):
     """To 200055."""
 

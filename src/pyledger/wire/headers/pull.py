@@ -3,12 +3,11 @@
 Source: RocketMQ remoting/.../protocol/header/PullMessageRequestHeader.java, PullMessageResponseHeader.java.
 """
 
-from dataclasses import dataclass
-
+from pyledger.value_type import value_type
 from pyledger.wire.headers.codec import Header, Int, Long, RpcHeader
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class PullMessageRequestHeader(RpcHeader):
     """11 and 361: give me messages of a queue."""
 
@@ -29,7 +28,7 @@ class PullMessageRequestHeader(RpcHeader):
     proxy_froward_client_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_type(kw_only=True)
 class PullMessageResponseHeader(Header):
     """To 11 and 361, found or not."""
 

@@ -1,0 +1,70 @@
+"""Frozen dataclasses with slots whose methods are made when somebody needs them.
+
+A dataclass takes most of the time that importing it takes: its methods are compiled at once. A broker knows
+more than a hundred kinds of headers and bodies, and its start meets a dozen.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeVar, cast, dataclass_transform, get_origin
+
+T = TypeVar("T")
+
+FIELDS = "__dataclass_fields__"
+MADE = (
+    "__dataclass_params__", "__match_args__", "__repr__", "__eq__", "__hash__", "__setattr__", "__delattr__",
+    "__getstate__", "__setstate__", FIELDS, "__init__",
+)  # fmt: skip
+LOCK = threading.RLock()
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def value_type(*, kw_only: bool = False) -> Callable[[type[T]], type[T]]:
+    """As `dataclass(frozen=True, slots=True)`."""
+
+    def decorate(kind: type[T]) -> type[T]:
+        own = {k: v for k, v in vars(kind).items() if k not in {"__dict__", "__weakref__"}}
+        names = [name for name, hint in own.get("__annotations__", {}).items() if not is_class_variable(hint)]
+        bare = {k: v for k, v in own.items() if k not in names}
+        slotted: Any = type(kind.__name__, kind.__bases__, bare | {"__slots__": tuple(names)})
+        slotted.__qualname__ = kind.__qualname__
+        Unmade(slotted, own, kw_only=kw_only)
+        return cast(type[T], slotted)
+
+    return decorate
+
+
+def is_class_variable(hint: object) -> bool:
+    """Whether an annotation is of the class, and no field."""
+    return hint is ClassVar or get_origin(hint) is ClassVar
+
+
+class Unmade:
+    """Stands where a class has its fields and its `__init__`, until one of them is asked for."""
+
+    def __init__(self, kind: type, own: dict[str, Any], *, kw_only: bool) -> None:
+        self._kind, self._own, self._kw_only = kind, own, kw_only
+
+        def make_and_begin(instance: Any, *args: Any, **values: Any) -> None:
+            self.make()
+            type(instance).__init__(instance, *args, **values)
+
+        setattr(kind, FIELDS, self)
+        kind.__init__ = make_and_begin  # type: ignore[misc]
+
+    def __get__(self, instance: object, owner: type) -> object:
+        """The fields."""
+        self.make()
+        return getattr(owner, FIELDS)
+
+    def make(self) -> None:
+        """Let `dataclass` make the methods for a twin, and take them."""
+        with LOCK:
+            if vars(self._kind)[FIELDS] is not self:
+                return
+            twin = type(self._kind.__name__, self._kind.__bases__, self._own)
+            made = vars(dataclass(frozen=True, slots=True, kw_only=self._kw_only)(twin))
+            for name in MADE:
+                if name in made:
+                    setattr(self._kind, name, made[name])
