@@ -163,7 +163,9 @@ def many_callers(kind: str) -> Callable[[Results], Verdict]:
         name = f"sync_flush.many_callers[callers={kind}]"
         ours = r.best(name)
         java = r.java("sync_flush.java[impl=java-{}-callers=64]")
-        text = f"{rate(ours)}; {r.best(name, 'ratio_to_64_flushes'):.2f} of 64 ÷ one flush"
+        bare = r.best(f"sync_flush.bare_callers[callers={kind}]")
+        text = f"{rate(ours)}; {ours / bare:.2f} of bare {kind} ({rate(bare)})"
+        text += f"; {r.best(name, 'ratio_to_64_flushes'):.2f} of 64 ÷ one flush"
         text += "".join(f"; {ours / value:.1f}× Java {v} ({rate(value)})" for v, value in java.items())
         return (ours >= 2 * max(java.values()) if java else None), text
 

@@ -3,7 +3,8 @@
 One caller: against the bare rate of the device, which is a write and `fdatasync` of as many bytes into an
 allocated file, in turns with the store in the same case. 64 callers share flushes: 64 divided by the time of
 one bare flush is what perfect sharing without any cost of its own would give when a flush serves each caller
-once. The device decides every figure here: compare the ratios.
+once. `bare_callers` is what callers cost where nothing is stored: threads that hand a lock on, tasks whose
+futures the loop answers, with a bare flush for every 64. The device decides every figure: compare the ratios.
 """
 
 import asyncio
@@ -158,6 +159,66 @@ def bench_many_callers(rounds: Rounds, store: MessageStore, callers: str, tmp_pa
     if rounds.benchmark.stats:
         best = CALLERS * count / rounds.benchmark.stats.stats.min
         rounds.note(ratio_to_64_flushes=best * flush_s / CALLERS)
+
+
+def hand_on(bare: BareFile, count: int) -> None:
+    """Threads wake one another in turn, and one of them flushes in every turn."""
+    locks = [threading.Lock() for _ in range(CALLERS)]
+
+    def call(number: int) -> None:
+        for _ in range(count):
+            locks[number].acquire()
+            if number == 0:
+                bare.flush_next()
+            locks[(number + 1) % CALLERS].release()
+
+    for lock in locks:
+        lock.acquire()
+    callers = [threading.Thread(target=call, args=(number,)) for number in range(CALLERS)]
+    for caller in callers:
+        caller.start()
+    locks[0].release()
+    for caller in callers:
+        caller.join()
+
+
+def answer(bare: BareFile, count: int) -> None:
+    """Tasks wait for futures, and the loop answers all of them after a flush."""
+    waiting: list[asyncio.Future[None]] = []
+
+    async def call() -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(count):
+            waiting.append(future := loop.create_future())
+            await future
+
+    async def call_all() -> None:
+        callers = asyncio.gather(*(call() for _ in range(CALLERS)))
+        for _ in range(count):
+            await asyncio.sleep(0)
+            bare.flush_next()
+            for future in waiting:
+                future.set_result(None)
+            waiting.clear()
+        await callers
+
+    asyncio.run(call_all())
+
+
+BARE_CALLS = {"threads": hand_on, "tasks": answer}
+
+
+@pytest.mark.benchmark(group=MANY)
+@pytest.mark.parametrize("callers", BARE_CALLS, ids="callers={}".format)
+def bench_bare_callers(rounds: Rounds, callers: str, tmp_path: Path) -> None:
+    count = 2_000 if rounds.full else 3
+
+    def act(before: int) -> int:
+        BARE_CALLS[callers](bare, count)
+        return bare.at - before
+
+    with bare_file(tmp_path, 4 * count) as bare:
+        rounds.run(lambda: bare.at, act, units=CALLERS * count, expected=len(bare.piece) * count, rounds=3)
 
 
 @pytest.mark.java

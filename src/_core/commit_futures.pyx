@@ -1,5 +1,8 @@
 # CommitFutures: what the tasks of one event loop wait for in a group commit. A flush rings the bell, an
 # eventfd that the loop watches, at most once; the loop then answers every future that was reached.
+#
+# The flush is asked for when all tasks that could run have run: the first one's wish alone would start a
+# flush that serves few of them, and the others would wait for it and for their own.
 from _core.futex cimport load_word, monotonic_ns, pthread_mutex_lock, pthread_mutex_unlock
 from _core.posix cimport load_acquire
 from libc.errno cimport errno
@@ -26,6 +29,7 @@ cdef class CommitFutures:
     cdef object timer                # one for all; None while it is not set
     cdef int64_t timer_ns            # when it goes off, no later than the first deadline
     cdef int64_t last_offset         # of the last one pending
+    cdef bint asking                 # the loop will call `ask`
     cdef Bell* bell                  # owned by the commit, which outlives this
 
     cdef int start(self, GroupCommit commit, object loop) except -1:
@@ -73,19 +77,29 @@ cdef class CommitFutures:
             self.pending = deque(sorted(self.pending, key=_first))
         if deadline_ns >= 0 and (self.timer is None or deadline_ns < self.timer_ns):
             self.set_timer(deadline_ns)
-        if not self.listen(offset):
-            self.drain()
+        if not self.asking:
+            self.asking = True
+            self.loop.call_soon(self.ask)
         return 0
 
-    cdef bint listen(self, int64_t offset) noexcept nogil:
-        """Have the bell rung when `offset` is reached. False when it already is, or never will be."""
+    def ask(self):
+        """Ask for the flush of all that is pending; the event loop calls this after its tasks."""
+        self.asking = False
+        if self.pending and not self.listen(self.pending[0][0], self.last_offset):
+            self.drain()
+
+    cdef bint listen(self, int64_t offset, int64_t wanted) noexcept nogil:
+        """Have all below `wanted` flushed, and the bell rung when `offset` is reached.
+
+        False when it already is, or never will be.
+        """
         cdef bint waits, asks = False
         pthread_mutex_lock(&self.commit.lock)
         waits = self.commit.flushed < offset and self.commit.status_word == 0
         if waits:
             if self.bell.awaited > offset:
                 self.bell.awaited = offset
-            asks = self.commit.request(offset)
+            asks = self.commit.request(wanted)
         pthread_mutex_unlock(&self.commit.lock)
         if asks:
             self.commit.flusher.wake()
@@ -106,7 +120,7 @@ cdef class CommitFutures:
             if load_word(&self.commit.status_word) != 0 and flushed == load_acquire(&self.commit.flushed):
                 self.refuse()
                 return
-            if not self.pending or self.listen(self.pending[0][0]):
+            if not self.pending or self.listen(self.pending[0][0], self.pending[0][0]):
                 return
 
     cdef int set_timer(self, int64_t deadline_ns) except -1:

@@ -13,13 +13,13 @@
 # before. The lock is held for a few instructions and while bells ring, never while Python code runs.
 from _core.futex cimport (futex_wake_all, load_word, pthread_mutex_destroy, pthread_mutex_init,
                           pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock, store_word)
-from _core.posix cimport load_acquire, store_release
+from _core.posix cimport fork_generation, load_acquire, store_release
 from _core.status cimport STATUS_CLOSED, STATUS_OK, STATUS_STORE_FAILED
 from cpython.exc cimport PyErr_CheckSignals
 from libc.errno cimport EINTR, ETIMEDOUT
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free
-from posix.unistd cimport close as c_close, getpid, usleep, write as c_write
+from posix.unistd cimport close as c_close, usleep, write as c_write
 
 from pyledger import errors
 
@@ -52,7 +52,7 @@ cdef class GroupCommit:
     cdef int64_t flushed
     cdef int64_t requested
     cdef uint32_t status_word        # 0, or the negated status: failed, closed
-    cdef int owner_pid
+    cdef int generation              # of the process; a child of a fork has no flush thread
     cdef Bell* bells
     cdef Waker flusher
     cdef MappedFileQueue queue       # that callers may flush; None: only the flush thread does
@@ -66,7 +66,7 @@ cdef class GroupCommit:
         self.requested = flushed_where
         self.loops = []
         self.flusher = Waker()
-        self.owner_pid = getpid()
+        self.generation = fork_generation
         pthread_mutex_init(&self.lock, NULL)
 
     def __dealloc__(self):
@@ -98,7 +98,7 @@ cdef class GroupCommit:
 
     cdef int check_usable(self) except -1:
         cdef int status = -<int>load_word(&self.status_word)
-        if self.owner_pid != getpid():
+        if self.generation != fork_generation:
             status = STATUS_CLOSED
         if status == STATUS_STORE_FAILED:
             raise errors.StoreFailedError(self.path) from self.cause
@@ -261,7 +261,7 @@ cdef class GroupCommit:
         cdef int64_t deadline_ns
         cdef int failure = 0
         cdef int woken
-        if load_acquire(&self.flushed) >= offset and self.owner_pid == getpid():
+        if load_acquire(&self.flushed) >= offset and self.generation == fork_generation:
             return 1
         self.check_usable()
         waiter.offset = offset
@@ -303,7 +303,7 @@ cdef class GroupCommit:
     def register(self, int64_t offset, loop, int64_t timeout_ms=-1):
         """Future of `loop`, True when bytes below `offset` are durable; see _core.pyi."""
         future = loop.create_future()
-        if load_acquire(&self.flushed) >= offset and self.owner_pid == getpid():
+        if load_acquire(&self.flushed) >= offset and self.generation == fork_generation:
             future.set_result(True)
             return future
         self.check_usable()
@@ -420,7 +420,7 @@ cdef class GroupCommit:
 
     def close(self):
         """Nobody waits any more: who does gets StoreClosedError."""
-        if self.owner_pid == getpid():
+        if self.generation == fork_generation:
             self.answer(0, STATUS_CLOSED, NULL)
             self.flusher.wake()
 

@@ -10,7 +10,6 @@ from _core.futex cimport (exchange_word, futex_wait, futex_wake_all, heavy_fence
 from cpython.exc cimport PyErr_CheckSignals
 from libc.errno cimport EINTR, ETIMEDOUT
 from libc.stdint cimport int64_t, uint32_t
-from posix.unistd cimport getpid
 
 cdef enum:
     WAKER_QUIET = 0
@@ -49,10 +48,10 @@ cdef class Waker:
     """One thread sleeps until there is work; others wake it."""
 
     cdef uint32_t state
-    cdef int owner_pid
+    cdef int generation
 
     def __cinit__(self):
-        self.owner_pid = getpid()
+        self.generation = fork_generation
 
     cdef inline void wake(self) noexcept nogil:
         """There is work. Publish it before the call."""
@@ -85,7 +84,7 @@ cdef class Waker:
         """Sleep without the GIL until woken; see _core.pyi."""
         cdef int64_t deadline_ns = deadline_after(timeout_ms)
         cdef int woken
-        if self.owner_pid != getpid():
+        if self.generation != fork_generation:
             raise_status(STATUS_CLOSED, "waker", "wait on")
         while True:
             with nogil:

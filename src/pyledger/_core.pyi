@@ -437,8 +437,9 @@ class GroupCommit:
             A future of the loop. It gives what `wait` returns, or ends with StoreFailedError or
             StoreClosedError as `wait` would; it may be cancelled.
 
-        Cost: a flush wakes a loop once, without the GIL, and the loop answers all futures it reached. One
-        timer serves all.
+        Cost: the flush is asked for in the loop's next round, once for all tasks that ran in this one. A
+        flush wakes a loop once, without the GIL, and the loop answers all futures it reached. One timer
+        serves all.
         """
     def wait_for_request(self, timeout_ms: int) -> bool:
         """Sleep in the flush thread until somebody waits for more than is flushed.
@@ -488,6 +489,8 @@ class GroupCommit:
 class CommitFutures:
     """What the tasks of one event loop wait for; `GroupCommit.register` makes it."""
 
+    def ask(self) -> None:
+        """Ask for the flush of all that is pending; the event loop calls this after its tasks."""
     def drain(self) -> None:
         """Answer the futures that were reached; the event loop calls it after a flush."""
     def expire(self) -> None:

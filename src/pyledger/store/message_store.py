@@ -14,9 +14,9 @@ from typing import NoReturn, Self, cast
 
 from pyledger._core import DurableAppender, MessageScan, QueueAppender, SendRunAppender, StoredMessage
 from pyledger.config.store import StoreConfig
-from pyledger.errors import StoreClosedError
+from pyledger.errors import FlushTimeoutError, StoreClosedError
 from pyledger.message import Message, PutResult, QueueRange
-from pyledger.store.async_put import Future, durable, until_durable
+from pyledger.store.async_put import Future, durable
 from pyledger.store.clock import Clock, SystemClock
 from pyledger.store.message_writer import Buffer, MessageWriter, waits
 from pyledger.store.opening import StoreParts, open_parts
@@ -119,7 +119,8 @@ class MessageStore:
         group = self._writer.group
         if group is not None and waits(message):
             end = result.physical_offset + result.size_bytes
-            await until_durable(group, result.physical_offset, end, self.config.sync_flush_timeout_ms)
+            if not await durable(group, end, self.config.sync_flush_timeout_ms):
+                raise FlushTimeoutError(result.physical_offset, self.config.sync_flush_timeout_ms)
         return result
 
     async def aput_batch(self, messages: Sequence[Message]) -> list[PutResult]:
@@ -128,7 +129,8 @@ class MessageStore:
         group = self._writer.group
         if results and group is not None:
             end = results[-1].physical_offset + results[-1].size_bytes
-            await until_durable(group, results[0].physical_offset, end, self.config.sync_flush_timeout_ms)
+            if not await durable(group, end, self.config.sync_flush_timeout_ms):
+                raise FlushTimeoutError(results[0].physical_offset, self.config.sync_flush_timeout_ms)
         return results
 
     def append(self, message: Message) -> PutResult:
