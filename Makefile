@@ -7,9 +7,12 @@ PEERS := .venv/.peers
 CORE := $(wildcard src/_core/*.pyx src/_core/*.pxd src/_core/*.h)
 TESTS ?= tests
 
+# Tests in as many processes as there are processors, four at most; tests/conftest.py says which stay together.
+PARALLEL := -n auto --maxprocesses=4 --dist=loadgroup --no-loadscope-reorder -p no:benchmark
+
 .DEFAULT_GOAL := help
-.PHONY: help setup build build-debug annotate demo test test-all interop interop-live bench bench-report compare lint type tidy docs rewrite \
-	format package clean
+.PHONY: help setup build build-debug annotate demo test all-tests test-all interop interop-live bench bench-report compare \
+	lint type tidy docs rewrite format package clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "make %-13s %s\n", $$1, $$2 }'
@@ -42,16 +45,19 @@ annotate: $(READY)  ## build/cython/src/_core/_core.html: the lines that touch P
 demo: $(NATIVE)  ## real flights into a store, Spark SQL over it, a chart
 	$(BIN)/python examples/flights.py
 
-test: lint type tidy  ## lint, types, the house rules, all tests that need no JDK, benchmark smoke
-	$(BIN)/python -m pytest -m "not java" $(TESTS)
+test: $(NATIVE)  ## lint, types, the house rules, all tests that need no JDK, benchmark smoke
+	@$(MAKE) --no-print-directory -j3 --output-sync=target lint type all-tests
 	$(BIN)/python -m pytest -q -m "not java and not spark" --benchmark-columns=min benchmarks
+
+all-tests: $(NATIVE)
+	$(BIN)/python -m pytest $(PARALLEL) -m "not java" $(TESTS)
 
 test-all: test interop interop-live build-debug  ## also interop with Java, and the native tests on the checked build
 	$(BIN)/python -m pytest -m "not java and not spark and not slow" $(TESTS)
 	$(BIN)/python setup.py --quiet build_ext --inplace && touch $(NATIVE)
 
 interop: $(NATIVE)  ## against RocketMQ's own store and name server: needs Java 17 or newer, and Maven
-	$(BIN)/python -m pytest -m "java and not live" $(TESTS)
+	$(BIN)/python -m pytest $(PARALLEL) -m "java and not live" $(TESTS)
 
 interop-live: $(NATIVE)  ## against running brokers of RocketMQ, by the clock: wants a machine with nothing else to do
 	$(BIN)/python -m pytest -m "java and live" $(TESTS)

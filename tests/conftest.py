@@ -25,6 +25,21 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"pyledger._core: {_core.build_kind()} build, digests by {_core.digest_backend()}"
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In runs of several processes what takes long comes first; a file, and Spark, stay in one process."""
+    if not hasattr(config, "workerinput"):
+        return
+    items.sort(key=lambda item: (not is_marked(item, "slow"), not is_marked(item, "spark")))
+    for item in items:
+        group = "spark" if is_marked(item, "spark") else str(item.path)
+        is_alone = is_marked(item, "slow") or is_marked(item, "java")
+        item.add_marker(pytest.mark.xdist_group(item.nodeid if is_alone else group))
+
+
+def is_marked(item: pytest.Item, name: str) -> bool:
+    return item.get_closest_marker(name) is not None
+
+
 @pytest.fixture
 def rewrite(pytestconfig: pytest.Config) -> bool:
     """Whether text tests accept what the code says."""

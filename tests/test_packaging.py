@@ -25,6 +25,15 @@ print(json.dumps({"modules": sorted(found), "core": pyledger._core.__file__}))
 """
 
 
+@pytest.fixture(autouse=True)
+def quick_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Builds without optimization: where things are put is what counts here."""
+    compiler = tmp_path / "quick-cc"
+    compiler.write_text('#!/bin/sh\nexec cc "$@" -O0\n')
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CC", str(compiler))
+
+
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the project as a clone would have it: nothing that is built or ignored."""
