@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from pyledger import errors
+from pyledger import errors, raft_errors
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.client import ClientConfig, ConsumerConfig, ProducerConfig
 from pyledger.config.delivery import DeliveryConfig
@@ -14,6 +14,7 @@ from pyledger.config.fields import Setting, Settings, settings_of
 from pyledger.config.namesrv import NamesrvConfig
 from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.config.raft import RaftConfig
+from pyledger.config.raft_store import RaftStoreConfig
 from pyledger.config.store import StoreConfig
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -28,6 +29,7 @@ SECTIONS: tuple[tuple[str, type[Settings]], ...] = (
     ("consumer", ConsumerConfig),
     ("broker", BrokerConfig),
     ("raft", RaftConfig),
+    ("raft_store", RaftStoreConfig),
 )
 
 
@@ -91,7 +93,7 @@ def error_classes() -> list[type[errors.PyLedgerError]]:
     def walk(kind: type[errors.PyLedgerError]) -> Iterator[type[errors.PyLedgerError]]:
         yield kind
         for child in kind.__subclasses__():
-            if child.__module__ == errors.__name__:
+            if child.__module__ in (errors.__name__, raft_errors.__name__):
                 yield from walk(child)
 
     by_code: dict[int, type[errors.PyLedgerError]] = {}

@@ -5,13 +5,32 @@ from _core.layout cimport PARSED_BAD_CRC, PARSED_RECORD, PARSED_SHORT, get_i64, 
 from _core.raft_layout cimport (ENTRY_BYTES_MAX, ENTRY_FILLER, ENTRY_HEAD_BYTES, ENTRY_NORMAL,
                                 FILLER_BYTES_MIN, INDEX_UNIT_BYTES, Entry, parse_entry, put_entry_head,
                                 put_index_unit, unit_agrees)
+from _core.posix cimport store_release
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_CheckExact
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
 cimport cython
 
 from pyledger import errors
+
+
+cdef int drop_files(MappedFileQueue queue) except -1:
+    """Remove every file of a queue, the last one first: a crash meanwhile leaves a run of them."""
+    cdef MappedFile file
+    with queue.roll_lock, queue.io_lock:
+        queue.check_writable()
+        queue.allocator.drop()
+        gone = queue.run
+        for file in reversed(gone):
+            remove_file(file.path)
+        queue.set_run(())
+        queue.sync_names()
+        store_release(&queue.flushed, 0)
+        for file in gone:
+            file.retire()
+    return 0
 
 
 @cython.final
@@ -45,29 +64,35 @@ cdef class RaftLog:
         """Where the next entry starts, or the filler before it (bytes)."""
         return self.data.readable_end()
 
+    def clear(self):
+        """Remove all files: the log is as one where nothing was ever appended."""
+        drop_files(self.units)
+        drop_files(self.data)
+        self.set_range(0, -1, -1)
+
+    def clear_units(self):
+        """Remove all index files; `start_units` and `put_units` make new ones."""
+        drop_files(self.units)
+
     # -- appending
 
     def append(self, int64_t term, body, *, int magic=ENTRY_NORMAL):
-        """Append one entry as a leader: `(index, pos)`."""
+        """Append one entry as a leader; return it."""
         cdef Entry entry
         cdef Py_buffer view
-        cdef int64_t offset
         entry.term = term
         entry.magic = magic
         entry.channel = entry.chain_crc = entry.body_crc = 0
         PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
         try:
-            offset = self.put_next(&entry, <const uint8_t*>view.buf, view.len, -1)
-            return self.end_index, offset
+            self.put_next(&entry, <const uint8_t*>view.buf, view.len, -1)
+            if self.patch_at < 0 and PyBytes_CheckExact(body):
+                return (entry.index, entry.term, entry.pos, entry.size_bytes, body, entry.magic,
+                        entry.channel, entry.chain_crc, entry.body_crc)
+            entry.body = self.data.last.base + (entry.pos - self.data.last.start_offset) + ENTRY_HEAD_BYTES
+            return entry_tuple(&entry)
         finally:
             PyBuffer_Release(&view)
-
-    def append_many(self, int64_t term, bodies, *, int magic=ENTRY_NORMAL):
-        """Append entries as a leader: the list of their `pos`. Their indexes are the last ones of the log."""
-        cdef list places = []
-        for body in bodies:
-            places.append(self.append(term, body, magic=magic)[1])
-        return places
 
     def append_entry(self, int64_t index, int64_t term, int64_t pos, int magic, int channel, int chain_crc,
                      int body_crc, body):
@@ -87,8 +112,8 @@ cdef class RaftLog:
         finally:
             PyBuffer_Release(&view)
 
-    cdef int64_t put_next(self, Entry* e, const uint8_t* body, Py_ssize_t size_bytes, int64_t pos) except -1:
-        """Write an entry and its unit; return its place. `pos` -1: any place, as the entry is ours."""
+    cdef int put_next(self, Entry* e, const uint8_t* body, Py_ssize_t size_bytes, int64_t pos) except -1:
+        """Write an entry and its unit. `pos` -1: any place, as the entry is ours."""
         cdef int64_t offset = 0
         cdef uint8_t* where
         cdef MappedFile unit_file
@@ -114,7 +139,7 @@ cdef class RaftLog:
         unit_file.publish(unit_file.wrote + INDEX_UNIT_BYTES)
         self.end_index = e.index
         self.end_term = e.term
-        return offset
+        return 0
 
     cdef uint8_t* room_for_entry(self, int64_t size_bytes, int64_t pos, int64_t* offset) except NULL:
         """Where the next entry goes: behind the last one, or at the start of the next file."""
@@ -138,13 +163,19 @@ cdef class RaftLog:
         return file.base + (offset[0] - file.start_offset)
 
     cdef int fill(self, MappedFile file) except -1:
-        """Close a file with a filler; its bytes beyond are zero already."""
+        """Close a file with a filler; its bytes beyond are zero already.
+
+        It becomes durable before the next one is begun: so a hole before a later file is damage, never what
+        a crash leaves.
+        """
         cdef int failed = file.allocate_to(file.wrote + FILLER_BYTES_MIN)
         if failed != 0:
             raise_errno(failed, file.path, "allocate space for")
         put_i32(file.base + file.wrote + 4, <int32_t>(file.size_bytes - file.wrote))
         put_i32(file.base + file.wrote, ENTRY_FILLER)
         file.publish(file.size_bytes)
+        while self.data.flush(0):
+            pass
         return 0
 
     cdef MappedFile room_for_unit(self, int64_t index):
@@ -167,10 +198,14 @@ cdef class RaftLog:
             put_i32(file.base + 4, <int32_t>position)
             put_i32(file.base, ENTRY_FILLER)
         file.publish(position)
-        file = self.units.writable_file(index * INDEX_UNIT_BYTES)
+        self.start_units(index)
+        self.set_range(index, index - 1, term)
+
+    def start_units(self, int64_t index):
+        """Let the index, which has no files, begin with the unit of an entry."""
+        cdef MappedFile file = self.units.writable_file(index * INDEX_UNIT_BYTES)
         file.reserve(index * INDEX_UNIT_BYTES - file.start_offset)
         file.publish(index * INDEX_UNIT_BYTES - file.start_offset)
-        self.set_range(index, index - 1, term)
 
     def put_units(self, int64_t start):
         """Write the index anew for the entries that stand from the place `start` on, to the log's end."""

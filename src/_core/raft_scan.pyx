@@ -138,8 +138,10 @@ cdef int walk_slice(LogView view, LogView units, int64_t budget_bytes, EntryWalk
 
 
 cdef tuple entry_tuple(const Entry* e):
-    return (e.index, e.term, e.pos, e.magic, e.size_bytes, e.channel, e.chain_crc, e.body_crc,
-            PyBytes_FromStringAndSize(<const char*>e.body, e.body_bytes))
+    """The members of `protocol.raft.messages.Entry`."""
+    return (e.index, e.term, e.pos, e.size_bytes,
+            PyBytes_FromStringAndSize(<const char*>e.body, e.body_bytes),
+            e.magic, e.channel, e.chain_crc, e.body_crc)
 
 
 @cython.final

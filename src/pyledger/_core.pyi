@@ -940,8 +940,8 @@ def find_next_record(view: LogView, offset: int, end: int | None = None) -> int 
 
 # --- raft_scan.pyx
 
-RaftEntryTuple = tuple[int, int, int, int, int, int, int, int, bytes]
-"""index, term, pos, magic, size, channel, chain_crc, body_crc, body of an entry of a DLedger log."""
+RaftEntryTuple = tuple[int, int, int, int, bytes, int, int, int, int]
+"""index, term, pos, size, body, magic, channel, chain_crc, body_crc of an entry of a DLedger log."""
 
 @final
 class EntryStop:
@@ -1070,11 +1070,18 @@ class RaftLog:
         """
     def set_range(self, begin_index: int, end_index: int, end_term: int) -> None:
         """Say what the files hold, after recovery, truncation or removal of files."""
+    def clear(self) -> None:
+        """Remove all files: the log is as one where nothing was ever appended.
+
+        Durability: the files are gone on return; a crash meanwhile leaves the first ones.
+        """
+    def clear_units(self) -> None:
+        """Remove all index files; `start_units` and `put_units` make new ones."""
     @property
     def end_offset(self) -> int:
         """Where the next entry starts, or the filler before it (bytes)."""
-    def append(self, term: int, body: Buffer, *, magic: int = 1) -> tuple[int, int]:
-        """Append one entry as a leader: its index and its place (bytes).
+    def append(self, term: int, body: Buffer, *, magic: int = 1) -> RaftEntryTuple:
+        """Append one entry as a leader; return it.
 
         Raises:
             RecordTooLargeError: longer than 4 MiB with its head, or than a data file.
@@ -1082,8 +1089,6 @@ class RaftLog:
 
         Durability: none yet; see `MappedFileQueue.flush`.
         """
-    def append_many(self, term: int, bodies: Iterable[Buffer], *, magic: int = 1) -> list[int]:
-        """Append entries as a leader: their places (bytes). Their indexes are the last ones of the log."""
     def append_entry(
         self,
         index: int,
@@ -1116,6 +1121,8 @@ class RaftLog:
 
         What lies before it in its file becomes a head filler, which Java's generation A does not know.
         """
+    def start_units(self, index: int) -> None:
+        """Let the index, which has no files, begin with the unit of an entry."""
     def put_units(self, start: int) -> None:
         """Write index units for the entries that stand from `start` (bytes) on, where the index ends."""
     def read(self, index: int) -> RaftEntryTuple:

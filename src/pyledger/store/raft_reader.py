@@ -10,33 +10,15 @@ and entries behind a hole are told of.
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal, Self
 
 from pyledger._core import EntryScan, EntryStop, LogView, MappedFile, read_entry, scan_entries
 from pyledger.errors import CorruptRecordError
+from pyledger.protocol.raft.messages import Entry
 from pyledger.store.folder import StoreFile
 from pyledger.store.raft_folder import RaftFolder, read_raft_folder
 
 Generation = Literal["auto", "a", "b"]
-NOOP = 2
-
-
-@dataclass(frozen=True, slots=True)
-class StoredEntry:
-    """One entry as it stands in the log."""
-
-    index: int
-    term: int
-    pos: int
-    """Where (bytes) its leader wrote it."""
-    magic: int
-    size: int
-    """Bytes of the entry, its head of 48 bytes included."""
-    channel: int
-    chain_crc: int
-    body_crc: int
-    body: bytes
 
 
 class RaftReader:
@@ -90,29 +72,24 @@ class RaftReader:
             self.view, self.start_offset, units=self.units, any_position=self._any_position, progress=progress
         )
 
-    def entries(self) -> Iterator[StoredEntry]:
+    def entries(self) -> Iterator[Entry]:
         """All entries in order.
 
         Raises:
             CorruptRecordError: behind the place where they end stand later ones: some are lost in between.
         """
         walk = EntryScan(self.view, self.start_offset, any_position=self._any_position)
-        yield from (StoredEntry(*entry) for entry in walk)
+        yield from (Entry(*entry) for entry in walk)
         assert walk.stop is not None
         self.refuse_hole(walk.stop)
 
-    def read(self, offset: int) -> StoredEntry:
+    def read(self, offset: int) -> Entry:
         """The entry that starts at an offset (bytes) of the data files."""
-        return StoredEntry(*read_entry(self.view, offset))
+        return Entry(*read_entry(self.view, offset))
 
     def refuse_hole(self, stop: EntryStop) -> None:
         """Raise CorruptRecordError when later entries stand behind the place where a walk ended."""
-        beyond = self.entry_beyond(stop)
-        if beyond is not None:
-            missing = f"{stop.last_index + 1}..{beyond.index - 1}"
-            lost = f"entries {missing} are lost" if beyond.index - 1 > stop.last_index else "damage"
-            problem = f"{stop.problem or 'zeroes stand here'}; {lost}, entry {beyond.index} stands behind it"
-            raise CorruptRecordError(self.path_at(stop.next_offset), stop.next_offset, problem)
+        refuse_hole(self.view, stop, self.path_at(stop.next_offset), of_b=self._any_position)
 
     def path_at(self, offset: int) -> str:
         """The data file that holds an offset (bytes); the node's folder when none does."""
@@ -121,20 +98,9 @@ class RaftReader:
                 return file.path
         return self.folder.path
 
-    def entry_beyond(self, stop: EntryStop) -> StoredEntry | None:
-        """The first entry of a later file that goes on where a walk broke off; None when the log ends there.
-
-        A stale one, left behind by a truncation, has a lower index or term.
-        """
-        for file in self.folder.data_files:
-            if file.start_offset <= stop.next_offset:
-                continue
-            found = next(EntryScan(self.view, file.start_offset, any_position=self._any_position), None)
-            if found is not None:
-                entry = StoredEntry(*found)
-                if entry.index > stop.last_index and entry.term >= stop.last_term:
-                    return entry
-        return None
+    def entry_beyond(self, stop: EntryStop) -> Entry | None:
+        """The first entry of a later file that goes on where a walk broke off; None when there is none."""
+        return entry_beyond(self.view, stop, of_b=self._any_position)
 
     @property
     def committed_index(self) -> int:
@@ -171,3 +137,29 @@ class RaftReader:
         self._files += opened
         end = opened[-1].start_offset + opened[-1].size_bytes if opened else 0
         return LogView(opened, end)
+
+
+def entry_beyond(view: LogView, stop: EntryStop, *, of_b: bool = False) -> Entry | None:
+    """The first entry of a later file that goes on where a walk broke off; None when the log ends there.
+
+    A stale one, left behind by a truncation, has a lower index or term. `of_b`: by the rules of generation B.
+    """
+    for file in view.files:
+        if file.start_offset <= stop.next_offset:
+            continue
+        found = next(EntryScan(view, file.start_offset, any_position=of_b), None)
+        if found is not None:
+            entry = Entry(*found)
+            if entry.index > stop.last_index and entry.term >= stop.last_term:
+                return entry
+    return None
+
+
+def refuse_hole(view: LogView, stop: EntryStop, path: str, *, of_b: bool = False) -> None:
+    """Raise CorruptRecordError, naming a file, when entries are missing where a walk ended."""
+    beyond = entry_beyond(view, stop, of_b=of_b)
+    if beyond is not None:
+        missing = f"{stop.last_index + 1}..{beyond.index - 1}"
+        lost = f"entries {missing} are lost" if beyond.index - 1 > stop.last_index else "damage"
+        problem = f"{stop.problem or 'zeroes stand here'}; {lost}, entry {beyond.index} stands behind it"
+        raise CorruptRecordError(path, stop.next_offset, problem)

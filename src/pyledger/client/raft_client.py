@@ -1,0 +1,230 @@
+"""RaftClient: appends to a DLedger group and reads it, of Java's nodes or ours.
+
+The leader is asked for when it is not known, and looked for again when a member refuses or does not answer.
+An append that was surely not taken is tried again within its time; one whose outcome is not known never is,
+as nothing tells two equal entries apart.
+
+Source: DLedger DLedgerClient.java.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Self
+
+from pyledger.config.net import NetConfig
+from pyledger.errors import (
+    MalformedBodyError,
+    RemotingConnectError,
+    RemotingError,
+    RemotingTooMuchRequestError,
+)
+from pyledger.net.client import RemotingClient
+from pyledger.protocol.raft.codes import ResponseCode
+from pyledger.protocol.raft.messages import (
+    AppendEntryRequest,
+    AppendEntryResponse,
+    Entry,
+    GetEntriesRequest,
+    HeartBeatRequest,
+    LeadershipTransferRequest,
+    MetadataRequest,
+    MetadataResponse,
+    ReadIndexRequest,
+    Request,
+    Response,
+)
+from pyledger.raft_errors import NoLeaderError, OutcomeUnknownError, RaftRefusedError
+from pyledger.wire.dledger import CODES, decode_response, encode_body, parse_peers
+from pyledger.wire.remoting import RemotingCommand
+
+METADATA_TIMEOUT_MS = 1500
+PAUSE_MS = 20
+NOT_TAKEN = {
+    ResponseCode.NOT_LEADER,
+    ResponseCode.LEADER_TRANSFERRING,
+    ResponseCode.LEADER_PENDING_FULL,
+    ResponseCode.LEADER_NOT_READY,
+}
+"""Refusals after which another member, or the same a little later, may take the append."""
+UNKNOWN_OUTCOME = {
+    ResponseCode.WAIT_QUORUM_ACK_TIMEOUT,
+    ResponseCode.TERM_CHANGED,
+    ResponseCode.EXPIRED_TERM,
+    ResponseCode.TIMEOUT,
+    ResponseCode.INTERNAL_ERROR,
+}
+
+
+class RaftClient:
+    """Asks the members of one group. Use it with `async with`, or close it."""
+
+    def __init__(
+        self, group: str, peers: str, *, timeout_ms: int = 5000, net: NetConfig | None = None
+    ) -> None:
+        """A client that connects when it is first used.
+
+        Args:
+            group: Name of the group.
+            peers: `id-host:port;id-host:port`; some members are enough.
+            timeout_ms: For a whole call, looking for the leader included.
+            net: Limits of connections.
+        """
+        self.group, self.timeout_ms = group, timeout_ms
+        self.peers = parse_peers(peers)
+        self.leader: str | None = None
+        self._client = RemotingClient(config=net)
+        self._looking: asyncio.Task[str] | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._looking is not None:
+            self._looking.cancel()
+        await self._client.close()
+
+    # --- what one can ask
+
+    async def append(self, body: bytes) -> AppendEntryResponse:
+        """Append an entry; returns where it stands once a majority has it.
+
+        Raises:
+            NoLeaderError: nobody leads; nothing was appended.
+            RaftRefusedError: the leader refused it; nothing was appended.
+            OutcomeUnknownError: it may be in the log, or come into it.
+        """
+        return await self._append(AppendEntryRequest(group=self.group, body=body))
+
+    async def append_many(self, bodies: Sequence[bytes]) -> AppendEntryResponse:
+        """Append entries with one request; the answer is that of the last. Only nodes of ours take it."""
+        return await self._append(AppendEntryRequest(group=self.group, batch_msgs=tuple(bodies)))
+
+    async def get(self, index: int) -> Entry | None:
+        """A committed entry; None where there is none."""
+        request = GetEntriesRequest(group=self.group, begin_index=index)
+        response = await self._ask_leader(request, append=False)
+        if response.code in (
+            ResponseCode.INDEX_OUT_OF_RANGE,
+            ResponseCode.INDEX_LESS_THAN_LOCAL_BEGIN,
+        ):
+            return None
+        self._refuse(response)
+        found: tuple[Entry, ...] = response.entries
+        return found[0] if found else None
+
+    async def read_index(self) -> int:
+        """How far one must read to see every append that was acknowledged before; only of nodes of ours."""
+        response = await self._ask_leader(ReadIndexRequest(group=self.group), append=False)
+        self._refuse(response)
+        return int(response.index)
+
+    async def transfer(self, to: str) -> int:
+        """Make a member the leader; returns the term in which it leads."""
+        leader = await self._find_leader(self._deadline())
+        request = LeadershipTransferRequest(
+            group=self.group,
+            remote_id=leader,
+            transfer_id=leader,
+            transferee_id=to,
+            term=await self.term(leader),
+        )
+        response = await self._call(leader, request, 10_000)
+        self.leader = None
+        self._refuse(response)
+        return int(response.term)
+
+    async def metadata(self, member: str) -> MetadataResponse:
+        """What one member says of the group."""
+        request = MetadataRequest(group=self.group, remote_id=member)
+        answer: MetadataResponse = await self._call(member, request, METADATA_TIMEOUT_MS)
+        return answer
+
+    async def term(self, member: str) -> int:
+        """The term that a member is in: what it says when it refuses a heart beat of a term before all."""
+        other = next((peer for peer in self.peers if peer != member), member)
+        request = HeartBeatRequest(group=self.group, remote_id=member, leader_id=other, term=-2)
+        return int((await self._call(member, request, METADATA_TIMEOUT_MS)).term)
+
+    # --- asking
+
+    def _deadline(self) -> float:
+        return asyncio.get_running_loop().time() + self.timeout_ms / 1000
+
+    async def _append(self, request: AppendEntryRequest) -> AppendEntryResponse:
+        response: AppendEntryResponse = await self._ask_leader(request, append=True)
+        if response.code in UNKNOWN_OUTCOME:
+            raise OutcomeUnknownError(self.leader or "the leader", f"answered {response.code}")
+        self._refuse(response)
+        return response
+
+    async def _ask_leader(self, request: Any, *, append: bool) -> Any:
+        """The leader's answer; another member is asked as long as that cannot do a thing twice."""
+        deadline = self._deadline()
+        loop = asyncio.get_running_loop()
+        while True:
+            leader = self.leader or await self._find_leader(deadline)
+            left_ms = max(1, int((deadline - loop.time()) * 1000))
+            addressed = type(request)(**{**members_of(request), "remote_id": leader})
+            try:
+                response = await self._call(leader, addressed, left_ms)
+            except (RemotingConnectError, RemotingTooMuchRequestError):
+                self._forget(leader)
+            except (RemotingError, MalformedBodyError) as error:
+                self._forget(leader)
+                if append:
+                    raise OutcomeUnknownError(leader, str(error)) from error
+            else:
+                if response.code not in NOT_TAKEN or loop.time() > deadline:
+                    return response
+                if response.code == ResponseCode.NOT_LEADER:
+                    self._forget(leader)
+                await asyncio.sleep(PAUSE_MS / 1000)
+            if loop.time() > deadline:
+                raise NoLeaderError(self.group, self.timeout_ms)
+
+    def _forget(self, leader: str) -> None:
+        if self.leader == leader:
+            self.leader = None
+
+    async def _find_leader(self, deadline: float) -> str:
+        """Ask until a member that answers names a leader; callers share one search."""
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.ensure_future(self._look(deadline))
+        return await asyncio.shield(self._looking)
+
+    async def _look(self, deadline: float) -> str:
+        loop = asyncio.get_running_loop()
+        while True:
+            for member in tuple(self.peers):
+                try:
+                    answer = await self.metadata(member)
+                except (RemotingError, MalformedBodyError):
+                    continue
+                known = dict(answer.peers)
+                if answer.leader_id is not None and answer.leader_id in {**known, **self.peers}:
+                    self.peers = {**known, **self.peers}
+                    self.leader = answer.leader_id
+                    return answer.leader_id
+            if loop.time() > deadline:
+                raise NoLeaderError(self.group, self.timeout_ms)
+            await asyncio.sleep(PAUSE_MS / 1000)
+
+    async def _call(self, member: str, request: Request, timeout_ms: int) -> Any:
+        command = RemotingCommand.request(CODES[type(request)], body=encode_body(request))
+        answer = await self._client.call(self.peers[member], command, timeout_ms)
+        return decode_response(request, memoryview(answer.body))
+
+    def _refuse(self, response: Response) -> None:
+        if response.code != ResponseCode.SUCCESS:
+            known = response.code in ResponseCode._value2member_map_
+            name = ResponseCode(response.code).name if known else ""
+            raise RaftRefusedError(self.leader or "the leader", response.code, name)
+
+
+def members_of(request: Request) -> dict[str, Any]:
+    """The members of a message, by name."""
+    return {name: getattr(request, name) for name in type(request).__dataclass_fields__}

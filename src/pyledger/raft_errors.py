@@ -1,0 +1,44 @@
+"""Exceptions of clients of a DLedger group; they belong to the tree of `pyledger.errors`."""
+
+from pyledger.errors import EXIT_UNREACHABLE, PyLedgerError
+
+
+class RaftError(PyLedgerError):
+    """A group of DLedger did not do what was asked."""
+
+    code = 1800
+
+
+class RaftRefusedError(RaftError):
+    """A member refused a request; nothing was done."""
+
+    code = 1801
+    retriable = True
+
+    def __init__(self, member: str, response_code: int, name: str) -> None:
+        self.member, self.response_code = member, response_code
+        super().__init__(f"{member} refused: {response_code} {name}")
+
+
+class NoLeaderError(RaftError):
+    """No member that answers leads the group."""
+
+    code = 1802
+    retriable = True
+    exit_code = EXIT_UNREACHABLE
+
+    def __init__(self, group: str, waited_ms: int) -> None:
+        self.group, self.waited_ms = group, waited_ms
+        super().__init__(f"group {group!r} had no leader within {waited_ms} ms; are most of its members up?")
+
+
+class OutcomeUnknownError(RaftError):
+    """An append may or may not become an entry: its answer did not come, or came too early to tell."""
+
+    code = 1803
+
+    def __init__(self, member: str, why: str) -> None:
+        self.member, self.why = member, why
+        super().__init__(
+            f"what became of an append to {member} is not known ({why}); appending it again may double it"
+        )

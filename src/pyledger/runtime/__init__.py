@@ -1,0 +1,1 @@
+"""Shells: they join machines of `protocol` with disk and sockets. No rules live here."""

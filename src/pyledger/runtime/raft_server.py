@@ -1,0 +1,307 @@
+"""A member of a DLedger group: the machine of `protocol.raft`, a log on disk and a port.
+
+Loop: take what came, let the machine step, send and answer what it says, make durable what it asks.
+Writing to disk has a thread of its own, and whatever came meanwhile shares the next flush.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from random import Random
+from typing import NamedTuple
+
+from pyledger.config.net import NetConfig
+from pyledger.config.raft import RaftConfig
+from pyledger.config.raft_store import RaftStoreConfig
+from pyledger.errors import ConfigError, MalformedBodyError, StoreError
+from pyledger.log import event, logger
+from pyledger.net.client import RemotingClient
+from pyledger.net.connection import Connection
+from pyledger.net.handlers import refuse_unknown
+from pyledger.net.server import RemotingServer
+from pyledger.protocol.raft.codes import ResponseCode
+from pyledger.protocol.raft.messages import Request, RequestOrResponse, Response
+from pyledger.protocol.raft.node import RaftNode
+from pyledger.protocol.raft.ready import (
+    Answered,
+    Call,
+    CallFailed,
+    Event,
+    Persist,
+    Ready,
+    Received,
+    RoleChange,
+)
+from pyledger.store.clock import SystemClock
+from pyledger.store.raft_retention import clean, disk_is_full
+from pyledger.store.raft_store import RaftStore
+from pyledger.wire.dledger import (
+    CODES,
+    REQUEST_TYPES,
+    decode_request,
+    decode_response,
+    encode_body,
+    parse_peers,
+)
+from pyledger.wire.remoting import RemotingCommand
+
+log = logger("raft")
+
+HEADER_CODE = 200
+MAINTENANCE_MS = 500
+
+
+class Asked(NamedTuple):
+    """Who waits for the answer to a request."""
+
+    answer: asyncio.Future[RemotingCommand]
+    command: RemotingCommand
+
+
+class RaftServer:
+    """Serves one member from `start` to `close`."""
+
+    def __init__(
+        self,
+        group: str,
+        self_id: str,
+        peers: str,
+        store_path: str,
+        *,
+        config: RaftConfig | None = None,
+        store: RaftStoreConfig | None = None,
+        net: NetConfig | None = None,
+        listen: tuple[str, int] | None = None,
+        random: Random | None = None,
+    ) -> None:
+        """A member that opens its log and listens once it is started.
+
+        Args:
+            group: Name of the group.
+            self_id: The own id, one of `peers`.
+            peers: `id-host:port;id-host:port`, all members.
+            store_path: Folder in which that of the node is, `dledger-<id>`.
+            config: How it votes and replicates.
+            store: How it keeps its log.
+            net: Limits of connections.
+            listen: Where to listen; None: what `peers` says.
+            random: Chance of elections.
+        """
+        self.peers = parse_peers(peers)
+        if self_id not in self.peers:
+            raise ConfigError(
+                "id", f"{self_id!r} is not among the peers", f"they are {', '.join(self.peers)}"
+            )
+        self.group, self.self_id = group, self_id
+        self.path = os.path.join(store_path, f"dledger-{self_id}")
+        self.config, self.store_config = config or RaftConfig(), store or RaftStoreConfig()
+        self.on_role: Callable[[RoleChange], None] | None = None
+        self.on_committed: Callable[[int], None] | None = None
+        self.ended: asyncio.Event | None = None
+        host, _, port = self.peers[self_id].rpartition(":")
+        host, number = listen or (host, int(port))
+        self._random = random or Random()
+        self._clock = SystemClock()
+        self._server = RemotingServer(self._handle, host=host, port=number, config=net)
+        self._client = RemotingClient(config=net)
+        self._disk = ThreadPoolExecutor(1, "raft-disk")
+        self._inbox: list[Event] = []
+        self._planned: asyncio.Handle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._care: asyncio.TimerHandle | None = None
+        self._closing = False
+        self.store: RaftStore
+        self.node: RaftNode
+
+    @property
+    def address(self) -> str:
+        """`host:port` of the group's list."""
+        return self.peers[self.self_id]
+
+    async def start(self) -> None:
+        """Recover the log, listen, take part.
+
+        Raises:
+            StoreError: the log cannot be opened.
+            ListenError: the port cannot be had.
+        """
+        self._loop = asyncio.get_running_loop()
+        self.ended = asyncio.Event()
+        self.store = await self._loop.run_in_executor(
+            self._disk, partial(RaftStore, self.path, self.store_config)
+        )
+        self.node = RaftNode(
+            group=self.group,
+            self_id=self.self_id,
+            peers=self.peers,
+            storage=self.store,
+            random=self._random,
+            saved=self.store.saved,
+            now_ms=self._now_ms(),
+            config=self.config,
+        )
+        await self._server.start()
+        self._maintain()
+        self._pump()
+
+    async def close(self) -> None:
+        """Leave the group, flush, write the checkpoint. Idempotent."""
+        if self._closing:
+            return
+        self._closing = True
+        for handle in (self._planned, self._timer, self._care):
+            if handle is not None:
+                handle.cancel()
+        await self._server.close(grace_ms=0)
+        await self._client.close()
+        await self._loop.run_in_executor(self._disk, self.store.close)
+        self._disk.shutdown()
+
+    # --- what comes
+
+    def _now_ms(self) -> int:
+        return self._clock.monotonic_ms()
+
+    def _handle(
+        self, connection: Connection, command: RemotingCommand
+    ) -> RemotingCommand | asyncio.Future[RemotingCommand]:
+        if command.code not in REQUEST_TYPES:
+            return refuse_unknown(connection, command)
+        try:
+            request = decode_request(command.code, memoryview(command.body))
+        except MalformedBodyError as error:
+            # A remoting error would let Java's callers wait for ever.
+            event(log, logging.WARNING, "request refused", peer=connection.remote_address, why=str(error))
+            return answer_to(command, RequestOrResponse(code=ResponseCode.UNEXPECTED_ARGUMENT))
+        return self.ask(request, command)
+
+    def ask(self, request: Request, command: RemotingCommand) -> asyncio.Future[RemotingCommand]:
+        """Let the machine answer a request."""
+        answer = self._loop.create_future()
+        self._take(Received(Asked(answer, command), request))
+        return answer
+
+    def _take(self, what: Event) -> None:
+        """Note an event. All that come in one turn of the loop are stepped together."""
+        self._inbox.append(what)
+        if self._planned is None and not self._closing:
+            self._planned = self._loop.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        self._planned = None
+        if self._closing:
+            return
+        node, now_ms = self.node, self._now_ms()
+        inbox, self._inbox = self._inbox, []
+        for what in inbox:
+            node.step(what, now_ms)
+        if not inbox:
+            node.tick(now_ms)
+        while (ready := node.ready()) is not None:
+            self._do(ready)
+        if node.damaged:
+            self._give_up("the log is damaged")
+        self._arm(node.deadline_ms(), now_ms)
+
+    def _arm(self, deadline_ms: int | None, now_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if deadline_ms is not None:
+            self._timer = self._loop.call_later(max(deadline_ms - now_ms, 1) / 1000, self._pump)
+
+    # --- what is to be done
+
+    def _do(self, ready: Ready) -> None:
+        if ready.persist is not None:
+            work = self._loop.run_in_executor(self._disk, self._persist, ready.persist)
+            work.add_done_callback(partial(self._persisted, ready.persist))
+        for call in ready.calls:
+            self._call(call)
+        for token, response in ready.replies:
+            self._answer(token, response)
+        for one in ready.appended:
+            self._answer(one.token, self.node.append_response(one))
+        for change in ready.role_changes:
+            event(
+                log,
+                logging.INFO,
+                "role changed",
+                role=change.role.value,
+                term=change.term,
+                leader=change.leader_id,
+            )
+            if self.on_role is not None:
+                self.on_role(change)
+        if ready.committed_index is not None and self.on_committed is not None:
+            self.on_committed(ready.committed_index)
+        for alarm in ready.alarms:
+            event(log, logging.WARNING, "alarm", what=alarm)
+
+    def _answer(self, token: object, response: Response) -> None:
+        assert isinstance(token, Asked)
+        if not token.answer.done():
+            token.answer.set_result(answer_to(token.command, response))
+
+    def _call(self, call: Call) -> None:
+        command = RemotingCommand.request(CODES[type(call.request)], body=encode_body(call.request))
+        done = partial(self._called, call)
+        self._client.start_call(self.peers[call.peer], command, self.config.rpc_timeout_ms, done)
+
+    def _called(self, call: Call, outcome: object) -> None:
+        if isinstance(outcome, RemotingCommand) and outcome.code in (0, HEADER_CODE):
+            try:
+                self._take(Answered(call.call_id, decode_response(call.request, memoryview(outcome.body))))
+                return
+            except MalformedBodyError as error:
+                event(log, logging.WARNING, "answer not understood", peer=call.peer, why=str(error))
+        self._take(CallFailed(call.call_id))
+
+    def _persist(self, persist: Persist) -> None:
+        if persist.flush:
+            self.store.flush()
+        if persist.term_state is not None:
+            self.store.save_term_state(persist.term_state)
+
+    def _persisted(self, persist: Persist, work: asyncio.Future[None]) -> None:
+        if work.cancelled() or self._closing:
+            return
+        error = work.exception()
+        if error is None:
+            self.node.persisted(persist, self._now_ms())
+            self._pump()
+        else:
+            self._give_up(str(error))
+
+    def _give_up(self, why: str) -> None:
+        """The disk cannot be trusted: say nothing any more."""
+        event(log, logging.ERROR, "member leaves its group", why=why)
+        self.node.fail()
+        if self.ended is not None:
+            self.ended.set()
+
+    # --- now and then
+
+    def _maintain(self) -> None:
+        self._care = self._loop.call_later(MAINTENANCE_MS / 1000, self._maintain)
+        self.store.disk_full = disk_is_full(self.store)
+        clean(self.store, self._clock)
+        work = self._loop.run_in_executor(self._disk, self._tend)
+        work.add_done_callback(self._tended)
+
+    def _tend(self) -> None:
+        self.store.flush()
+        self.store.flush_units()
+        self.store.write_checkpoint_when_due(self._clock.monotonic_ms())
+
+    def _tended(self, work: asyncio.Future[None]) -> None:
+        if not work.cancelled() and isinstance(error := work.exception(), StoreError):
+            self._give_up(str(error))
+
+
+def answer_to(command: RemotingCommand, response: RequestOrResponse) -> RemotingCommand:
+    """The response frame: the remoting header always says that all went well."""
+    return command.response(HEADER_CODE, body=encode_body(response))

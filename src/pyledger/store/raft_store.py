@@ -1,0 +1,333 @@
+"""RaftStore: the log of a DLedger node on mapped files, with its term file and checkpoint.
+
+The machine in `protocol.raft` sees it as its `LogStorage`. One thread appends and reads; another may flush.
+Invariant: committed_index <= end_index, and what `flush` returned after survives a power cut.
+See docs/formats/dledger.md.
+
+Source: DLedger DLedgerMmapFileStore.java, MemberState.java.
+"""
+
+import contextlib
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+from pyledger._core import EntryScan, MappedFileQueue, RaftLog
+from pyledger.config.raft_store import RaftStoreConfig
+from pyledger.errors import EntryPositionError, OffsetOutOfRangeError, RecordTooLargeError, StoreFullError
+from pyledger.protocol.raft.messages import ENTRY_HEADER_BYTES, Entry, TermState
+from pyledger.store.lock import StoreLock
+from pyledger.store.meta_file import write_file
+from pyledger.store.raft_folder import (
+    CHECKPOINT_FILE,
+    DATA_FOLDER,
+    INDEX_FOLDER,
+    INDEX_UNIT_BYTES,
+    TERM_FILE,
+    RaftFolder,
+    read_raft_folder,
+)
+from pyledger.store.raft_recovery import recover_log
+
+LOST_TAIL_FILE = "lost-tail"
+CHUNK_BYTES = 1 << 20
+ENTRY_BYTES_MAX = 4 << 20
+FILLER_BYTES = 8
+
+
+class RaftStore:
+    """One node's log, opened for writing.
+
+    Args:
+        path: The node's folder, `dledger-<id>`; made when it is not there.
+        config: Sizes and rules; a folder that has files keeps the sizes of those.
+        patch_at: See `RaftLog`.
+    """
+
+    def __init__(self, path: str, config: RaftStoreConfig | None = None, *, patch_at: int = -1) -> None:
+        self.path = path
+        self.config = config or RaftStoreConfig()
+        self.patch_at = patch_at
+        self.disk_full = False
+        self.lost_tail = False
+        self._flushing = threading.Lock()
+        self._flushed_index = -1
+        self._regained = False
+        self._committed = -1
+        self._checkpoint = (-1, -1)
+        self._checkpoint_ms = 0
+        os.makedirs(path, exist_ok=True)
+        self.lock = StoreLock(path).acquire()
+        try:
+            self._open()
+        except BaseException:
+            self.lock.release()
+            raise
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], config: RaftStoreConfig | None = None) -> Self:
+        """Open a node's folder; see `recover_log` for what may go wrong, and `StoreLockedError`."""
+        return cls(os.fspath(path), config)
+
+    def _open(self) -> None:
+        os.makedirs(os.path.join(self.path, DATA_FOLDER), exist_ok=True)
+        folder = read_raft_folder(self.path)
+        self._make_log(folder)
+        self.recovered = recover_log(self._log)
+        self.saved = TermState(folder.vote.term, folder.vote.vote_for)
+        promised = folder.checkpoint or {}
+        self._committed = min(promised.get("committedIndex", -1), self._log.end_index)
+        if self._committed < self._log.begin_index:
+            self._committed = -1
+        # What a checkpoint names was on disk; the marker outlives crashes until a leader filled the log up.
+        marked = os.path.exists(os.path.join(self.path, LOST_TAIL_FILE))
+        if marked or max(promised.values(), default=-1) > self._log.end_index:
+            self.lost_tail = True
+            write_file(Path(self.path, LOST_TAIL_FILE), b"", backup=False)
+        self._flushed_index = self._log.end_index
+
+    def _make_log(self, folder: RaftFolder) -> None:
+        data_size, index_size = self.config.data_file_size_bytes, self.config.index_file_size_bytes
+        if folder.data_files:
+            data_size = folder.data_file_size_bytes
+        if folder.index_files:
+            index_size = folder.index_file_size_bytes
+        chunk = min(CHUNK_BYTES, data_size)
+        data = MappedFileQueue(os.path.join(self.path, DATA_FOLDER), data_size, allocate_chunk_bytes=chunk)
+        units = MappedFileQueue(
+            os.path.join(self.path, INDEX_FOLDER), index_size, allocate_chunk_bytes=CHUNK_BYTES
+        )
+        data.load()
+        units.load()
+        self._log = RaftLog(data, units, seal=self.config.seal_entries, patch_at=self.patch_at)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Flush, write the checkpoint and let go of the folder."""
+        if self._log.data.closed:
+            return
+        try:
+            if self._log.data.failed is None and self._log.units.failed is None:
+                self.flush()
+                self.flush_units()
+                self.write_checkpoint()
+        finally:
+            self._log.data.close()
+            self._log.units.close()
+            self.lock.release()
+
+    # -- what there is
+
+    @property
+    def begin_index(self) -> int:
+        """First entry that is still there; -1 of an empty log."""
+        log = self._log
+        return log.begin_index if log.end_index >= log.begin_index else -1
+
+    @property
+    def end_index(self) -> int:
+        """Last entry; -1 of an empty log."""
+        return self._log.end_index
+
+    @property
+    def end_term(self) -> int:
+        """Term of the last entry."""
+        return self._log.end_term
+
+    @property
+    def end_position(self) -> int:
+        """Bytes: where the next entry would be tried."""
+        return self._log.end_offset
+
+    @property
+    def committed_index(self) -> int:
+        """As last told; after a start, what the checkpoint says."""
+        return self._committed
+
+    @property
+    def committed_position(self) -> int:
+        """Bytes: end of the last committed entry; -1 when none is."""
+        if self._committed < self._log.begin_index or self._committed < 0:
+            return -1
+        entry = self._log.read(self._committed)
+        return self._log.position_of(self._committed) + entry[3]
+
+    @property
+    def log(self) -> RaftLog:
+        """The files below; for readers of ranges."""
+        return self._log
+
+    def regained_tail(self) -> None:
+        """The log holds again all that was durable once; noted with the next `flush`."""
+        self.lost_tail = False
+        self._regained = True
+
+    def term_at(self, index: int) -> int:
+        """Term of an entry."""
+        return self._log.term_of(index)
+
+    def entry(self, index: int) -> Entry:
+        """One entry, its checksum verified."""
+        return Entry._make(self._log.read(index))
+
+    def entries(self, index: int, count_max: int, size_bytes_max: int) -> list[Entry]:
+        """Entries from `index` on: at least one, then as many as the limits (bytes) and the end allow."""
+        return list(map(Entry._make, self._log.read_many(index, count_max, size_bytes_max)))
+
+    # -- changing it
+
+    def append_bodies(self, term: int, bodies: Sequence[bytes]) -> list[Entry]:
+        """As leader: make entries at the end. All or none.
+
+        Raises:
+            StoreFullError: there is no room.
+            RecordTooLargeError: a body exceeds 4 MiB less 48 bytes, or does not fit into a data file.
+        """
+        log, end = self._log, self._log.end_index
+        found: list[Entry] = []
+        limit = min(ENTRY_BYTES_MAX, log.data.file_size_bytes - FILLER_BYTES) - ENTRY_HEADER_BYTES
+        for body in bodies:
+            if len(body) > limit:
+                raise RecordTooLargeError("the body of an entry", len(body), limit)
+        try:
+            found.extend(Entry._make(log.append(term, body)) for body in bodies)
+        except StoreFullError:
+            if log.end_index > end:
+                self._cut(end)
+            raise
+        return found
+
+    def append_entries(self, entries: Sequence[Entry]) -> int:
+        """As follower: take entries that follow the end; returns how many, before one that has another place.
+
+        Raises:
+            StoreFullError: there is no room for the first of them.
+        """
+        log = self._log
+        for count, entry in enumerate(entries):
+            try:
+                log.append_entry(
+                    entry.index, entry.term, entry.pos, entry.magic, entry.channel, entry.chain_crc,
+                    entry.body_crc, entry.body,
+                )  # fmt: skip
+            except (EntryPositionError, OffsetOutOfRangeError, RecordTooLargeError):
+                return count
+            except StoreFullError:
+                if not count:
+                    raise
+                return count
+        return len(entries)
+
+    def truncate(self, entry: Entry) -> None:
+        """Make this the last entry: keep it where it is, else cut what stands there and write it.
+
+        Raises:
+            EntryPositionError: it would not stand where its leader has it.
+
+        Durability: what was cut is gone on return; the entry is durable with the next `flush`.
+        """
+        log = self._log
+        with self._flushing:
+            if self.begin_index < 0 or not log.begin_index <= entry.index <= log.end_index + 1:
+                self._start_at(entry)
+            elif entry.index <= log.end_index and self.entry(entry.index).same_as(entry):
+                self._cut(entry.index)
+                return
+            elif entry.index <= log.end_index:
+                self._cut(entry.index - 1)
+        if not self.append_entries([entry]):
+            raise EntryPositionError(log.data.folder, entry.pos, log.end_offset)
+
+    def _cut(self, end_index: int) -> None:
+        """Let the log end with an entry; one below its first one empties it. Data go before their units."""
+        log = self._log
+        begin = log.begin_index
+        if end_index < begin:
+            where, term = log.position_of(begin), -1
+        else:
+            where = log.position_of(end_index) + log.read(end_index)[3]
+            term = log.term_of(end_index)
+        log.data.truncate(where)
+        log.units.truncate((end_index + 1) * INDEX_UNIT_BYTES)
+        log.set_range(begin, end_index, term)
+        self._flushed_index = min(self._flushed_index, end_index)
+
+    def _start_at(self, entry: Entry) -> None:
+        """Drop everything; the log begins anew with this entry."""
+        log = self._log
+        log.clear()
+        log.start_at(entry.index, entry.pos, -1)
+        self._flushed_index = -1
+
+    def set_committed(self, index: int) -> None:
+        """Entries up to `index` are committed."""
+        self._committed = index
+
+    def flush(self) -> None:
+        """Make all that was appended and cut durable.
+
+        Raises:
+            StoreFailedError: this or an earlier flush failed; it is never tried again.
+        """
+        with self._flushing:
+            end_index, regained = self._log.end_index, self._regained
+            while self._log.data.flush(0):
+                pass
+            self._flushed_index = end_index
+            if regained:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(os.path.join(self.path, LOST_TAIL_FILE))
+                self._regained = False
+
+    def flush_units(self) -> None:
+        """Make the index durable: recovery writes what is missing of it anew, so nobody waits for this."""
+        with self._flushing:
+            while self._log.units.flush(0):
+                pass
+
+    def save_term_state(self, state: TermState) -> None:
+        """Replace the term file, durably."""
+        text = f"voteLeader={state.vote_leader or ''}\ncurrTerm={state.curr_term}\n"
+        write_file(Path(self.path, TERM_FILE), text.encode())
+        self.saved = state
+
+    def write_checkpoint(self) -> None:
+        """Write down how far the log is committed; names only what is on disk."""
+        flushed = self._flushed_index
+        content = (min(self._committed, flushed), flushed)
+        if content != self._checkpoint:
+            text = f"committedIndex={content[0]}\nendIndex={content[1]}\n"
+            write_file(Path(self.path, CHECKPOINT_FILE), text.encode())
+            self._checkpoint = content
+
+    def write_checkpoint_when_due(self, now_ms: int) -> None:
+        """Write the checkpoint if its interval is over, by a clock in ms that does not go back."""
+        if now_ms - self._checkpoint_ms >= self.config.check_point_interval_ms:
+            self._checkpoint_ms = now_ms
+            self.write_checkpoint()
+
+    def delete_head(self, count: int) -> list[str]:
+        """Remove the first `count` data files, never the last one nor one with entries not committed.
+
+        Returns:
+            Paths that are gone.
+        """
+        log = self._log
+        with self._flushing:
+            committed = self.committed_position
+            files = [f for f in log.data.files if f.start_offset + f.size_bytes <= committed]
+            gone = log.data.delete_head(min(count, len(files)))
+            if gone:
+                begin = next(EntryScan(log.data.view(), log.data.min_offset))[0]
+                log.set_range(begin, log.end_index, log.end_term)
+                per_file = log.units.file_size_bytes // INDEX_UNIT_BYTES
+                first = log.units.min_offset // INDEX_UNIT_BYTES
+                gone += log.units.delete_head(max(0, (begin - first) // per_file))
+            return gone

@@ -1,0 +1,83 @@
+"""A group of members of ours on loopback, in one process."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from pyledger.client.raft_client import RaftClient
+from pyledger.config.raft import RaftConfig
+from pyledger.config.raft_store import RaftStoreConfig
+from pyledger.runtime.raft_server import RaftServer
+
+SMALL = RaftStoreConfig(data_file_size_bytes=1 << 16, index_file_size_bytes=1 << 12)
+WAIT_S = 20
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+class Group:
+    """Members by id; each may be stopped and started."""
+
+    def __init__(self, folder: Path, size: int, config: RaftConfig | None = None) -> None:
+        self.folder, self.config = folder, config
+        ports = free_ports(size)
+        self.peers = ";".join(f"n{n}-127.0.0.1:{port}" for n, port in enumerate(ports))
+        self.members: dict[str, RaftServer] = {}
+
+    async def start(self, *ids: str) -> None:
+        for one in ids:
+            server = RaftServer("g", one, self.peers, str(self.folder), config=self.config, store=SMALL)
+            await server.start()
+            self.members[one] = server
+
+    async def stop(self, one: str) -> None:
+        await self.members.pop(one).close()
+
+    async def leader(self) -> str:
+        """Wait until one leads in the highest term and the others know it."""
+
+        def found() -> str | None:
+            leaders = {server.node.state.leader_id for server in self.members.values()}
+            one = leaders.pop()
+            return one if not leaders and one in self.members else None
+
+        return str(await until(found))
+
+    def path(self, one: str) -> Path:
+        return self.folder / f"dledger-{one}"
+
+
+async def until(condition: Callable[[], Any]) -> Any:
+    """What a condition gives once it is true."""
+    async with asyncio.timeout(WAIT_S):
+        while not (found := condition()):
+            await asyncio.sleep(0.01)
+        return found
+
+
+@asynccontextmanager
+async def group_of(folder: Path, size: int, config: RaftConfig | None = None) -> AsyncIterator[Group]:
+    group = Group(folder, size, config)
+    await group.start(*(f"n{n}" for n in range(size)))
+    try:
+        yield group
+    finally:
+        for one in list(group.members):
+            await group.stop(one)
+
+
+def client(group: Group, **options: Any) -> RaftClient:
+    return RaftClient("g", group.peers, timeout_ms=15_000, **options)
+
+
+def on_a_loop(work: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(work(), 100))  # type: ignore[arg-type]

@@ -1,0 +1,98 @@
+"""Groups of our members over sockets and disks: what is acknowledged is in every folder."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from pyledger.protocol.raft.messages import Entry
+from pyledger.raft_errors import NoLeaderError, RaftRefusedError
+from pyledger.store.raft_reader import RaftReader
+from pyledger.store.raft_verify import verify_raft
+from tests.runtime.group import Group, client, group_of, on_a_loop, until
+
+
+def entries_of(path: Path) -> list[Entry]:
+    with RaftReader.open(path) as reader:
+        assert [found for found in verify_raft(reader) if found.severity == "problem"] == []
+        return list(reader.entries())
+
+
+async def same_end(group: Group) -> None:
+    """Wait until all members that run hold and have committed the same entries."""
+
+    def ends() -> set[tuple[int, int]]:
+        return {(m.store.end_index, m.store.committed_index) for m in group.members.values()}
+
+    await until(lambda: len(found := ends()) == 1 and len(set(next(iter(found)))) == 1)
+
+
+def test_what_three_members_acknowledge_is_in_every_folder(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with group_of(tmp_path, 3) as group, client(group) as asking:
+            answers = await asyncio.gather(*(asking.append(b"body %d" % n) for n in range(200)))
+            last = await asking.append_many([b"x" * n for n in range(300)])
+            for n in (0, 7, 199):
+                entry = await asking.get(answers[n].index)
+                assert entry is not None
+                assert entry.body == b"body %d" % n
+            assert await asking.get(last.index + 1) is None
+            assert await asking.read_index() >= last.index
+            await same_end(group)
+        found = [entries_of(group.path(one)) for one in ("n0", "n1", "n2")]
+        assert found[0] == found[1] == found[2]
+        bodies = [entry.body for entry in found[0] if entry.body]
+        assert sorted(bodies) == sorted(
+            [b"body %d" % n for n in range(200)] + [b"x" * n for n in range(1, 300)]
+        )
+
+    on_a_loop(work)
+
+
+def test_a_member_that_was_away_is_filled_and_the_leader_may_go(tmp_path: Path) -> None:
+    async def work() -> None:
+        acknowledged = []
+        async with group_of(tmp_path, 3) as group, client(group) as asking:
+            acknowledged.append((await asking.append(b"first")).index)
+            for round_ in range(3):
+                gone = await group.leader()
+                await group.stop(gone)
+                acknowledged += [(await asking.append(b"%d %d" % (round_, n))).index for n in range(20)]
+                await group.start(gone)
+            await same_end(group)
+        found = [entries_of(group.path(one)) for one in ("n0", "n1", "n2")]
+        assert found[0] == found[1] == found[2]
+        assert {entry.index for entry in found[0] if entry.body} >= set(acknowledged)
+        assert len(set(acknowledged)) == 61
+
+    on_a_loop(work)
+
+
+def test_leadership_is_handed_over(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with group_of(tmp_path, 3) as group, client(group) as asking:
+            await asking.append(b"before")
+            old = await group.leader()
+            new = next(one for one in ("n0", "n1", "n2") if one != old)
+            await same_end(group)
+            await asking.transfer(new)
+            assert (await asking.append(b"after")).leader_id == new
+            with pytest.raises(RaftRefusedError):
+                await asking.transfer("nobody")
+
+    on_a_loop(work)
+
+
+def test_one_member_alone_is_a_group_and_two_of_three_missing_are_none(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with group_of(tmp_path / "one", 1) as group, client(group) as asking:
+            assert (await asking.append(b"alone")).index >= 0
+        group = Group(tmp_path / "three", 3)
+        await group.start("n0")
+        async with client(group) as asking:
+            asking.timeout_ms = 300
+            with pytest.raises(NoLeaderError):
+                await asking.append(b"nobody takes it")
+        await group.stop("n0")
+
+    on_a_loop(work)
