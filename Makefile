@@ -11,8 +11,8 @@ TESTS ?= tests
 PARALLEL := -n auto --maxprocesses=4 --dist=loadgroup --no-loadscope-reorder -p no:benchmark
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build build-debug annotate demo test all-tests test-all interop interop-live bench bench-report compare \
-	lint type tidy docs rewrite format package clean
+.PHONY: help setup build build-debug annotate demo smoke test all-tests test-all interop interop-live bench bench-report \
+	compare lint type tidy docs rewrite format package clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "make %-13s %s\n", $$1, $$2 }'
@@ -44,6 +44,9 @@ annotate: $(READY)  ## build/cython/src/_core/_core.html: the lines that touch P
 
 demo: $(NATIVE)  ## real flights into a store, Spark SQL over it, a chart
 	$(BIN)/python examples/flights.py
+
+smoke: $(NATIVE)  ## a million messages through a broker that is killed in the middle: nothing is lost
+	$(BIN)/python examples/kill_broker.py
 
 test: $(NATIVE)  ## lint, types, the house rules, all tests that need no JDK, benchmark smoke
 	@$(MAKE) --no-print-directory -j3 --output-sync=target lint type all-tests

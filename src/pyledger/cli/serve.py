@@ -26,16 +26,24 @@ Examples:
 )
 @click.option("--namesrv-port", type=PORT, default=9876, show_default=True, help="0: a free one.")
 @click.option("--port", type=PORT, default=10911, show_default=True, help="0: a free one.")
+@click.option(
+    "--sync-flush", is_flag=True, help="Acknowledge a message when it is on disk, not when it is in memory."
+)
 @log_level_option
-def command(dev: bool, store_path: Path, namesrv_port: int, port: int, log_level: str) -> None:
+def command(
+    dev: bool, store_path: Path, namesrv_port: int, port: int, sync_flush: bool, log_level: str
+) -> None:
     """Run a name server and a broker until SIGTERM or SIGINT. Prints `READY node HOST:PORT`.
 
     HOST:PORT is the name server, which is all that a client needs to know. Topics are created by their first
     message, and administrators need no password, so both listen on loopback only.
     """
     begin_start()
-    from pyledger.broker.single_node import SingleNode
+    from dataclasses import replace
+
+    from pyledger.broker.single_node import SMALL_STORE, SingleNode
 
     del dev  # the only way there is, but it has to be said
     log_to_stderr(log_level)
-    serve("node", lambda: SingleNode(store_path, name_server_port=namesrv_port, port=port))
+    store = replace(SMALL_STORE, flush_disk_type="sync") if sync_flush else SMALL_STORE
+    serve("node", lambda: SingleNode(store_path, name_server_port=namesrv_port, port=port, store=store))
