@@ -1,10 +1,11 @@
 """Requests are signed by users who may do what they ask for; nobody else gets anything."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
-from pyledger.broker.access_file import read_rules
+from pyledger.broker.access_file import WatchedRules, read_rules
 from pyledger.broker.addresses import address_of
 from pyledger.broker.gate import is_loopback
 from pyledger.errors import ConfigError
@@ -171,3 +172,39 @@ def test_file_that_cannot_be_understood_stops_the_broker(tmp_path: Path) -> None
             read_rules(path)
     with pytest.raises(ConfigError, match="cannot be read"):
         read_rules(tmp_path / "missing.toml")
+
+
+def test_changed_file_takes_effect(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "plain_acl.yml"
+    path.write_text(ACCOUNTS)
+    alice = ("rocketmq-alice", "alice-secret")
+
+    async def main() -> None:
+        async with broker(tmp_path, acl_path=str(path)) as one, peer(one) as client:
+
+            async def becomes(topic: str, code: int) -> None:
+                while (await client.request(signed(send(topic), *alice))).code != code:
+                    await asyncio.sleep(0.02)
+
+            await becomes("T", 0)
+            path.write_text(ACCOUNTS.replace('"T=PUB|SUB"', '"Other=PUB|SUB"'))
+            await becomes("Other", 0)
+            await becomes("T", ResponseCode.NO_PERMISSION)
+            path.write_text(ACCOUNTS)
+            await becomes("T", 0)
+
+    run(main())
+
+
+def test_file_that_cannot_be_understood_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "plain_acl.yml"
+    path.write_text(ACCOUNTS)
+    rules = WatchedRules(path)
+    assert not rules.refresh()
+    for text in ("accounts: 7", "accounts: [", None):
+        path.unlink() if text is None else path.write_text(text)
+        assert not rules.refresh()
+        assert rules.user("rocketmq-alice") is not None
+    path.write_text("accounts: []")
+    assert rules.refresh()
+    assert rules.user("rocketmq-alice") is None

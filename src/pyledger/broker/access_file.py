@@ -4,14 +4,14 @@ import json
 import logging
 import stat
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pyledger.errors import ConfigError
 from pyledger.log import event, logger
 from pyledger.protocol.access.accounts import AccountRules
-from pyledger.protocol.access.model import AccessRules
+from pyledger.protocol.access.model import AccessRules, Need, User
 from pyledger.protocol.access.policies import PolicyRules
 
 log = logger("broker")
@@ -25,6 +25,55 @@ PARSERS: Mapping[str, Callable[[Mapping[str, Any]], AccessRules]] = {
     ".json": PolicyRules.parse,
 }
 """By the ending of the file."""
+
+
+class WatchedRules:
+    """The rules of a file, as it is now. A file that cannot be understood leaves the old rules in force."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the file.
+
+        Raises:
+            ConfigError: it cannot be read, or says something that is not understood.
+        """
+        self._path = path
+        self._seen = edition_of(path)
+        self._rules = read_rules(path)
+
+    def refresh(self) -> bool:
+        """Read the file again if it has changed; whether there are other rules now."""
+        found = edition_of(self._path)
+        if found == self._seen:
+            return False
+        self._seen = found
+        try:
+            self._rules = read_rules(self._path)
+        except ConfigError as problem:
+            event(log, logging.ERROR, "access rules stay as they were", path=self._path, problem=problem)
+            return False
+        event(log, logging.INFO, "access rules read again", path=self._path)
+        return True
+
+    def user(self, name: str) -> User | None:
+        """The user with a name."""
+        return self._rules.user(name)
+
+    def trusts(self, address: str, name: str | None) -> bool:
+        """Whether requests from an address need no signature, from anybody or from who says to be a user."""
+        return self._rules.trusts(address, name)
+
+    def problem(self, user: User, needs: Iterable[Need], address: str) -> str | None:
+        """Why a user may not make a request from an address; None: it may."""
+        return self._rules.problem(user, needs, address)
+
+
+def edition_of(path: Path) -> tuple[int, int, int]:
+    """What differs when a file was written, or another one took its place; zeros while there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0, 0
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def read_rules(path: Path) -> AccessRules:

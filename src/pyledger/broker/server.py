@@ -15,7 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from pyledger.broker.access_file import read_rules
+from pyledger.broker.access_file import WatchedRules
 from pyledger.broker.held_pulls import HeldPulls
 from pyledger.broker.parts import BrokerParts, standing_of
 from pyledger.broker.pops import PopBook
@@ -59,6 +59,8 @@ HA_DISTANCE = 1
 SCAN_INTERVAL_MS = 10_000
 """Pause between two searches for clients that are silent."""
 COUNT_INTERVAL_MS = 1_000
+ACCESS_INTERVAL_MS = 500
+"""Pause between two looks whether the file with users has changed."""
 RETRY_INTERVAL_MS = 3_000
 """Pause until a name server that could not be told is told again."""
 DEFAULT_STORE = "store"
@@ -103,7 +105,7 @@ class Broker:
         self._clock = clock or SystemClock()
         self._random = random or Random()
         path = self.config.acl_path
-        self._access_rules = read_rules(Path(path)) if path else None
+        self._access_rules = WatchedRules(Path(path)) if path else None
         self._steady_base_ms = self._clock.now_ms() - self._clock.monotonic_ms()
         self._handlers = HandlerTable()
         self._quick: QuickAnswers | None = None
@@ -327,6 +329,8 @@ class Broker:
         self._run(self._keep_reporting(self._reports))
         self._run(self._every(self.config.offsets_flush_interval_ms, parts.tables.save_changed))
         self._run(self._every(SCAN_INTERVAL_MS, self._expire_clients))
+        if self._access_rules is not None:
+            self._run(self._every(ACCESS_INTERVAL_MS, self._read_access_rules))
         self._run(self._every(COUNT_INTERVAL_MS, self._sample_counts))
 
     # --- by the clock
@@ -365,6 +369,10 @@ class Broker:
     async def _sample_counts(self) -> None:
         assert self.parts is not None
         self.parts.counts.sample(self._now_ms(), self._clock.hour_of_day())
+
+    async def _read_access_rules(self) -> None:
+        assert self._access_rules is not None
+        self._access_rules.refresh()
 
     async def _expire_clients(self) -> None:
         """Close connections of clients that are silent; that of others that went tells by itself."""
