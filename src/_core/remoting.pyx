@@ -304,8 +304,9 @@ def decode_head(frame):
         PyBuffer_Release(&view)
 
 
-def decode_frames(data, int64_t max_frame_bytes):
-    """Cut received bytes into frames, and decode those that are sends or pulls."""
+def decode_frames(data, int64_t max_frame_bytes, dict calls=None):
+    """Cut received bytes into frames, and decode those that come often: sends and pulls, or with `calls` the
+    answers to them."""
     cdef const uint8_t* base
     cdef int64_t size, length
     cdef int64_t at = 0
@@ -328,16 +329,19 @@ def decode_frames(data, int64_t max_frame_bytes):
         if length > size - at - 4:
             break
         at += 4
-        request = decode_hot_request(base + at, length)
-        if request is None:
+        if calls is not None:
+            item = answered_call(base + at, length, calls)
+        else:
+            item = request = decode_hot_request(base + at, length)
+            if request is not None:
+                request.owner = data
+                request.at_frame = at
+                request.at_body += at
+                request.at_end = at + length
+        if item is None:
             if view is None:
                 view = memoryview(data).toreadonly()
-            found.append(view[at:at + length])
-        else:
-            request.owner = data
-            request.at_frame = at
-            request.at_body += at
-            request.at_end = at + length
-            found.append(request)
+            item = view[at:at + length]
+        found.append(item)
         at += length
     return found, at

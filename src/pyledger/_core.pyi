@@ -2,9 +2,11 @@
 
 from asyncio import AbstractEventLoop, Future
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Literal, Self, final, overload
+from typing import Any, Literal, Self, final, overload
 
 from typing_extensions import Buffer
+
+from pyledger.message import Message
 
 # --- status.pyx
 
@@ -2228,15 +2230,22 @@ def decode_head(
         bytes), or None when the header is unusual or wrong in the least, for Python to read.
     """
 
+@overload
 def decode_frames(
-    data: bytes | bytearray, max_frame_bytes: int
-) -> tuple[list[memoryview | SendRequest | PullRequest], int]:
-    """Cut received bytes into frames, and decode those that are sends or pulls.
+    data: bytes | bytearray, max_frame_bytes: int, calls: None = None
+) -> tuple[list[memoryview | SendRequest | PullRequest], int]: ...
+@overload
+def decode_frames(
+    data: bytes | bytearray, max_frame_bytes: int, calls: dict[int, Any]
+) -> tuple[list[memoryview | Outgoing], int]:
+    """Cut received bytes into frames, and decode those that are sends or pulls, or answers to our own.
 
     Args:
         data: What was received, from the start of a frame on. Nobody may write to it any more: bodies and
             frames are views of it.
         max_frame_bytes: Most bytes of a frame, its length word included.
+        calls: Calls of ours by opaque: requests are left alone then, and a good answer to an `Outgoing` comes
+            as that, taken out of the table, with its `result`.
 
     Returns:
         (for each whole frame a request, or a view of the frame without its length word, which
@@ -2401,3 +2410,148 @@ class SendRunAppender:
 
         Durability: none yet, as `CommitLog.append`.
         """
+
+# --- outgoing.pyx
+
+@final
+class UniqueIds:
+    """Makes the ids that producers of one process give their messages: unique without asking anybody.
+
+    Host address, process id (16 bits) and a number of the process (32 bits), then milliseconds since the
+    first of the month (32 bits) and a counter (16 bits), in upper-case hex: 32 digits with an IPv4 address,
+    56 with IPv6.
+
+    Source: RocketMQ common/.../message/MessageClientIDSetter.java.
+    """
+
+    def __init__(
+        self,
+        address: bytes,
+        process_id: int,
+        process_number: int,
+        month_of: Callable[[int], tuple[int, int]],
+    ) -> None:
+        """Ids that start with what names this process.
+
+        Args:
+            address: Of this host, 4 or 16 bytes.
+            process_id: Of the operating system.
+            process_number: Tells processes with one id apart, such as a random number.
+            month_of: First millisecond of the month of a time in ms, and of the month after it.
+        """
+
+    def next(self, now_ms: int) -> str:
+        """The next id."""
+
+@final
+class Outgoing:
+    """What a request to send needs to know of its message or batch, and the state of its sending."""
+
+    topic: str
+    body: bytes | bytearray | memoryview
+    properties: bytes
+    """Encoded; empty for a batch."""
+    unique_key: str
+    """Of a batch those of its messages, separated by commas."""
+    flag: int
+    sys_flag: int
+    reconsume_times: int
+    reconsume_times_max: int | None
+    is_batch: bool
+    is_reply: bool
+    deadline: float
+    """Of all attempts, by the clock of the event loop."""
+    mode: Any
+    """What is tried again."""
+    queue: Any
+    """The queue that was chosen; None: any."""
+    select: Any
+    """Chooses the queue."""
+    timeout_ms: int
+    future: Any
+    """Gets the result."""
+    sender: Any
+    """Its method `finished` gets the outcome of an attempt."""
+    tried: list[str]
+    """Names of the brokers of all attempts."""
+    target: Any
+    """The queue of this attempt."""
+    result: Any
+    """What an answer said."""
+
+    def __init__(
+        self,
+        topic: str,
+        body: bytes | bytearray | memoryview,
+        properties: bytes,
+        unique_key: str,
+        flag: int = 0,
+        sys_flag: int = 0,
+    ) -> None:
+        """Made with what does not change; the rest starts empty."""
+
+    def finish(self, outcome: Any) -> None:
+        """Hand the outcome of an attempt to `sender`."""
+
+def prepare_message(message: Message, ids: UniqueIds, now_ms: int, body_bytes_max: int) -> Outgoing | None:
+    """Make an ordinary message ready to be sent: its properties encoded, with a unique key.
+
+    Args:
+        message: Its body is kept, not copied.
+        ids: Makes the unique key.
+        now_ms: Since 1970.
+        body_bytes_max: Bodies are shorter.
+
+    Returns:
+        None: something about it is unusual or wrong, and for Python to handle.
+    """
+
+def prepare_messages(
+    messages: Sequence[Message], ids: UniqueIds, now_ms: int, size_bytes_max: int
+) -> Outgoing | None:
+    """Make ordinary messages of one topic ready to be sent as a batch.
+
+    Args:
+        messages: Their bodies are copied.
+        ids: Makes the unique keys.
+        now_ms: Since 1970.
+        size_bytes_max: Of the whole batch.
+
+    Returns:
+        None: something about one of them is unusual or wrong, and for Python to handle.
+    """
+
+@final
+class SendHead:
+    """What the requests to send to one queue have in common, encoded once."""
+
+    def __init__(
+        self, queue: Any, code: int, binary: bool, before: dict[str, str], behind: dict[str, str]
+    ) -> None:
+        """Encode the fields.
+
+        Args:
+            queue: Kept, not looked at.
+            code: 310 or 320.
+            binary: Write RocketMQ's own form of a header rather than JSON.
+            before: Fields `a` to `e`.
+            behind: Fields from `j` on.
+        """
+
+    @property
+    def queue(self) -> Any:
+        """As given."""
+
+    def encode(self, out: Outgoing, opaque: int, born_ms: int, with_body: bool) -> bytes:
+        """A request: all of it, or what stands before its body.
+
+        Raises:
+            FrameError: the body fits in no frame.
+
+        Cost: copies the body if it is wanted.
+        """
+
+# --- answers.pyx
+
+def set_send_result(result_class: type[Any], status_ok: Any) -> None:
+    """Name the class of a send's result, and the status of one that went well."""

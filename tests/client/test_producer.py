@@ -6,7 +6,8 @@ from functools import partial
 import pytest
 
 from pyledger import names
-from pyledger.client.outgoing import prepare
+from pyledger.client.identity import PROCESS_IDS
+from pyledger.client.outgoing import Packer
 from pyledger.client.producer import AsyncProducer
 from pyledger.client.results import SendStatus, TransactionState
 from pyledger.client.transaction import AsyncTransactionProducer
@@ -216,7 +217,7 @@ def test_batch_is_one_request(run: Run) -> None:
 def test_large_bodies_are_packed(kind: str) -> None:
     config = ProducerConfig(compression=kind)
     for size in (4095, 4096):
-        out = prepare(Message("T", b"x" * size), config, lambda: "key")
+        out = Packer(config, PROCESS_IDS.of("127.0.0.1")).message(Message("T", b"x" * size))
         assert decompress(out.body, out.sys_flag) == b"x" * size
         assert (len(out.body) < 200) is (size == 4096 and kind != "none")
 
@@ -235,7 +236,7 @@ def test_large_bodies_are_packed(kind: str) -> None:
 )
 def test_messages_that_no_broker_takes_are_not_sent(message: Message, error: type[Exception]) -> None:
     with pytest.raises(error):
-        prepare(message, ProducerConfig(), lambda: "key")
+        Packer(ProducerConfig(), PROCESS_IDS.of("127.0.0.1")).message(message)
 
 
 def test_messages_of_one_key_go_to_one_queue(run: Run) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
@@ -11,6 +11,7 @@ from typing import Any, Generic, Self, TypeVar
 from pyledger.client.lifecycle import Lifecycle
 from pyledger.net.loop import loop_factory
 
+WAITS_FOR_ITSELF = "a blocking client is used from a callback of the event loop; use the Async one"
 T = TypeVar("T")
 C = TypeVar("C", bound=Lifecycle)
 
@@ -36,15 +37,55 @@ class BackgroundLoop:
         """
         if threading.current_thread() is self._thread:
             work.close()
-            raise RuntimeError(
-                "a blocking client is used from a callback of the event loop; use the Async one"
-            )
+            raise RuntimeError(WAITS_FOR_ITSELF)
         future = self.submit(work)
         try:
             return future.result()
         except BaseException:
             future.cancel()
             raise
+
+    def start(self, begin: Callable[[], asyncio.Future[T]]) -> "Future[T]":
+        """Call `begin` on the loop; the result of what it returns comes with the future. Costs no task."""
+        future: Future[T] = Future()
+        self._loop.call_soon_threadsafe(hand_over, begin, future)
+        return future
+
+    def wait_for(self, begin: Callable[[], asyncio.Future[T]]) -> T:
+        """Call `begin` on the loop and wait for the result of what it returns.
+
+        Raises:
+            RuntimeError: called from the loop itself, which would wait for ever.
+        """
+        if threading.current_thread() is self._thread:
+            raise RuntimeError(WAITS_FOR_ITSELF)
+        future = self.start(begin)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+
+def hand_over(begin: Callable[[], asyncio.Future[T]], future: "Future[T]") -> None:
+    """Begin, and let a future of threads have what a future of the loop gets."""
+
+    def done(source: asyncio.Future[T]) -> None:
+        if not future.set_running_or_notify_cancel():
+            return
+        if source.cancelled():
+            future.set_exception(asyncio.CancelledError())
+        elif (error := source.exception()) is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(source.result())
+
+    try:
+        source = begin()
+    except BaseException as error:  # noqa: BLE001 - whoever waits gets it
+        future.set_exception(error)
+        return
+    source.add_done_callback(done)
 
 
 _lock = threading.Lock()

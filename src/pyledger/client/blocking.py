@@ -3,9 +3,9 @@
 They run the asyncio clients on one thread of the process; arguments, results and errors are the same.
 """
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from pyledger.client.background import Blocking, background
@@ -29,7 +29,7 @@ class Producer(Blocking[AsyncProducer]):
 
     def send(
         self,
-        message: Message,
+        message: Message | Sequence[Message],
         *,
         queue: MessageQueue | None = None,
         select: Select | None = None,
@@ -39,8 +39,9 @@ class Producer(Blocking[AsyncProducer]):
         timeout_ms: int | None = None,
     ) -> SendResult:
         """Send a message and wait until it is stored; see `AsyncProducer.send`."""
-        return background().wait(
-            self._inner.send(
+        return background().wait_for(
+            partial(
+                self._inner.start_send,
                 message,
                 queue=queue,
                 select=select,
@@ -53,22 +54,32 @@ class Producer(Blocking[AsyncProducer]):
 
     def send_soon(
         self,
-        message: Message,
+        message: Message | Sequence[Message],
         *,
         queue: MessageQueue | None = None,
         select: Select | None = None,
         sharding_key: str | None = None,
         timeout_ms: int | None = None,
+        wait: bool = True,
     ) -> "Future[SendResult]":
-        """Send a message in the background; see `AsyncProducer.send_soon`."""
-
-        async def send() -> SendResult:
-            task: asyncio.Task[SendResult] = self._inner.send_soon(
-                message, queue=queue, select=select, sharding_key=sharding_key, timeout_ms=timeout_ms
+        """Send in the background; see `AsyncProducer.send_soon`. All errors come with the future."""
+        return background().start(
+            partial(
+                self._inner.send_soon,
+                message,
+                queue=queue,
+                select=select,
+                sharding_key=sharding_key,
+                timeout_ms=timeout_ms,
+                wait=wait,
             )
-            return await task
+        )
 
-        return background().submit(send())
+    def send_many(
+        self, messages: Iterable[Message | Sequence[Message]], *, timeout_ms: int | None = None
+    ) -> list[SendResult]:
+        """Send one message after the other, many under way; see `AsyncProducer.send_many`."""
+        return background().wait(self._inner.send_many(messages, timeout_ms=timeout_ms))
 
     def send_batch(
         self,
@@ -80,10 +91,8 @@ class Producer(Blocking[AsyncProducer]):
         timeout_ms: int | None = None,
     ) -> SendResult:
         """Send messages of one topic in one request; see `AsyncProducer.send_batch`."""
-        return background().wait(
-            self._inner.send_batch(
-                messages, queue=queue, select=select, sharding_key=sharding_key, timeout_ms=timeout_ms
-            )
+        return self.send(
+            messages, queue=queue, select=select, sharding_key=sharding_key, timeout_ms=timeout_ms
         )
 
     def send_oneway(

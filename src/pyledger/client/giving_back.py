@@ -9,7 +9,7 @@ import logging
 from pyledger import names
 from pyledger.client.identity import PROCESS_IDS
 from pyledger.client.instance import ClientInstance
-from pyledger.client.outgoing import prepare
+from pyledger.client.outgoing import Packer
 from pyledger.client.sending import Sender
 from pyledger.config.client import ProducerConfig
 from pyledger.errors import PyLedgerError, RemotingError
@@ -81,8 +81,8 @@ class GivingBack:
         try:
             # Of a topic that is not known the sender would make up queues.
             await self._client.routes.refresh(again.topic)
-            out = prepare(again, self._config, lambda: PROCESS_IDS.next(self._client.address))
-            await self._sender.send(out, SendMode.SYNC, None, None, None)
+            out = Packer(self._config, PROCESS_IDS.of(self._client.address)).message(again)
+            await self._sender.start(out, SendMode.SYNC)
         except PyLedgerError as error:
             event(log, logging.WARNING, "message not sent again", message=message, error=error)
             return False

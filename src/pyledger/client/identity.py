@@ -12,7 +12,7 @@ from datetime import datetime
 from ipaddress import ip_address
 
 from pyledger.net.sockets import split_address
-from pyledger.protocol.client.unique_id import UniqueIds
+from pyledger.wire.native import UniqueIds
 
 LOOPBACK = "127.0.0.1"
 
@@ -56,23 +56,26 @@ class ProcessIds:
     """Ids of messages, unique over all clients of this process and its forks."""
 
     def __init__(self) -> None:
-        self._process_id = 0
         self._ids: UniqueIds | None = None
         self._lock = threading.Lock()
 
-    def next(self, address: str) -> str:
-        """The next id.
+    def of(self, address: str) -> UniqueIds:
+        """What makes the ids of this process.
 
         Args:
             address: Of this host; the one of the first call is used.
         """
-        process_id = os.getpid()
         with self._lock:
-            if self._ids is None or process_id != self._process_id:
+            if self._ids is None:
                 packed = ip_address(address.partition("%")[0]).packed
-                self._process_id = process_id
-                self._ids = UniqueIds(packed, process_id, secrets.randbits(32), month_of)
-            return self._ids.next(now_ms())
+                self._ids = UniqueIds(packed, os.getpid(), secrets.randbits(32), month_of)
+            return self._ids
+
+    def forget(self) -> None:
+        """Begin anew: a fork is another process."""
+        self._ids = None
+        self._lock = threading.Lock()
 
 
 PROCESS_IDS = ProcessIds()
+os.register_at_fork(after_in_child=PROCESS_IDS.forget)

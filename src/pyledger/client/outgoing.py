@@ -4,16 +4,18 @@ Source: RocketMQ client/.../Validators.java, impl/producer/DefaultMQProducerImpl
 common/.../message/MessageBatch.java.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 from pyledger import names
+from pyledger.client.identity import now_ms
 from pyledger.config.client import ProducerConfig
 from pyledger.errors import IllegalMessageError, RecordTooLargeError
 from pyledger.message import Message
 from pyledger.protocol.delivery.name_rules import NOT_FOR_SENDERS, group_problem, topic_problem
 from pyledger.wire.batch import BatchItem, encode_batch
 from pyledger.wire.compression import CompressionType, compress
+from pyledger.wire.native import Outgoing, UniqueIds, prepare_message, prepare_messages
 from pyledger.wire.properties import encode_properties
 from pyledger.wire.sysflag import TransactionType
 
@@ -23,28 +25,7 @@ COMPRESSION = {
     "zstd": CompressionType.ZSTD,
 }
 DELAYING = (names.TIMER_DELAY_SECONDS, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)
-
-
-Buffer = bytes | bytearray | memoryview
-
-
-@dataclass(slots=True)
-class Outgoing:
-    """What a request to send needs to know of its message or batch."""
-
-    topic: str
-    body: Buffer
-    properties: str
-    unique_key: str
-    """Of a batch those of its messages, separated by commas."""
-    flag: int = 0
-    sys_flag: int = 0
-    reconsume_times: int = 0
-    reconsume_times_max: int | None = None
-    is_batch: bool = False
-    is_reply: bool = False
-    deadline: float = 0.0
-    """Of all attempts, by the clock of the event loop."""
+NO_LIMIT = 1 << 62
 
 
 def check_topic(topic: str) -> None:
@@ -100,76 +81,103 @@ def properties_of(message: Message) -> dict[str, str]:
     return found
 
 
-def prepare(
-    message: Message, config: ProducerConfig, new_key: Callable[[], str], *, group: str | None = None
-) -> Outgoing:
-    """Make a message ready to be sent.
+class Packer:
+    """Makes messages ready to be sent; they stay as they are."""
 
-    Args:
-        message: Stays as it is.
-        config: Limits and packing.
-        new_key: Makes its unique key, unless it has one.
-        group: Producer group of a transaction; None: the message is in none.
+    def __init__(self, config: ProducerConfig, ids: UniqueIds) -> None:
+        """For one producer.
 
-    Raises:
-        IllegalMessageError: brokers would refuse it.
-        RecordTooLargeError: the body or the properties are too large.
-    """
-    check_topic(message.topic)
-    check_body(message, config.message_size_max_bytes)
-    properties = properties_of(message)
-    unique_key = properties.setdefault(names.UNIQUE_KEY, "") or new_key()
-    properties[names.UNIQUE_KEY] = unique_key
-    body, sys_flag = message.body, message.sys_flag
-    if group is not None:
-        properties.pop(names.DELAY, None)
-        properties |= {names.TRANSACTION_PREPARED: "true", names.PRODUCER_GROUP: group}
-        sys_flag |= TransactionType.PREPARED
-    if len(body) >= config.compress_above_bytes and config.compression != "none":
-        body, bits = compress(body, COMPRESSION[config.compression], config.compression_level)
-        sys_flag |= bits
-    encoded = encode_properties(properties)
-    out = Outgoing(message.topic, body, encoded.decode(), unique_key, message.flag, sys_flag)
-    if message.topic.startswith(names.RETRY_PREFIX):
-        out.reconsume_times = int(properties.get(names.RECONSUME_TIME, "0"))
-        if names.MAX_RECONSUME_TIMES in properties:
-            out.reconsume_times_max = int(properties[names.MAX_RECONSUME_TIMES])
-    out.is_reply = properties.get(names.MESSAGE_TYPE) == names.REPLY
-    return out
+        Args:
+            config: Limits and packing.
+            ids: Makes the unique keys of messages that have none.
+        """
+        self._config = config
+        self._ids = ids
+        packed_from = NO_LIMIT if config.compression == "none" else config.compress_above_bytes
+        self._ordinary_below = min(packed_from, config.message_size_max_bytes + 1)
+        self._ordinary_topics: set[str] = set()
+        """Those that were checked, and are of no retries."""
 
+    def message(self, message: Message, *, group: str | None = None) -> Outgoing:
+        """Make a message ready.
 
-def prepare_batch(
-    messages: Sequence[Message], config: ProducerConfig, new_key: Callable[[], str]
-) -> Outgoing:
-    """Make messages ready to be sent in one request. A batch is never packed.
+        Args:
+            message: What to send.
+            group: Producer group of a transaction; None: the message is in none.
 
-    Raises:
-        IllegalMessageError: there is none, they go to several topics, or one may not be in a batch.
-        RecordTooLargeError: together or one of them they are too large.
-    """
-    if not messages:
-        raise IllegalMessageError("a batch holds at least one message")
-    topic = messages[0].topic
-    check_topic(topic)
-    if topic.startswith(names.RETRY_PREFIX):
-        raise IllegalMessageError(f"topic {topic!r} takes no batches")
-    items, keys = [], []
-    for message in messages:
-        check_body(message, config.message_size_max_bytes)
+        Raises:
+            IllegalMessageError: brokers would refuse it.
+            RecordTooLargeError: the body or the properties are too large.
+        """
+        topic = message.topic
+        if topic not in self._ordinary_topics:
+            check_topic(topic)
+            if not topic.startswith(names.RETRY_PREFIX):
+                self._ordinary_topics.add(topic)
+        if group is None and topic in self._ordinary_topics:
+            out = prepare_message(message, self._ids, now_ms(), self._ordinary_below)
+            if out is not None:
+                return out
+        check_body(message, self._config.message_size_max_bytes)
         properties = properties_of(message)
-        if message.topic != topic:
-            raise IllegalMessageError(f"a batch goes to one topic, this one to {topic} and {message.topic}")
-        if message.delay_level or any(name in properties for name in DELAYING):
-            raise IllegalMessageError("a message of a batch cannot be delayed; send it alone")
-        unique_key = properties.setdefault(names.UNIQUE_KEY, "") or new_key()
+        unique_key = properties.setdefault(names.UNIQUE_KEY, "") or self._ids.next(now_ms())
         properties[names.UNIQUE_KEY] = unique_key
-        keys.append(unique_key)
-        items.append(BatchItem(bytes(message.body), encode_properties(properties), message.flag))
-    body = encode_batch(items)
-    if len(body) > config.message_size_max_bytes:
-        raise RecordTooLargeError(f"the batch for {topic}", len(body), config.message_size_max_bytes)
-    # Upstream gives the batch a key of its own; brokers then write it over those of the messages.
-    return Outgoing(topic, body, "", ",".join(keys), is_batch=True)
+        body, sys_flag = message.body, message.sys_flag
+        if group is not None:
+            properties.pop(names.DELAY, None)
+            properties |= {names.TRANSACTION_PREPARED: "true", names.PRODUCER_GROUP: group}
+            sys_flag |= TransactionType.PREPARED
+        if len(body) >= self._config.compress_above_bytes and self._config.compression != "none":
+            body, bits = compress(body, COMPRESSION[self._config.compression], self._config.compression_level)
+            sys_flag |= bits
+        out = Outgoing(message.topic, body, encode_properties(properties), unique_key, message.flag, sys_flag)
+        if message.topic.startswith(names.RETRY_PREFIX):
+            out.reconsume_times = int(properties.get(names.RECONSUME_TIME, "0"))
+            if names.MAX_RECONSUME_TIMES in properties:
+                out.reconsume_times_max = int(properties[names.MAX_RECONSUME_TIMES])
+        out.is_reply = properties.get(names.MESSAGE_TYPE) == names.REPLY
+        return out
+
+    def batch(self, messages: Sequence[Message]) -> Outgoing:
+        """Make messages ready to be sent in one request. A batch is never packed.
+
+        Raises:
+            IllegalMessageError: there is none, they go to several topics, or one may not be in a batch.
+            RecordTooLargeError: together or one of them they are too large.
+        """
+        if not messages:
+            raise IllegalMessageError("a batch holds at least one message")
+        topic = messages[0].topic
+        check_topic(topic)
+        if topic.startswith(names.RETRY_PREFIX):
+            raise IllegalMessageError(f"topic {topic!r} takes no batches")
+        if (
+            ordinary := prepare_messages(messages, self._ids, now_ms(), self._config.message_size_max_bytes)
+        ) is not None:
+            return ordinary
+        items, keys = [], []
+        for message in messages:
+            check_body(message, self._config.message_size_max_bytes)
+            properties = properties_of(message)
+            if message.topic != topic:
+                raise IllegalMessageError(
+                    f"a batch goes to one topic, this one to {topic} and {message.topic}"
+                )
+            if message.delay_level or any(name in properties for name in DELAYING):
+                raise IllegalMessageError("a message of a batch cannot be delayed; send it alone")
+            unique_key = properties.setdefault(names.UNIQUE_KEY, "") or self._ids.next(now_ms())
+            properties[names.UNIQUE_KEY] = unique_key
+            keys.append(unique_key)
+            items.append(BatchItem(bytes(message.body), encode_properties(properties), message.flag))
+        body = encode_batch(items)
+        if len(body) > self._config.message_size_max_bytes:
+            raise RecordTooLargeError(
+                f"the batch for {topic}", len(body), self._config.message_size_max_bytes
+            )
+        # Upstream gives the batch a key of its own; brokers then write it over those of the messages.
+        out = Outgoing(topic, body, b"", ",".join(keys))
+        out.is_batch = True
+        return out
 
 
 def timed(message: Message, deliver_at_ms: int | None, delay_ms: int | None) -> Message:

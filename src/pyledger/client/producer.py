@@ -5,14 +5,14 @@ Source: RocketMQ client/.../impl/producer/DefaultMQProducerImpl.java, impl/MQCli
 
 import asyncio
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from pyledger import names
 from pyledger.client.identity import PROCESS_IDS
 from pyledger.client.instance import ClientInstance, own_client
 from pyledger.client.lifecycle import Lifecycle
-from pyledger.client.outgoing import Outgoing, check_group, prepare, prepare_batch, timed
+from pyledger.client.outgoing import Packer, check_group, timed
 from pyledger.client.results import SendResult
 from pyledger.client.sending import Select, Sender
 from pyledger.config.client import ClientConfig, ProducerConfig
@@ -22,6 +22,7 @@ from pyledger.errors import ClientStateError, IllegalMessageError, ReplyTimeoutE
 from pyledger.message import Message, MessageQueue, tags_code
 from pyledger.protocol.client.send_retry import SendMode
 from pyledger.wire.headers.send import CheckTransactionStateRequestHeader
+from pyledger.wire.native import Outgoing
 from pyledger.wire.record import ReceivedMessage
 
 DEFAULT_GROUP = "DEFAULT_PRODUCER"
@@ -61,7 +62,7 @@ class AsyncProducer(Lifecycle):
         self.config = changed(ProducerConfig, config, options)
         self.client = own_client(name_servers, client, net, tls)
         self._sender = Sender(self.client, group, self.config)
-        self._sends: set[asyncio.Task[SendResult]] = set()
+        self._packer = Packer(self.config, PROCESS_IDS.of(self.client.address))
         self._started = False
 
     async def start(self) -> None:
@@ -83,7 +84,7 @@ class AsyncProducer(Lifecycle):
         if not self._started:
             return
         self._started = False
-        await asyncio.gather(*self._sends, return_exceptions=True)
+        await self._sender.settle()
         await self.client.remove_producer(self)
         await self.client.close()
 
@@ -91,7 +92,7 @@ class AsyncProducer(Lifecycle):
 
     async def send(
         self,
-        message: Message,
+        message: Message | Sequence[Message],
         *,
         queue: MessageQueue | None = None,
         select: Select | None = None,
@@ -103,13 +104,14 @@ class AsyncProducer(Lifecycle):
         """Send a message and wait until it is stored. Its `queue_id` is not looked at.
 
         Args:
-            message: What to send.
+            message: What to send; several are sent as by `send_batch`.
             queue: The queue; one attempt only. Without, queues are taken in turn.
             select: Chooses among the queues of the topic; one attempt only.
             sharding_key: Messages of one key go to one queue, in order; one attempt only.
             deliver_at_ms: Consumers get it then, ms since 1970.
             delay_ms: Consumers get it so much later.
-            timeout_ms: For all attempts; None: the setting `send_timeout_ms`.
+            timeout_ms: For all attempts; None: the setting `send_timeout_ms`. The wait for one of
+                `sends_in_flight_max` turns does not count.
 
         Raises:
             IllegalMessageError: brokers would refuse it.
@@ -118,36 +120,104 @@ class AsyncProducer(Lifecycle):
 
         Durability: as the broker is configured; `SendResult.status` says what it missed.
         """
-        out = self._prepare(timed(message, deliver_at_ms, delay_ms))
-        return await self._dispatch(out, SendMode.SYNC, queue, selector(select, sharding_key), timeout_ms)
+        return await self.start_send(
+            message,
+            queue=queue,
+            select=select,
+            sharding_key=sharding_key,
+            deliver_at_ms=deliver_at_ms,
+            delay_ms=delay_ms,
+            timeout_ms=timeout_ms,
+        )
+
+    def start_send(
+        self,
+        message: Message | Sequence[Message],
+        *,
+        queue: MessageQueue | None = None,
+        select: Select | None = None,
+        sharding_key: str | None = None,
+        deliver_at_ms: int | None = None,
+        delay_ms: int | None = None,
+        timeout_ms: int | None = None,
+    ) -> "asyncio.Future[SendResult]":
+        """Begin what `send` waits for."""
+        if isinstance(message, Message):
+            message = timed(message, deliver_at_ms, delay_ms)
+        elif deliver_at_ms is not None or delay_ms is not None:
+            raise IllegalMessageError("a message of a batch cannot be delayed; send it alone")
+        out = self._prepare(message)
+        return self._start(out, SendMode.SYNC, queue, selector(select, sharding_key), timeout_ms)
 
     def send_soon(
         self,
-        message: Message,
+        message: Message | Sequence[Message],
         *,
         queue: MessageQueue | None = None,
         select: Select | None = None,
         sharding_key: str | None = None,
         timeout_ms: int | None = None,
-    ) -> "asyncio.Task[SendResult]":
+        wait: bool = True,
+    ) -> "asyncio.Future[SendResult]":
         """Send a message in the background; what a broker refuses is not tried again.
 
+        `sends_in_flight_max` sends are under way at once. More wait for their turn, in memory and in order;
+        a program that sends without end should await some of the results, or use `send_many`.
+
         Args:
-            message: What to send.
+            message: What to send; several are sent as a batch.
             queue: As in `send`.
             select: As in `send`.
             sharding_key: As in `send`.
-            timeout_ms: As in `send`; the wait for one of `sends_in_flight_max` permits counts.
+            timeout_ms: As in `send`; begins with the turn.
+            wait: Wait for a turn where none is free.
 
         Returns:
-            A task whose result, or error, is that of `send`.
+            A future with the result, or the error, of `send`.
+
+        Raises:
+            ClientStateError: the producer does not run.
+            IllegalMessageError: brokers would refuse it.
+            RecordTooLargeError: the body or the properties are too large.
+            RemotingTooMuchRequestError: no turn is free, and it is not to be waited for.
+
+        Cost: about 5 µs to send an ordinary message to a broker that is connected; no task.
         """
         out = self._prepare(message)
-        work = self._dispatch(out, SendMode.ASYNC, queue, selector(select, sharding_key), timeout_ms)
-        task = asyncio.get_running_loop().create_task(work)
-        self._sends.add(task)
-        task.add_done_callback(self._sends.discard)
-        return task
+        select = selector(select, sharding_key)
+        return self._start(out, SendMode.ASYNC, queue, select, timeout_ms, wait=wait)
+
+    async def send_many(
+        self, messages: Iterable[Message | Sequence[Message]], *, timeout_ms: int | None = None
+    ) -> list[SendResult]:
+        """Send one message after the other, with as many under way as may be.
+
+        Args:
+            messages: Each a message, or several to be sent as a batch. Taken as turns become free, so that
+                no more wait in memory.
+            timeout_ms: As in `send_soon`, for each.
+
+        Returns:
+            The results, in the order of the messages.
+
+        Raises:
+            SendError: one was not stored, or that is not known: the first of them. No message behind it is
+                taken any more; those that were under way are waited for.
+        """
+        futures: list[asyncio.Future[SendResult]] = []
+        checked = 0
+        try:
+            for message in messages:
+                if not self._sender.has_turn:
+                    await self._sender.turn()
+                    while checked < len(futures) and futures[checked].done():
+                        futures[checked].result()
+                        checked += 1
+                futures.append(self.send_soon(message, timeout_ms=timeout_ms))
+            return [await future for future in futures]
+        except BaseException:
+            await asyncio.gather(*futures, return_exceptions=True)
+            raise
 
     async def send_batch(
         self,
@@ -172,8 +242,9 @@ class AsyncProducer(Lifecycle):
             RecordTooLargeError: one of them or all together are too large.
             SendError: they were not stored, or that is not known.
         """
-        out = prepare_batch(messages, self.config, self._new_key)
-        return await self._dispatch(out, SendMode.SYNC, queue, selector(select, sharding_key), timeout_ms)
+        return await self.start_send(
+            messages, queue=queue, select=select, sharding_key=sharding_key, timeout_ms=timeout_ms
+        )
 
     async def send_oneway(
         self,
@@ -197,7 +268,7 @@ class AsyncProducer(Lifecycle):
             SendError: it could not be handed to a connection.
         """
         out = self._prepare(message)
-        await self._dispatch(out, SendMode.ONEWAY, queue, selector(select, sharding_key), None)
+        await self._start(out, SendMode.ONEWAY, queue, selector(select, sharding_key))
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """The queues of a topic that can be sent to.
@@ -281,23 +352,24 @@ class AsyncProducer(Lifecycle):
 
     # --- inside
 
-    def _new_key(self) -> str:
-        return PROCESS_IDS.next(self.client.address)
+    def _prepare(self, message: Message | Sequence[Message]) -> Outgoing:
+        if isinstance(message, Message):
+            return self._packer.message(message)
+        return self._packer.batch(message)
 
-    def _prepare(self, message: Message, group: str | None = None) -> Outgoing:
-        return prepare(message, self.config, self._new_key, group=group)
-
-    async def _dispatch(
+    def _start(
         self,
         out: Outgoing,
         mode: SendMode,
-        queue: MessageQueue | None,
-        select: Select | None,
-        timeout_ms: int | None,
-    ) -> SendResult:
+        queue: MessageQueue | None = None,
+        select: Select | None = None,
+        timeout_ms: int | None = None,
+        *,
+        wait: bool = True,
+    ) -> "asyncio.Future[SendResult]":
         if not self._started:
             raise ClientStateError(f"producer {self.group}", "it does not run", "start it, or use `with`")
-        return await self._sender.send(out, mode, queue, select, timeout_ms)
+        return self._sender.start(out, mode, queue, select, timeout_ms, wait=wait)
 
 
 def selector(select: Select | None, sharding_key: str | None) -> Select | None:

@@ -5,6 +5,7 @@ from enum import Enum, StrEnum
 
 from pyledger.message import MessageQueue
 from pyledger.wire.codes import ResponseCode
+from pyledger.wire.native import set_send_result
 from pyledger.wire.sysflag import TransactionType
 
 
@@ -43,6 +44,9 @@ class SendResult:
     transaction_id: str | None = None
     recall_handle: str | None = None
     """What takes a timed message back before its time."""
+
+
+set_send_result(SendResult, SendStatus.OK)
 
 
 class TransactionState(Enum):

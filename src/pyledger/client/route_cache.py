@@ -43,6 +43,8 @@ class RouteCache:
         self._publish: dict[str, tuple[MessageQueue, ...]] = {}
         self._asking: dict[str, asyncio.Task[TopicRoute]] = {}
         self.addresses: dict[str, dict[int, str]] = {}
+        self.version = 0
+        """Another one after each change."""
 
     @property
     def known_addresses(self) -> set[str]:
@@ -147,6 +149,7 @@ class RouteCache:
             for broker in route.brokers
             for broker_id, address in broker.broker_addrs.items()
         }
+        self.version += 1
         for broker_name, by_id in list(self.addresses.items()):
             kept = {i: a for i, a in by_id.items() if (broker_name, i, a) in named}
             if kept:
@@ -165,5 +168,6 @@ class RouteCache:
         self.addresses.update(addresses_of(route))
         self._publish[topic] = publish_queues(topic, route)
         self._routes[topic] = route
+        self.version += 1
         event(log, logging.DEBUG, "route changed", topic=topic)
         self._changed(topic)

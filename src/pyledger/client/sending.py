@@ -1,14 +1,19 @@
 """How a message gets to a broker: attempt after attempt, within one limit of time.
 
+At most `sends_in_flight_max` sends of a producer are under way; more wait for their turn, and their time
+begins with it. The first attempt of an ordinary send costs no task: the request is written at once where the
+connection stands, and its answer comes back to `finished`. What is not ordinary, and every further attempt,
+runs in a task.
+
 Source: RocketMQ client/.../impl/producer/DefaultMQProducerImpl.java (sendDefaultImpl, sendKernelImpl).
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from pyledger.client.identity import now_ms
 from pyledger.client.instance import ClientInstance
-from pyledger.client.outgoing import Outgoing
 from pyledger.client.results import STATUS_OF_CODE, SendResult, SendStatus
 from pyledger.config.client import ProducerConfig
 from pyledger.errors import (
@@ -16,17 +21,39 @@ from pyledger.errors import (
     RemotingConnectError,
     RemotingError,
     RemotingTimeoutError,
+    RemotingTooMuchRequestError,
     SendError,
 )
 from pyledger.message import MessageQueue
+from pyledger.net.connection import Connection
 from pyledger.protocol.client.queue_choice import FaultTable, QueueChooser
 from pyledger.protocol.client.send_retry import SendMode, tries_again
-from pyledger.wire.codes import RequestCode
+from pyledger.protocol.routing.model import MASTER_ID
+from pyledger.wire.codes import RequestCode, ResponseCode
 from pyledger.wire.headers.send import SendMessageRequestHeader, SendMessageResponseHeader
+from pyledger.wire.native import Outgoing, SendHead
 from pyledger.wire.remoting import FLAG_ONEWAY, RemotingCommand
 
 Select = Callable[[Sequence[MessageQueue]], MessageQueue]
 """Chooses one of the queues of a topic."""
+
+COPIED_BODY_BYTES_MAX = 32 << 10
+"""A body up to this is copied behind its head; a larger one is a buffer of its own."""
+OWN_FIELDS = ("f", "g", "h", "i")
+"""Letters of the fields that each message has of its own."""
+
+
+class Lane:
+    """The way of ordinary sends to one queue, while its route stands."""
+
+    __slots__ = ("address", "connection", "heads", "queue")
+
+    def __init__(self, queue: MessageQueue, address: str, heads: tuple[SendHead, SendHead]) -> None:
+        """A way that is not connected yet; `heads` are those of single messages and of batches."""
+        self.queue = queue
+        self.address = address
+        self.heads = heads
+        self.connection: Connection | None = None
 
 
 class Sender:
@@ -40,7 +67,17 @@ class Sender:
         self._faults = FaultTable()
         self._fields: dict[tuple[MessageQueue, RequestCode], dict[str, str]] = {}
         """What requests to a queue have in common."""
-        self._permits = asyncio.Semaphore(config.sends_in_flight_max)
+        self._lanes: dict[MessageQueue, Lane] = {}
+        self._topic_lanes: dict[str, list[Lane]] = {}
+        """Of the queues of a topic, in their order."""
+        self._routes_version = -1
+        self._waiting: deque[Outgoing] = deque()
+        self._in_flight = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._watchers: list[tuple[int, asyncio.Future[None]]] = []
+        """Who waits until no more than a number of sends are under way."""
+        # Signing needs all fields, and latency faults note each attempt.
+        self._is_ordinary = not client.config.access_key and not config.latency_faults
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -63,85 +100,267 @@ class Sender:
             topic, config.template_topic, config.topic_queue_count, timeout_ms
         )
 
-    async def send(
+    def start(
         self,
         out: Outgoing,
         mode: SendMode,
-        queue: MessageQueue | None,
-        select: Select | None,
-        timeout_ms: int | None,
-    ) -> SendResult:
-        """Send within the limits of time and of sends under way.
+        queue: MessageQueue | None = None,
+        select: Select | None = None,
+        timeout_ms: int | None = None,
+        *,
+        wait: bool = True,
+    ) -> "asyncio.Future[SendResult]":
+        """Send as soon as one of `sends_in_flight_max` turns is free.
 
         Args:
             out: What to send.
             mode: Decides what is tried again.
             queue: The queue; one attempt only.
             select: Chooses the queue; one attempt only.
-            timeout_ms: For all attempts; None: the setting `send_timeout_ms`.
+            timeout_ms: For all attempts, from the turn on; None: the setting `send_timeout_ms`.
+            wait: Wait for a turn.
+
+        Returns:
+            Gets the result; or `SendError`: it was not stored, or that is not known.
 
         Raises:
-            SendError: it was not stored, or that is not known.
+            RemotingTooMuchRequestError: no turn is free, and it is not to be waited for.
         """
-        timeout_ms = self._config.send_timeout_ms if timeout_ms is None else timeout_ms
-        out.deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
-        try:
-            async with asyncio.timeout_at(out.deadline):
-                await self._permits.acquire()
-        except TimeoutError:
-            limit = self._config.sends_in_flight_max
-            raise SendError(out.topic, 0, "", f"{limit} sends were under way for {timeout_ms} ms") from None
-        try:
-            return await self._send(out, mode, queue, select, timeout_ms)
-        finally:
-            self._permits.release()
-
-    async def _send(
-        self,
-        out: Outgoing,
-        mode: SendMode,
-        queue: MessageQueue | None,
-        select: Select | None,
-        timeout_ms: int,
-    ) -> SendResult:
-        """Attempt after attempt."""
-        chooser = self._choosers.get(out.topic)
-        if chooser is None:
-            chooser = self._choosers[out.topic] = QueueChooser(self._client.random.randrange)
-        chosen = queue is not None or select is not None
-        attempts = 1 if chosen or mode is SendMode.ONEWAY else 1 + self._config.retries
+        out.mode, out.queue, out.select, out.sender = mode, queue, select, self
+        out.timeout_ms = self._config.send_timeout_ms if timeout_ms is None else timeout_ms
         loop = asyncio.get_running_loop()
-        tried: list[str] = []
-        result: SendResult | None = None
-        failure: RemotingError = RemotingTimeoutError("a broker", timeout_ms)
-        for _ in range(attempts):
+        future = out.future = loop.create_future()
+        if self._in_flight < self._config.sends_in_flight_max:
+            self._begin(out, loop)
+        elif wait:
+            self._waiting.append(out)
+        else:
+            limit = self._config.sends_in_flight_max
+            raise RemotingTooMuchRequestError(out.topic, limit, "sends_in_flight_max", "sends")
+        return future
+
+    @property
+    def has_turn(self) -> bool:
+        """Whether a send would begin at once."""
+        return self._in_flight < self._config.sends_in_flight_max
+
+    async def turn(self) -> None:
+        """Wait until a send would begin at once, and many more with it where many are under way."""
+        await self._until(self._config.sends_in_flight_max // 2)
+
+    async def settle(self) -> None:
+        """Wait for the sends that are under way, and those that wait."""
+        await self._until(0)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _until(self, count: int) -> None:
+        """Wait until no more than so many are under way or wait."""
+        while self._in_flight + len(self._waiting) > count:
+            fewer = asyncio.get_running_loop().create_future()
+            self._watchers.append((count, fewer))
+            await fewer
+
+    # --- turns
+
+    def _begin(self, out: Outgoing, loop: asyncio.AbstractEventLoop) -> None:
+        """A send has its turn, and its time begins."""
+        self._in_flight += 1
+        out.deadline = loop.time() + out.timeout_ms / 1000
+        out.tried = []
+        try:
+            started = self._is_ordinary and self._start_at_once(out)
+        except Exception as error:  # noqa: BLE001 - a selector of the user's; whoever waits gets it
+            loop.call_soon(self._end, out, None, error)
+            return
+        if not started:
+            self._go_on(out, loop)
+
+    def _end(self, out: Outgoing, result: SendResult | None, error: BaseException | None) -> None:
+        """A send is over; the next one has its turn."""
+        self._in_flight -= 1
+        future = out.future
+        if not future.done():
+            if error is None:
+                future.set_result(result)
+            elif isinstance(error, asyncio.CancelledError):
+                future.cancel()
+            else:
+                future.set_exception(error)
+        waiting = self._waiting
+        while waiting and self._in_flight < self._config.sends_in_flight_max:
+            following = waiting.popleft()
+            if not following.future.done():
+                self._begin(following, asyncio.get_running_loop())
+        if self._watchers:
+            self._wake()
+
+    def _wake(self) -> None:
+        count = self._in_flight + len(self._waiting)
+        watchers, self._watchers = self._watchers, []
+        for wanted, fewer in watchers:
+            if count > wanted:
+                self._watchers.append((wanted, fewer))
+            elif not fewer.done():
+                fewer.set_result(None)
+
+    # --- the first attempt, without a task
+
+    def _start_at_once(self, out: Outgoing) -> bool:
+        """Write the request now; False: it is not that simple."""
+        if out.mode is SendMode.ONEWAY or out.reconsume_times or out.is_reply:
+            return False
+        if out.reconsume_times_max is not None:
+            return False
+        lane = self._lane_of(out)
+        if lane is None:
+            return False
+        connection = lane.connection
+        if connection is None or not connection.has_room:
+            connection = lane.connection = self._client.calls.remoting.ready(lane.address)
+            if connection is None:
+                return False
+        opaque = connection.endpoint.next_opaque()
+        body = out.body
+        is_small = len(body) <= COPIED_BODY_BYTES_MAX
+        frame = lane.heads[out.is_batch].encode(out, opaque, now_ms(), is_small)
+        out.target = lane.queue
+        out.tried.append(lane.queue.broker_name)
+        connection.start_encoded(out, opaque, (frame,) if is_small else (frame, body), out.timeout_ms)
+        return True
+
+    def _lane_of(self, out: Outgoing) -> Lane | None:
+        """The way to the queue of a send; None while a route has to be asked for."""
+        routes = self._client.routes
+        if routes.version != self._routes_version:
+            self._lanes.clear()
+            self._topic_lanes.clear()
+            self._routes_version = routes.version
+        topic = out.topic
+        if out.queue is None and out.select is None:
+            lanes = self._topic_lanes.get(topic)
+            if lanes is None:
+                found = [self._lane(queue) for queue in routes.writable_queues(topic)]
+                lanes = self._topic_lanes[topic] = [lane for lane in found if lane is not None]
+            return lanes[self._chooser(topic).step(len(lanes))] if lanes else None
+        if out.queue is None:
+            queues = routes.writable_queues(topic)
+            if not queues:
+                return None
+            out.queue = out.select(queues)
+        return self._lane(out.queue)
+
+    def _lane(self, queue: MessageQueue) -> Lane | None:
+        lane = self._lanes.get(queue)
+        if lane is None:
+            address = self._client.routes.addresses.get(queue.broker_name, {}).get(MASTER_ID)
+            if address is None:
+                return None
+            heads = (self._head(queue, is_batch=False), self._head(queue, is_batch=True))
+            lane = self._lanes[queue] = Lane(queue, address, heads)
+        return lane
+
+    def finished(self, out: Outgoing, outcome: RemotingCommand | RemotingError | None) -> None:
+        """The first attempt is over; None: `result` was read from its answer."""
+        if outcome is None:
+            result: SendResult = out.result
+        else:
+            try:
+                if isinstance(outcome, RemotingError):
+                    raise outcome
+                if outcome.code == ResponseCode.GO_AWAY:
+                    self._go_away(out)
+                    return
+                address = self._client.routes.master(out.target.broker_name)
+                result = result_of(out, out.target, outcome, address)
+            except RemotingError as error:
+                self._failed(out, error)
+                return
+        if result.status is SendStatus.OK or not self._config.retry_when_not_stored_ok:
+            self._end(out, result, None)
+            return
+        out.result = result
+        self._go_on(out, asyncio.get_running_loop())
+
+    def _failed(self, out: Outgoing, error: RemotingError) -> None:
+        """The first attempt failed: try again in a task, where that may help."""
+        loop = asyncio.get_running_loop()
+        if (
+            len(out.tried) < self._attempts(out)
+            and tries_again(out.mode, error)
+            and loop.time() < out.deadline
+        ):
+            self._go_on(out, loop, error)
+        else:
+            self._end(out, None, given_up(out, error))
+
+    def _go_away(self, out: Outgoing) -> None:
+        """The broker goes down in good order: the same attempt again, over a new connection."""
+        address = self._client.routes.master(out.target.broker_name)
+        self._client.calls.remoting.retire(address)
+        out.tried.pop()
+        self._go_on(out, asyncio.get_running_loop())
+
+    # --- all attempts, in a task
+
+    def _go_on(
+        self, out: Outgoing, loop: asyncio.AbstractEventLoop, failure: RemotingError | None = None
+    ) -> None:
+        task = loop.create_task(self._run(out, failure))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, out: Outgoing, failure: RemotingError | None) -> None:
+        result, error = None, None
+        try:
+            result = await self._send(out, failure)
+        except BaseException as raised:  # noqa: BLE001 - whoever waits gets it
+            error = raised
+        self._end(out, result, error)
+
+    def _attempts(self, out: Outgoing) -> int:
+        chosen = out.queue is not None or out.select is not None
+        return 1 if chosen or out.mode is SendMode.ONEWAY else 1 + self._config.retries
+
+    async def _send(self, out: Outgoing, failure: RemotingError | None) -> SendResult:
+        """Attempt after attempt."""
+        chooser = self._chooser(out.topic)
+        loop = asyncio.get_running_loop()
+        result: SendResult | None = out.result
+        failure = failure or RemotingTimeoutError("a broker", out.timeout_ms)
+        for _ in range(len(out.tried), self._attempts(out)):
             left_ms = int((out.deadline - loop.time()) * 1000)
             if left_ms <= 0:
                 break
             try:
-                queues = await self._queues(out.topic, queue, left_ms)
+                queues = await self._queues(out.topic, out.queue, left_ms)
                 target = (
-                    queue
-                    or (select(queues) if select else None)
+                    out.queue
+                    or (out.select(queues) if out.select else None)
                     or chooser.choose(
                         queues,
-                        tried[-1] if tried else None,
+                        out.tried[-1] if out.tried else None,
                         self._faults if self._config.latency_faults else None,
                         loop.time() * 1000,
                     )
                 )
-                tried.append(target.broker_name)
-                result = await self._attempt(out, target, mode)
+                out.tried.append(target.broker_name)
+                result = await self._attempt(out, target, out.mode)
             except RemotingError as error:
                 failure = error
-                if not tries_again(mode, error):
+                if not tries_again(out.mode, error):
                     break
             else:
                 if result.status is SendStatus.OK or not self._config.retry_when_not_stored_ok:
                     return result
         if result is not None:
             return result
-        raise SendError(out.topic, len(tried), ", ".join(dict.fromkeys(tried)), str(failure)) from failure
+        raise given_up(out, failure)
+
+    def _chooser(self, topic: str) -> QueueChooser:
+        found = self._choosers.get(topic)
+        if found is None:
+            found = self._choosers[topic] = QueueChooser(self._client.random.randrange)
+        return found
 
     async def _queues(self, topic: str, queue: MessageQueue | None, left_ms: int) -> tuple[MessageQueue, ...]:
         if queue is not None and queue.broker_name in self._client.routes.addresses:
@@ -189,7 +408,7 @@ class Sender:
         else:
             code = RequestCode.SEND_MESSAGE_V2
         fields = self._common_fields(queue, code).copy()
-        fields["f"], fields["g"], fields["i"] = str(out.sys_flag), str(now_ms()), out.properties
+        fields["f"], fields["g"], fields["i"] = str(out.sys_flag), str(now_ms()), out.properties.decode()
         if out.flag:
             fields["h"] = str(out.flag)
         if out.reconsume_times:
@@ -197,6 +416,15 @@ class Sender:
         if out.reconsume_times_max is not None:
             fields["l"] = str(out.reconsume_times_max)
         return RemotingCommand(code, ext_fields=fields, body=out.body)
+
+    def _head(self, queue: MessageQueue, *, is_batch: bool) -> SendHead:
+        """Make what natively encoded requests to a queue have in common."""
+        code = RequestCode.SEND_BATCH_MESSAGE if is_batch else RequestCode.SEND_MESSAGE_V2
+        fields = self._common_fields(queue, code)
+        before = {letter: value for letter, value in fields.items() if letter < OWN_FIELDS[0]}
+        behind = {letter: value for letter, value in fields.items() if letter > OWN_FIELDS[-1]}
+        is_binary = self._client.config.header == "binary"
+        return SendHead(queue, code, is_binary, before, behind)
 
     def _common_fields(self, queue: MessageQueue, code: RequestCode) -> dict[str, str]:
         """The header of a send to a queue, with the fields that each message has of its own at 0."""
@@ -219,6 +447,13 @@ class Sender:
             )
             found = self._fields[queue, code] = header.encode(code)
         return found
+
+
+def given_up(out: Outgoing, failure: RemotingError) -> SendError:
+    """The error of a send that was tried for the last time."""
+    error = SendError(out.topic, len(out.tried), ", ".join(dict.fromkeys(out.tried)), str(failure))
+    error.__cause__ = failure
+    return error
 
 
 def result_of(out: Outgoing, queue: MessageQueue, answer: RemotingCommand, address: str) -> SendResult:

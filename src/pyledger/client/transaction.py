@@ -74,8 +74,8 @@ class AsyncTransactionProducer(AsyncProducer):
         """
         if message.delay_level or any(name in message.properties for name in DELAYING):
             raise IllegalMessageError("a message of a transaction cannot be delayed")
-        out = self._prepare(message, self.group)
-        sent = await self._dispatch(out, SendMode.SYNC, None, None, timeout_ms)
+        out = self._packer.message(message, group=self.group)
+        sent = await self._start(out, SendMode.SYNC, timeout_ms=timeout_ms)
         state, remark = TransactionState.ROLLBACK, None
         transaction_id = sent.transaction_id or sent.unique_key
         try:

@@ -51,6 +51,11 @@ class ClientConfig:
     offsets_folder: str = setting("", upstream="rocketmq.client.localOffsetStoreDir")
     """Where broadcasting consumers keep their offsets; empty is `.rocketmq_offsets` in the home folder."""
 
+    header: str = setting(
+        "json", choices={"json": "JSON", "binary": "ROCKETMQ"}, upstream="rocketmq.serialize.type"
+    )
+    """How the headers of sends are written. `binary` is shorter and cheaper for both sides."""
+
     access_key: str = setting("", upstream="AccessKey")
     """Who signs the requests; empty signs none."""
 

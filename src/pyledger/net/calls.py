@@ -1,7 +1,9 @@
 """Requests whose answer is awaited."""
 
 import asyncio
+from array import array
 from collections.abc import Callable
+from typing import Protocol
 
 from pyledger.errors import RemotingError, RemotingTimeoutError
 from pyledger.net.permits import Permits
@@ -11,6 +13,16 @@ from pyledger.wire.remoting import RemotingCommand
 Outcome = RemotingCommand | RemotingError
 Done = Callable[[Outcome], None]
 
+TOGETHER_S = 0.01
+"""A moment: so much later than the others a call may be told that it is late."""
+
+
+class Call(Protocol):
+    """Told once what became of its request."""
+
+    def finish(self, outcome: Outcome | None) -> None:
+        """Take the answer, or the error; None: it was handed over already."""
+
 
 class PendingCall(Timer):
     """One request in flight. It ends once: answered, late, cut off with its connection, or abandoned."""
@@ -19,7 +31,7 @@ class PendingCall(Timer):
 
     def __init__(
         self,
-        table: dict[int, "PendingCall"],
+        table: dict[int, Call],
         opaque: int,
         permits: Permits,
         address: str,
@@ -45,8 +57,9 @@ class PendingCall(Timer):
         self._done = done
         table[opaque] = self
 
-    def finish(self, outcome: Outcome) -> None:
+    def finish(self, outcome: Outcome | None) -> None:
         """Hand the outcome to whoever waits; the table has forgotten the call already."""
+        assert outcome is not None
         self.cancel()
         self._permits.give()
         self._done(outcome)
@@ -65,6 +78,31 @@ class PendingCall(Timer):
     def forget(self) -> bool:
         """Take the call out of its table; False when it has ended."""
         return self._table.pop(self._opaque, None) is not None
+
+
+class SentTogether(Timer):
+    """Calls of one moment with one limit of time: one timer for all of them."""
+
+    __slots__ = ("_late", "closes_at", "opaques", "sent_at", "timeout_ms")
+
+    def __init__(self, sent_at: float, timeout_ms: int, late: Callable[["SentTogether"], None]) -> None:
+        """Begin with none.
+
+        Args:
+            sent_at: Now, by the clock of the event loop.
+            timeout_ms: What the calls have.
+            late: Called when their time is over.
+        """
+        super().__init__()
+        self.sent_at = sent_at
+        self.closes_at = sent_at + TOGETHER_S
+        self.timeout_ms = timeout_ms
+        self.opaques = array("i")
+        self._late = late
+
+    def expire(self) -> None:
+        """Their time is over."""
+        self._late(self)
 
 
 def settle(future: asyncio.Future[RemotingCommand], outcome: Outcome) -> None:

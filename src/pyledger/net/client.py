@@ -261,6 +261,17 @@ class RemotingClient:
         if self._on_close is not None:
             self._on_close(connection)
 
+    def ready(self, address: str | None) -> Connection | None:
+        """The connection to an address, if a call could be written to it now without waiting."""
+        connection = self._connections.get(address or "")
+        return None if connection is None or not connection.has_room else connection
+
+    def retire(self, address: str) -> None:
+        """Make no further call on the connection to an address, whose server goes away."""
+        connection = self._connections.get(address)
+        if connection is not None and self._config.reconnect_on_go_away:
+            self._retire(connection)
+
     def _retire(self, connection: Connection) -> None:
         """Make no further call on a connection. The server closes it, or its idleness does."""
         for address in [a for a, known in self._connections.items() if known is connection]:

@@ -9,9 +9,9 @@ Source: RocketMQ remoting/.../netty/NettyRemotingAbstract.java.
 import asyncio
 import socket
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from pyledger.errors import (
     InvariantError,
@@ -21,12 +21,19 @@ from pyledger.errors import (
     RemotingTooMuchRequestError,
 )
 from pyledger.log import logger
-from pyledger.net.calls import Done, PendingCall, settle
-from pyledger.net.endpoint import Answer, Endpoint, Frame
+from pyledger.net.calls import TOGETHER_S, Call, Done, Outcome, PendingCall, SentTogether, settle
+from pyledger.net.endpoint import Answer, Endpoint, Frame, Received
 from pyledger.net.stream import FrameStream
 from pyledger.wire.codes import ResponseCode
-from pyledger.wire.native import HotRequest
-from pyledger.wire.remoting import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand, command_of, encode_head
+from pyledger.wire.native import AnswerDecoder, HotRequest, Outgoing
+from pyledger.wire.remoting import (
+    FLAG_ONEWAY,
+    FLAG_RESPONSE,
+    Buffer,
+    RemotingCommand,
+    command_of,
+    encode_head,
+)
 
 log = logger("net")
 
@@ -52,7 +59,16 @@ class Connection(FrameStream):
         closed: Nothing can be sent any more.
     """
 
-    __slots__ = ("_oneway_ends", "_requests_in_work", "_work", "calls", "data", "language", "version")
+    __slots__ = (
+        "_oneway_ends",
+        "_requests_in_work",
+        "_together",
+        "_work",
+        "calls",
+        "data",
+        "language",
+        "version",
+    )
 
     def __init__(self, endpoint: "Endpoint[Connection]", own: socket.socket, *, secure: bool) -> None:
         """Made by a server or a client.
@@ -66,7 +82,10 @@ class Connection(FrameStream):
         self.version = 0
         self.language: int | None = None
         self.data: dict[Any, Any] = {}
-        self.calls: dict[int, PendingCall] = {}
+        self.calls: dict[int, Call] = {}
+        if endpoint.quick is None:
+            self._decoder = AnswerDecoder(endpoint.limits.frame_max_bytes, self.calls)
+        self._together: SentTogether | None = None
         # What handlers are still at, and how many requests each answers.
         self._work: dict[asyncio.Future[Any], int] = {}
         self._requests_in_work = 0
@@ -159,6 +178,34 @@ class Connection(FrameStream):
             permits.give()
             raise
 
+    @property
+    def has_room(self) -> bool:
+        """Whether `start_encoded` may be used now."""
+        return (
+            not self.closed
+            and self.endpoint.async_permits.free > 0
+            and self._outbox.queued_bytes <= self.endpoint.limits.high_water_mark_bytes
+        )
+
+    def start_encoded(self, call: Call, opaque: int, parts: Iterable[Buffer], timeout_ms: int) -> None:
+        """Send a request that is encoded already, while there is room for it.
+
+        Args:
+            call: Gets the answer, or the error; never before this returns.
+            opaque: Stands in the request; of `endpoint.next_opaque`.
+            parts: The whole frame.
+            timeout_ms: For the answer.
+        """
+        self.endpoint.async_permits.try_take()
+        self.calls[opaque] = call
+        now = self.endpoint.loop.time()
+        together = self._together
+        if together is None or now >= together.closes_at or together.timeout_ms != timeout_ms:
+            together = self._together = SentTogether(now, timeout_ms, self._late)
+            self.endpoint.wheel.arm(together, timeout_ms + TOGETHER_S * 1000)
+        together.opaques.append(opaque)
+        self.write(parts)
+
     def call_oneway(self, command: RemotingCommand) -> None:
         """Send a request that has no answer.
 
@@ -188,12 +235,17 @@ class Connection(FrameStream):
 
     # --- what the stream asks
 
-    def take(self, frames: list[Frame]) -> list[Frame]:
+    def take(self, frames: list[Received]) -> list[Received]:
         """Handle frames, until the connection has to be paused."""
-        outbox, work = self._outbox, self._work
+        outbox, work, permits = self._outbox, self._work, self.endpoint.async_permits
         index = 0
         while index < len(frames):
             frame = frames[index]
+            if isinstance(frame, Outgoing):
+                index += 1
+                permits.give()
+                frame.finish(None)
+                continue
             taken = self._serve_quickly(frames, index) if isinstance(frame, HotRequest) else 0
             if not taken:
                 taken = 1
@@ -202,7 +254,7 @@ class Connection(FrameStream):
                     index += 1
                     call = self.calls.pop(command.opaque, None)
                     if call is not None:
-                        call.finish(command)
+                        self._finish(call, command)
                     continue
                 self._serve(command)
             index += taken
@@ -225,7 +277,7 @@ class Connection(FrameStream):
         self._oneway_ends.clear()
         for opaque in tuple(self.calls):
             if (call := self.calls.pop(opaque, None)) is not None:
-                call.finish(RemotingSendRequestError(self.remote_address, problem))
+                self._finish(call, RemotingSendRequestError(self.remote_address, problem))
         self.endpoint.remove(self)
 
     def has_work(self) -> bool:
@@ -262,15 +314,16 @@ class Connection(FrameStream):
         self._begin_work(work)
         work.add_done_callback(partial(self._work_done, request))
 
-    def _serve_quickly(self, frames: list[Frame], index: int) -> int:
+    def _serve_quickly(self, frames: list[Received], index: int) -> int:
         """Let the quick handler answer one frame, and perhaps more; how many need not go the usual way."""
         quick, request = self.endpoint.quick, frames[index]
         assert isinstance(request, HotRequest)
+        requests = cast("list[Frame]", frames)  # who has a quick handler decodes no answers
         if quick is None or self.endpoint.going_away:
             return 0
         self.version, self.language = request.version, request.language
         try:
-            answer, taken = quick(self, frames, index)
+            answer, taken = quick(self, requests, index)
         except InvariantError:
             raise
         except Exception as error:  # noqa: BLE001 - one request's failure is told to its sender, nobody else
@@ -282,7 +335,7 @@ class Connection(FrameStream):
                 self.write((answer,))
         elif answer is not None:
             self._begin_work(answer, taken)
-            answer.add_done_callback(partial(self._quick_work_done, frames[index : index + taken]))
+            answer.add_done_callback(partial(self._quick_work_done, requests[index : index + taken]))
         return taken
 
     def _begin_work(self, work: asyncio.Future[Any], requests: int = 1) -> None:
@@ -347,6 +400,20 @@ class Connection(FrameStream):
             pending.cancel()
             raise
         return pending
+
+    def _finish(self, call: Call, outcome: Outcome) -> None:
+        """Tell a call its outcome."""
+        if not isinstance(call, PendingCall):
+            self.endpoint.async_permits.give()
+        call.finish(outcome)
+
+    def _late(self, together: SentTogether) -> None:
+        """Calls that were sent together got no answer in time, perhaps some of them."""
+        late = [call for opaque in together.opaques if (call := self.calls.pop(opaque, None)) is not None]
+        if late and self.endpoint.limits.close_on_timeout and self._received_at <= together.sent_at:
+            self.abort()
+        for call in late:
+            self._finish(call, RemotingTimeoutError(self.remote_address, together.timeout_ms))
 
     def _check_room(self, command: RemotingCommand) -> None:
         """A request of ours must not be what makes the connection be cut for its backlog."""

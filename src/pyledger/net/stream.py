@@ -17,12 +17,13 @@ from typing import Any
 
 from pyledger.errors import FrameError, RemotingTimeoutError
 from pyledger.log import event, logger
-from pyledger.net.endpoint import CLOSE_TIMEOUT_MS, Endpoint, Frame
+from pyledger.net.endpoint import CLOSE_TIMEOUT_MS, Endpoint, Received
 from pyledger.net.outbox import Outbox
 from pyledger.net.sockets import address_text
 from pyledger.net.timers import Alarm
 from pyledger.wire.framing import FrameDecoder, StreamDecoder
 from pyledger.wire.native import RequestDecoder
+from pyledger.wire.remoting import Buffer
 
 log = logger("net")
 
@@ -77,7 +78,7 @@ class FrameStream(asyncio.Protocol):
         self._secure = secure
         self._decoder = decoder_of(endpoint)
         # Frames that came before the connection was paused, still to be handled.
-        self._waiting: deque[Frame] = deque()
+        self._waiting: deque[Received] = deque()
         self._drain_waiters: list[asyncio.Future[None]] = []
         self._turn = asyncio.Lock()
         self._flush_bytes = min(FLUSH_BYTES, endpoint.limits.high_water_mark_bytes)
@@ -91,7 +92,7 @@ class FrameStream(asyncio.Protocol):
 
     # --- for the class that knows what frames mean
 
-    def take(self, frames: list[Frame]) -> list[Frame]:
+    def take(self, frames: list[Received]) -> list[Received]:
         """Handle frames; returns those that have to wait because the connection was paused.
 
         Raises:
@@ -163,7 +164,7 @@ class FrameStream(asyncio.Protocol):
 
     # --- what the application calls
 
-    def write(self, parts: Iterable[bytes | memoryview]) -> None:
+    def write(self, parts: Iterable[Buffer]) -> None:
         """Send whole frames that are encoded already; on a closed connection they are dropped."""
         if self.closed:
             return
@@ -229,7 +230,7 @@ class FrameStream(asyncio.Protocol):
 
     # --- reading
 
-    def _handle(self, frames: list[Frame]) -> None:
+    def _handle(self, frames: list[Received]) -> None:
         self._handling = True
         try:
             if rest := self.take(frames):

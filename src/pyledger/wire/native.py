@@ -1,32 +1,48 @@
-"""The door to the native codec: heads of frames, and the requests that a broker gets by the million.
+"""The door to the native codec: heads of frames, and what comes by the million.
 
-`RequestDecoder` stands where `FrameDecoder` does. It gives sends and pulls as `SendRequest` and
-`PullRequest`, fields decoded; every other frame stays a view for `pyledger.wire.remoting.decode`. What is
-unusual in a header the native code leaves to Python, which is the model that it is tested against.
+For a broker these are sends and pulls, for a client their answers. `RequestDecoder` and `AnswerDecoder` stand
+where `FrameDecoder` does. They give what comes often decoded; every other frame stays a view for
+`pyledger.wire.remoting.decode`. What is unusual the native code leaves to Python, which is the model that it
+is tested against.
 """
+
+from typing import Any
 
 from pyledger._core import (
     HotRequest,
+    Outgoing,
     PullRequest,
+    SendHead,
     SendRequest,
     SendRun,
+    UniqueIds,
     decode_frames,
     decode_head,
     encode_pull_response,
     encode_send_response,
+    prepare_message,
+    prepare_messages,
+    set_send_result,
 )
 from pyledger.wire.framing import StreamDecoder
 
 __all__ = [
+    "AnswerDecoder",
     "HotRequest",
+    "Outgoing",
     "PullRequest",
     "RequestDecoder",
+    "SendHead",
     "SendRequest",
     "SendRun",
+    "UniqueIds",
     "decode_frames",
     "decode_head",
     "encode_pull_response",
     "encode_send_response",
+    "prepare_message",
+    "prepare_messages",
+    "set_send_result",
 ]
 
 
@@ -42,3 +58,27 @@ class RequestDecoder(StreamDecoder[memoryview | SendRequest | PullRequest]):
             FrameError: a length is too large or too small.
         """
         return decode_frames(data, self.max_frame_bytes)
+
+
+class AnswerDecoder(StreamDecoder[memoryview | Outgoing]):
+    """Cuts what a client receives on one connection; answers to sends come as the send, with its result."""
+
+    __slots__ = ("_calls",)
+
+    def __init__(self, max_frame_bytes: int, calls: dict[int, Any]) -> None:
+        """Decode for the calls of one connection.
+
+        Args:
+            max_frame_bytes: Longest frame.
+            calls: By opaque; a send that is answered is taken out.
+        """
+        super().__init__(max_frame_bytes)
+        self._calls = calls
+
+    def cut(self, data: bytes | bytearray) -> tuple[list[memoryview | Outgoing], int]:
+        """Cut whole frames off the front of bytes that nobody writes to; also return their size in bytes.
+
+        Raises:
+            FrameError: a length is too large or too small.
+        """
+        return decode_frames(data, self.max_frame_bytes, self._calls)

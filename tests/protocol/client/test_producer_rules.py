@@ -18,7 +18,7 @@ from pyledger.errors import (
 from pyledger.message import MessageQueue
 from pyledger.protocol.client.queue_choice import FaultTable, QueueChooser, pause_after
 from pyledger.protocol.client.send_retry import SendMode, tries_again
-from pyledger.protocol.client.unique_id import UniqueIds
+from pyledger.wire.native import UniqueIds
 from tests import datadriven
 
 STORIES = sorted((Path(__file__).parent / "testdata").glob("choice_*.txt"))

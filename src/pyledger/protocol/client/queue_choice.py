@@ -123,6 +123,10 @@ class QueueChooser:
         return self._take(queues)
 
     def _take(self, queues: Sequence[MessageQueue]) -> MessageQueue:
-        queue = queues[self._next % len(queues)]
+        return queues[self.step(len(queues))]
+
+    def step(self, count: int) -> int:
+        """The place of the next one among so many."""
+        place = self._next % count
         self._next = (self._next + 1) & 0x7FFFFFFF
-        return queue
+        return place

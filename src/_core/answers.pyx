@@ -1,0 +1,78 @@
+# The answers that a client gets by the million, decoded straight from a receive buffer. Each is handed to
+# the request that it answers; every other frame stays as it is for Python.
+from cpython.dict cimport PyDict_GetItem
+from cpython.object cimport PyObject, PyObject_GenericSetAttr
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+# Results are Python classes above this module in the order of imports, so they are handed in.
+cdef object _result_class = None
+cdef object _status_ok = None
+
+
+def set_send_result(result_class, status_ok):
+    """Name the class of a send's result, and the status of one that went well."""
+    global _result_class, _status_ok
+    _result_class = result_class
+    _status_ok = status_ok
+
+
+cdef object send_result(Outgoing out, const CommandHead* head):
+    """What an answer says to a send that went well; None for Python to read it."""
+    cdef const TextSpan* msg_id = NULL
+    cdef const TextSpan* queue_id = NULL
+    cdef const TextSpan* queue_offset = NULL
+    cdef const TextSpan* transaction_id = NULL
+    cdef const TextSpan* recall_handle = NULL
+    cdef int32_t i, queue = 0
+    cdef int64_t offset = 0
+    for i in range(head.count):
+        if span_is(&head.keys[i], b"msgId"):
+            msg_id = &head.values[i]
+        elif span_is(&head.keys[i], b"queueId"):
+            queue_id = &head.values[i]
+        elif span_is(&head.keys[i], b"queueOffset"):
+            queue_offset = &head.values[i]
+        elif span_is(&head.keys[i], b"transactionId"):
+            transaction_id = &head.values[i]
+        elif span_is(&head.keys[i], b"recallHandle"):
+            recall_handle = &head.values[i]
+    if head.code != 0 or msg_id == NULL or queue_id == NULL or queue_offset == NULL or out.target is None:
+        return None
+    if not parse_i32(queue_id, &queue) or not parse_i64(queue_offset, &offset):
+        return None
+    if queue != out.target.queue_id:
+        return None
+    place = span_value(msg_id)
+    if place is None or _result_class is None:
+        return None
+    result = _result_class.__new__(_result_class)
+    PyObject_GenericSetAttr(result, "status", _status_ok)
+    PyObject_GenericSetAttr(result, "unique_key", out.unique_key)
+    PyObject_GenericSetAttr(result, "offset_msg_id", place)
+    PyObject_GenericSetAttr(result, "queue", out.target)
+    PyObject_GenericSetAttr(result, "queue_offset", offset)
+    PyObject_GenericSetAttr(result, "transaction_id",
+                            None if transaction_id == NULL else span_value(transaction_id))
+    PyObject_GenericSetAttr(result, "recall_handle",
+                            None if recall_handle == NULL else span_value(recall_handle))
+    return result
+
+
+cdef object answered_call(const uint8_t* frame, int64_t size, dict calls):
+    """The request that a frame answers, with its result, taken out of the table; None for Python to look."""
+    cdef CommandHead head
+    cdef int64_t at_body = 0
+    cdef PyObject* found
+    if not read_command_head(frame, size, &head, &at_body) or not head.flag & COMMAND_RESPONSE:
+        return None
+    opaque = <object>head.opaque
+    found = PyDict_GetItem(calls, opaque)
+    if found == NULL or type(<object>found) is not Outgoing:
+        return None
+    out = <Outgoing><object>found
+    result = send_result(out, &head)
+    if result is None:
+        return None
+    out.result = result
+    del calls[opaque]
+    return out
