@@ -1,6 +1,7 @@
 """More sends than may be under way at once."""
 
 import asyncio
+from collections.abc import Iterator
 
 import pytest
 
@@ -25,8 +26,8 @@ class SlowBroker(ScriptedBroker):
         super().__init__("slow")
         self.at_once = self.at_once_max = 0
 
-    async def handle(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:  # type: ignore[override]
-        answer = super().handle(connection, request)
+    async def answer(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        answer = self.handle(connection, request)
         if request.code == RequestCode.SEND_MESSAGE_V2:
             self.at_once += 1
             self.at_once_max = max(self.at_once_max, self.at_once)
@@ -38,9 +39,9 @@ class SlowBroker(ScriptedBroker):
 async def slow_cluster() -> tuple[Cluster, SlowBroker]:
     broker = SlowBroker()
     made = Cluster([broker])
-    for one in (made, broker):
-        one.server = RemotingServer(one.handle)  # type: ignore[arg-type]
-        await one.server.start()
+    made.server, broker.server = RemotingServer(made.handle), RemotingServer(broker.answer)
+    await made.server.start()
+    await broker.server.start()
     return made, broker
 
 
@@ -116,7 +117,7 @@ def test_many_in_order_with_as_many_under_way_as_may_be(run: Run) -> None:
     async def main() -> None:
         made, broker = await slow_cluster()
 
-        def endless() -> "object":
+        def endless() -> Iterator[Message | list[Message]]:
             nonlocal taken
             for number in range(50):
                 taken = number + 1
@@ -125,7 +126,7 @@ def test_many_in_order_with_as_many_under_way_as_may_be(run: Run) -> None:
                 yield Message("Orders", b"%d" % number) if number % 10 else [ORDER, ORDER]
 
         async with AsyncProducer("G", made.address, sends_in_flight_max=8) as producer:
-            results = await producer.send_many(endless())  # type: ignore[arg-type]
+            results = await producer.send_many(endless())
             assert len(results) == 50
             assert [len(one.unique_key.split(",")) for one in results] == ([2] + [1] * 9) * 5
             assert broker.at_once_max <= 8
