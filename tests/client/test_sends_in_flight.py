@@ -46,9 +46,9 @@ async def slow_cluster() -> tuple[Cluster, SlowBroker]:
 
 
 async def close(made: Cluster) -> None:
-    for one in (made, *made.brokers):
-        assert one.server is not None
-        await one.server.close()
+    for server in (made.server, *[broker.server for broker in made.brokers]):
+        assert server is not None
+        await server.close()
 
 
 def test_time_begins_with_the_turn(run: Run) -> None:
