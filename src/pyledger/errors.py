@@ -478,5 +478,42 @@ class NotThereError(ClientError):
         super().__init__(f"there is no {kind} {name}".rstrip() + f"; {remedy}")
 
 
+class LedgerError(PyLedgerError):
+    """Something about ledgers and bookies."""
+
+    code = 1800
+
+
+class EntryDigestError(LedgerError):
+    """An entry or a LAC packet is not what its writer made."""
+
+    code = 1801
+
+    def __init__(self, ledger_id: int, entry_id: int | None, problem: str) -> None:
+        self.ledger_id, self.entry_id, self.problem = ledger_id, entry_id, problem
+        which = f"ledger {ledger_id}" if entry_id is None else f"ledger {ledger_id}, entry {entry_id}"
+        super().__init__(f"{which}: {problem}; another bookie may have it whole; is the password right?")
+
+
+class LedgerFrameError(LedgerError):
+    """A frame is no request or answer of a bookie, or there is no way to write one."""
+
+    code = 1802
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"{problem}; check that the peer speaks BookKeeper's protocol")
+
+
+class LedgerMetadataError(LedgerError):
+    """Metadata of a ledger or a bookie is malformed, or would be after a change."""
+
+    code = 1803
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"metadata: {problem}")
+
+
 class InvariantError(AssertionError):
     """Our own mistake. Outside the tree on purpose: nobody catches it."""

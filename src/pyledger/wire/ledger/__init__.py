@@ -1,0 +1,1 @@
+"""Bytes of BookKeeper: entries and their digests, both protocols, metadata, names of znodes."""
