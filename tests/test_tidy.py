@@ -88,6 +88,7 @@ BUT_MAY_IMPORT = {
 # Third-party packages, each with its places: module prefixes.
 THIRD_PARTY = {
     "numpy": ("pyledger.store.views", "pyledger.arrow"),
+    "google": ("pyledger.wire.ledger",),
     "lz4": ("pyledger.wire",),
     "zstandard": ("pyledger.wire",),
     "click": ("pyledger.cli",),

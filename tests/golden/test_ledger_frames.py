@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from pyledger.protocol.bookkeeper import messages as m
-from pyledger.protocol.bookkeeper.digest_type import DigestType
+from pyledger.protocol.bookkeeper.entry import DigestType
 from pyledger.wire.ledger import version2, version3
-from pyledger.wire.ledger.availability import decode_availability
 from pyledger.wire.ledger.entry import (
     EntryDigest,
     mac_key,
@@ -134,7 +133,7 @@ def test_lists_of_entries_are_read() -> None:
         if direction == "b2c" and meaning["protocol"] == version3.VERSION
         if isinstance(response := version3.decode_response(memoryview(data)), m.ListEntriesResponse)
     )
-    runs = [list(decode_availability(answer.availability)) for answer in answers if answer.availability]
+    runs = [answer.runs for answer in answers if answer.runs]
     assert runs
     assert all(run and run[0].start == 0 for run in runs)
 

@@ -105,7 +105,7 @@ class BatchReadRequest(Request):
     count_max: int = 0
     """0: as many as fit."""
     bytes_max: int = 0
-    """0: as many bytes as the bookie allows."""
+    """The first entry is read whatever its size; with 0 it is the only one."""
     master_key: bytes | None = None
     fence: bool = False
 
@@ -259,11 +259,11 @@ class ForceLedgerResponse(Response):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListEntriesResponse(Response):
-    """Entry ids, see `wire.ledger.availability`."""
+    """Which entries a bookie has: runs of ids, ascending."""
 
     operation = Operation.GET_LIST_OF_ENTRIES_OF_LEDGER
     ledger_id: int
-    availability: bytes | None = None
+    runs: tuple[range, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Self
 
 from pyledger.errors import LedgerMetadataError
-from pyledger.protocol.bookkeeper.digest_type import DigestType
+from pyledger.protocol.bookkeeper.entry import DigestType
 
 INVALID_ENTRY_ID = -1
 FORMAT_VERSION = 3

@@ -13,17 +13,10 @@ _GROUP = struct.Struct(">qqii")
 VERSION = 0
 
 
-def encode_availability(entry_ids: Iterable[int]) -> bytes:
-    """Bytes that tell these ids, which ascend. As upstream every run makes a group."""
-    groups: list[list[int]] = []
-    for entry_id in entry_ids:
-        if groups and entry_id == groups[-1][0] + groups[-1][1]:
-            groups[-1][1] += 1
-        else:
-            groups.append([entry_id, 1])
-    parts = [_HEAD.pack(VERSION, len(groups))]
-    parts += [_GROUP.pack(first, first, count, 0) for first, count in groups]
-    return b"".join(parts)
+def encode_availability(runs: Iterable[range]) -> bytes:
+    """Bytes that tell these runs of ids, which ascend. As upstream every run makes a group."""
+    groups = [_GROUP.pack(run.start, run.start, len(run), 0) for run in runs]
+    return b"".join((_HEAD.pack(VERSION, len(groups)), *groups))
 
 
 def decode_availability(data: bytes) -> Iterator[range]:

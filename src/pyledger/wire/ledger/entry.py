@@ -9,12 +9,11 @@ Source: BookKeeper proto/checksum/DigestManager.java and its subclasses.
 import hashlib
 import hmac
 import struct
-from dataclasses import dataclass
 from functools import lru_cache
 
 from pyledger.digest import crc32, crc32c
 from pyledger.errors import EntryDigestError
-from pyledger.protocol.bookkeeper.digest_type import DigestType
+from pyledger.protocol.bookkeeper.entry import DigestType, LedgerEntry
 
 HEADER = struct.Struct(">qqqq")
 LAC_HEADER = struct.Struct(">qq")
@@ -32,19 +31,6 @@ def master_key(password: bytes) -> bytes:
 def mac_key(password: bytes) -> bytes:
     """The key of HMAC digests."""
     return hashlib.sha1(b"mac" + password, usedforsecurity=False).digest()
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerEntry:
-    """An entry whose digest was right."""
-
-    ledger_id: int
-    entry_id: int
-    last_add_confirmed: int
-    """What the writer knew as confirmed when it sent this entry; -1: nothing."""
-    length: int
-    """Bytes of all payloads up to and with this one."""
-    payload: bytes
 
 
 class EntryDigest:

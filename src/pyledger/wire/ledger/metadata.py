@@ -8,7 +8,7 @@ from typing import Any
 from google.protobuf.message import DecodeError, EncodeError
 
 from pyledger.errors import LedgerMetadataError
-from pyledger.protocol.bookkeeper.digest_type import DigestType
+from pyledger.protocol.bookkeeper.entry import DigestType
 from pyledger.protocol.bookkeeper.metadata import INVALID_ENTRY_ID, LedgerMetadata, LedgerState, Segment
 from pyledger.wire.ledger.schema import format_text, message, parse_text
 

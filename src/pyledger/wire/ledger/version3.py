@@ -4,16 +4,20 @@ Source: BookKeeper bookkeeper-proto/src/main/proto/BookkeeperProtocol.proto.
 """
 
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 from google.protobuf.message import DecodeError, EncodeError
 
 from pyledger.errors import LedgerFrameError
 from pyledger.protocol.bookkeeper import messages as m
+from pyledger.wire.ledger.availability import decode_availability, encode_availability
 from pyledger.wire.ledger.schema import ENUMS, message
 
 VERSION = 3
 DEFERRED_SYNC = 1
+RUNS_MAX = 1 << 20
+"""Runs of ids that one answer is believed: more would not fit into a frame, but for periods."""
 _STATUSES = {status.value: status for status in m.Status}
 FENCE_LEDGER = ENUMS["ReadFlag"]["FENCE_LEDGER"]
 ENTRY_PIGGYBACK = ENUMS["ReadFlag"]["ENTRY_PIGGYBACK"]
@@ -199,7 +203,9 @@ _RESPONSE_FIELDS: dict[type[m.Response], Callable[[Any], dict[str, Any]]] = {
     m.StartTlsResponse: lambda _: {},
     m.ForceLedgerResponse: lambda r: {"status": r.status, "ledgerId": r.ledger_id},
     m.ListEntriesResponse: lambda r: _given(
-        status=r.status, ledgerId=r.ledger_id, availabilityOfEntriesOfLedger=r.availability
+        status=r.status,
+        ledgerId=r.ledger_id,
+        availabilityOfEntriesOfLedger=None if r.runs is None else encode_availability(r.runs),
     ),
 }
 
@@ -260,6 +266,12 @@ def _read_response(body: Any, common: dict[str, Any]) -> m.ReadResponse:
     )
 
 
+def _list_response(body: Any, common: dict[str, Any]) -> m.ListEntriesResponse:
+    told = _optional(body, "availabilityOfEntriesOfLedger")
+    runs = None if told is None else tuple(islice(decode_availability(told), RUNS_MAX))
+    return m.ListEntriesResponse(ledger_id=body.ledgerId, runs=runs, **common)
+
+
 _RESPONSES: dict[int, Callable[[Any, dict[str, Any]], m.Response]] = {
     m.Operation.READ_ENTRY: _read_response,
     m.Operation.ADD_ENTRY: lambda b, c: m.AddResponse(ledger_id=b.ledgerId, entry_id=b.entryId, **c),
@@ -278,7 +290,5 @@ _RESPONSES: dict[int, Callable[[Any, dict[str, Any]], m.Response]] = {
     ),
     m.Operation.START_TLS: lambda _, c: m.StartTlsResponse(**c),
     m.Operation.FORCE_LEDGER: lambda b, c: m.ForceLedgerResponse(ledger_id=b.ledgerId, **c),
-    m.Operation.GET_LIST_OF_ENTRIES_OF_LEDGER: lambda b, c: m.ListEntriesResponse(
-        ledger_id=b.ledgerId, availability=_optional(b, "availabilityOfEntriesOfLedger"), **c
-    ),
+    m.Operation.GET_LIST_OF_ENTRIES_OF_LEDGER: _list_response,
 }

@@ -1,0 +1,354 @@
+"""What a bookie answers, and what it has to have on disk before it does.
+
+A shell journals the records of an outcome in order, and sends the answer once they are on disk. What is in
+memory is ahead of the disk: entries can be read before they are durable, as upstream.
+
+Two rules are stricter than upstream's: a fence is durable before any answer to the read that made it, and the
+key of a ledger is journaled before its fence.
+
+Source: BookKeeper bookie/BookieImpl.java, LedgerDescriptorImpl.java, proto/ReadEntryProcessorV3.java,
+WriteEntryProcessorV3.java, ReadLacProcessorV3.java.
+"""
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from hmac import compare_digest
+from typing import Protocol
+
+from pyledger.protocol.bookkeeper import messages as m
+from pyledger.protocol.bookkeeper.messages import INVALID_ENTRY_ID, Status
+
+MASTER_KEY_BYTES = 20
+BATCH_BYTES_MAX = 5 << 20
+BATCH_HEAD_BYTES = 36
+"""What the first bytes of a batched answer are counted as."""
+ENTRY_HEAD_BYTES = 4
+_IDS_AND_LAC = struct.Struct(">qqq")
+_PACKET_LAC = struct.Struct(">8xq")
+
+
+@dataclass(frozen=True, slots=True)
+class EntryRecord:
+    """An entry, for the journal."""
+
+    ledger_id: int
+    entry_id: int
+    entry: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRecord:
+    """The first that is known of a ledger: its master key."""
+
+    ledger_id: int
+    master_key: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FenceRecord:
+    """A ledger's writer is locked out."""
+
+    ledger_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class LacRecord:
+    """What a writer told of its last confirmed entry."""
+
+    ledger_id: int
+    packet: bytes
+
+
+Record = EntryRecord | KeyRecord | FenceRecord | LacRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What to journal, and what to answer.
+
+    Attributes:
+        response: The answer; None: the connection has to be closed.
+        records: To be journaled, in this order.
+        early: The answer may go before they are on disk.
+    """
+
+    response: m.Response | None
+    records: tuple[Record, ...] = ()
+    early: bool = False
+
+
+class EntryStorage(Protocol):
+    """Where a bookie finds entries, those included that are not on disk yet.
+
+    None is a promise that an entry was never stored: a failure to look has to be an exception.
+    """
+
+    def put(self, ledger_id: int, entry_id: int, entry: bytes) -> None:
+        """Store an entry, in the place of an older copy."""
+
+    def get(self, ledger_id: int, entry_id: int) -> bytes | None:
+        """An entry."""
+
+    def last_entry_id(self, ledger_id: int) -> int | None:
+        """The highest id that is there."""
+
+    def runs(self, ledger_id: int) -> Iterable[range]:
+        """Ids of all that are there: runs without a hole, ascending."""
+
+
+@dataclass(slots=True)
+class LedgerAtBookie:
+    """What a bookie knows of a ledger beside its entries."""
+
+    master_key: bytes
+    fenced: bool = False
+    last_add_confirmed: int = -1
+    packet: bytes | None = None
+
+
+@dataclass(slots=True)
+class BookieRules:
+    """One bookie.
+
+    Attributes:
+        storage: Its entries.
+        ledgers: All that it has heard of.
+        read_only: Ordinary adds are refused.
+        room_for_recovery: A read-only bookie still takes adds of high priority.
+    """
+
+    storage: EntryStorage
+    ledgers: dict[int, LedgerAtBookie] = field(default_factory=dict)
+    read_only: bool = False
+    room_for_recovery: bool = True
+
+    def replay(self, record: Record) -> None:
+        """Take a record of the journal again. Fences do not stop what was acknowledged before them."""
+        if isinstance(record, KeyRecord):
+            self.ledgers.setdefault(record.ledger_id, LedgerAtBookie(record.master_key))
+            return
+        if (ledger := self.ledgers.get(record.ledger_id)) is None:
+            return  # deleted meanwhile
+        if isinstance(record, FenceRecord):
+            ledger.fenced = True
+        elif isinstance(record, LacRecord):
+            _tell(ledger, record.packet)
+        else:
+            self._put(ledger, record)
+
+    def handle(self, request: m.Request) -> Outcome:
+        """Answer a request of version 2 or 3.
+
+        Raises:
+            PyLedgerError: The storage failed; the answer is EIO.
+        """
+        match request:
+            case m.AddRequest():
+                return self._add(request)
+            case m.ReadRequest():
+                return self._read(request)
+            case m.BatchReadRequest():
+                return self._read_batch(request)
+            case m.ReadLacRequest():
+                return self._read_lac(request)
+            case m.WriteLacRequest():
+                return self._write_lac(request)
+            case m.ListEntriesRequest():
+                return self._list(request)
+            case _:
+                return Outcome(None)
+
+    # --- adding
+
+    def _add(self, request: m.AddRequest) -> Outcome:
+        status, records = self._may_add(request)
+        early = False
+        if status is Status.EOK:
+            # As upstream: what is stored are the ids inside the entry.
+            ledger_id, entry_id, _ = _IDS_AND_LAC.unpack_from(request.entry)
+            record = EntryRecord(ledger_id, entry_id, request.entry)
+            self._put(self.ledgers[ledger_id], record)
+            records = (*records, record)
+            early = request.deferred_sync
+        answer = m.AddResponse(
+            status=status, txn_id=request.txn_id, ledger_id=request.ledger_id, entry_id=request.entry_id
+        )
+        return Outcome(answer, records, early)
+
+    def _may_add(self, request: m.AddRequest) -> tuple[Status, tuple[Record, ...]]:
+        if len(request.entry) < _IDS_AND_LAC.size:
+            return Status.EBADREQ, ()
+        if self.read_only and not (request.priority > 0 and self.room_for_recovery):
+            return Status.EREADONLY, ()
+        ledger_id, entry_id, _ = _IDS_AND_LAC.unpack_from(request.entry)
+        if entry_id < 0 or ledger_id < 0:
+            return Status.EBADREQ, ()
+        opened, records = self._open(ledger_id, request.master_key)
+        if opened is None:
+            return Status.EUA, ()
+        if opened.fenced and not request.recovery:
+            return Status.EFENCED, ()
+        return Status.EOK, records
+
+    def _put(self, ledger: LedgerAtBookie, record: EntryRecord) -> None:
+        self.storage.put(record.ledger_id, record.entry_id, record.entry)
+        _, _, confirmed = _IDS_AND_LAC.unpack_from(record.entry)
+        ledger.last_add_confirmed = max(ledger.last_add_confirmed, confirmed)
+
+    def _open(self, ledger_id: int, master_key: bytes) -> tuple[LedgerAtBookie | None, tuple[Record, ...]]:
+        """The ledger, and what has to be journaled of it first; None: this is not its key."""
+        ledger = self.ledgers.get(ledger_id)
+        if ledger is not None:
+            return (ledger if compare_digest(ledger.master_key, master_key) else None), ()
+        if len(master_key) != MASTER_KEY_BYTES:
+            return None, ()
+        ledger = self.ledgers[ledger_id] = LedgerAtBookie(master_key)
+        return ledger, (KeyRecord(ledger_id, master_key),)
+
+    # --- reading
+
+    def _read(self, request: m.ReadRequest) -> Outcome:
+        if request.piggyback:
+            return self._read_behind(request)
+        records: tuple[Record, ...] = ()
+        if request.fence:
+            status, records = self._fence(request.ledger_id, request.master_key)
+            if status is not Status.EOK:
+                return Outcome(_read_answer(request, status))
+        status, entry = self._find(request.ledger_id, request.entry_id)
+        ledger = self.ledgers.get(request.ledger_id)
+        confirmed = None if request.fence or entry is None or ledger is None else ledger.last_add_confirmed
+        return Outcome(_read_answer(request, status, entry, confirmed), records)
+
+    def _read_behind(self, request: m.ReadRequest) -> Outcome:
+        """The entry behind the one that the reader knows as confirmed, once that has moved on.
+
+        Waiting is the shell's part: it asks again when an entry came or the time is over.
+        """
+        if request.entry_id != INVALID_ENTRY_ID or request.previous_lac is None:
+            return Outcome(_read_answer(request, Status.EBADREQ))
+        if (ledger := self.ledgers.get(request.ledger_id)) is None:
+            return Outcome(_read_answer(request, Status.ENOLEDGER))
+        confirmed = ledger.last_add_confirmed
+        wanted = request.previous_lac + 1
+        entry = self.storage.get(request.ledger_id, wanted) if confirmed >= wanted else None
+        answer = m.ReadResponse(
+            status=Status.EOK,
+            txn_id=request.txn_id,
+            ledger_id=request.ledger_id,
+            entry_id=INVALID_ENTRY_ID if entry is None else wanted,
+            entry=entry,
+            max_lac=confirmed,
+        )
+        return Outcome(answer)
+
+    def _fence(self, ledger_id: int, master_key: bytes | None) -> tuple[Status, tuple[Record, ...]]:
+        if master_key is None:
+            return Status.EUA, ()
+        ledger, records = self._open(ledger_id, master_key)
+        if ledger is None:
+            return Status.EUA, ()
+        # Journaled again each time: an earlier record may not be on disk yet, and this answer vouches for it.
+        ledger.fenced = True
+        return Status.EOK, (*records, FenceRecord(ledger_id))
+
+    def _find(self, ledger_id: int, entry_id: int) -> tuple[Status, bytes | None]:
+        if ledger_id not in self.ledgers:
+            return Status.ENOLEDGER, None
+        if entry_id == INVALID_ENTRY_ID:
+            last = self.storage.last_entry_id(ledger_id)
+            entry = None if last is None else self.storage.get(ledger_id, last)
+        else:
+            entry = self.storage.get(ledger_id, entry_id)
+        return (Status.ENOENTRY, None) if entry is None else (Status.EOK, entry)
+
+    def _read_batch(self, request: m.BatchReadRequest) -> Outcome:
+        records: tuple[Record, ...] = ()
+        status = Status.EOK
+        if request.fence:
+            status, records = self._fence(request.ledger_id, request.master_key)
+        entries: tuple[bytes, ...] = ()
+        if status is Status.EOK:
+            status, entries = self._batch(request)
+        answer = m.BatchReadResponse(
+            status=status,
+            txn_id=request.txn_id,
+            ledger_id=request.ledger_id,
+            entry_id=request.entry_id,
+            entries=entries,
+        )
+        return Outcome(answer, records)
+
+    def _batch(self, request: m.BatchReadRequest) -> tuple[Status, tuple[bytes, ...]]:
+        status, entry = self._find(request.ledger_id, request.entry_id)
+        if entry is None:
+            return status, ()
+        budget = min(request.bytes_max, BATCH_BYTES_MAX)
+        used, found = BATCH_HEAD_BYTES + len(entry) + ENTRY_HEAD_BYTES, [entry]
+        while not request.count_max or len(found) < request.count_max:
+            entry = self.storage.get(request.ledger_id, request.entry_id + len(found))
+            if entry is None or (used := used + len(entry) + ENTRY_HEAD_BYTES) > budget:
+                break
+            found.append(entry)
+        return Status.EOK, tuple(found)
+
+    # --- what is confirmed
+
+    def _read_lac(self, request: m.ReadLacRequest) -> Outcome:
+        _, last = self._find(request.ledger_id, INVALID_ENTRY_ID)
+        ledger = self.ledgers.get(request.ledger_id)
+        packet = None if ledger is None else ledger.packet
+        answer = m.ReadLacResponse(
+            status=Status.ENOENTRY if last is None and packet is None else Status.EOK,
+            txn_id=request.txn_id,
+            ledger_id=request.ledger_id,
+            packet=packet,
+            last_entry=last,
+        )
+        return Outcome(answer)
+
+    def _write_lac(self, request: m.WriteLacRequest) -> Outcome:
+        status = Status.EOK
+        records: tuple[Record, ...] = ()
+        if len(request.packet) < _PACKET_LAC.size:
+            status = Status.EBADREQ
+        else:
+            ledger, opening = self._open(request.ledger_id, request.master_key)
+            if ledger is None:
+                status = Status.EUA
+            else:
+                _tell(ledger, request.packet)
+                records = (*opening, LacRecord(request.ledger_id, request.packet))
+        answer = m.WriteLacResponse(status=status, txn_id=request.txn_id, ledger_id=request.ledger_id)
+        return Outcome(answer, records)
+
+    def _list(self, request: m.ListEntriesRequest) -> Outcome:
+        known = request.ledger_id in self.ledgers
+        return Outcome(
+            m.ListEntriesResponse(
+                status=Status.EOK if known else Status.ENOLEDGER,
+                txn_id=request.txn_id,
+                ledger_id=request.ledger_id,
+                runs=tuple(self.storage.runs(request.ledger_id)) if known else None,
+            )
+        )
+
+
+def _tell(ledger: LedgerAtBookie, packet: bytes) -> None:
+    (confirmed,) = _PACKET_LAC.unpack_from(packet)
+    ledger.packet = packet
+    ledger.last_add_confirmed = max(ledger.last_add_confirmed, confirmed)
+
+
+def _read_answer(
+    request: m.ReadRequest, status: Status, entry: bytes | None = None, max_lac: int | None = None
+) -> m.ReadResponse:
+    return m.ReadResponse(
+        status=status,
+        txn_id=request.txn_id,
+        ledger_id=request.ledger_id,
+        entry_id=request.entry_id,
+        entry=entry,
+        max_lac=max_lac,
+    )

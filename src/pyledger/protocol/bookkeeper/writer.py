@@ -1,0 +1,337 @@
+"""The writer of a ledger: entries in order to their write sets, confirmed in order, bookies replaced.
+
+A shell sends what `ready` gives, stores a proposed metadata with compare-and-set, and tells what came of it.
+Entries are confirmed strictly in order; none while the ensemble changes. An add that failed may still be
+found by a recovery: its outcome is unknown.
+
+Source: BookKeeper client/LedgerHandle.java, PendingAddOp.java, EnsembleUtils.java.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from pyledger.errors import InvariantError
+from pyledger.protocol.bookkeeper.metadata import LedgerMetadata, LedgerState
+from pyledger.protocol.bookkeeper.results import FATAL_TO_WRITERS, Result
+
+Replace = Callable[[tuple[str, ...], Mapping[int, str]], Mapping[int, str]]
+"""Ensemble, and failed bookies by place; other bookies by place, as many as there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendAdd:
+    """Send one entry to one bookie."""
+
+    bookie: str
+    entry_id: int
+    last_add_confirmed: int
+    length: int
+    payload: bytes
+    recovery: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """Store `wanted` if the metadata is still `current`; then call `stored`, else `refused`."""
+
+    current: LedgerMetadata
+    wanted: LedgerMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """How an add ended; in order of entry ids where it is good."""
+
+    entry_id: int
+    result: Result
+
+
+@dataclass(frozen=True, slots=True)
+class WriterReady:
+    """What a shell has to do, in this order."""
+
+    sends: tuple[SendAdd, ...]
+    proposal: Proposal | None
+    added: tuple[Added, ...]
+    closed: Result | None
+    """A close that was asked for has ended."""
+
+
+@dataclass(slots=True)
+class PendingAdd:
+    """An entry that is not confirmed yet."""
+
+    entry_id: int
+    payload: bytes
+    length: int
+    last_add_confirmed: int
+    write_set: tuple[int, ...]
+    asked_ms: int
+    acknowledged: set[int] = field(default_factory=set)
+    """Places whose present bookie has it."""
+
+
+class LedgerWriter:
+    """The one writer of an open ledger, or of one in recovery.
+
+    Attributes:
+        metadata: As last known to be stored; in a recovery with ensembles that are not stored yet.
+        last_add_pushed: The highest entry given out; -1 at first.
+        last_add_confirmed: All entries up to it have their acknowledgements; -1 at first.
+        length: Bytes of the payloads up to `last_add_confirmed`.
+        failure: Why nothing can be added any more.
+    """
+
+    def __init__(
+        self,
+        metadata: LedgerMetadata,
+        replace: Replace,
+        *,
+        recovery: bool = False,
+        last_add_confirmed: int = -1,
+        length: int = 0,
+        add_quorum_timeout_ms: int | None = None,
+        ensemble_changes_max: int | None = None,
+    ) -> None:
+        """A writer of a ledger that was just made, or is being recovered.
+
+        Args:
+            metadata: As stored.
+            replace: Chooses other bookies; some of the failed places may be missing in what it gives.
+            recovery: Adds pass fences, and other ensembles are stored with the close alone.
+            last_add_confirmed: What is confirmed already.
+            length: Bytes up to there.
+            add_quorum_timeout_ms: An entry that waits longer closes the ledger; None: never.
+            ensemble_changes_max: More of them close the ledger; None: any number.
+        """
+        self.metadata = self._stored = metadata
+        self.last_add_pushed = self.last_add_confirmed = last_add_confirmed
+        self.length = length
+        self.failure: Result | None = None
+        self._replace = replace
+        self._recovery = recovery
+        self._timeout_ms = add_quorum_timeout_ms
+        self._changes_left = ensemble_changes_max
+        self._pushed_length = length
+        self._pending: deque[PendingAdd] = deque()
+        # What pending entries were sent to; follows the metadata once a change is stored.
+        self._ensemble = metadata.segments[-1].ensemble
+        # Bookies that failed, by place; those that the proposal replaces.
+        self._failed: dict[int, str] = {}
+        self._replacing: dict[int, str] = {}
+        self._proposal: Proposal | None = None
+        self._unstored: list[tuple[int, tuple[str, ...]]] = []
+        self._closing = False
+        self._asked: Proposal | None = None
+        self._sends: list[SendAdd] = []
+        self._added: list[Added] = []
+        self._closed: Result | None = None
+
+    # --- what happens
+
+    def add(self, payload: bytes, now_ms: int, length: int | None = None) -> int:
+        """Take an entry; its id. How it ends is told by `ready`.
+
+        Args:
+            payload: Its bytes.
+            now_ms: The time.
+            length: Bytes of all payloads up to it, where a recovery repeats what its writer said.
+        """
+        entry_id = self.last_add_pushed + 1
+        if self.failure is not None or self._closing:
+            self._added.append(Added(entry_id, self.failure or Result.LEDGER_CLOSED))
+            return entry_id
+        self.last_add_pushed = entry_id
+        self._pushed_length = self._pushed_length + len(payload) if length is None else length
+        write_set = self.metadata.write_set(entry_id)
+        confirmed = self.last_add_confirmed
+        op = PendingAdd(entry_id, payload, self._pushed_length, confirmed, write_set, now_ms)
+        self._pending.append(op)
+        for place in write_set:
+            self._send(op, place)
+        # A bookie that failed after its entry was confirmed without it is replaced now.
+        self._change_ensemble()
+        return entry_id
+
+    def answered(self, bookie: str, entry_id: int, result: Result) -> None:
+        """A bookie answered an add, or did not in time."""
+        if self.failure is not None or bookie not in self._ensemble:
+            return
+        place = self._ensemble.index(bookie)
+        if result in FATAL_TO_WRITERS:
+            self._fail(result)
+        elif result is not Result.OK:
+            self._failed[place] = bookie
+            if any(place in op.write_set for op in self._pending):
+                self._change_ensemble()
+        elif (op := self._find(entry_id)) is not None and place in op.write_set:
+            op.acknowledged.add(place)
+            self._confirm()
+
+    def stored(self, metadata: LedgerMetadata) -> None:
+        """The proposal was stored."""
+        self._settle()
+        self.metadata = self._stored = metadata
+        if metadata.closed:
+            self._closed = Result.OK
+        elif self._closing:
+            self._propose_close()
+        else:
+            self._changed()
+
+    def refused(self, current: LedgerMetadata) -> None:
+        """The proposal was not stored: somebody has changed the metadata to `current`."""
+        self._settle()
+        self.metadata = self._stored = current
+        if self._closing:
+            self._close_refused()
+        elif current.state is not self._expected:
+            self._fail(Result.LEDGER_CLOSED if current.closed else Result.LEDGER_FENCED)
+        else:
+            self._failed = self._replacing | self._failed
+            self._changed()
+
+    def close(self) -> None:
+        """End the ledger behind the last confirmed entry; entries that are not confirmed fail."""
+        if self._closing:
+            return
+        self._closing = True
+        self._drop(Result.LEDGER_CLOSED)
+        self._propose_close()
+
+    def tick(self, now_ms: int) -> None:
+        """Time passed."""
+        deadline = self.deadline_ms()
+        if deadline is not None and now_ms >= deadline:
+            self._fail(Result.ADD_QUORUM_TIMEOUT)
+
+    def deadline_ms(self) -> int | None:
+        """When `tick` is needed."""
+        if self._timeout_ms is None or not self._pending:
+            return None
+        return self._pending[0].asked_ms + self._timeout_ms
+
+    def ready(self) -> WriterReady | None:
+        """What to do now, told once; None: nothing."""
+        proposal = self._proposal if self._proposal is not self._asked else None
+        self._asked = self._proposal
+        if not (self._sends or proposal or self._added or self._closed is not None):
+            return None
+        ready = WriterReady(tuple(self._sends), proposal, tuple(self._added), self._closed)
+        self._sends, self._added, self._closed = [], [], None
+        return ready
+
+    def describe(self) -> str:
+        """One line for tests."""
+        pending = " ".join(f"{op.entry_id}:{sorted(op.acknowledged)}" for op in self._pending)
+        changing = " changing" if self._proposal is not None and not self._closing else ""
+        failure = f" failed:{self.failure.name}" if self.failure is not None else ""
+        return (
+            f"lap={self.last_add_pushed} lac={self.last_add_confirmed} pending=[{pending}]{changing}{failure}"
+        )
+
+    # --- adding
+
+    def _send(self, op: PendingAdd, place: int) -> None:
+        bookie = self._ensemble[place]
+        self._sends.append(
+            SendAdd(bookie, op.entry_id, op.last_add_confirmed, op.length, op.payload, self._recovery)
+        )
+
+    def _find(self, entry_id: int) -> PendingAdd | None:
+        if not self._pending:
+            return None
+        at = entry_id - self._pending[0].entry_id
+        return self._pending[at] if 0 <= at < len(self._pending) else None
+
+    def _confirm(self) -> None:
+        while self._pending and self._proposal is None:
+            op = self._pending[0]
+            if len(op.acknowledged) < self.metadata.ack_quorum:
+                break
+            self._pending.popleft()
+            self.last_add_confirmed, self.length = op.entry_id, op.length
+            self._added.append(Added(op.entry_id, Result.OK))
+
+    # --- other bookies
+
+    def _change_ensemble(self) -> None:
+        """Replace failed bookies, unless that is under way: then it goes on when that is done."""
+        if not self._failed or self._proposal is not None or self.failure is not None or self._closing:
+            return
+        if self._changes_left == 0:
+            self._fail(Result.WRITE)
+            return
+        others = self._replace(self._ensemble, dict(self._failed))
+        if not others:
+            self._fail(Result.NOT_ENOUGH_BOOKIES)
+            return
+        if self._changes_left is not None:
+            self._changes_left -= 1
+        # What cannot be replaced stays: it is looked at again when it fails again.
+        self._replacing, self._failed = self._failed, {}
+        ensemble = tuple(others.get(place, bookie) for place, bookie in enumerate(self._ensemble))
+        first = self.last_add_confirmed + 1
+        wanted = self.metadata.with_ensemble(first, ensemble)
+        if self._recovery:
+            # Stored with the close: nobody must look for entries there before all of them are.
+            self._unstored.append((first, ensemble))
+            self.metadata = wanted
+            self._changed()
+        else:
+            self._proposal = Proposal(self._stored, wanted)
+
+    def _settle(self) -> None:
+        if self._proposal is None:
+            raise InvariantError("an answer to metadata that was not proposed")
+        self._proposal = None
+
+    def _changed(self) -> None:
+        """The metadata's last ensemble holds from now on: send what its new bookies lack, then go on."""
+        new = self.metadata.segments[-1].ensemble
+        moved = [place for place, bookie in enumerate(self._ensemble) if new[place] != bookie]
+        self._ensemble = new
+        self._failed = {place: bookie for place, bookie in self._failed.items() if new[place] == bookie}
+        for op in self._pending:
+            for place in moved:
+                if place in op.write_set:
+                    op.acknowledged.discard(place)
+                    self._send(op, place)
+        if any(place in op.write_set for op in self._pending for place in self._failed):
+            self._change_ensemble()
+        self._confirm()
+
+    # --- the end
+
+    def _drop(self, result: Result) -> None:
+        self._added += [Added(op.entry_id, result) for op in self._pending]
+        self._pending.clear()
+        self._pushed_length = self.length
+
+    def _fail(self, result: Result) -> None:
+        self.failure = result
+        self._drop(result)
+
+    def _propose_close(self) -> None:
+        if self._proposal is not None and self._proposal is self._asked:
+            return  # a change is being stored: the close follows it
+        wanted = self.metadata.closing(self.last_add_confirmed, self.length)
+        self._proposal = Proposal(self._stored, wanted)
+
+    def _close_refused(self) -> None:
+        current = self.metadata
+        if current.closed:
+            same = (current.last_entry_id, current.length) == (self.last_add_confirmed, self.length)
+            # Two recoveries may end differently only in what nobody was told; the first one counts.
+            self._closed = Result.OK if same or self._recovery else Result.METADATA_VERSION
+        elif current.state is self._expected:
+            for first_entry_id, ensemble in self._unstored:
+                self.metadata = self.metadata.with_ensemble(first_entry_id, ensemble)
+            self._propose_close()
+        else:
+            self._closed = Result.METADATA_VERSION
+
+    @property
+    def _expected(self) -> LedgerState:
+        return LedgerState.IN_RECOVERY if self._recovery else LedgerState.OPEN
