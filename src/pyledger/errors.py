@@ -515,5 +515,15 @@ class LedgerMetadataError(LedgerError):
         super().__init__(f"metadata: {problem}")
 
 
+class LedgerFileError(LedgerError):
+    """A file of a bookie is damaged, or none of the kind that its name says."""
+
+    code = 1804
+
+    def __init__(self, path: str, position: int, problem: str) -> None:
+        self.path, self.position, self.problem = path, position, problem
+        super().__init__(f"{path}, byte {position}: {problem}; `pyledger bookie verify` lists all faults")
+
+
 class InvariantError(AssertionError):
     """Our own mistake. Outside the tree on purpose: nobody catches it."""

@@ -29,6 +29,7 @@ COMMANDS = {
     "cluster": "the brokers that run, and what they say of themselves",
     "mqadmin": "the commands of RocketMQ's mqadmin, with its names and flags",
     "raft": "the log of a DLedger node: read and check its folder",
+    "bookie": "the folders of a BookKeeper bookie: read and check them",
     "bench": "measure appends and reads on this machine",
 }
 

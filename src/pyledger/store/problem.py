@@ -45,6 +45,10 @@ KINDS = {
     "index-unit": "the index of a DLedger log does not fit its data files",
     "index-beyond": "the index of a DLedger log names entries that are not there",
     "term": "the term file of a DLedger node does not fit its log",
+    "bookie-journal": "a record of a bookie's journal is damaged; a start replays nothing behind it",
+    "bookie-log": "an entry log of a bookie is damaged, or its map of ledgers is wrong",
+    "bookie-index": "the index of a ledger names an entry that does not stand there",
+    "bookie-digest": "an entry of a ledger does not match its digest",
     "unclean": "the last writer did not shut down in good order, or one is running",
     "unusual": "something that does not belong into a store folder",
 }

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyledger.errors import EntryDigestError, LedgerFrameError, LedgerMetadataError
+from pyledger.errors import EntryDigestError, LedgerFileError, LedgerFrameError, LedgerMetadataError
 from pyledger.protocol.bookkeeper import messages as m
+from pyledger.protocol.bookkeeper.bookie import EntryRecord, FenceRecord, KeyRecord, LacRecord
 from pyledger.protocol.bookkeeper.entry import DigestType
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata, LedgerState, Segment
-from pyledger.wire.ledger import version2, version3
+from pyledger.wire.ledger import journal, version2, version3
 from pyledger.wire.ledger.availability import decode_availability, encode_availability
 from pyledger.wire.ledger.bookies import (
     Cookie,
@@ -21,6 +22,7 @@ from pyledger.wire.ledger.bookies import (
     encode_cookie,
 )
 from pyledger.wire.ledger.entry import EntryDigest, master_key, pack_entry, pack_lac, unpack_entry
+from pyledger.wire.ledger.entry_log import ledgers_map, logged_entries
 from pyledger.wire.ledger.metadata import decode_metadata, encode_metadata
 from pyledger.wire.ledger.paths import ledger_of, ledger_path, mark_path, marked_ledger
 
@@ -232,3 +234,46 @@ def test_bookie_ids_that_are_refused(bookie_id: str) -> None:
 def test_bookie_ids_that_java_accepts() -> None:
     for bookie_id in ("127.0.0.1:3181", "bookie-1.example.org:3181", "a;<=>?@[\\]^_"):
         assert check_bookie_id(bookie_id) == bookie_id
+
+
+def test_journal_to_the_byte() -> None:
+    assert journal.header().hex() == "424b4c4700000006" + "00" * 504
+    key = KeyRecord(7, EMPTY_KEY)
+    parts = journal.header() + journal.encode_record(key) + journal.encode_record(EntryRecord(7, 3, ENTRY))
+    assert parts[512:].hex() == (
+        "000000280000000000000007fffffffffffff00000000014" + EMPTY_KEY.hex() + "00000029" + ENTRY.hex()
+    )
+    assert len(parts) == 601
+    padded = parts + journal.padding(len(parts))
+    assert padded[601:609].hex() == "ffffff000000019f"
+    assert len(padded) == 1024
+    fence = journal.encode_record(FenceRecord(7))
+    assert fence.hex() == "000000100000000000000007ffffffffffffe000"
+    lac = journal.encode_record(LacRecord(7, pack_lac(CRC32C, 7, 2)))
+    assert lac.hex() == (
+        "000000280000000000000007ffffffffffff800000000014" + "00000000000000070000000000000002642b2407"
+    )
+    assert journal.encode_mark(0x18C2E4D0A01, 1024).hex() == "0000018c2e4d0a010000000000000400"
+    whole = memoryview(padded + fence + lac + bytes(50))
+    found = [one.record for one in journal.records("a", whole, journal.start_of("a", whole))]
+    assert found == [key, EntryRecord(7, 3, ENTRY), FenceRecord(7), LacRecord(7, pack_lac(CRC32C, 7, 2))]
+
+
+@pytest.mark.parametrize(
+    ("position", "fill", "end"), [(509, 507, 1024), (504, 0, 512), (503, 1, 512), (512, None, 512)]
+)
+def test_padding_of_a_journal(position: int, fill: int | None, end: int) -> None:
+    padding = journal.padding(position)
+    assert position + len(padding) == end
+    assert fill is None or padding[4:8] == fill.to_bytes(4, "big")
+
+
+def test_a_map_of_ledgers_is_read() -> None:
+    head = bytes.fromhex("424b4c4f" + "00000001" + "0000000000000400" + "00000001")
+    items = "00000024ffffffffffffffff" + "fffffffffffffffe" + "00000001" + "0000000000000007000000000000002d"
+    data = memoryview(head.ljust(1024, b"\0") + bytes.fromhex(items))
+    assert ledgers_map("0.log", data) == {7: 0x2D}
+    assert list(logged_entries("0.log", data)) == [], "the map is no entry"
+    with pytest.raises(LedgerFileError, match="ends after 0 of 1"):
+        ledgers_map("0.log", data[:-20])
+    assert ledgers_map("0.log", memoryview(bytes.fromhex("424b4c4f00000001").ljust(1024, b"\0"))) is None

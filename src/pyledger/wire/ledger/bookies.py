@@ -6,10 +6,8 @@ Source: BookKeeper bookie/Cookie.java, discover/ZKRegistrationManager.java, disc
 import re
 from dataclasses import dataclass
 
-from google.protobuf.message import DecodeError
-
 from pyledger.errors import LedgerMetadataError
-from pyledger.wire.ledger.schema import format_text, message, parse_text
+from pyledger.wire.ledger.schema import DecodeError, format_text, message, parse_text
 
 COOKIE_LAYOUT = 5
 COOKIE_LAYOUTS = range(3, COOKIE_LAYOUT + 1)

@@ -91,6 +91,23 @@ def unpack_entry(digest: EntryDigest, ledger_id: int, entry_id: int | None, entr
     return LedgerEntry(found_ledger, found_entry, confirmed, length, bytes(payload))
 
 
+def digest_found(entry: Buffer) -> EntryDigest | None:
+    """The digest that an entry bears, where it can be known without its password.
+
+    None: it is damaged, or guarded by HMAC or not at all.
+    """
+    view = memoryview(entry)
+    for digest in _KEYLESS:
+        head_bytes = HEADER.size + digest.size_bytes
+        header, payload = view[: HEADER.size], view[head_bytes:]
+        if len(view) >= head_bytes and digest.of(header, payload) == view[HEADER.size : head_bytes]:
+            return digest
+    return None
+
+
+_KEYLESS = (EntryDigest(DigestType.CRC32C), EntryDigest(DigestType.CRC32))
+
+
 def pack_lac(digest: EntryDigest, ledger_id: int, last_add_confirmed: int) -> bytes:
     """Bytes of a LAC packet."""
     header = LAC_HEADER.pack(ledger_id, last_add_confirmed)

@@ -5,12 +5,10 @@ Source: BookKeeper meta/LedgerMetadataSerDe.java, bookkeeper-proto/src/main/prot
 
 from typing import Any
 
-from google.protobuf.message import DecodeError, EncodeError
-
 from pyledger.errors import LedgerMetadataError
 from pyledger.protocol.bookkeeper.entry import DigestType
 from pyledger.protocol.bookkeeper.metadata import INVALID_ENTRY_ID, LedgerMetadata, LedgerState, Segment
-from pyledger.wire.ledger.schema import format_text, message, parse_text
+from pyledger.wire.ledger.schema import DecodeError, EncodeError, format_text, message, parse_text
 
 VERSION_KEY = b"BookieMetadataFormatVersion"
 LINES, TEXT, BINARY = 1, 2, 3

@@ -7,12 +7,10 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
-from google.protobuf.message import DecodeError, EncodeError
-
 from pyledger.errors import LedgerFrameError
 from pyledger.protocol.bookkeeper import messages as m
 from pyledger.wire.ledger.availability import decode_availability, encode_availability
-from pyledger.wire.ledger.schema import ENUMS, message
+from pyledger.wire.ledger.schema import ENUMS, DecodeError, EncodeError, message
 
 VERSION = 3
 DEFERRED_SYNC = 1

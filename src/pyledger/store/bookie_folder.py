@@ -1,0 +1,161 @@
+"""What lies in the folders of a bookie: journals, entry logs, indexes, marks, cookies.
+
+Looks at names and at the small files; changes nothing. A bookie has one or more folders of each kind, each
+with a subfolder `current`.
+
+Source: BookKeeper bookie/BookieImpl.java, LedgerDirsManager.java, IndexPersistenceMgr.java.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pyledger.errors import LedgerMetadataError, StoreFormatError, StoreIOError, StoreNotFoundError
+from pyledger.store.folder import Unusual, names_in
+from pyledger.wire.ledger.bookies import Cookie, decode_cookie
+from pyledger.wire.ledger.journal import decode_mark
+
+CURRENT = "current"
+COOKIE_FILE = "VERSION"
+DIRTY_FILE = "DIRTY"
+LOCATIONS_FOLDER = "locations"
+"""The RocksDB index of a `DbLedgerStorage`."""
+DEPTH_MAX = 3
+SMALL_FILE_BYTES_MAX = 1 << 16
+_JOURNAL = re.compile(r"([0-9a-f]{1,16})\.txn", re.ASCII)
+_LOG = re.compile(r"([0-9a-f]{1,8})\.log", re.ASCII)
+_INDEX = re.compile(r"([0-9a-f]{1,16})\.idx", re.ASCII)
+_MARK = re.compile(r"lastMark(\.\d+)?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class BookieFolder:
+    """The files of one bookie. Numbers are those in the names."""
+
+    path: str
+    journals: dict[int, str]
+    entry_logs: dict[int, str]
+    indexes: dict[int, str]
+    """By ledger."""
+    mark: tuple[int, int]
+    """Journal and position (bytes) before which nothing needs to be replayed."""
+    cookie: Cookie | None
+    has_rocksdb: bool
+    dirty: bool
+    """A writer runs, or did not end in good order; told by newer releases only."""
+    unusual: tuple[Unusual, ...]
+
+
+def read_bookie_folder(path: str | os.PathLike[str]) -> BookieFolder:
+    """Look at the folder of a bookie, which holds those of its journal and its entry logs.
+
+    Raises:
+        StoreNotFoundError: There is no such folder, or it holds no bookie's files.
+        StoreFormatError: It holds more than one bookie's.
+        StoreIOError: The operating system refused.
+    """
+    root = os.fspath(path)
+    if not os.path.isdir(root):
+        raise StoreNotFoundError(root, "no such folder", _REMEDY)
+    found = _Found(root)
+    for current in _current_folders(root, DEPTH_MAX):
+        found.look(current)
+    if not found.journals and not found.entry_logs and not found.cookies:
+        raise StoreNotFoundError(root, "no journal and no entry log of a bookie is below it", _REMEDY)
+    return BookieFolder(
+        root,
+        dict(sorted(found.journals.items())),
+        dict(sorted(found.entry_logs.items())),
+        dict(sorted(found.indexes.items())),
+        max(found.marks, default=(0, 0)),
+        next(iter(found.cookies), None),
+        found.has_rocksdb,
+        found.dirty,
+        tuple(found.unusual),
+    )
+
+
+_REMEDY = "name the folder that holds those of the journal and of the ledgers"
+
+
+class _Found:
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.journals: dict[int, str] = {}
+        self.entry_logs: dict[int, str] = {}
+        self.indexes: dict[int, str] = {}
+        self.marks: list[tuple[int, int]] = []
+        self.cookies: list[Cookie] = []
+        self.has_rocksdb = self.dirty = False
+        self.unusual: list[Unusual] = []
+
+    def look(self, current: str) -> None:
+        """Take the files of one `current`."""
+        names = sorted(names_in(current))
+        self.has_rocksdb |= LOCATIONS_FOLDER in names
+        self.dirty |= DIRTY_FILE in names
+        for name in names:
+            whole = os.path.join(current, name)
+            if journal := _JOURNAL.fullmatch(name):
+                self._add(self.journals, int(journal[1], 16), whole)
+            elif log := _LOG.fullmatch(name):
+                self._add(self.entry_logs, int(log[1], 16), whole)
+            elif _MARK.fullmatch(name):
+                self._mark(whole)
+            elif name == COOKIE_FILE:
+                self._cookie(whole)
+        for ledger_id, whole in _index_files(current):
+            self._add(self.indexes, ledger_id, whole)
+
+    def _add(self, files: dict[int, str], number: int, path: str) -> None:
+        if number in files:
+            raise StoreFormatError(
+                self.root, f"{files[number]} and {path} bear the same number", "name the folder of one bookie"
+            )
+        files[number] = path
+
+    def _mark(self, path: str) -> None:
+        if (mark := decode_mark(_small_file(path))) is not None:
+            self.marks.append(mark)
+        else:
+            self.unusual.append(Unusual(path, "no mark of a journal, as its length is wrong"))
+
+    def _cookie(self, path: str) -> None:
+        try:
+            cookie = decode_cookie(_small_file(path))
+        except LedgerMetadataError as error:
+            self.unusual.append(Unusual(path, str(error)))
+            return
+        if self.cookies and cookie != self.cookies[0]:
+            self.unusual.append(Unusual(path, "a cookie that differs from that of another folder"))
+        self.cookies.append(cookie)
+
+
+def _current_folders(root: str, depth: int) -> Iterator[str]:
+    for name in sorted(names_in(root)):
+        below = os.path.join(root, name)
+        if not os.path.isdir(below):
+            continue
+        if name == CURRENT:
+            yield below
+        elif depth > 1:
+            yield from _current_folders(below, depth - 1)
+
+
+def _index_files(current: str) -> Iterator[tuple[int, str]]:
+    """`<two bytes of the id>/<ledger>.idx`, all in hex."""
+    for high in sorted(names_in(current)):
+        for low in sorted(names_in(os.path.join(current, high))) if len(high) <= 2 else ():
+            folder = os.path.join(current, high, low)
+            for name in sorted(names_in(folder)) if len(low) <= 2 else ():
+                if found := _INDEX.fullmatch(name):
+                    yield int(found[1], 16), os.path.join(folder, name)
+
+
+def _small_file(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(SMALL_FILE_BYTES_MAX)
+    except OSError as error:
+        raise StoreIOError(path, "read", error.strerror or str(error)) from error

@@ -1,0 +1,148 @@
+"""Bytes of a bookie's entry logs, and of the index files of its interleaved and sorted storages.
+
+A location names an entry log in its upper half and the position of the entry, behind its size, in the lower.
+
+Source: BookKeeper bookie/DefaultEntryLogger.java, FileInfo.java.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pyledger.errors import LedgerFileError
+
+LOG_MAGIC, INDEX_MAGIC = b"BKLO", b"BKLE"
+LOG_HEADER_BYTES = INDEX_HEADER_BYTES = 1024
+LEDGERS_MAP_MARK = (-1, -2)
+FENCED = 1
+_LOG_HEADER = struct.Struct(">4siqi")
+_SIZE = struct.Struct(">i")
+_IDS = struct.Struct(">qq")
+_MAP_ITEM = struct.Struct(">qq")
+_INDEX_HEAD = struct.Struct(">4sii")
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedEntry:
+    """An entry, and the position (bytes) of its first byte in its log."""
+
+    ledger_id: int
+    entry_id: int
+    position: int
+    entry: memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerIndex:
+    """The index of one ledger."""
+
+    master_key: bytes
+    fenced: bool
+    packet: bytes | None
+    locations: memoryview
+    """One signed 64-bit number an entry, from entry 0 on; 0: not there."""
+
+    def location(self, entry_id: int) -> tuple[int, int] | None:
+        """Entry log and position (bytes); None: the entry is not there."""
+        if not 0 <= entry_id < len(self.locations) // 8:
+            return None
+        (location,) = struct.unpack_from(">q", self.locations, 8 * entry_id)
+        return (location >> 32, location & 0xFFFFFFFF) if location else None
+
+    def __len__(self) -> int:
+        """How many entries it has room for."""
+        return len(self.locations) // 8
+
+
+def logged_entries(path: str, data: memoryview) -> Iterator[LoggedEntry]:
+    """All entries of a log, in the order they were written; its map of ledgers is read over.
+
+    Raises:
+        LedgerFileError: It is no entry log, or an entry is cut off. What stood before it was told.
+    """
+    if len(data) == 0:
+        return  # made ahead of its use
+    if len(data) < LOG_HEADER_BYTES or bytes(data[:4]) != LOG_MAGIC:
+        raise LedgerFileError(path, 0, "this is no entry log")
+    at = LOG_HEADER_BYTES
+    while at + _SIZE.size <= len(data):
+        (size,) = _SIZE.unpack_from(data, at)
+        if size <= 0:
+            at += _SIZE.size  # room that was allocated ahead, or the filling of a direct logger
+            continue
+        entry = data[at + _SIZE.size : at + _SIZE.size + size]
+        if len(entry) < size or size < _IDS.size:
+            raise LedgerFileError(path, at, f"an entry of {size} bytes, of which {len(entry)} are there")
+        ledger_id, entry_id = _IDS.unpack_from(entry)
+        if ledger_id >= 0 and entry_id >= 0:
+            yield LoggedEntry(ledger_id, entry_id, at + _SIZE.size, entry)
+        at += _SIZE.size + size
+
+
+def entry_at(path: str, data: memoryview, position: int, ledger_id: int, entry_id: int) -> memoryview:
+    """The entry at a position that an index names.
+
+    Raises:
+        LedgerFileError: Another one stands there, or none. It is damage, never absence.
+    """
+    at = position - _SIZE.size
+    if at < LOG_HEADER_BYTES or position + _IDS.size > len(data):
+        raise LedgerFileError(path, position, f"entry {entry_id} of ledger {ledger_id} lies outside the log")
+    (size,) = _SIZE.unpack_from(data, at)
+    entry = data[position : position + max(size, 0)]
+    if size < _IDS.size or len(entry) < size or _IDS.unpack_from(entry) != (ledger_id, entry_id):
+        raise LedgerFileError(path, position, f"no entry {entry_id} of ledger {ledger_id} stands here")
+    return entry
+
+
+def decode_index(path: str, data: memoryview) -> LedgerIndex:
+    """Read the index file of a ledger.
+
+    Raises:
+        LedgerFileError: It is none.
+    """
+    if len(data) < INDEX_HEADER_BYTES or bytes(data[:4]) != INDEX_MAGIC:
+        raise LedgerFileError(path, 0, "this is no index of a ledger")
+    _, version, key_bytes = _INDEX_HEAD.unpack_from(data)
+    at = _INDEX_HEAD.size + key_bytes
+    if version not in (0, 1) or not 0 <= key_bytes <= INDEX_HEADER_BYTES - _INDEX_HEAD.size - 2 * _SIZE.size:
+        raise LedgerFileError(path, 4, f"an index of version {version} with a key of {key_bytes} bytes")
+    (state,) = _SIZE.unpack_from(data, at)
+    packet = None
+    if version == 1:
+        (packet_bytes,) = _SIZE.unpack_from(data, at + _SIZE.size)
+        start = at + 2 * _SIZE.size
+        if not 0 <= packet_bytes <= INDEX_HEADER_BYTES - start:
+            raise LedgerFileError(path, at, f"a LAC packet of {packet_bytes} bytes")
+        packet = bytes(data[start : start + packet_bytes]) or None
+    key = bytes(data[_INDEX_HEAD.size : at])
+    return LedgerIndex(key, bool(state & FENCED), packet, data[INDEX_HEADER_BYTES:])
+
+
+def ledgers_map(path: str, data: memoryview) -> dict[int, int] | None:
+    """Ledgers of a closed log, and the bytes of their entries with their sizes; None: the log was not closed.
+
+    Raises:
+        LedgerFileError: The map is damaged.
+    """
+    if len(data) < LOG_HEADER_BYTES:
+        return None
+    _, version, at, count = _LOG_HEADER.unpack_from(data)
+    # A count of 0 means that nobody counted; upstream has deleted live data by another reading.
+    if version < 1 or at == 0 or count <= 0:
+        return None
+    found: dict[int, int] = {}
+    while len(found) < count:
+        head = _SIZE.size + _IDS.size + _SIZE.size
+        if at < LOG_HEADER_BYTES or at + head > len(data):
+            raise LedgerFileError(path, at, f"the map of ledgers ends after {len(found)} of {count}")
+        (size,) = _SIZE.unpack_from(data, at)
+        (items,) = _SIZE.unpack_from(data, at + _SIZE.size + _IDS.size)
+        wrong = _IDS.unpack_from(data, at + _SIZE.size) != LEDGERS_MAP_MARK
+        if wrong or items <= 0 or at + head + items * _MAP_ITEM.size > len(data):
+            raise LedgerFileError(path, at, "this is no map of ledgers")
+        for item in range(items):
+            ledger_id, total_bytes = _MAP_ITEM.unpack_from(data, at + head + item * _MAP_ITEM.size)
+            found[ledger_id] = total_bytes
+        at += _SIZE.size + size
+    return found
