@@ -22,7 +22,7 @@ FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 LINE_LENGTH_MAX = 110
 
-RANK_0 = {"errors", "ids", "message", "group", "log", "names", "topic", "value_type", "raft_errors"}
+RANK_0 = {"errors", "ids", "message", "group", "log", "names", "topic", "value_type"}
 RANK_1 = {"atomic_file", "config", "digest", "quorum"}
 PURE = {"wire", "protocol"}
 READING = RANK_0 | RANK_1 | PURE | {"store", "arrow", "spark"}

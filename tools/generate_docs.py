@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from pyledger import errors, raft_errors
+from pyledger import errors
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.client import ClientConfig, ConsumerConfig, ProducerConfig
 from pyledger.config.delivery import DeliveryConfig
@@ -93,7 +93,7 @@ def error_classes() -> list[type[errors.PyLedgerError]]:
     def walk(kind: type[errors.PyLedgerError]) -> Iterator[type[errors.PyLedgerError]]:
         yield kind
         for child in kind.__subclasses__():
-            if child.__module__ in (errors.__name__, raft_errors.__name__):
+            if child.__module__.startswith(errors.__name__):
                 yield from walk(child)
 
     by_code: dict[int, type[errors.PyLedgerError]] = {}
@@ -109,7 +109,7 @@ def error_document() -> str:
     lines = [
         "# Errors",
         "",
-        "Made by `make docs` from `src/pyledger/errors.py`. A code never changes its meaning. The command",
+        "Made by `make docs` from `src/pyledger/errors/`. A code never changes its meaning. The command",
         "line ends with the exit code; *again* means that the same call may succeed later.",
         "",
         "| code | class | is a | exit | again | meaning |",

@@ -12,6 +12,7 @@ from pyledger.cli.commands import COMMANDS
 from tests.cli.command_line import own_case, pyledger
 from tests.golden.archive import GoldenCase, fingerprint
 from tests.golden.dledger_folders import golden_node
+from tests.golden.ledger_recordings import unpack_bookie
 
 MESSAGE: dict[str, type | tuple[type, ...]] = {
     "kind": str, "topic": str, "queueId": int, "queueOffset": int, "physicalOffset": int, "storeSize": int,
@@ -281,6 +282,7 @@ OVER_THE_NETWORK = {"produce", "consume", "topic", "group", "cluster", "mqadmin"
 def test_examples_in_help_work(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own_case("flights-5").unpack(tmp_path)
     shutil.copytree(golden_node("filler").path, tmp_path / "dledger-n0")
+    unpack_bookie("sorted-clean", tmp_path / "bookie-1")
     monkeypatch.chdir(tmp_path)
     rows = [json.loads(line["body"]) for line in pyledger("cat", "store", "--limit", "20", "--json").json]
     Path("flights.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -17,6 +17,7 @@ from pyledger.broker.background import BackgroundNode
 from pyledger.cli.commands import COMMANDS
 from tests.cli.command_line import ENVIRONMENT, own_case
 from tests.golden.dledger_folders import golden_node
+from tests.golden.ledger_recordings import unpack_bookie
 from tests.source_tree import ROOT
 
 PAGE = ROOT / "docs" / "cli.md"
@@ -37,6 +38,7 @@ def prepare(folder: Path) -> None:
     own_case("torn-zero-5").unpack(folder / "unpacked")
     (folder / "unpacked" / "store").rename(folder / "crashed")
     shutil.copytree(golden_node("filler").path, folder / "dledger-n0")
+    unpack_bookie("sorted-clean", folder / "bookie-1")
 
 
 def answers(block: str) -> list[tuple[str, str]]:

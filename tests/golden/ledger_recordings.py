@@ -1,23 +1,41 @@
-"""Recorded bytes of BookKeeper: `bookkeeper/recordings.tar.xz`, described in `bookkeeper/README.md`."""
+"""Recorded bytes of BookKeeper, described in `bookkeeper/README.md`."""
 
+import io
 import json
 import tarfile
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-ARCHIVE = Path(__file__).parent / "bookkeeper" / "recordings.tar.xz"
+FOLDER = Path(__file__).parent / "bookkeeper"
 
 
-@cache
-def recordings() -> dict[str, bytes]:
-    """Every file, by its path."""
-    with tarfile.open(ARCHIVE) as archive:
+def files_in(archive_path: Path) -> dict[str, bytes]:
+    with tarfile.open(archive_path) as archive:
         return {
             member.name: file.read()
             for member in archive.getmembers()
             if (file := archive.extractfile(member)) is not None
         }
+
+
+@cache
+def recordings() -> dict[str, bytes]:
+    """Every file but those of bookies' folders, by its path."""
+    return files_in(FOLDER / "recordings.tar.xz")
+
+
+@cache
+def bookie_files() -> dict[str, bytes]:
+    """`<storage>-<end>.tar.gz`, the folders of a bookie; `.json`, what it served before."""
+    return {name.removeprefix("bookie/"): data for name, data in files_in(FOLDER / "bookie.tar.xz").items()}
+
+
+def unpack_bookie(case: str, into: Path) -> Path:
+    """A copy of a bookie's folders; where it lies."""
+    with tarfile.open(fileobj=io.BytesIO(bookie_files()[f"{case}.tar.gz"])) as archive:
+        archive.extractall(into, filter="data")
+    return into
 
 
 def lines(name: str) -> list[dict[str, Any]]:

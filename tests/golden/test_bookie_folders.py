@@ -1,11 +1,8 @@
 """Folders of real bookies, stopped and killed, of three storages: the entries that they served before."""
 
-import io
 import json
-import tarfile
 import zlib
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,29 +14,13 @@ from pyledger.errors import LedgerFileError, PyLedgerError
 from pyledger.store.bookie_reader import BookieReader, HeldEntry
 from pyledger.store.bookie_verify import BookieCheck
 from tests.cli.command_line import pyledger
-from tests.golden.ledger_recordings import ARCHIVE
+from tests.golden.ledger_recordings import bookie_files, unpack_bookie
 
 CASES = [f"{storage}-{end}" for storage in ("interleaved", "sorted", "db") for end in ("clean", "killed")]
 
 
-@cache
-def packed() -> dict[str, bytes]:
-    with tarfile.open(ARCHIVE.with_name("bookie.tar.xz")) as archive:
-        return {
-            member.name.removeprefix("bookie/"): file.read()
-            for member in archive.getmembers()
-            if (file := archive.extractfile(member)) is not None
-        }
-
-
-def unpack(case: str, into: Path) -> Path:
-    with tarfile.open(fileobj=io.BytesIO(packed()[f"{case}.tar.gz"])) as archive:
-        archive.extractall(into, filter="data")
-    return into
-
-
 def told(case: str) -> dict[str, Any]:
-    facts: dict[str, Any] = json.loads(packed()[f"{case}.json"])
+    facts: dict[str, Any] = json.loads(bookie_files()[f"{case}.json"])
     return facts
 
 
@@ -49,7 +30,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
 
 @pytest.mark.parametrize("case", CASES)
 def test_entries(case: str, tmp_path: Path) -> None:
-    folder = unpack(case, tmp_path)
+    folder = unpack_bookie(case, tmp_path)
     before = contents(folder)
     served = {
         (ledger["ledger"], entry["entryId"]): (entry["size"], entry["lac"], entry["length"], entry["crc32"])
@@ -72,7 +53,7 @@ def test_entries(case: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_verify_finds_nothing(case: str, tmp_path: Path) -> None:
-    check = BookieCheck(str(unpack(case, tmp_path)))
+    check = BookieCheck(str(unpack_bookie(case, tmp_path)))
     assert [one for one in check.problems() if one.severity == "problem"] == []
     assert check.entries > check.unguarded > 0
 
@@ -80,7 +61,7 @@ def test_verify_finds_nothing(case: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("case", [case for case in CASES if case != "db-clean"])
 def test_fences_and_keys(case: str, tmp_path: Path) -> None:
     """All but those that only RocksDB tells."""
-    ledgers = BookieReader.open(unpack(case, tmp_path)).ledgers
+    ledgers = BookieReader.open(unpack_bookie(case, tmp_path)).ledgers
     fenced = {one["ledger"] for one in told(case)["ledgers"] if "fence" in one["kind"]}
     assert {ledger for ledger, one in ledgers.items() if one.fenced} == fenced
     assert fenced
@@ -88,7 +69,7 @@ def test_fences_and_keys(case: str, tmp_path: Path) -> None:
 
 
 def test_a_flipped_bit_of_an_entry_is_found(tmp_path: Path) -> None:
-    folder = unpack("sorted-clean", tmp_path)
+    folder = unpack_bookie("sorted-clean", tmp_path)
     log = folder / "ledgers/current/0.log"
     data = bytearray(log.read_bytes())
     data[1028 + 42] ^= 1  # in the payload of the first entry
@@ -99,7 +80,7 @@ def test_a_flipped_bit_of_an_entry_is_found(tmp_path: Path) -> None:
 
 
 def test_an_entry_that_an_index_names_in_vain_is_damage(tmp_path: Path) -> None:
-    folder = unpack("interleaved-clean", tmp_path)
+    folder = unpack_bookie("interleaved-clean", tmp_path)
     log = folder / "ledgers/current/0.log"
     log.write_bytes(log.read_bytes()[:2000])
     with pytest.raises(LedgerFileError, match="stands here"):
@@ -108,7 +89,7 @@ def test_an_entry_that_an_index_names_in_vain_is_damage(tmp_path: Path) -> None:
 
 
 def test_a_journal_that_ends_in_a_torn_record_is_sound(tmp_path: Path) -> None:
-    folder = unpack("sorted-killed", tmp_path)
+    folder = unpack_bookie("sorted-killed", tmp_path)
     (journal,) = (folder / "journal/current").glob("*.txn")
     entries = list(BookieReader.open(folder).entries())
     last = max(one.position for one in entries)
@@ -131,7 +112,7 @@ def test_other_folders(folder: str, problem: str, tmp_path: Path) -> None:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(data=st.data(), case=st.sampled_from(CASES))
 def test_mutated_folders_give_clear_errors(tmp_path_factory: Any, data: st.DataObject, case: str) -> None:
-    folder = unpack(case, tmp_path_factory.mktemp("bookie"))
+    folder = unpack_bookie(case, tmp_path_factory.mktemp("bookie"))
     files = sorted(path for path in folder.rglob("*") if path.stat().st_size and path.is_file())
     victim = data.draw(st.sampled_from(files))
     content = bytearray(victim.read_bytes())

@@ -7,9 +7,9 @@ import pytest
 
 from pyledger.wire.ledger.bookies import (
     decode_cookie,
-    decode_service_info,
+    decode_registration,
     encode_cookie,
-    encode_service_info,
+    encode_registration,
 )
 from pyledger.wire.ledger.metadata import BINARY, decode_metadata, encode_metadata
 from pyledger.wire.ledger.paths import ledger_of, ledger_path, mark_path, marked_ledger
@@ -66,8 +66,8 @@ def read_registration(node: dict[str, Any]) -> bool:
     if not path.startswith("available/") or path == "available/readonly":
         return False
     data, bookie_id = bytes.fromhex(node["hex"]), path.rpartition("/")[2]
-    info = decode_service_info(bookie_id, data)
-    assert encode_service_info(info) == data
+    info = decode_registration(bookie_id, data)
+    assert encode_registration(info) == data
     assert info.address is not None
     host, port = info.address
     assert f"{host}:{port}" == bookie_id

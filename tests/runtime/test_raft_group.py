@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from pyledger.errors import NoLeaderError, RaftRefusedError
 from pyledger.protocol.raft.messages import Entry
-from pyledger.raft_errors import NoLeaderError, RaftRefusedError
 from pyledger.store.raft_reader import RaftReader
 from pyledger.store.raft_verify import verify_raft
 from tests.runtime.group import Group, client, group_of, on_a_loop, until

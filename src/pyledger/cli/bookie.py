@@ -12,7 +12,7 @@ from pyledger.errors import EXIT_PROBLEM
 
 EXAMPLES = """\b
 Examples:
-  pyledger bookie dump bookie-1 --ledger 7 --limit 10
+  pyledger bookie dump bookie-1 --ledger 1 --limit 10
   pyledger bookie verify bookie-1
 """
 _SHOWN_CHARACTERS = 200

@@ -14,6 +14,9 @@ from typing import Any, Self
 from pyledger.config.net import NetConfig
 from pyledger.errors import (
     MalformedBodyError,
+    NoLeaderError,
+    OutcomeUnknownError,
+    RaftRefusedError,
     RemotingConnectError,
     RemotingError,
     RemotingTooMuchRequestError,
@@ -33,7 +36,6 @@ from pyledger.protocol.raft.messages import (
     Request,
     Response,
 )
-from pyledger.raft_errors import NoLeaderError, OutcomeUnknownError, RaftRefusedError
 from pyledger.wire.dledger import CODES, decode_response, encode_body, parse_peers
 from pyledger.wire.remoting import RemotingCommand
 

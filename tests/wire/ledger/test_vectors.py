@@ -18,7 +18,7 @@ from pyledger.wire.ledger.bookies import (
     Cookie,
     check_bookie_id,
     decode_cookie,
-    decode_service_info,
+    decode_registration,
     encode_cookie,
 )
 from pyledger.wire.ledger.entry import EntryDigest, master_key, pack_entry, pack_lac, unpack_entry
@@ -185,7 +185,7 @@ def test_garbage_gives_a_clear_error(data: bytes) -> None:
         for decode in (codec.decode_request, codec.decode_response):
             with suppress(LedgerFrameError):
                 decode(view)
-    for decode_text in (decode_metadata, decode_cookie, lambda raw: decode_service_info("b", raw)):
+    for decode_text in (decode_metadata, decode_cookie, lambda raw: decode_registration("b", raw)):
         with suppress(LedgerMetadataError):
             decode_text(data)
     with suppress(LedgerFrameError):

@@ -121,7 +121,7 @@ class LedgerMetadata:
         return self._changed(state=LedgerState.IN_RECOVERY)
 
     def closing(self, last_entry_id: int, length: int) -> Self:
-        """Its end is fixed.
+        """Its end is fixed; `length` is in bytes of payload.
 
         Raises:
             LedgerMetadataError: It is closed with another end.

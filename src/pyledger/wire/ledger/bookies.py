@@ -99,7 +99,7 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceInfo:
+class Registration:
     """What a bookie registers with."""
 
     endpoints: tuple[Endpoint, ...]
@@ -113,7 +113,7 @@ class ServiceInfo:
         return None
 
 
-def encode_service_info(info: ServiceInfo) -> bytes:
+def encode_registration(info: Registration) -> bytes:
     """Bytes of a registration."""
     whole = message("BookieServiceInfoFormat")()
     for one in info.endpoints:
@@ -129,7 +129,7 @@ def encode_service_info(info: ServiceInfo) -> bytes:
     return encoded
 
 
-def decode_service_info(bookie_id: str, data: bytes) -> ServiceInfo:
+def decode_registration(bookie_id: str, data: bytes) -> Registration:
     """Read a registration; an empty one means that the id is host and port.
 
     Raises:
@@ -139,12 +139,12 @@ def decode_service_info(bookie_id: str, data: bytes) -> ServiceInfo:
         host, _, port = bookie_id.rpartition(":")
         if not host or not port.isdigit() or int(port) > 0xFFFF:
             raise LedgerMetadataError(f"bookie {bookie_id!r} tells no address, and its id is none")
-        return ServiceInfo((Endpoint(ENDPOINT_ID, int(port), host),))
+        return Registration((Endpoint(ENDPOINT_ID, int(port), host),))
     try:
         whole = message("BookieServiceInfoFormat").FromString(data)
     except DecodeError as error:
         raise LedgerMetadataError(f"the registration of bookie {bookie_id!r} is malformed: {error}") from None
-    return ServiceInfo(
+    return Registration(
         tuple(
             Endpoint(one.id, one.port, one.host, one.protocol, tuple(one.auth), tuple(one.extensions))
             for one in whole.endpoints

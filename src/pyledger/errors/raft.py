@@ -1,6 +1,6 @@
-"""Exceptions of clients of a DLedger group; they belong to the tree of `pyledger.errors`."""
+"""Errors about the members of a DLedger group."""
 
-from pyledger.errors import EXIT_UNREACHABLE, PyLedgerError
+from pyledger.errors.base import EXIT_UNREACHABLE, PyLedgerError
 
 
 class RaftError(PyLedgerError):

@@ -1,0 +1,30 @@
+"""The root of all errors, and those that belong to no part."""
+
+from typing import ClassVar
+
+EXIT_PROBLEM = 1
+EXIT_USAGE = 2
+EXIT_UNREACHABLE = 3
+
+
+class PyLedgerError(Exception):
+    """Root of all operating errors."""
+
+    code: ClassVar[int] = 1000
+    retriable: ClassVar[bool] = False
+    exit_code: ClassVar[int] = EXIT_PROBLEM
+
+
+class ConfigError(PyLedgerError):
+    """A setting is unknown or out of range."""
+
+    code = 1100
+    exit_code = EXIT_USAGE
+
+    def __init__(self, field: str, problem: str, remedy: str = "") -> None:
+        self.field, self.problem, self.remedy = field, problem, remedy
+        super().__init__(f"{field}: {problem}" + (f"; {remedy}" if remedy else ""))
+
+
+class InvariantError(AssertionError):
+    """Our own mistake. Outside the tree on purpose: nobody catches it."""

@@ -1,0 +1,48 @@
+"""Errors about subscriptions, topics and who takes which queue."""
+
+from pyledger.errors.base import EXIT_USAGE, PyLedgerError
+
+
+class DeliveryError(PyLedgerError):
+    """What a client asks of a broker cannot be meant."""
+
+    code = 1500
+
+
+class SubscriptionSyntaxError(DeliveryError):
+    """The expression of a subscription cannot be read."""
+
+    code = 1501
+    exit_code = EXIT_USAGE
+
+    def __init__(self, expression: str, problem: str) -> None:
+        self.expression, self.problem = expression, problem
+        super().__init__(f"subscription {expression!r}: {problem}")
+
+
+class SqlSyntaxError(SubscriptionSyntaxError):
+    """The expression of an SQL92 subscription is not in its grammar."""
+
+    code = 1502
+
+
+class TopicAttributeError(DeliveryError):
+    """A change of a topic's attributes that is not allowed."""
+
+    code = 1503
+    exit_code = EXIT_USAGE
+
+    def __init__(self, attribute: str, problem: str) -> None:
+        self.attribute, self.problem = attribute, problem
+        super().__init__(f"topic attribute {attribute!r}: {problem}")
+
+
+class RebalanceError(PyLedgerError):
+    """The queues of a topic cannot be shared; everyone keeps what it has."""
+
+    code = 1600
+    retriable = True
+
+    def __init__(self, subject: str, problem: str) -> None:
+        self.subject, self.problem = subject, problem
+        super().__init__(f"{subject}: {problem}; nothing is allocated")
