@@ -59,10 +59,10 @@ test-all: test interop interop-live build-debug  ## also interop with Java, and 
 	$(BIN)/python -m pytest -m "not java and not spark and not slow" $(TESTS)
 	$(BIN)/python setup.py --quiet build_ext --inplace && touch $(NATIVE)
 
-interop: $(NATIVE)  ## against RocketMQ's own store and name server: needs Java 17 or newer, and Maven
+interop: $(NATIVE)  ## against RocketMQ's store, servers and clients: needs Java 17 or newer and Maven, and Go for its client
 	$(BIN)/python -m pytest $(PARALLEL) -m "java and not live" $(TESTS)
 
-interop-live: $(NATIVE)  ## against running brokers of RocketMQ, by the clock: wants a machine with nothing else to do
+interop-live: $(NATIVE)  ## long forms: the cases of its clients at its own servers, and what is by the clock
 	$(BIN)/python -m pytest -m "java and live" $(TESTS)
 
 # The stores that ours is measured against.

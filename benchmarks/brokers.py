@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from benchmarks.broker_load import FRAMES_BYTES, BrokerLoad
 from benchmarks.load_frames import FrameSource
-from tests.interop.peers import built_peer, free_ports
+from tests.interop import peers
 
 JAVA_VERSION = "5.3.3"
 HEAP = "-Xms2g -Xmx2g -XX:MaxDirectMemorySize=2g"
@@ -93,15 +93,17 @@ def our_broker(folder: Path, *settings: str) -> Iterator[RunningBroker]:
 @contextmanager
 def java_broker(folder: Path) -> Iterator[RunningBroker]:
     """RocketMQ's broker with its defaults, and a heap that it does not fill."""
-    peer = built_peer(JAVA_VERSION)
-    names_port, port = free_ports(2)
+    peers.build(JAVA_VERSION)
+    names_port, port = peers.free_ports(2)
     names = f"127.0.0.1:{names_port}"
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        stack.enter_context(peer.serving("NameServer", "--port", names_port, log=folder / "namesrv.log"))
+        start = ("NameServer", "--port", names_port)
+        stack.enter_context(peers.serving(JAVA_VERSION, *start, log=folder / "namesrv.log"))
         where = ("--port", port, "--namesrv", names, "--store", folder / "store", "--set", PATIENT)
         with patch.dict(os.environ, {"JAVA_OPTS": HEAP}):
-            stack.enter_context(peer.serving("Broker", *where, log=folder / "broker.log"))
+            log = folder / "broker.log"
+            stack.enter_context(peers.serving(JAVA_VERSION, "Broker", *where, log=log))
         yield RunningBroker(f"java-{JAVA_VERSION}", pid_of_listener(port), "127.0.0.1", port, names)
 
 

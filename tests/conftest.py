@@ -26,14 +26,23 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In runs of several processes what takes long comes first; a file, and Spark, stay in one process."""
+    """In runs of several processes what takes long comes first; a file, Spark, and what shares live servers
+    stay in one process."""
     if not hasattr(config, "workerinput"):
         return
     items.sort(key=lambda item: (not is_marked(item, "slow"), not is_marked(item, "spark")))
     for item in items:
-        group = "spark" if is_marked(item, "spark") else str(item.path)
-        is_alone = is_marked(item, "slow") or is_marked(item, "java")
-        item.add_marker(pytest.mark.xdist_group(item.nodeid if is_alone else group))
+        item.add_marker(pytest.mark.xdist_group(group_of(item)))
+
+
+def group_of(item: pytest.Item) -> str:
+    """What one process has to run."""
+    if "peers" in getattr(item, "fixturenames", ()):
+        values = item.callspec.params if hasattr(item, "callspec") else {}
+        return f"rocketmq {values.get('rocketmq', '')}"
+    if is_marked(item, "spark"):
+        return "spark"
+    return item.nodeid if is_marked(item, "slow") or is_marked(item, "java") else str(item.path)
 
 
 def is_marked(item: pytest.Item, name: str) -> bool:

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.brokers import JAVA_VERSION, RunningBroker, java_broker, our_broker
 from benchmarks.rounds import Rounds
-from tests.interop.peers import built_peer
+from tests.interop.peers import run_alone
 
 pytestmark = pytest.mark.java
 
@@ -37,9 +37,8 @@ def brokers(tmp_path_factory: pytest.TempPathFactory, scale: str) -> Iterator[di
 
 def client(broker: RunningBroker, mode: str, topic: str, *options: object) -> dict[str, float]:
     """One run of the Java client; it fails unless every message was stored, or read."""
-    *_, summary = built_peer(JAVA_VERSION).run(
-        "Bench", "--namesrv", broker.name_server, "--mode", mode, "--topic", topic, *options
-    )
+    where = ("--namesrv", broker.name_server, "--mode", mode, "--topic", topic)
+    *_, summary = run_alone(JAVA_VERSION, "Bench", *where, *options)
     return summary
 
 

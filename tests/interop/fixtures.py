@@ -1,9 +1,21 @@
-"""Fixtures of the tests that run against RocketMQ's own store, servers and clients."""
+"""Fixtures of the tests that run against RocketMQ's own store, servers and clients.
+
+What takes long to start stays to the end of the run, and tests of one version stand together.
+"""
+
+from collections.abc import Iterator
 
 import pytest
 
 from tests.interop.java import VERSIONS, JavaStore, JavaStores, built
-from tests.interop.peers import PEER_VERSIONS, RocketMQ, built_peer
+from tests.interop.peers import PEER_VERSIONS, Peers, RocketMQ, cluster
+from tests.interop.servers import Node, our_cluster
+
+BROKER_SETTINGS = (
+    *("--set", "enablePropertyFilter=true"),
+    *("--set", "transactionCheckInterval=3000"),
+    *("--set", "transactionTimeOut=4000"),
+)
 
 
 @pytest.fixture(params=VERSIONS)
@@ -18,7 +30,30 @@ def java_store() -> JavaStores:
     return built
 
 
-@pytest.fixture(params=PEER_VERSIONS)
-def rocketmq(request: pytest.FixtureRequest) -> RocketMQ:
-    """Servers and clients of each version of upstream in turn."""
-    return built_peer(request.param)
+@pytest.fixture(scope="session")
+def peers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peers]:
+    """RocketMQ's servers and clients by version: `peers("5.3.3")`."""
+    found = Peers(tmp_path_factory.mktemp("peers"))
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="session", params=PEER_VERSIONS)
+def rocketmq(request: pytest.FixtureRequest, peers: Peers) -> RocketMQ:
+    """Clients of each version of upstream in turn."""
+    return peers(request.param)
+
+
+@pytest.fixture(scope="session")
+def java_namesrv(rocketmq: RocketMQ, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The name server of a cluster of that version."""
+    folder = tmp_path_factory.mktemp(f"cluster-{rocketmq.version}")
+    with cluster(rocketmq.version, folder, BROKER_SETTINGS) as namesrv:
+        yield namesrv
+
+
+@pytest.fixture(scope="session")
+def our_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """Our name server and broker."""
+    with our_cluster(tmp_path_factory.mktemp("ours")) as node:
+        yield node

@@ -1,47 +1,53 @@
 """Our clients with RocketMQ's own servers, of both versions."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
+from functools import partial
 
 import pytest
 
-from pyledger.client import Message, Producer
-from tests.client.scenarios import BASIC, FURTHER, Scenario, timed_messages_wait
-from tests.interop.peers import PEER_VERSIONS, RocketMQ, built_peer, cluster
+from pyledger import names
+from pyledger.client import AsyncProducer, AsyncPushConsumer, Message, Producer, ReceivedMessage
+from tests.client.scenarios import BASIC, FURTHER, Scenario, settle, timed_messages_wait, until
+from tests.interop.cases import Place, bodies, once
+from tests.interop.peers import RocketMQ
+from tests.interop.side_by_side import Outcomes, chosen, side_by_side
 
-pytestmark = [pytest.mark.java, pytest.mark.live, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 
-SETTINGS = (
-    *("--set", "enablePropertyFilter=true"),
-    *("--set", "transactionCheckInterval=3000"),
-    *("--set", "transactionTimeOut=4000"),
-)
-
-
-@pytest.fixture(scope="module", params=PEER_VERSIONS)
-def servers(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[RocketMQ, str]]:
-    """A version of RocketMQ, and the address of its name server."""
-    peers = built_peer(request.param)
-    with cluster(peers, tmp_path_factory.mktemp("rocketmq"), *SETTINGS) as namesrv:
-        yield peers, namesrv
+SCENARIOS: dict[str, Scenario] = {one.__name__: one for one in (*BASIC, *FURTHER)}
 
 
-@pytest.mark.parametrize("scenario", [*BASIC, *FURTHER], ids=lambda one: one.__name__)
-def test_clients_with_java(servers: tuple[RocketMQ, str], tmp_path: Path, scenario: Scenario) -> None:
-    peers, namesrv = servers
-    version = peers.version
-    if scenario is timed_messages_wait and version.startswith("4."):
-        pytest.skip("timer messages came with 5.0")
-    asyncio.run(scenario(namesrv, scenario.__name__[:4] + version.replace(".", ""), str(tmp_path)))
+@pytest.fixture(scope="module")
+def outcomes(
+    request: pytest.FixtureRequest,
+    rocketmq: RocketMQ,
+    java_namesrv: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Outcomes]:
+    """All scenarios with the servers of one version."""
+    folder = tmp_path_factory.mktemp("offsets")
+
+    def run(name: str) -> None:
+        scenario = SCENARIOS[name]
+        if scenario is timed_messages_wait and rocketmq.version.startswith("4."):
+            pytest.skip("timer messages came with 5.0")
+        asyncio.run(scenario(java_namesrv, name[:4] + rocketmq.version.replace(".", ""), str(folder)))
+
+    chosen_names = chosen(request, "scenario", rocketmq=rocketmq.version)
+    with side_by_side({name: partial(run, name) for name in chosen_names}) as found:
+        yield found
 
 
-def test_java_consumes_what_we_send(servers: tuple[RocketMQ, str]) -> None:
-    peers, namesrv = servers
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_our_client(outcomes: Outcomes, scenario: str) -> None:
+    outcomes.require(scenario)
+
+
+def test_java_consumes_what_we_send(rocketmq: RocketMQ, java_namesrv: str) -> None:
     wanted = {}
-    with Producer("senders", namesrv) as producer:
+    with Producer("senders", java_namesrv) as producer:
         for number in range(3):
             message = Message(
                 "Sent", b"%d" % number, tags="A", keys=f"k{number}", properties={"colour": "red"}
@@ -50,8 +56,46 @@ def test_java_consumes_what_we_send(servers: tuple[RocketMQ, str]) -> None:
         batch = producer.send_batch([Message("Sent", b"b%d" % number, tags="B") for number in range(4)])
         wanted |= dict.fromkeys(batch.unique_key.split(","), (2, "B", None))
         wanted[producer.send(Message("Sent", b"z" * 5000)).unique_key] = (5000, None, None)
-    options = ("--topic", "Sent", "--group", "receivers", "--from", "first", "--expect", len(wanted))
-    lines = peers.run("Consume", "--namesrv", namesrv, *options)
+    lines = Place(rocketmq, java_namesrv, "Sent").consume(len(wanted))
     received = [line for line in lines if line["event"] == "message"]
     assert {line["uniq"]: (line["size"], line["tags"], line["keys"]) for line in received} == wanted
+    assert len(received) == len(wanted)
     assert {line["properties"]["colour"] for line in received if line["keys"]} == {"red"}
+
+
+def test_java_replies_to_our_requests(rocketmq: RocketMQ, java_namesrv: str) -> None:
+    place = Place(rocketmq, java_namesrv, "Asked")
+    with Producer("askers", java_namesrv) as producer:
+        producer.send(Message("Asked", b"m-0"))
+        replier = rocketmq.start("Consume", *place.group(4, "--reply"))
+        replier.until("ready")
+        for number in range(3):
+            reply = producer.request(Message("Asked", b"ask-%d" % number), timeout_ms=60_000)
+            assert reply.body == b"re:ask-%d" % number
+    assert bodies(replier.end()) == once(1) + once(3, "ask")
+
+
+def test_we_reply_to_javas_requests(rocketmq: RocketMQ, java_namesrv: str) -> None:
+    place = Place(rocketmq, java_namesrv, "AskedByJava")
+    asked: Counter[bytes] = Counter()
+
+    async def main() -> None:
+        async with AsyncProducer("repliers", java_namesrv) as producer:
+
+            async def listener(message: ReceivedMessage) -> None:
+                asked[message.body] += 1
+                if names.REPLY_TO_CLIENT in message.properties:
+                    await producer.reply(message, b"re:" + message.body)
+
+            await producer.send(Message(place.topic, b"first"))
+            consumer = AsyncPushConsumer("answering", java_namesrv, listener, consume_from="first_offset")
+            consumer.subscribe(place.topic)
+            async with consumer:
+                await until(lambda: bool(asked), "the first message")
+                options = ("--mode", "request", "--prefix", "ask", "--timeout", 60)
+                lines = await asyncio.to_thread(place.produce, 3, *options)
+                assert bodies(lines, "reply") == once(3, "re:ask")
+                await settle()
+
+    asyncio.run(main())
+    assert asked == Counter([b"first", b"ask-0", b"ask-1", b"ask-2"])

@@ -1,30 +1,25 @@
-"""Consumers in Java and ours in one group, at RocketMQ's broker; each message is counted."""
+"""Consumers in Java and ours in one group, at RocketMQ's broker and at ours; each message is counted."""
 
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
 from pyledger.client import AsyncProducer, AsyncPushConsumer, Message, MessageQueue, ReceivedMessage
 from tests.client.scenarios import settle, until
 from tests.interop.java import Line
-from tests.interop.peers import PEER_VERSIONS, RocketMQ, built_peer, cluster
+from tests.interop.peers import RocketMQ
+from tests.interop.servers import Node
+from tests.interop.side_by_side import Outcomes, chosen, side_by_side
 
-pytestmark = [pytest.mark.java, pytest.mark.live, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 
+LIMIT_S = 120
+"""Java shares queues every 20 s, and now and then a notification is lost on it."""
 REPEATS_MAX = 100
 """Java commits every five seconds and drops queues without waiting for its listeners."""
-
-
-@pytest.fixture(scope="module", params=PEER_VERSIONS)
-def servers(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[RocketMQ, str]]:
-    """A version of RocketMQ, and the address of its name server."""
-    peers = built_peer(request.param)
-    with cluster(peers, tmp_path_factory.mktemp("rocketmq")) as namesrv:
-        yield peers, namesrv
 
 
 class Group:
@@ -32,7 +27,8 @@ class Group:
 
     def __init__(self, peers: RocketMQ, namesrv: str, mode: str) -> None:
         self.peers, self.namesrv, self.mode = peers, namesrv, mode
-        self.topic, self.name = f"Mixed_{mode}", f"mixed_{mode}"
+        word = f"{mode}_{peers.version.replace('.', '')}"
+        self.topic, self.name = f"Mixed_{word}", f"mixed_{word}"
         self.sent = 0
         self.full = False
         self.ours: list[bytes] = []
@@ -57,7 +53,15 @@ class Group:
         """A member in Java that leaves when it has consumed `count` messages."""
         group = ("--mode", self.mode, "--topic", self.topic, "--group", self.name)
         lines: list[Line] = await asyncio.to_thread(
-            self.peers.run, "Consume", "--namesrv", self.namesrv, *group, "--expect", count, "--timeout", 120
+            self.peers.run,
+            "Consume",
+            "--namesrv",
+            self.namesrv,
+            *group,
+            "--expect",
+            count,
+            "--timeout",
+            LIMIT_S,
         )
         self.theirs += [line["body"].encode() for line in lines if line["event"] == "message"]
 
@@ -71,39 +75,58 @@ class Group:
         return [queue for queue in consumer.queues if queue.topic == self.topic]
 
 
-@pytest.mark.parametrize("mode", ["push", "orderly"])
-def test_java_and_ours_share_queues_and_hand_over(servers: tuple[RocketMQ, str], mode: str) -> None:
-    group = Group(*servers, mode)
+def hand_over(peers: RocketMQ, namesrv: str, mode: str) -> None:
+    """Ours, then both, then ours, then both, then Java's, then ours; sends go on until Java's leaves."""
+    group = Group(peers, namesrv, mode)
 
     async def main() -> None:
-        async with AsyncProducer("mixed", group.namesrv) as producer:
+        async with AsyncProducer(f"p{group.name}", namesrv) as producer:
             producing = asyncio.create_task(group.produce(producer))
-            await until(lambda: group.sent > 100, "the first hundred")
+            await until(lambda: group.sent > 100, "the first hundred sent", LIMIT_S)
             async with group.member() as consumer:
-                await until(lambda: len(group.ours) > 100, "the first hundred")
+                await until(lambda: len(group.ours) > 100, "the first hundred", LIMIT_S)
                 count = len(group.queues_of(consumer))
-                java = asyncio.create_task(group.java(200))
-                await until(lambda: len(group.queues_of(consumer)) == count // 2, "a share for Java")
+                java = asyncio.create_task(group.java(100))
+                await until(lambda: len(group.queues_of(consumer)) == count // 2, "a share for Java", LIMIT_S)
                 await java
-                await until(lambda: len(group.queues_of(consumer)) == count, "all queues again")
+                await until(lambda: len(group.queues_of(consumer)) == count, "all queues again", LIMIT_S)
                 java = asyncio.create_task(group.java(200))
-                await until(lambda: len(group.queues_of(consumer)) == count // 2, "a share for Java")
+                await until(lambda: len(group.queues_of(consumer)) == count // 2, "a share for Java", LIMIT_S)
             # Ours has left: Java's has it all, until it has enough.
             await java
             group.full = True
             await producing
             async with group.member():
                 await until(
-                    lambda: len({*group.ours, *group.theirs}) >= group.sent, "all that Java left over"
+                    lambda: len({*group.ours, *group.theirs}) >= group.sent, "what Java left over", LIMIT_S
                 )
                 await settle(1)
 
     asyncio.run(main())
     got = Counter(group.ours) + Counter(group.theirs)
     assert set(got) == {b"%d" % number for number in range(group.sent)}
-    assert len(group.theirs) >= 400
+    assert len(group.theirs) >= 300
     assert sum(got.values()) - len(got) <= REPEATS_MAX
     if mode == "orderly":
         for numbers in group.order.values():
             first_seen = list(dict.fromkeys(numbers))
             assert first_seen == sorted(first_seen)
+
+
+@pytest.fixture(scope="module")
+def outcomes(
+    request: pytest.FixtureRequest, rocketmq: RocketMQ, java_namesrv: str, our_node: Node
+) -> Iterator[Outcomes]:
+    """Both ways to consume at both brokers, with one version of RocketMQ."""
+    brokers = {"java": java_namesrv, "ours": our_node.namesrv}
+    work = {
+        name: partial(hand_over, rocketmq, brokers[name.split("-")[0]], name.split("-")[1])
+        for name in chosen(request, "broker_and_mode", rocketmq=rocketmq.version)
+    }
+    with side_by_side(work) as found:
+        yield found
+
+
+@pytest.mark.parametrize("broker_and_mode", ["java-push", "java-orderly", "ours-push", "ours-orderly"])
+def test_java_and_ours_share_queues_and_hand_over(outcomes: Outcomes, broker_and_mode: str) -> None:
+    outcomes.require(broker_and_mode)

@@ -1,51 +1,32 @@
 """RocketMQ's own `mqadmin` looks at our broker and changes it."""
 
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command_line import COMMAND, ENVIRONMENT
-from tests.interop.peers import RocketMQ, free_ports
+from tests.interop.cases import Place, bodies, once
+from tests.interop.peers import RocketMQ
+from tests.interop.servers import our_cluster
 
-pytestmark = [pytest.mark.java, pytest.mark.live, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 
 TOPIC = "AdminTopic"
-GROUP = "AdminGroup"
+GROUP = f"G{TOPIC}"
 MESSAGES = 8
 
 
-@contextmanager
-def node(folder: Path) -> Iterator[tuple[str, str]]:
-    """`pyledger serve --dev` as a process; addresses of its name server and its broker."""
-    namesrv_port, broker_port = free_ports(2)
-    ports = ("--namesrv-port", str(namesrv_port), "--port", str(broker_port))
-    process = subprocess.Popen(
-        [*COMMAND, "serve", "--dev", "--store", str(folder / "store"), *ports],
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=ENVIRONMENT,
-    )  # fmt: skip
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline().startswith("READY node")
-        yield f"127.0.0.1:{namesrv_port}", f"127.0.0.1:{broker_port}"
-    finally:
-        process.kill()
-        process.communicate()
-
-
 def test_mqadmin_looks_and_changes(rocketmq: RocketMQ, tmp_path: Path) -> None:
-    with node(tmp_path) as (namesrv, broker):
+    with our_cluster(tmp_path) as node:
+        namesrv, broker = node.namesrv, node.broker
 
         def said(*words: object) -> str:
             text = rocketmq.admin(*words, "-n", namesrv)
             assert "Exception" not in text, text
             return text
 
-        rocketmq.run("Produce", "--namesrv", namesrv, "--topic", TOPIC, "--count", MESSAGES)
-        place = ("--namesrv", namesrv, "--topic", TOPIC, "--group", GROUP)
-        rocketmq.run("Consume", *place, "--expect", MESSAGES, "--timeout", 60)
+        place = Place(rocketmq, namesrv, TOPIC)
+        place.produce(MESSAGES)
+        assert bodies(place.consume(MESSAGES)) == once(MESSAGES)
 
         assert ["DefaultCluster", "broker-a", "0", broker, "V5_3_3"] in [
             line.split()[:5] for line in said("clusterList").splitlines()
@@ -74,6 +55,4 @@ def test_mqadmin_looks_and_changes(rocketmq: RocketMQ, tmp_path: Path) -> None:
         assert "NewTopic" not in said("topicList").split()
 
         # All that was reset is consumed again, and nothing else.
-        again = rocketmq.run("Consume", *place, "--expect", MESSAGES, "--timeout", 60)
-        bodies = sorted(line["body"] for line in again if line["event"] == "message")
-        assert bodies == sorted(f"m-{number}" for number in range(MESSAGES))
+        assert bodies(place.consume(MESSAGES)) == once(MESSAGES)

@@ -1,6 +1,7 @@
 """Our name server between RocketMQ's own brokers, clients and `mqadmin`."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,9 @@ import pytest
 from pyledger.topic import Permission
 from pyledger.wire.codes import RequestCode
 from pyledger.wire.remoting import RemotingCommand
-from tests.interop.peers import RocketMQ, built_peer, free_ports
+from tests.interop import peers
+from tests.interop.cases import Place, bodies, once
+from tests.interop.peers import RocketMQ, free_ports
 from tests.namesrv.answers import meaning
 from tests.namesrv.peers import asked
 from tests.namesrv.process import ask, serving
@@ -20,6 +23,7 @@ pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
 
 TOPIC = "InteropTopic"
 MESSAGES = 20
+LIMIT_S = 120
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,7 @@ class Cluster:
     ours: str
     java: str
     broker: str
+    stop_broker: Callable[[], None]
 
 
 @pytest.fixture
@@ -38,34 +43,22 @@ def cluster(rocketmq: RocketMQ, tmp_path: Path) -> Iterator[Cluster]:
     java = f"127.0.0.1:{namesrv_port}"
     with ExitStack() as stack:
         _, ours = stack.enter_context(serving(tmp_path, "--listen", "127.0.0.1:0"))
-        peers = built_peer("5.3.3")
-        home = tmp_path / "namesrv"
-        stack.enter_context(
-            peers.serving("NameServer", "--port", namesrv_port, "--home", home, log=tmp_path / "namesrv.log")
-        )
-        settings = (
-            "--port",
-            broker_port,
-            "--namesrv",
-            f"{ours};{java}",
-            "--store",
-            tmp_path / "store",
-            "--small",
-        )
-        stack.enter_context(rocketmq.serving("Broker", *settings, log=tmp_path / "broker.log"))
-        yield Cluster(ours, java, f"127.0.0.1:{broker_port}")
+        peers.build("5.3.3")
+        start = ("NameServer", "--port", namesrv_port, "--home", tmp_path / "namesrv")
+        stack.enter_context(peers.serving("5.3.3", *start, log=tmp_path / "namesrv.log"))
+        where = ("--port", broker_port, "--namesrv", f"{ours};{java}", "--store", tmp_path / "store")
+        log = tmp_path / "broker.log"
+        broker = stack.enter_context(ExitStack())
+        broker.enter_context(peers.serving(rocketmq.version, "Broker", *where, "--small", log=log))
+        yield Cluster(ours, java, f"127.0.0.1:{broker_port}", broker.close)
 
 
 def test_clients_and_mqadmin_see_through_ours_what_they_see_through_javas(
     rocketmq: RocketMQ, cluster: Cluster
 ) -> None:
-    sent = rocketmq.run("Produce", "--namesrv", cluster.ours, "--topic", TOPIC, "--count", MESSAGES)
-    assert sent[-1]["sent"] == MESSAGES
-    group = ("--topic", TOPIC, "--group", "InteropGroup")
-    got = rocketmq.run("Consume", "--namesrv", cluster.ours, *group, "--expect", MESSAGES, "--timeout", 60)
-    assert sorted(line["body"] for line in got if line["event"] == "message") == sorted(
-        f"m-{number}" for number in range(MESSAGES)
-    )
+    place = Place(rocketmq, cluster.ours, TOPIC)
+    place.produce(MESSAGES)
+    assert bodies(place.consume(MESSAGES)) == once(MESSAGES)
     differing = [
         command for command in reads(cluster) if said(cluster.ours, command) != said(cluster.java, command)
     ]
@@ -74,6 +67,9 @@ def test_clients_and_mqadmin_see_through_ours_what_they_see_through_javas(
         ours, java = (rows(rocketmq.admin(*words, "-n", address)) for address in (cluster.ours, cluster.java))
         assert ours == java, words
         assert len(ours) > 1, words
+    cluster.stop_broker()
+    left = ask(cluster.ours, asked(RequestCode.GET_BROKER_CLUSTER_INFO))
+    assert bytes(left.body) == b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
 
 
 def reads(cluster: Cluster) -> list[RemotingCommand]:
@@ -93,7 +89,7 @@ def reads(cluster: Cluster) -> list[RemotingCommand]:
         asked(RequestCode.GET_KV_CONFIG, namespace="ORDER_TOPIC_CONFIG", key=TOPIC),
     ]
     for version in (479, 401, 399, 0):
-        for topic in (TOPIC, "TBW102", "%RETRY%InteropGroup", "Unknown"):
+        for topic in (TOPIC, "TBW102", "%RETRY%GInteropTopic", "Unknown"):
             command = asked(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic=topic)
             command.version = version
             commands.append(command)
@@ -115,19 +111,8 @@ def rows(text: str) -> list[list[str]]:
     return sorted(line.split()[:5] for line in text.splitlines() if line.strip())
 
 
-def test_broker_that_stops_leaves_no_route(rocketmq: RocketMQ, tmp_path: Path) -> None:
-    (port,) = free_ports(1)
-    with serving(tmp_path, "--listen", "127.0.0.1:0") as (_, ours):
-        settings = ("--port", port, "--namesrv", ours, "--store", tmp_path / "store", "--small")
-        clusters = asked(RequestCode.GET_BROKER_CLUSTER_INFO)
-        with rocketmq.serving("Broker", *settings, log=tmp_path / "broker.log"):
-            assert f"127.0.0.1:{port}".encode() in bytes(ask(ours, clusters).body)
-        assert bytes(ask(ours, clusters).body) == b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
-
-
-@pytest.mark.live
 def test_slave_stands_in_for_its_master_as_with_javas(tmp_path: Path) -> None:
-    rocketmq = built_peer("5.3.3")
+    peers.build("5.3.3")
     namesrv_port, master_port, slave_port = free_ports(3)
     java = f"127.0.0.1:{namesrv_port}"
     conf = tmp_path / "namesrv.conf"
@@ -141,21 +126,35 @@ def test_slave_stands_in_for_its_master_as_with_javas(tmp_path: Path) -> None:
     with ExitStack() as stack:
         _, ours = stack.enter_context(serving(tmp_path, "--config", str(conf)))
         start = ("NameServer", "--port", namesrv_port, "--home", tmp_path / "namesrv", *acting)
-        stack.enter_context(rocketmq.serving(*start, log=tmp_path / "namesrv.log"))
+        stack.enter_context(peers.serving("5.3.3", *start, log=tmp_path / "namesrv.log"))
 
-        def broker(name: str, port: int, *options: object) -> AbstractContextManager[None]:
+        def broker(name: str, port: int, *options: object) -> AbstractContextManager[list[str]]:
             where = ("--port", port, "--namesrv", f"{ours};{java}", "--store", tmp_path / name, "--small")
             options = (*where, "--set", "enableSlaveActingMaster=true", *options)
-            return rocketmq.serving("Broker", *options, log=tmp_path / f"{name}.log")
+            return peers.serving("5.3.3", "Broker", *options, log=tmp_path / f"{name}.log")
+
+        def routes() -> list[Any]:
+            return [said(ours, one) for one in places]
+
+        def alike(is_there: Callable[[list[Any]], bool]) -> list[Any]:
+            """Wait until both have heard; each is told in its own time."""
+            end = time.monotonic() + LIMIT_S
+            while not (is_there(routes()) and routes() == [said(java, one) for one in places]):
+                assert time.monotonic() < end, (routes(), [said(java, one) for one in places])
+                time.sleep(0.1)
+            return routes()
 
         with broker("master", master_port):
             stack.enter_context(broker("slave", slave_port, "--role", "SLAVE", "--broker-id", 1))
-            assert [said(ours, one) for one in places] == [said(java, one) for one in places]
-            (route, _), *_ = [said(ours, one) for one in places]
-            assert route["body"]["brokerDatas"][0]["brokerAddrs"].keys() == {"0", "1"}
+            (route, _), *_ = alike(lambda found: addresses(found[0]).keys() == {"0", "1"})
             assert route["body"]["queueDatas"][0]["perm"] & Permission.WRITE
-        assert [said(ours, one) for one in places] == [said(java, one) for one in places]
-        (route, _), (members, _), _ = [said(ours, one) for one in places]
-        assert route["body"]["brokerDatas"][0]["brokerAddrs"] == {"0": f"127.0.0.1:{slave_port}"}
-        assert members["body"]["brokerDatas"][0]["brokerAddrs"] == {"1": f"127.0.0.1:{slave_port}"}
+        slave = f"127.0.0.1:{slave_port}"
+        (route, _), (members, _), _ = alike(lambda found: addresses(found[0]) == {"0": slave})
+        assert members["body"]["brokerDatas"][0]["brokerAddrs"] == {"1": slave}
         assert not route["body"]["queueDatas"][0]["perm"] & Permission.WRITE
+
+
+def addresses(answer: tuple[dict[str, Any], bytes]) -> dict[str, str]:
+    """Brokers of a route by their ids."""
+    found: dict[str, str] = answer[0]["body"]["brokerDatas"][0]["brokerAddrs"]
+    return found

@@ -41,4 +41,9 @@ final class Compat {
     static void delayMs(Message m, long ms) {
         throw new UnsupportedOperationException("timer messages need 5.x");
     }
+
+    /** The broker shares the queues, by pulls or pops as it is told. */
+    static void pop(DefaultMQPushConsumer c) {
+        throw new UnsupportedOperationException("pops need 5.x");
+    }
 }

@@ -46,4 +46,9 @@ final class Compat {
     static void delayMs(Message m, long ms) {
         m.setDelayTimeMs(ms);
     }
+
+    /** The broker shares the queues, by pulls or pops as it is told. */
+    static void pop(DefaultMQPushConsumer c) {
+        c.setClientRebalance(false);
+    }
 }

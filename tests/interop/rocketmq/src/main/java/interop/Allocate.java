@@ -17,6 +17,7 @@ public final class Allocate {
             "Ünï@z"};
 
     public static void main(String[] args) {
+        Out out = Out.ofProcess();
         int[][] sizes = {{1, 1}, {1, 3}, {2, 2}, {4, 3}, {8, 1}, {8, 5}, {16, 7}, {3, 16}, {64, 9}};
         for (int[] size : sizes) {
             List<MessageQueue> queues = new ArrayList<>();
@@ -52,15 +53,16 @@ public final class Allocate {
                     return id.substring(0, 2);
                 }
             };
-            show(new AllocateMessageQueueAveragely(), queues, ids);
-            show(new AllocateMessageQueueAveragelyByCircle(), queues, ids);
-            show(room, queues, ids);
-            show(new AllocateMachineRoomNearby(new AllocateMessageQueueAveragely(), resolver), queues, ids);
-            show(new AllocateMessageQueueConsistentHash(), queues, ids);
+            show(out, new AllocateMessageQueueAveragely(), queues, ids);
+            show(out, new AllocateMessageQueueAveragelyByCircle(), queues, ids);
+            show(out, room, queues, ids);
+            show(out, new AllocateMachineRoomNearby(new AllocateMessageQueueAveragely(), resolver), queues,
+                    ids);
+            show(out, new AllocateMessageQueueConsistentHash(), queues, ids);
         }
     }
 
-    private static void show(AllocateMessageQueueStrategy strategy, List<MessageQueue> queues,
+    private static void show(Out out, AllocateMessageQueueStrategy strategy, List<MessageQueue> queues,
             List<String> ids) {
         StringBuilder line = new StringBuilder("{\"strategy\":\"" + strategy.getName() + "\",\"queues\":"
                 + json(queues) + ",\"shares\":[");
@@ -68,7 +70,7 @@ public final class Allocate {
             String share = json(strategy.allocate("g", ids.get(i), queues, ids));
             line.append(i == 0 ? "" : ",").append("[\"" + ids.get(i) + "\"," + share + "]");
         }
-        Out.text(line.append("]}").toString());
+        out.text(line.append("]}").toString());
     }
 
     private static String json(List<MessageQueue> queues) {

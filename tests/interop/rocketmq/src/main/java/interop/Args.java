@@ -5,12 +5,16 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import java.util.concurrent.atomic.AtomicInteger;
 
 /**
  * Command line: "--name value" pairs; a name followed by another name (or by nothing) is a switch. Names may
  * repeat.
  */
 final class Args {
+    private static final AtomicInteger RUNS = new AtomicInteger();
+    /** Tells runs in one process apart. */
+    final int run = RUNS.incrementAndGet();
     private final Map<String, List<String>> values = new HashMap<>();
 
     Args(String[] argv) {

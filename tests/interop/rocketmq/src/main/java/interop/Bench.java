@@ -23,6 +23,7 @@ import org.apache.rocketmq.common.message.Message;
  * drain reads --count messages of a topic from its start.
  */
 public final class Bench {
+    private static final Out OUT = Out.ofProcess();
     private static final LongAdder STORED = new LongAdder();
     private static final LongAdder FAILED = new LongAdder();
 
@@ -57,7 +58,7 @@ public final class Bench {
         double seconds = (System.nanoTime() - begin) / 1e9;
         boolean all = inFlight.tryAcquire(room, 30, TimeUnit.SECONDS);
         boolean ok = all && FAILED.sum() == 0 && STORED.sum() == sent;
-        Out.event("summary", "ok", ok, "mode", mode, "perSecond", measured / seconds, "sent", sent, "stored",
+        OUT.event("summary", "ok", ok, "mode", mode, "perSecond", measured / seconds, "sent", sent, "stored",
                 STORED.sum(), "failed", FAILED.sum());
         producer.shutdown();
         return ok;
@@ -119,7 +120,7 @@ public final class Bench {
         boolean all = done.await(a.num("seconds", 60), TimeUnit.SECONDS);
         double seconds = (System.nanoTime() - begin.get()) / 1e9;
         boolean ok = all && got.get() == wanted;
-        Out.event("summary", "ok", ok, "mode", "drain", "perSecond", got.get() / seconds, "stored",
+        OUT.event("summary", "ok", ok, "mode", "drain", "perSecond", got.get() / seconds, "stored",
                 got.get());
         consumer.shutdown();
         return ok;

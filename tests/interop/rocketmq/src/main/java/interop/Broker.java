@@ -35,6 +35,7 @@ public final class Broker {
 
     private static void start(String[] argv) throws Exception {
         Args a = new Args(argv);
+        Out out = Out.ofProcess();
         System.setProperty(RemotingCommand.REMOTING_VERSION_KEY, Integer.toString(MQVersion.CURRENT_VERSION));
         BrokerConfig broker = new BrokerConfig();
         NettyServerConfig server = new NettyServerConfig();
@@ -89,7 +90,7 @@ public final class Broker {
         if (broker.getNamesrvAddr() != null) {
             awaitRegistration(controller, broker.getNamesrvAddr().split(";")[0]);
         }
-        Out.text("READY " + server.getListenPort() + " " + store.getHaListenPort());
+        out.text("READY " + server.getListenPort() + " " + store.getHaListenPort());
     }
 
     /**

@@ -1,11 +1,16 @@
 package interop;
 
+import org.apache.rocketmq.acl.common.AclClientRPCHook;
+import org.apache.rocketmq.acl.common.SessionCredentials;
 import org.apache.rocketmq.client.ClientConfig;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageConst;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.remoting.RPCHook;
 
 /** Settings shared by all client programs. */
 final class Clients {
@@ -15,17 +20,32 @@ final class Clients {
     static <T extends ClientConfig> T common(T c, Args a, String instance) {
         c.setNamesrvAddr(a.need("namesrv"));
         c.setClientIP(a.get("client-ip", "127.0.0.1"));
-        c.setInstanceName(a.get("instance", "kit-" + ProcessHandle.current().pid()) + "-" + instance);
+        String own = "kit-" + ProcessHandle.current().pid() + "-" + a.run;
+        c.setInstanceName(a.get("instance", own) + "-" + instance);
         c.setVipChannelEnabled(a.has("vip"));
         return c;
     }
 
+    /** Signs requests; null without an --access-key. */
+    static RPCHook signer(Args a) {
+        return a.get("access-key", null) == null ? null : signer(a.need("access-key"), a.need("secret-key"));
+    }
+
+    static RPCHook signer(String accessKey, String secretKey) {
+        return new AclClientRPCHook(new SessionCredentials(accessKey, secretKey));
+    }
+
+    static DefaultMQPushConsumer consumer(Args a, String instance) {
+        AllocateMessageQueueAveragely strategy = new AllocateMessageQueueAveragely();
+        return common(new DefaultMQPushConsumer(a.need("group"), signer(a), strategy), a, instance);
+    }
+
     static DefaultMQProducer producer(Args a) {
-        return settle(new DefaultMQProducer(a.get("group", "interop_producer")), a);
+        return settle(new DefaultMQProducer(a.get("group", "interop_producer"), signer(a)), a);
     }
 
     static TransactionMQProducer transactional(Args a) {
-        return settle(new TransactionMQProducer(a.get("group", "interop_tx")), a);
+        return settle(new TransactionMQProducer(a.get("group", "interop_tx"), signer(a)), a);
     }
 
     private static <P extends DefaultMQProducer> P settle(P p, Args a) {
@@ -71,9 +91,9 @@ final class Clients {
         return s.length() > 64 ? s.substring(0, 64) : s;
     }
 
-    static void received(String event, int instance, MessageExt m) {
+    static void received(Out out, String event, int instance, MessageExt m) {
         String id = uniq(m);
-        Out.event(event, "instance", instance, "topic", m.getTopic(), "broker", m.getBrokerName(), "queue",
+        out.event(event, "instance", instance, "topic", m.getTopic(), "broker", m.getBrokerName(), "queue",
                 m.getQueueId(), "offset", m.getQueueOffset(),
             "uniq", id, "keys", m.getKeys(), "tags", m.getTags(), "reconsume", m.getReconsumeTimes(), "size",
                     m.getBody().length,

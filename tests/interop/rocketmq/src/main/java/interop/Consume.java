@@ -30,15 +30,17 @@ import org.apache.rocketmq.common.message.MessageQueue;
  * 1] [--balanced]
  * [--filter "A || B"] [--sql EXPR] [--from first|last] [--later N] [--later-level L] [--max-reconsume N]
  * [--reply]
- * [--expect N] [--expect-later N] [--timeout 60] [--linger 0] [--batch 1] [--threads 4] [--offset-table]
+ * [--expect N] [--expect-later N] [--timeout 60] [--linger 0] [--batch 1] [--threads 4] [--pop]
  * [--quiet]
  * --later N answers "consume later" until a message was redelivered N times (-1: always). --reply answers
  * each message (request-reply).
  * --expect-later N waits for N such answers. --expect counts different messages accepted by the group
- * (broadcast: by every instance). --balanced also wants a queue at every instance.
+ * (broadcast: by every instance). --balanced also wants a queue at every instance. --pop: let the broker
+ * share the queues (5.x).
  */
 public final class Consume {
     private final Args args;
+    private final Out out;
     private final int instances;
     private final boolean broadcast;
     private final List<Set<String>> seen = new ArrayList<>();
@@ -47,8 +49,9 @@ public final class Consume {
     private volatile int postponed;
     private DefaultMQProducer replier;
 
-    private Consume(Args args) {
+    Consume(Args args, Out out) {
         this.args = args;
+        this.out = out;
         instances = args.num("instances", 1);
         broadcast = args.has("broadcast");
         for (int i = 0; i < instances; i++) {
@@ -56,11 +59,11 @@ public final class Consume {
         }
     }
 
-    public static void main(String[] argv) throws Exception {
-        System.exit(new Consume(new Args(argv)).run() ? 0 : 1);
+    public static void main(String[] argv) {
+        Host.once("Consume", argv);
     }
 
-    private boolean run() throws Exception {
+    boolean run() throws Exception {
         long deadline = System.nanoTime() + args.num("timeout", 60) * 1000000000L;
         long t0 = System.nanoTime();
         switch (args.get("mode", "push")) {
@@ -72,7 +75,7 @@ public final class Consume {
         boolean good = done();
         List<Object> each = new ArrayList<>();
         seen.forEach(s -> each.add(s.size()));
-        Out.event("summary", "ok", good, "accepted", accepted(), "deliveries", deliveries, "later",
+        out.event("summary", "ok", good, "accepted", accepted(), "deliveries", deliveries, "later",
                 postponed, "byInstance", each,
             "expect", args.num("expect", 0), "ms", (System.nanoTime() - t0) / 1000000);
         return good;
@@ -97,7 +100,7 @@ public final class Consume {
         int later = args.num("later", 0);
         boolean accept = later >= 0 && m.getReconsumeTimes() >= later;
         if (!args.has("quiet")) {
-            Clients.received(accept ? "message" : "later", instance, m);
+            Clients.received(out, accept ? "message" : "later", instance, m);
         }
         if (!accept) {
             postponed++;
@@ -106,10 +109,10 @@ public final class Consume {
         seen.get(instance).add(Clients.uniq(m) == null ? m.getMsgId() : Clients.uniq(m) + m.getKeys());
         if (replier != null && m.getProperty("REPLY_TO_CLIENT") != null) {
             try {
-                Out.event("replied", "result", replier.send(MessageUtil.createReplyMessage(m, ("re:"
+                out.event("replied", "result", replier.send(MessageUtil.createReplyMessage(m, ("re:"
                         + Clients.body(m)).getBytes())).getSendStatus());
             } catch (Exception e) {
-                Out.event("error", "text", e.getMessage());
+                out.event("error", "text", e.getMessage());
             }
         }
         return true;
@@ -117,12 +120,14 @@ public final class Consume {
 
     private void push(long deadline) throws Exception {
         if (args.has("reply")) {
-            replier = new DefaultMQProducer("interop_replier");
+            replier = new DefaultMQProducer("interop_replier", Clients.signer(args));
             Clients.common(replier, args, "reply").start();
         }
         for (int i = 0; i < instances; i++) {
-            DefaultMQPushConsumer c = new DefaultMQPushConsumer(args.need("group"));
-            Clients.common(c, args, "c" + i);
+            DefaultMQPushConsumer c = Clients.consumer(args, "c" + i);
+            if (args.has("pop")) {
+                Compat.pop(c);
+            }
             if (broadcast) {
                 Compat.broadcast(c);
             }
@@ -152,13 +157,13 @@ public final class Consume {
             c.start();
             push.add(c);
         }
-        Out.event("ready", "instances", instances);
+        out.event("ready", "instances", instances);
         while (System.nanoTime() < deadline && !(done() && (!args.has("balanced") || balanced()))) {
             Thread.sleep(20);
         }
         Thread.sleep(args.num("linger", 0));
         for (int i = 0; i < instances; i++) {
-            Out.event("queues", "instance", i, "clientId", push.get(i).buildMQClientId(), "queues",
+            out.event("queues", "instance", i, "clientId", push.get(i).buildMQClientId(), "queues",
                     queues(i));
         }
         boolean balanced = balanced();
@@ -167,8 +172,7 @@ public final class Consume {
             replier.shutdown();
         }
         if (args.has("balanced") && !balanced) {
-            Out.event("error", "text", "an instance has no queue");
-            System.exit(1);
+            throw new IllegalStateException("an instance has no queue");
         }
     }
 
@@ -206,7 +210,7 @@ public final class Consume {
     }
 
     private void lite(long deadline, boolean assign) throws Exception {
-        DefaultLitePullConsumer c = new DefaultLitePullConsumer(args.need("group"));
+        DefaultLitePullConsumer c = new DefaultLitePullConsumer(args.need("group"), Clients.signer(args));
         Clients.common(c, args, "lite");
         c.setAutoCommit(false);
         c.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
@@ -221,7 +225,7 @@ public final class Consume {
                 c.seekToBegin(q);
             }
         }
-        Out.event("ready", "instances", 1);
+        out.event("ready", "instances", 1);
         while (System.nanoTime() < deadline && !done()) {
             for (MessageExt m : c.poll(500)) {
                 take(0, m);
@@ -234,13 +238,13 @@ public final class Consume {
 
     @SuppressWarnings("deprecation")
     private void pull(long deadline) throws Exception {
-        DefaultMQPullConsumer c = new DefaultMQPullConsumer(args.need("group"));
+        DefaultMQPullConsumer c = new DefaultMQPullConsumer(args.need("group"), Clients.signer(args));
         Clients.common(c, args, "pull");
         c.start();
         Set<MessageQueue> all = c.fetchSubscribeMessageQueues(args.need("topic"));
         Map<MessageQueue, Long> next = new ConcurrentHashMap<>();
         Map<String, Object> statuses = new HashMap<>();
-        Out.event("ready", "instances", 1);
+        out.event("ready", "instances", 1);
         while (System.nanoTime() < deadline && !done()) {
             for (MessageQueue q : all) {
                 long from = next.containsKey(q) ? next.get(q) : Math.max(0, c.fetchConsumeOffset(q, true));
@@ -253,7 +257,7 @@ public final class Consume {
                 c.updateConsumeOffset(q, r.getNextBeginOffset());
             }
         }
-        Out.event("pulls", "statuses", statuses);
+        out.event("pulls", "statuses", statuses);
         c.shutdown();
     }
 }

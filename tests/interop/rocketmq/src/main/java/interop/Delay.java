@@ -20,8 +20,11 @@ import org.apache.rocketmq.common.message.MessageExt;
  * missing, early by more than 50 ms, or later than --tolerance.
  */
 public final class Delay {
-    public static void main(String[] argv) throws Exception {
-        Args a = new Args(argv);
+    public static void main(String[] argv) {
+        Host.once("Delay", argv);
+    }
+
+    static boolean run(Args a, Out out) throws Exception {
         int count = a.num("count", 3);
         int ms = a.num("ms", 0);
         int level = a.num("level", 2);
@@ -33,7 +36,7 @@ public final class Delay {
 
         DefaultMQProducer p = Clients.producer(a);
         p.start();
-        DefaultMQPushConsumer c = Clients.common(new DefaultMQPushConsumer(a.need("group")), a, "c");
+        DefaultMQPushConsumer c = Clients.consumer(a, "c");
         Compat.fromFirst(c);
         c.subscribe(a.need("topic"), "*");
         c.registerMessageListener((MessageListenerConcurrently) (list, ctx) -> {
@@ -45,7 +48,7 @@ public final class Delay {
                     if (took < want - 50 || took > want + a.num("tolerance", 2000)) {
                         wrong.incrementAndGet();
                     }
-                    Out.event("message", "keys", m.getKeys(), "waited", took, "want", want, "properties",
+                    out.event("message", "keys", m.getKeys(), "waited", took, "want", want, "properties",
                             m.getProperties());
                     left.countDown();
                 }
@@ -65,13 +68,13 @@ public final class Delay {
                 m.setDelayTimeLevel(level);
             }
             sentAt.put(m.getKeys(), System.currentTimeMillis());
-            Out.event("sent", "keys", m.getKeys(), "status", p.send(m).getSendStatus());
+            out.event("sent", "keys", m.getKeys(), "status", p.send(m).getSendStatus());
         }
         boolean all = left.await(a.num("timeout", 60), TimeUnit.SECONDS);
         c.shutdown();
         p.shutdown();
         boolean ok = all && wrong.get() == 0;
-        Out.event("summary", "ok", ok, "missing", left.getCount(), "wrongTime", wrong.get());
-        System.exit(ok ? 0 : 1);
+        out.event("summary", "ok", ok, "missing", left.getCount(), "wrongTime", wrong.get());
+        return ok;
     }
 }

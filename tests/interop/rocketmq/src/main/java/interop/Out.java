@@ -2,31 +2,32 @@ package interop;
 
 import java.io.FileDescriptor;
 import java.io.FileOutputStream;
+import java.io.OutputStream;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.util.Collection;
 import java.util.Map;
 
-/**
- * JSON lines on stdout. Keeps the first stdout for itself and sends everything else printed there to stderr.
- */
+/** JSON lines of one run of a program. */
 final class Out {
-    private static final PrintStream OUT = new PrintStream(new FileOutputStream(FileDescriptor.out), true,
-            StandardCharsets.UTF_8);
+    private final PrintStream stream;
 
-    static {
+    Out(OutputStream stream) {
+        this.stream = new PrintStream(stream, true, StandardCharsets.UTF_8);
+    }
+
+    /** Stdout, for this alone: what others print there goes to stderr from now on. */
+    static Out ofProcess() {
         System.setOut(System.err);
+        return new Out(new FileOutputStream(FileDescriptor.out));
     }
 
-    private Out() {
-    }
-
-    static void text(String s) {
-        OUT.println(s);
+    void text(String s) {
+        stream.println(s);
     }
 
     /** Prints {"event": event, k1: v1, ...}. */
-    static void event(String event, Object... kv) {
+    void event(String event, Object... kv) {
         StringBuilder b = new StringBuilder("{\"event\":");
         write(b, event);
         for (int i = 0; i < kv.length; i += 2) {

@@ -27,18 +27,20 @@ import org.apache.rocketmq.common.message.MessageConst;
  */
 public final class Produce {
     private final Args args;
+    private final Out out;
     private final AtomicInteger ok = new AtomicInteger();
     private final AtomicInteger bad = new AtomicInteger();
 
-    private Produce(Args args) {
+    Produce(Args args, Out out) {
         this.args = args;
+        this.out = out;
     }
 
-    public static void main(String[] argv) throws Exception {
-        System.exit(new Produce(new Args(argv)).run() ? 0 : 1);
+    public static void main(String[] argv) {
+        Host.once("Produce", argv);
     }
 
-    private boolean run() throws Exception {
+    boolean run() throws Exception {
         int count = args.num("count", 10);
         int expect = args.num("expect", count);
         DefaultMQProducer p = Clients.producer(args);
@@ -55,7 +57,7 @@ public final class Produce {
             p.shutdown();
         }
         boolean good = ok.get() >= expect;
-        Out.event("summary", "ok", good, "sent", ok.get(), "failed", bad.get(), "expect", expect, "ms",
+        out.event("summary", "ok", good, "sent", ok.get(), "failed", bad.get(), "expect", expect, "ms",
                 (System.nanoTime() - t0) / 1000000);
         return good;
     }
@@ -102,7 +104,7 @@ public final class Produce {
         if (reply == null) {
             throw new IllegalStateException("no reply");
         }
-        Out.event("reply", "i", i, "body", Clients.body(reply), "properties", reply.getProperties());
+        out.event("reply", "i", i, "body", Clients.body(reply), "properties", reply.getProperties());
         ok.incrementAndGet();
     }
 
@@ -146,7 +148,7 @@ public final class Produce {
     private void sent(int i, SendResult r) {
         (r.getSendStatus() == SendStatus.SEND_OK ? ok : bad).incrementAndGet();
         if (!args.has("quiet")) {
-            Out.event("sent", "i", i, "status", r.getSendStatus(), "uniq", r.getMsgId(), "offsetMsgId",
+            out.event("sent", "i", i, "status", r.getSendStatus(), "uniq", r.getMsgId(), "offsetMsgId",
                     r.getOffsetMsgId(),
                 "broker", r.getMessageQueue().getBrokerName(), "queue", r.getMessageQueue().getQueueId(),
                         "offset", r.getQueueOffset());
@@ -155,7 +157,7 @@ public final class Produce {
 
     private void failed(int i, Throwable e) {
         bad.incrementAndGet();
-        Out.event("error", "i", i, "type", e.getClass().getSimpleName(), "text",
+        out.event("error", "i", i, "type", e.getClass().getSimpleName(), "text",
                 String.valueOf(e.getMessage()).split("\n")[0]);
     }
 }

@@ -18,8 +18,11 @@ import org.apache.rocketmq.common.message.MessageExt;
  * check.
  */
 public final class Transaction {
-    public static void main(String[] argv) throws Exception {
-        Args a = new Args(argv);
+    public static void main(String[] argv) {
+        Host.once("Transaction", argv);
+    }
+
+    static boolean run(Args a, Out out) throws Exception {
         String[] plan = a.get("plan", "commit,rollback,unknown:commit,unknown:rollback").split(",");
         Map<String, String> later = new ConcurrentHashMap<>();
         AtomicInteger checks = new AtomicInteger();
@@ -29,7 +32,7 @@ public final class Transaction {
             public LocalTransactionState executeLocalTransaction(Message m, Object arg) {
                 String[] steps = plan[(Integer) arg % plan.length].split(":");
                 later.put(Clients.uniq(m), steps.length > 1 ? steps[1] : steps[0]);
-                Out.event("local", "i", arg, "uniq", Clients.uniq(m), "result", steps[0]);
+                out.event("local", "i", arg, "uniq", Clients.uniq(m), "result", steps[0]);
                 return state(steps[0]);
             }
 
@@ -37,7 +40,7 @@ public final class Transaction {
             public LocalTransactionState checkLocalTransaction(MessageExt m) {
                 String answer = later.getOrDefault(Clients.uniq(m), "rollback");
                 checks.incrementAndGet();
-                Out.event("check", "uniq", Clients.uniq(m), "topic", m.getTopic(), "body", Clients.body(m),
+                out.event("check", "uniq", Clients.uniq(m), "topic", m.getTopic(), "body", Clients.body(m),
                         "answer", answer, "properties", m.getProperties());
                 return state(answer);
             }
@@ -48,12 +51,12 @@ public final class Transaction {
         for (int i = 0; i < count; i++) {
             try {
                 TransactionSendResult r = p.sendMessageInTransaction(Clients.message(a, i), i);
-                Out.event("sent", "i", i, "status", r.getSendStatus(), "local", r.getLocalTransactionState(),
+                out.event("sent", "i", i, "status", r.getSendStatus(), "local", r.getLocalTransactionState(),
                         "uniq", r.getMsgId(),
                     "transactionId", r.getTransactionId(), "offset", r.getQueueOffset());
             } catch (Exception e) {
                 bad++;
-                Out.event("error", "i", i, "text", String.valueOf(e.getMessage()).split("\n")[0]);
+                out.event("error", "i", i, "text", String.valueOf(e.getMessage()).split("\n")[0]);
             }
         }
         long deadline = System.nanoTime() + a.num("timeout", 60) * 1000000000L;
@@ -64,8 +67,8 @@ public final class Transaction {
         Thread.sleep(500);
         p.shutdown();
         boolean ok = bad == 0 && checks.get() >= expect;
-        Out.event("summary", "ok", ok, "sent", count - bad, "failed", bad, "checks", checks.get());
-        System.exit(ok ? 0 : 1);
+        out.event("summary", "ok", ok, "sent", count - bad, "failed", bad, "checks", checks.get());
+        return ok;
     }
 
     private static LocalTransactionState state(String s) {
