@@ -28,7 +28,7 @@ from pyledger.wire.remoting import SerializeType, decode
 
 SOURCE = Path(__file__).with_name("frame_load.c")
 COMPILER = os.environ.get("CC", "cc")
-KINDS = {"sync": 1, "async": 1_024, "batch": 64, "pull": 64}
+KINDS = {"sync": 1, "senders": 64, "async": 1_024, "batch": 64, "pull": 64}
 """Requests in flight, by kind of load."""
 FRAMES_BYTES = 8 << 20
 """The frames of a load are sent again and again; so large are they together."""

@@ -11,6 +11,7 @@ from pyledger.config.broker import BrokerConfig
 from pyledger.config.client import ClientConfig, ConsumerConfig, ProducerConfig
 from pyledger.config.delivery import DeliveryConfig
 from pyledger.config.fields import Setting, Settings, settings_of
+from pyledger.config.ha import HaConfig
 from pyledger.config.namesrv import NamesrvConfig
 from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.config.raft import RaftConfig
@@ -29,6 +30,7 @@ SECTIONS: tuple[tuple[str, type[Settings]], ...] = (
     ("consumer", ConsumerConfig),
     ("broker", BrokerConfig),
     ("raft", RaftConfig),
+    ("ha", HaConfig),
     ("raft_store", RaftStoreConfig),
 )
 

@@ -116,6 +116,10 @@ cdef class CommitLog:
             raise errors.InvariantError(f"queue offset {queue_offset} of {topic}/{queue_id} is negative")
         (<QueueAppender>self.appender(topic, queue_id)).next_offset = queue_offset
 
+    def note_store_timestamp(self, int64_t timestamp_ms):
+        """A record of this store time (ms) was written by other means; none of an earlier one follows."""
+        self.last_store_timestamp_ms = max(self.last_store_timestamp_ms, timestamp_ms)
+
     def refuse(self, refusal):
         """Let every append fail with the error that `refusal()` makes; None: let appends go on."""
         self.refusal = refusal

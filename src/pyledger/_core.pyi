@@ -629,6 +629,8 @@ class CommitLog:
         """Queue offset (units) that the next message of a queue gets; 0 for an unknown queue."""
     def set_next_queue_offset(self, topic: str, queue_id: int, queue_offset: int) -> None:
         """Set it (units) after a recovery, before the first append."""
+    def note_store_timestamp(self, timestamp_ms: int) -> None:
+        """A record of this store time (ms) was written by other means; none of an earlier one follows."""
     def refuse(self, refusal: Callable[[], Exception] | None) -> None:
         """Let every append fail with the error that `refusal` makes; None: let appends go on."""
     def append(
@@ -1864,6 +1866,49 @@ class Dispatcher:
         """
     def take_advanced(self) -> list[tuple[str, int, int]]:
         """[(topic, queue id, max offset)] of queues that got units since the last call."""
+
+# --- replica_log.pyx
+
+class ReplicaLog:
+    """The end of a slave's commit log: a master's bytes are written there as they come, cut anywhere.
+
+    They count as whole records when they are; what is no record that belongs there is refused. One thread
+    appends.
+    """
+
+    queue: MappedFileQueue
+
+    def __init__(self, queue: MappedFileQueue, waker: Waker | None = None) -> None:
+        """Go on at the log's end, which must be that of a record.
+
+        Args:
+            queue: The files of the log.
+            waker: Woken after each append.
+        """
+    @property
+    def whole_where(self) -> int:
+        """Physical offset (bytes) where the last whole record ends."""
+    @property
+    def last_store_timestamp_ms(self) -> int:
+        """Store time (ms) of the newest whole record that was appended; 0 before the first."""
+    def append(self, offset: int, data: Buffer) -> int:
+        """Write a master's bytes at a physical offset, which must be the log's end.
+
+        An empty log begins anywhere that a file may.
+
+        Returns:
+            The new end (bytes).
+
+        Raises:
+            OffsetOutOfRangeError: another place than the end.
+            CorruptRecordError: what would stand there is no record that belongs there; nothing was written.
+            StoreFormatError: the master's files have another size.
+            StoreFullError: no room; nothing was written.
+
+        Durability: none yet; see `MappedFileQueue.flush`.
+        """
+    def cut_partial(self) -> int:
+        """Take back the bytes behind the last whole record, durably; how many there were."""
 
 # --- index_check.pyx
 

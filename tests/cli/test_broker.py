@@ -99,7 +99,7 @@ def test_topics_are_not_created_unless_allowed(tmp_path: Path) -> None:
     ("line", "says"),
     [
         ("listenPrt=1", "did you mean listenPort?"),
-        ("brokerRole=SYNC_MASTER", "brokerRole"),
+        ("brokerRole=SLAVE", "brokerId"),
         ("bindAddress=0.0.0.0", "set brokerIP1"),
         ("brokerName=../x", "cannot name a topic"),
     ],

@@ -26,3 +26,8 @@ def peer_of(connection: Connection) -> tuple[str, int] | None:
     if known is None and connection.remote_address:
         known = connection.data[PEER] = address_of(connection.remote_address)
     return known
+
+
+def joined(host: str, port: int) -> str:
+    """`host:port`, an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

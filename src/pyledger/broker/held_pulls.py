@@ -19,6 +19,8 @@ from pyledger.wire.properties import decode_properties
 
 log = logger("broker")
 
+LOOK_AFTER_S = 0.002
+"""What a master sends meanwhile is looked for together."""
 Again = Callable[[], None]
 """Runs a held pull again, without holding it."""
 
@@ -41,7 +43,7 @@ class HeldPulls:
         self._max_offset = max_offset
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
-        self._closed = False
+        self._closed = self._looks = False
 
     @property
     def count(self) -> int:
@@ -146,6 +148,17 @@ class HeldPulls:
             asyncio.get_running_loop().call_soon(
                 partial(self._arrive, topic, queue_id, max_offset, code, properties)
             )
+
+    def look_soon(self) -> None:
+        """Queues may have grown, nobody knows which: look at those that pulls are held at."""
+        if self._table.parked_count and not self._looks:
+            self._looks = True
+            asyncio.get_running_loop().call_later(LOOK_AFTER_S, self._look)
+
+    def _look(self) -> None:
+        self._looks = False
+        if not self._closed:
+            self._run(self._table.sweep(self._now_ms(), self._max_offset))
 
     def configure(self, config: DeliveryConfig) -> None:
         """Go by other settings from now on; what is held stays as it is."""

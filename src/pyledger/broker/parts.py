@@ -9,6 +9,7 @@ from typing import TypeVar
 from pyledger.broker.held_pulls import HeldPulls
 from pyledger.broker.pops import PopBook
 from pyledger.broker.puts import MessagePuts
+from pyledger.broker.replication import Replication
 from pyledger.broker.tables import BrokerTables
 from pyledger.broker.topic_routes import TopicRoutes
 from pyledger.broker.transactions import Transactions
@@ -40,6 +41,7 @@ class BrokerParts:
     tables: BrokerTables
     puts: MessagePuts
     held: HeldPulls
+    replication: Replication
     transactions: Transactions
     pops: PopBook
     routes: TopicRoutes
@@ -59,6 +61,8 @@ class BrokerParts:
     """Stores topics and groups and tells the name servers; done when they are stored."""
     change_settings: Callable[[Mapping[str, str]], None]
     """Changes settings of the running broker, by upstream's names."""
+    change_role: Callable[[], Callable[[str, int], None] | None]
+    """What gives the broker another role and id; None where it cannot change."""
     notify: Callable[[Iterable[Notice]], None]
     """Tells clients that the members of a group have changed."""
 
@@ -84,9 +88,11 @@ async def both(changed: "asyncio.Future[None]", result: "T | asyncio.Future[T]")
     return result
 
 
-def standing_of(config: BrokerConfig) -> BrokerStanding:
-    """What a broker is by its settings."""
+def standing_of(config: BrokerConfig, *, slave: bool, master_alive: bool) -> BrokerStanding:
+    """What a broker is by its settings and its role."""
     return BrokerStanding(
+        slave=slave,
+        master_alive=master_alive,
         cluster=config.cluster,
         broker_name=config.name,
         broker_id=config.broker_id,

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from pyledger import names
 from pyledger.broker.addresses import address_of
@@ -44,6 +44,19 @@ UNAVAILABLE = (StoreFullError, StoreFailedError, StoreClosedError)
 """The store takes no messages at the moment, or ever again."""
 
 
+class Replication(Protocol):
+    """What a master's HA service is to puts."""
+
+    def refusal(self) -> str | None:
+        """Why no put may be taken now, in upstream's words; None: it may."""
+
+    def appended(self) -> None:
+        """Bytes of the log can be sent to slaves."""
+
+    def wait(self, end_offset: int) -> "str | asyncio.Future[str]":
+        """How the wait for slaves ended that shall have all below a physical offset (bytes)."""
+
+
 class PutOutcome(NamedTuple):
     """How a put went."""
 
@@ -60,6 +73,11 @@ class PutOutcome(NamedTuple):
     def ok(self) -> bool:
         """Whether all is as configured."""
         return self.status == PUT_OK
+
+    @property
+    def stored(self) -> bool:
+        """Whether the message is in the log, though perhaps not on disk, or not on slaves, in time."""
+        return self.ok or bool(self.places)
 
 
 Outcome = PutOutcome | asyncio.Future[PutOutcome]
@@ -98,6 +116,8 @@ class MessagePuts:
         self._now_ms = now_ms
         self.timer_stored: Callable[[], None] = lambda: None
         """Told of timer messages that are stored."""
+        self.replication: Replication | None = None
+        """Who brings what is put to slaves."""
 
     @property
     def room(self) -> int:
@@ -120,6 +140,10 @@ class MessagePuts:
             return self._put_timed(message)
         return self.put_as_it_is(message)
 
+    def refusal(self) -> str | None:
+        """Why no put is taken now, in upstream's words: too few slaves are in sync. None: it is."""
+        return None if self.replication is None else self.replication.refusal()
+
     def _put_timed(self, message: Message) -> Outcome:
         plan = self._timers.plan(message.properties, self._now_ms())
         if plan is None:
@@ -140,6 +164,8 @@ class MessagePuts:
 
     def put_placed(self, message: Message) -> tuple[PutResult | None, Outcome]:
         """As `put_as_it_is`; where the message stands is known at once, None when it is not stored."""
+        if (status := self.refusal()) is not None:
+            return None, PutOutcome(status)
         try:
             place = self._store.append(message)
         except StoreError as problem:
@@ -154,6 +180,8 @@ class MessagePuts:
 
     def put_batch(self, batch: Message) -> Outcome:
         """Store the messages of a client's batch body, each as a message of its own."""
+        if (status := self.refusal()) is not None:
+            return PutOutcome(status)
         try:
             places = self._store.append_encoded_batch(
                 batch.topic,
@@ -170,6 +198,8 @@ class MessagePuts:
 
     def put_inner_batch(self, batch: Message, count: int) -> Outcome:
         """Store a client's batch body of `count` messages as one record, in a queue of batches."""
+        if (status := self.refusal()) is not None:
+            return PutOutcome(status)
         try:
             place = self._store.append_inner_batch(
                 batch.topic,
@@ -203,21 +233,41 @@ class MessagePuts:
             messages, size_bytes = len(places), sum(place.size_bytes for place in places)
         self._counts.count_put(topic, messages, size_bytes)
         tell = partial(self._arrived, topic, sent.queue_id, last.queue_offset + count, properties)
-        outcome = self._settled(last.physical_offset + last.size_bytes, places, tell)
-        return PutOutcome(PUT_OK, places) if sent.properties.get(names.WAIT) == "false" else outcome
+        waits = sent.properties.get(names.WAIT) != "false"
+        return self._settled(last.physical_offset + last.size_bytes, places, tell, waits=waits)
 
     def _settled(
-        self, end_offset: int, places: tuple[PutResult, ...], tell: Callable[[], None], requests: int = 1
+        self,
+        end_offset: int,
+        places: tuple[PutResult, ...],
+        tell: Callable[[], None],
+        requests: int = 1,
+        *,
+        waits: bool = True,
     ) -> Outcome:
-        """The outcome when all below `end_offset` is as durable as it should be, which is told then."""
-        flush = self._store.until_durable(end_offset)
+        """The outcome when all below `end_offset` is as durable as it should be, and on slaves.
+
+        `tell` is called when it is durable here: messages can be read then.
+        """
+        replication, flush = self.replication, self._store.until_durable(end_offset)
+        status: str | asyncio.Future[str] = PUT_OK
+        if replication is not None:
+            if waits:
+                status = replication.wait(end_offset)
+            if flush is None:
+                replication.appended()
         if flush is None:
             tell()
-            return PutOutcome(PUT_OK, places)
-        outcome: asyncio.Future[PutOutcome] = flush.get_loop().create_future()
+            if isinstance(status, str):
+                return PutOutcome(status, places)
+            outcome: asyncio.Future[PutOutcome] = status.get_loop().create_future()
+            self.waiting += requests
+            status.add_done_callback(partial(self._replicated, outcome, places, requests))
+            return outcome
+        outcome = flush.get_loop().create_future()
         self.waiting += requests
-        flush.add_done_callback(partial(self._flushed, outcome, places, tell, requests))
-        return outcome
+        flush.add_done_callback(partial(self._flushed, outcome, places, tell, requests, status))
+        return outcome if waits else PutOutcome(PUT_OK, places)
 
     def _flushed(
         self,
@@ -225,10 +275,35 @@ class MessagePuts:
         places: tuple[PutResult, ...],
         tell: Callable[[], None],
         requests: int,
+        status: "str | asyncio.Future[str]",
         flush: asyncio.Future[bool],
     ) -> None:
+        if self.replication is not None:
+            self.replication.appended()
+        ended = flush_outcome(places, tell, flush)
+        if isinstance(ended, PutOutcome) and ended.ok:
+            if isinstance(status, asyncio.Future):
+                status.add_done_callback(partial(self._replicated, outcome, places, requests))
+                return
+            ended = ended._replace(status=status)
         self.waiting -= requests
-        flushed(outcome, places, tell, flush)
+        if outcome.done() or ended is None:
+            return
+        if isinstance(ended, PutOutcome):
+            outcome.set_result(ended)
+        else:
+            outcome.set_exception(ended)
+
+    def _replicated(
+        self,
+        outcome: asyncio.Future[PutOutcome],
+        places: tuple[PutResult, ...],
+        requests: int,
+        status: asyncio.Future[str],
+    ) -> None:
+        self.waiting -= requests
+        if not outcome.done() and not status.cancelled():
+            outcome.set_result(PutOutcome(status.result(), places))
 
 
 def copy_of(
@@ -262,26 +337,22 @@ def refused(problem: Exception) -> PutOutcome:
     return PutOutcome("UNKNOWN_ERROR", problem=str(problem))
 
 
-def flushed(
-    outcome: asyncio.Future[PutOutcome],
-    places: tuple[PutResult, ...],
-    tell: Callable[[], None],
-    flush: asyncio.Future[bool],
-) -> None:
-    """A flush has ended: in time, late, or for good."""
-    if flush.cancelled() or outcome.done():
-        return
+def flush_outcome(
+    places: tuple[PutResult, ...], tell: Callable[[], None], flush: asyncio.Future[bool]
+) -> PutOutcome | BaseException | None:
+    """How a put went whose flush has ended: in time, late, or for good. None: nobody waits any more."""
+    if flush.cancelled():
+        return None
     problem = flush.exception()
     if isinstance(problem, StoreError):
-        outcome.set_result(refused(problem))
-    elif problem is not None:
-        outcome.set_exception(problem)
-    elif flush.result():
+        return refused(problem)
+    if problem is not None:
+        return problem
+    if flush.result():
         tell()
-        outcome.set_result(PutOutcome(PUT_OK, places))
-    else:
-        # It is stored, so pulls will meet it at the latest when they look by themselves.
-        outcome.set_result(PutOutcome(FLUSH_DISK_TIMEOUT, places))
+        return PutOutcome(PUT_OK, places)
+    # It is stored, so pulls will meet it at the latest when they look by themselves.
+    return PutOutcome(FLUSH_DISK_TIMEOUT, places)
 
 
 def after(outcome: Outcome, then: Callable[[PutOutcome], T]) -> T | asyncio.Future[T]:

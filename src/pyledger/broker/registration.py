@@ -17,7 +17,11 @@ from pyledger.net.name_servers import parse_addresses
 from pyledger.protocol.delivery.topics import BrokerTopics
 from pyledger.topic import DataVersion, Permission, TopicConfig
 from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.headers.namesrv import RegisterBrokerRequestHeader, UnRegisterBrokerRequestHeader
+from pyledger.wire.headers.namesrv import (
+    RegisterBrokerRequestHeader,
+    RegisterBrokerResponseHeader,
+    UnRegisterBrokerRequestHeader,
+)
 from pyledger.wire.registration import RegisterBrokerBody
 from pyledger.wire.remoting import RemotingCommand
 from pyledger.wire.topic_config import TopicConfigTable
@@ -40,6 +44,7 @@ class NameServerReports:
         address: str,
         ha_address: str,
         now_ms: Callable[[], int],
+        on_master: Callable[[str, str], None] = lambda _master, _ha: None,
     ) -> None:
         """Take what is reported.
 
@@ -50,7 +55,10 @@ class NameServerReports:
             address: `host:port` that clients shall use.
             ha_address: `host:port` that slaves shall use.
             now_ms: The time.
+            on_master: Told to a slave: `host:port` of its master, and of that one's HA service; both empty
+                while no name server knows one.
         """
+        self._on_master = on_master
         self._config = config
         self._topics = topics
         self._client = client
@@ -112,7 +120,20 @@ class NameServerReports:
             )
             for one in self.name_servers
         ]
-        return sum(await asyncio.gather(*calls))
+        answers = await asyncio.gather(*calls)
+        if self._config.broker_id != 0:
+            self._learn_master([one for one in answers if one is not None])
+        return sum(one is not None for one in answers)
+
+    def _learn_master(self, answers: list[RemotingCommand]) -> None:
+        """Tell of the master that a name server knows; nothing when none could be asked."""
+        found = [one.header(RegisterBrokerResponseHeader) for one in answers]
+        known = next((one for one in found if one.master_addr), None)
+        if found:
+            self._on_master(
+                "" if known is None else known.master_addr or "",
+                "" if known is None else known.ha_server_addr or "",
+            )
 
     def _body(self, topics: Mapping[str, TopicConfig]) -> bytes:
         if self.permission & READ_WRITE != READ_WRITE:
@@ -127,20 +148,20 @@ class NameServerReports:
         )
         return RegisterBrokerBody(topic_config_serialize_wrapper=table).encode()
 
-    async def _call(self, address: str, command: RemotingCommand, timeout_ms: int) -> bool:
-        """Send one report; a name server that cannot be told is told the next time."""
+    async def _call(self, address: str, command: RemotingCommand, timeout_ms: int) -> RemotingCommand | None:
+        """Send one report; a name server that cannot be told, None, is told the next time."""
         try:
             answer = await self._client.call(address, command, timeout_ms)
         except RemotingError as problem:
             self._failed(address, str(problem))
-            return False
+            return None
         if answer.code != ResponseCode.SUCCESS:
             self._failed(address, f"code {answer.code}: {answer.remark}")
-            return False
+            return None
         if address in self._failing:
             self._failing.discard(address)
             event(log, logging.INFO, "name server told again", address=address)
-        return True
+        return answer
 
     def _failed(self, address: str, problem: str) -> None:
         """Log it once, until it works again."""

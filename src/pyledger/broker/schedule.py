@@ -105,4 +105,4 @@ class DelayDelivery:
         if outcome.status == "MESSAGE_ILLEGAL":
             event(log, logging.ERROR, "delayed message dropped", id=message.msg_id, problem=outcome.problem)
             return True
-        return outcome.ok
+        return outcome.stored

@@ -16,6 +16,7 @@ from random import Random
 from typing import Any
 
 from pyledger.broker.access_file import WatchedRules
+from pyledger.broker.addresses import joined
 from pyledger.broker.held_pulls import HeldPulls
 from pyledger.broker.parts import BrokerParts, standing_of
 from pyledger.broker.pops import PopBook
@@ -25,6 +26,8 @@ from pyledger.broker.processors.settings import CHANGEABLE
 from pyledger.broker.processors.table import request_handlers
 from pyledger.broker.puts import MessagePuts
 from pyledger.broker.registration import NameServerReports
+from pyledger.broker.replication import MasterReplication, Replication, SlaveReplication
+from pyledger.broker.role import NOT_AT_SLAVES, SLAVE, always, check_role
 from pyledger.broker.schedule import DelayDelivery
 from pyledger.broker.tables import BrokerTables
 from pyledger.broker.timers import TimerDelivery
@@ -32,6 +35,7 @@ from pyledger.broker.topic_routes import TopicRoutes
 from pyledger.broker.transactions import Transactions
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.delivery import DeliveryConfig
+from pyledger.config.ha import HaConfig
 from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.config.runtime import changed_settings
 from pyledger.config.store import StoreConfig
@@ -79,6 +83,7 @@ class Broker:
         store: StoreConfig | None = None,
         net: NetConfig | None = None,
         tls: TlsConfig | None = None,
+        ha: HaConfig | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
@@ -91,13 +96,16 @@ class Broker:
                 those that the folder has.
             net: Limits of connections.
             tls: Certificates; without, it speaks no TLS.
+            ha: Whether it is a master or a slave.
             clock: Where it gets the time from.
             random: Draws queues for sends that name none.
 
         Raises:
-            ConfigError: the file of `acl_path` cannot be read or understood.
+            ConfigError: the file of `acl_path` cannot be read or understood; a slave has a master's id.
         """
         self.config = config or BrokerConfig()
+        self._ha = ha or HaConfig()
+        check_role(self.config, self._ha)
         self._delivery = delivery or DeliveryConfig()
         self._store_config = store or StoreConfig()
         self._net = net or NetConfig()
@@ -117,6 +125,10 @@ class Broker:
         self._report_now = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closing = False
+        self.on_diverged: Callable[[int], None] = lambda _end_offset: None
+        """Told the physical offset (bytes) where a slave's log parts from its master's."""
+        self.change_role: Callable[[str, int], None] | None = None
+        """Takes another role and broker id; None: the broker cannot change."""
         self.parts: BrokerParts | None = None
         """What its processors work with; None while it is not started."""
 
@@ -179,6 +191,7 @@ class Broker:
         if self._timers is not None:
             self._timers.close()
         if self.parts is not None:
+            await self.parts.replication.close()
             self.parts.pops.close()
             self.parts.held.close()
         for server in self._servers:
@@ -209,18 +222,23 @@ class Broker:
         config = changed_settings(self.parts.config, wanted, CHANGEABLE)
         delivery = changed_settings(self.parts.delivery, wanted, CHANGEABLE)
         permission = self.parts.config.permission
-        self.parts = replace(self.parts, config=config, delivery=delivery, standing=standing_of(config))
+        before = self.parts.standing
+        standing = standing_of(config, slave=before.slave, master_alive=before.master_alive)
+        self.parts = replace(self.parts, config=config, delivery=delivery, standing=standing)
         self.parts.tables.configure(delivery, self._now_ms())
         self.parts.held.configure(delivery)
         self._answer_with(self.parts)
         if config.permission != permission:
             self._reports.permission = Permission(config.permission)
             self.parts.tables.topics.advance(self._now_ms())
-            self._run(self._report_everything(self._reports))
+            self._run(self._report_again())
 
     def _answer_with(self, parts: BrokerParts) -> None:
         for code, method in request_handlers(parts).items():
-            self._handlers.register(code, method, reject=parts.puts.are_full if code in SENDS else None)
+            reject = parts.puts.are_full if code in SENDS else None
+            if parts.standing.slave and code in NOT_AT_SLAVES:
+                reject = always
+            self._handlers.register(code, method, reject=reject)
         # The quick way sees no signatures.
         self._quick = QuickAnswers(parts) if parts.access_rules is None else None
 
@@ -256,6 +274,7 @@ class Broker:
         except BaseException:
             await asyncio.to_thread(store.close)
             raise
+        self._client = RemotingClient(config=self._net, tls=self._tls, on_close=self._name_server_gone)
         counts = BrokerCounts()
         held = HeldPulls(
             self._delivery, self._now_ms, lambda topic, queue: store.queue_range(topic, queue).max_offset
@@ -268,14 +287,16 @@ class Broker:
             self._clock.now_ms,
             waiting_max=self.config.waiting_sends_max,
         )
+        puts.replication = replication = self._replication(store, tables, held)
         return BrokerParts(
             config=self.config,
             delivery=self._delivery,
-            standing=standing_of(self.config),
+            standing=standing_of(self.config, slave=self._ha.role == SLAVE, master_alive=False),
             store=store,
             tables=tables,
             puts=puts,
             held=held,
+            replication=replication,
             pops=PopBook(
                 store,
                 puts,
@@ -305,26 +326,48 @@ class Broker:
             now_ms=self._now_ms,
             tables_changed=self._tables_changed,
             change_settings=self.change_settings,
+            change_role=lambda: self.change_role,
             notify=self._notify,
+        )
+
+    def _replication(self, store: MessageStore, tables: BrokerTables, held: HeldPulls) -> Replication:
+        """What the broker is to others of its name."""
+        client = self._client
+        assert client is not None
+        if self._ha.role != SLAVE:
+            return MasterReplication(self.config, self._ha, store, lambda: client, self._now_ms)
+        return SlaveReplication(
+            self._ha,
+            store,
+            tables,
+            client,
+            self._now_ms,
+            ask_again=self._report_again,
+            grown=held.look_soon,
+            master_changed=self._master_changed,
+            diverged=self._log_diverged,
         )
 
     async def _begin(self, parts: BrokerParts, port: int) -> None:
         host = self.config.advertised_host or self.config.host
-        self._client = RemotingClient(config=self._net, tls=self._tls, on_close=self._name_server_gone)
+        ha_port = self._ha.port or (port + HA_DISTANCE if self.config.port else 0)
+        replication = parts.replication
+        if isinstance(replication, MasterReplication) and self._ha.serve_slaves:
+            ha_port = await replication.start(self.config.host, ha_port)
+        assert self._client is not None
         self._reports = NameServerReports(
             self.config,
             parts.tables.topics,
             self._client,
             address=self.address,
-            ha_address=joined(host, port + HA_DISTANCE),
+            ha_address=joined(host, ha_port),
             now_ms=self._clock.now_ms,
+            on_master=replication.learn_master,
         )
-        self._delays = DelayDelivery(parts.tables.delays, parts.store, parts.puts, self._clock.now_ms)
-        self._delays.start()
-        self._timers = TimerDelivery(parts.tables.timers, parts.store, parts.puts, self._clock.now_ms)
-        self._timers.start()
-        parts.transactions.start()
-        parts.pops.start()
+        if isinstance(replication, SlaveReplication):
+            replication.start()
+        else:
+            self._deliver(parts)
         await self._reports.report_all()
         self._run(self._keep_reporting(self._reports))
         self._run(self._every(self.config.offsets_flush_interval_ms, parts.tables.save_changed))
@@ -332,6 +375,15 @@ class Broker:
         if self._access_rules is not None:
             self._run(self._every(ACCESS_INTERVAL_MS, self._read_access_rules))
         self._run(self._every(COUNT_INTERVAL_MS, self._sample_counts))
+
+    def _deliver(self, parts: BrokerParts) -> None:
+        """What only a master does: deliver what was delayed, check transactions, give back pops."""
+        self._delays = DelayDelivery(parts.tables.delays, parts.store, parts.puts, self._clock.now_ms)
+        self._delays.start()
+        self._timers = TimerDelivery(parts.tables.timers, parts.store, parts.puts, self._clock.now_ms)
+        self._timers.start()
+        parts.transactions.start()
+        parts.pops.start()
 
     # --- by the clock
 
@@ -390,6 +442,17 @@ class Broker:
     ) -> "tuple[bytes | asyncio.Future[bytes] | None, int]":
         return (None, 0) if self._quick is None else self._quick.answer(connection, frames, at)
 
+    def _master_changed(self, alive: bool) -> None:
+        """A slave hears that its master is there, or is gone: pulls are answered otherwise from now on."""
+        if self.parts is not None and not self._closing:
+            self.parts = replace(self.parts, standing=replace(self.parts.standing, master_alive=alive))
+            self._answer_with(self.parts)
+
+    def _log_diverged(self, end_offset: int) -> None:
+        """A slave's log is not its master's from a physical offset (bytes) on."""
+        event(log, logging.ERROR, "the log is not the master's", from_offset=end_offset)
+        self.on_diverged(end_offset)
+
     def _tables_changed(self) -> "asyncio.Future[None]":
         return self._run(self._store_tables())
 
@@ -401,9 +464,10 @@ class Broker:
         if self._reports is not None and not self._closing:
             self._run(self._report_changes(self._reports))
 
-    @staticmethod
-    async def _report_everything(reports: NameServerReports) -> None:
-        await reports.report_all()
+    async def _report_again(self) -> None:
+        """A slave has lost its master: the answer says who it is now."""
+        if self._reports is not None:
+            await self._reports.report_all()
 
     @staticmethod
     async def _report_changes(reports: NameServerReports) -> None:
@@ -435,8 +499,3 @@ class Broker:
                     channel.call_oneway(command)
                 except RemotingError as problem:
                     event(log, logging.WARNING, "client not told of its group", problem=problem)
-
-
-def joined(host: str, port: int) -> str:
-    """`host:port`, an IPv6 address in brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

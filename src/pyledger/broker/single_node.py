@@ -6,6 +6,7 @@ from pathlib import Path
 from pyledger.broker.server import Broker
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.delivery import DeliveryConfig
+from pyledger.config.ha import HaConfig
 from pyledger.config.namesrv import NamesrvConfig
 from pyledger.config.net import NetConfig
 from pyledger.config.store import StoreConfig
@@ -75,7 +76,13 @@ class SingleNode:
         """
         await self.name_server.start()
         config = replace(self._config, name_servers=self.name_server.address)
-        self._broker = Broker(config, delivery=self._delivery, store=self._store, net=self._net)
+        self._broker = Broker(
+            config,
+            delivery=self._delivery,
+            store=self._store,
+            net=self._net,
+            ha=HaConfig(serve_slaves=False),
+        )
         try:
             await self._broker.start()
         except BaseException:

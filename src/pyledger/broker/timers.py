@@ -121,7 +121,7 @@ class TimerDelivery:
         if target is None:
             return True
         outcome = self._puts.put_as_it_is(copy_of(message, target.topic, target.queue_id))
-        if not isinstance(outcome, PutOutcome) or outcome.ok:
+        if not isinstance(outcome, PutOutcome) or outcome.stored:
             return True
         if outcome.status == "MESSAGE_ILLEGAL":
             event(log, logging.ERROR, "timer message dropped", id=message.msg_id, problem=outcome.problem)

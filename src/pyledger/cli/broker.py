@@ -44,9 +44,11 @@ def command(
     import logging
     from dataclasses import replace
 
+    from pyledger.broker.keeper import BrokerKeeper
     from pyledger.broker.server import Broker
     from pyledger.config.broker import WITHOUT_EFFECT, BrokerConfig
     from pyledger.config.delivery import DeliveryConfig
+    from pyledger.config.ha import HaConfig
     from pyledger.config.loader import ConfigFile
     from pyledger.config.net import NetConfig, TlsConfig
     from pyledger.config.store import StoreConfig
@@ -56,6 +58,7 @@ def command(
     file = ConfigFile(config_path)
     config = file.load(BrokerConfig, "broker")
     delivery, store = file.load(DeliveryConfig, "delivery"), file.load(StoreConfig, "store")
+    ha = file.load(HaConfig, "ha")
     net, tls = file.load(NetConfig, "net"), file.load(TlsConfig, "tls")
     for key in file.left(WITHOUT_EFFECT):
         event(logger("broker"), logging.WARNING, "setting has no effect here", setting=key)
@@ -65,4 +68,11 @@ def command(
         config = replace(config, store_path=str(store_path))
     if listen is not None:
         config = replace(config, host=listen[0], port=listen[1])
-    serve("broker", lambda: Broker(config, delivery=delivery, store=store, net=net, tls=tls))
+    serve(
+        "broker",
+        lambda: BrokerKeeper(
+            lambda config, ha: Broker(config, delivery=delivery, store=store, net=net, tls=tls, ha=ha),
+            config,
+            ha,
+        ),
+    )

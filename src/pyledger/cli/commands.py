@@ -26,6 +26,7 @@ COMMANDS = {
     "consume": "print messages over the network, as they come",
     "topic": "list, show, create and delete topics of running brokers",
     "group": "the same for consumer groups; how far they are; move them",
+    "ha": "masters and slaves: how far they are, and who is master",
     "cluster": "the brokers that run, and what they say of themselves",
     "mqadmin": "the commands of RocketMQ's mqadmin, with its names and flags",
     "raft": "the log of a DLedger node: read and check its folder",

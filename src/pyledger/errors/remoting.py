@@ -79,6 +79,16 @@ class NoRouteError(RemotingError):
         super().__init__(f"no route for the topic {topic}; create it, or check the list of name servers")
 
 
+class NotPromotedError(RemotingError):
+    """A slave must not become the master now."""
+
+    code = 1421
+
+    def __init__(self, address: str, reason: str) -> None:
+        self.address, self.reason = address, reason
+        super().__init__(f"{address} does not become master: {reason}; --force does it all the same")
+
+
 class ListenError(RemotingError):
     """A server cannot listen on its address."""
 

@@ -12,7 +12,14 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import NoReturn, Self, cast
 
-from pyledger._core import DurableAppender, MessageScan, QueueAppender, SendRunAppender, StoredMessage
+from pyledger._core import (
+    DurableAppender,
+    LogView,
+    MessageScan,
+    QueueAppender,
+    SendRunAppender,
+    StoredMessage,
+)
 from pyledger.config.store import StoreConfig
 from pyledger.errors import FlushTimeoutError, StoreClosedError
 from pyledger.message import Message, PutResult, QueueRange
@@ -23,6 +30,7 @@ from pyledger.store.opening import StoreParts, open_parts
 from pyledger.store.queue_reader import END_OF_TIME_MS, QueueReader
 from pyledger.store.read_result import GetRanges, GetResult
 from pyledger.store.recovery import RecoveryReport
+from pyledger.store.replica import StoreReplica
 from pyledger.store.retention import DiskUsage, disk_usage
 from pyledger.store.services import StoreServices
 from pyledger.store.statistics import StoreStatistics
@@ -291,6 +299,14 @@ class MessageStore:
     def messages(self, start_offset: int | None = None) -> MessageScan:
         """All messages of this moment in log order, from a physical offset (bytes) of a record on."""
         return self._reader.messages(start_offset)
+
+    def log_view(self) -> LogView:
+        """The bytes of the log that are as durable as they should be, at this moment."""
+        return self._parts.log.view(self._parts.confirmed_where())
+
+    def replica(self) -> StoreReplica:
+        """The log's end for bytes that a master sends; nothing else may be put while it is in use."""
+        return StoreReplica(self._parts.log, self._parts.commit_log, self._parts.dispatch_waker)
 
     def message_at(self, physical_offset: int) -> StoredMessage:
         """The message whose record stands at a physical offset (bytes).

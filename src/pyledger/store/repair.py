@@ -113,7 +113,7 @@ def _plan(root: str, file_size_bytes: int | None, cut_at_damage: bool) -> list[R
     elif middle:
         steps += [RepairStep("leave", p.file, p.offset, 0, p.detail) for p in middle]
     if cut is not None:
-        steps += _cut_steps(folder, cut)
+        steps += cut_steps(folder, cut)
     steps += _extend_steps(folder, problems, file_size_bytes, cut)
     if any(p.kind.startswith(("queue-", "index-")) for p in problems) or (cut_at_damage and middle):
         steps.append(RepairStep("rebuild", root, None, 0, "consume queues and index, from the log"))
@@ -123,7 +123,8 @@ def _plan(root: str, file_size_bytes: int | None, cut_at_damage: bool) -> list[R
     return steps
 
 
-def _cut_steps(folder: StoreFolder, end: int) -> list[RepairStep]:
+def cut_steps(folder: StoreFolder, end: int) -> list[RepairStep]:
+    """What has to be cut for the log to end at a physical offset (bytes), the last file first."""
     steps = []
     for file in reversed(folder.log_files):
         used = _used_bytes(file, max(0, end - file.start_offset))
@@ -174,7 +175,7 @@ def _used_bytes(file: StoreFile, position: int) -> int:
 def _carry_out(root: str, step: RepairStep, side: str | None) -> None:
     try:
         if step.action == "cut" and side is not None:
-            _cut(step, side)
+            keep_and_cut(step, side)
         elif step.action == "extend":
             _extend(step)
         elif step.action == "rebuild":
@@ -185,7 +186,7 @@ def _carry_out(root: str, step: RepairStep, side: str | None) -> None:
         raise StoreIOError(step.file, step.action, error.strerror or str(error)) from error
 
 
-def _cut(step: RepairStep, side: str) -> None:
+def keep_and_cut(step: RepairStep, side: str) -> None:
     """Keep bytes of a log file aside, durably; then zero them, durably."""
     offset = step.offset or 0
     position = offset - int(os.path.basename(step.file))

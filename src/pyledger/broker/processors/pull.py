@@ -15,6 +15,7 @@ from pyledger.protocol.delivery.pull_rules import PullFlag, PullRequest, PullRul
 from pyledger.protocol.delivery.refusal import Refusal
 from pyledger.protocol.delivery.subscription import Subscription
 from pyledger.protocol.filter.loading import sql_filter
+from pyledger.store.queue_reader import default_limits
 from pyledger.store.read_result import GetStatus
 from pyledger.wire.codes import RequestCode, ResponseCode
 from pyledger.wire.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
@@ -41,6 +42,8 @@ class Found(NamedTuple):
     max_offset: int
     records: Sequence[Buffer] = ()
     message_count: int = 0
+    behind: bool = False
+    """So far behind the log's end that a slave should serve the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,7 @@ class PullProcessor:
 
     def __init__(self, parts: BrokerParts) -> None:
         self._parts = parts
+        self._resident_bytes = default_limits().resident_bytes
         tables = parts.tables
         self.rules = PullRules(
             parts.delivery, parts.standing, tables.topics, tables.groups, tables.consumers, compile_filter
@@ -121,7 +125,7 @@ class PullProcessor:
             config=self._parts.delivery,
             standing=self._parts.standing,
             group=plan.group,
-            suggest_slave=False,
+            suggest_slave=found.behind,
         )
         may_hold &= reply.code == ResponseCode.PULL_NOT_FOUND and bool(header.sys_flag & PullFlag.SUSPEND)
         if may_hold and self._parts.held.hold(
@@ -162,7 +166,13 @@ class PullProcessor:
             found.max_offset,
             records,
             found.message_count,
+            self._is_behind(found.ranges.places) if self._parts.delivery.slave_read else False,
         )
+
+    def _is_behind(self, places: Sequence[tuple[int, int]]) -> bool:
+        """Whether the last record lies where memory does not reach, by upstream's rule of 40 %."""
+        store = self._parts.store
+        return bool(places) and store.max_offset - places[-1][0] > self._resident_bytes
 
     def _read_filtered(self, header: Header, expression: str, count: int) -> Found:
         """Read messages whose properties an SQL92 expression wants, within the bounds of one pull."""

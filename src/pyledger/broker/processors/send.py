@@ -83,6 +83,8 @@ class SendProcessor:
         assert isinstance(first, SendRequest)
         if not 0 <= first.queue_id < self.rules.open_queue_count(first.topic, self._parts.now_ms()):
             return None, 0
+        if self._parts.puts.refusal() is not None:
+            return None, 0
         run = self._runs.append(frames, at, peer_of(connection), self._parts.puts.room)
         if run is None:
             return None, 0

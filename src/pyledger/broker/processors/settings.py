@@ -40,6 +40,10 @@ CHANGEABLE = frozenset(
 """Our names of the settings that may change while the broker runs."""
 
 
+ROLE, BROKER_ID, SLAVE = "brokerRole", "brokerId", "slave"
+ROLES = {"ASYNC_MASTER": "async_master", "SYNC_MASTER": "sync_master", "SLAVE": SLAVE}
+
+
 class SettingsProcessor:
     """Shows and changes settings."""
 
@@ -70,11 +74,27 @@ class SettingsProcessor:
             wanted = properties.parse(str(request.body, "utf-8"))
         except (ConfigError, UnicodeDecodeError) as problem:
             return request.response(ResponseCode.SYSTEM_ERROR, str(problem))
+        if ROLE in wanted:
+            return self._change_role(request, wanted)
         for name in wanted:
             if name not in self._changeable():
                 problem_text = f"{name} cannot be changed while the broker runs"
                 return request.response(ResponseCode.NO_PERMISSION, problem_text)
         return self._parts.stored(partial(self._update, request, wanted))
+
+    def _change_role(self, request: RemotingCommand, wanted: Mapping[str, str]) -> RemotingCommand:
+        """Become a master or a slave: the answer says that it will, 907 whether it has."""
+        change = self._parts.change_role()
+        role = ROLES.get(wanted[ROLE])
+        number = wanted.get(BROKER_ID, "0")
+        if change is None:
+            return request.response(ResponseCode.NO_PERMISSION, "this broker cannot change its role")
+        fits = number.isascii() and number.isdecimal() and (role == SLAVE) == (int(number) > 0)
+        if role is None or not fits or set(wanted) - {ROLE, BROKER_ID}:
+            problem = f"{ROLE} is {wanted[ROLE]} and {BROKER_ID} {number}: a slave has an id of 1 or more"
+            return request.response(ResponseCode.INVALID_PARAMETER, problem)
+        change(role, int(number))
+        return request.response()
 
     def _update(self, request: RemotingCommand, wanted: Mapping[str, str]) -> Reply:
         try:

@@ -17,6 +17,7 @@ from pyledger.broker.processors.pop import PopProcessor
 from pyledger.broker.processors.pull import PullProcessor
 from pyledger.broker.processors.query import QueryProcessor
 from pyledger.broker.processors.recall import RecallProcessor
+from pyledger.broker.processors.replication import ReplicationProcessor
 from pyledger.broker.processors.reply import ReplyProcessor
 from pyledger.broker.processors.resets import ResetProcessor
 from pyledger.broker.processors.runtime import RuntimeProcessor
@@ -51,6 +52,7 @@ def request_handlers(parts: BrokerParts) -> Mapping[RequestCode, Method]:
         ResetProcessor(parts),
         InspectionProcessor(parts),
         RuntimeProcessor(parts),
+        ReplicationProcessor(parts),
         SettingsProcessor(parts),
         AssignmentProcessor(parts),
     )

@@ -71,6 +71,18 @@ class DelaySchedule:
         """Next queue offset to deliver, units, of each level that has delivered."""
         return {number: level.offset for number, level in self.levels.items() if level.offset}
 
+    def adopt(self, offsets: Mapping[int, int], version: DataVersion) -> None:
+        """Become a copy of a master's table: next queue offsets, units, by level."""
+        changed = {
+            number: offset
+            for number, offset in offsets.items()
+            if number in self.levels and self.levels[number].offset != offset
+        }
+        for number, offset in changed.items():
+            self.levels[number].offset = offset
+        self.delivered_count += bool(changed or version != self.version)
+        self.version = version
+
     def start(self, ranges: Mapping[int, QueueRange], now_ms: int) -> None:
         """Begin: offsets that their queues do not hold are moved to the nearest that they do."""
         for number, level in self.levels.items():

@@ -43,6 +43,19 @@ class BrokerGroups:
         for name in PREDEFINED:
             self.groups.setdefault(name, SubscriptionGroup(name))
 
+    def adopt(
+        self,
+        groups: Mapping[str, SubscriptionGroup],
+        forbidden: Mapping[str, Mapping[str, int]],
+        version: DataVersion,
+    ) -> None:
+        """Become a copy of a master's table."""
+        self.groups.clear()
+        self.groups.update(groups)
+        self.forbidden.clear()
+        self.forbidden.update({group: dict(topics) for group, topics in forbidden.items()})
+        self.version = version
+
     def find(self, name: str, now_ms: int) -> SubscriptionGroup | None:
         """A group by its name; made now where groups are, and the name is valid."""
         known = self.groups.get(name)

@@ -56,6 +56,12 @@ class OffsetTable:
             self.version = self.version.next(now_ms)
         return True
 
+    def adopt(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Take a queue offset, units, from a master's table."""
+        if self.committed(group, topic, queue_id) != offset:
+            self._put(self.offsets, group, topic, queue_id, offset)
+            self.change_count += 1
+
     def committed(self, group: str, topic: str, queue_id: int) -> int | None:
         """The next queue offset to consume; None where the group has none."""
         return self.offsets.get((topic, group), {}).get(QueueId(queue_id))

@@ -43,6 +43,11 @@ class RequestModes:
         """How a group asks; it pulls unless told otherwise."""
         return self.modes.get((topic, group), PULLING)
 
+    def adopt(self, modes: Mapping[tuple[str, str], GroupMode]) -> None:
+        """Become a copy of a master's table."""
+        self.change_count += self.modes != dict(modes)
+        self.modes = dict(modes)
+
     def update(
         self, topic: str, group: str, mode: GroupMode, *, topic_known: bool, group_known: bool
     ) -> Refusal | None:

@@ -75,6 +75,12 @@ class BrokerTopics:
         """Say that all topics may have changed for those who keep a copy."""
         self.version = self.version.next(now_ms)
 
+    def adopt(self, topics: Mapping[str, TopicConfig], version: DataVersion) -> None:
+        """Become a copy of a master's table."""
+        self.topics.clear()
+        self.topics.update(topics)
+        self.version = version
+
     def find(self, name: str) -> TopicConfig | None:
         """A topic by its name."""
         return self.topics.get(name)

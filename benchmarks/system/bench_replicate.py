@@ -1,0 +1,147 @@
+"""What does waiting for a slave cost, and how fast does an empty slave catch up?
+
+A master and its slave in processes of their own, on loopback; the load is native and has its frames encoded
+already. `sync_over_async` is the rate of a SYNC_MASTER over that of an ASYNC_MASTER that has a slave, too,
+with the same number of senders.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.broker_load import BrokerLoad, program
+from benchmarks.brokers import RunningBroker, serving
+from benchmarks.load_frames import FrameSource
+from benchmarks.rounds import Rounds
+from pyledger.client.replication import ReplicationAdmin, Standing
+from pyledger.config.client import ClientConfig
+
+SENDERS = (1, 64)
+ROLES = ("ASYNC_MASTER", "SYNC_MASTER")
+PATIENT_S = 60
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled() -> None:
+    """The load itself."""
+    try:
+        program()
+    except FileNotFoundError as missing:
+        pytest.skip(str(missing))
+
+
+def status(address: str) -> Standing:
+    """How a broker stands."""
+
+    async def ask() -> Standing:
+        async with ReplicationAdmin(client=ClientConfig(name_servers=address)) as tool:
+            return await tool.status(address)
+
+    return asyncio.run(ask())
+
+
+@contextmanager
+def member(folder: Path, names: str, role: str, number: int) -> Iterator[RunningBroker]:
+    """A broker of a pair."""
+    folder.mkdir(parents=True, exist_ok=True)
+    config = folder / "broker.conf"
+    settings = {
+        "autoCreateTopicEnable": "true",
+        "brokerRole": role,
+        "brokerId": number,
+        "slaveReadEnable": "true",
+    }
+    config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    words = ("broker", "--config", config, "--namesrv", names, "--store", folder / "store")
+    with serving(*words, "--listen", "127.0.0.1:0") as (process, address, _):
+        host, _, port = address.rpartition(":")
+        yield RunningBroker("pyledger", process.pid, host, int(port), names)
+
+
+@contextmanager
+def pair(folder: Path, role: str) -> Iterator[tuple[RunningBroker, RunningBroker]]:
+    """A master and a slave that follows it."""
+    with (
+        serving("namesrv", "--listen", "127.0.0.1:0") as (_, names, _),
+        member(folder / "master", names, role, 0) as master,
+        member(folder / "slave", names, "SLAVE", 1) as slave,
+    ):
+        until_followed(master, slave)
+        yield master, slave
+
+
+def until_followed(master: RunningBroker, slave: RunningBroker) -> None:
+    """Wait until a slave has all that its master has."""
+    deadline = time.monotonic() + PATIENT_S
+    addresses = [f"{one.host}:{one.port}" for one in (master, slave)]
+    while True:
+        first, second = map(status, addresses)
+        own = second.status.ha_client_info
+        if own.activated and own.max_offset == first.status.master_commit_log_max_offset:
+            return
+        assert time.monotonic() < deadline, (first, second)
+        time.sleep(0.01)
+
+
+@pytest.mark.benchmark(group="replication: sends with and without waiting for the slave, 256 B")
+@pytest.mark.parametrize("senders", SENDERS, ids="senders={}".format)
+def bench_sync_over_async(rounds: Rounds, tmp_path: Path, senders: int) -> None:
+    kind = "sync" if senders == 1 else "senders"
+
+    def compare() -> dict[str, Any]:
+        found: dict[str, list[float]] = {role: [] for role in ROLES}
+        cpu: dict[str, list[float]] = {role: [] for role in ROLES}
+        with pair(tmp_path / "a", ROLES[0]) as first, pair(tmp_path / "s", ROLES[1]) as second:
+            for number in range(3 if rounds.full else 1):
+                for role, (master, slave) in zip(ROLES, (first, second), strict=True):
+                    load = BrokerLoad(
+                        master.host, master.port, master.pid, FrameSource(f"load_{role}_{number}")
+                    )
+                    before = slave.cpu_seconds()
+                    seconds = 2.0 if rounds.full else 0.1
+                    one = load.run(kind, warm_up_s=seconds / 4, seconds=seconds)
+                    until_followed(master, slave)
+                    found[role].append(one["per_second"])
+                    slave_us = (slave.cpu_seconds() - before) / one["messages"] * 1e6
+                    cpu[role].append(one["broker_cpu_us"] + slave_us)
+        best = {role: max(rates) for role, rates in found.items()}
+        return {
+            "sync_over_async": best[ROLES[1]] / best[ROLES[0]],
+            "per_second": best,
+            "pair_cpu_us": {role: min(values) for role, values in cpu.items()},
+        }
+
+    rounds.note(**rounds.benchmark.pedantic(compare, rounds=1))
+
+
+@pytest.mark.benchmark(group="replication: an empty slave catches up")
+def bench_catch_up(rounds: Rounds, tmp_path: Path) -> None:
+    size = 700 << 20 if rounds.full else 4 << 20
+
+    def catch_up() -> dict[str, Any]:
+        with (
+            serving("namesrv", "--listen", "127.0.0.1:0") as (_, names, _),
+            member(tmp_path / "master", names, "ASYNC_MASTER", 0) as master,
+        ):
+            load = BrokerLoad(
+                master.host, master.port, master.pid, FrameSource("filling", body=bytes(16_384))
+            )
+            while (end := status(f"{master.host}:{master.port}").status.master_commit_log_max_offset) < size:
+                load.run("async", warm_up_s=0, seconds=0.2)
+            cpu = master.cpu_seconds()
+            with member(tmp_path / "slave", names, "SLAVE", 1) as slave:
+                begin = time.perf_counter()
+                until_followed(master, slave)
+                seconds = time.perf_counter() - begin
+                return {
+                    "bytes": end,
+                    "gb_per_second": end / seconds / 1e9,
+                    "cpu_s_per_gb": (master.cpu_seconds() - cpu + slave.cpu_seconds()) / end * 1e9,
+                }
+
+    rounds.note(**rounds.benchmark.pedantic(catch_up, rounds=1))

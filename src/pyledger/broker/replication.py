@@ -1,0 +1,258 @@
+"""What a broker is to others of its name: a master that serves slaves, or a slave that follows a master.
+
+Source: RocketMQ broker/.../BrokerController.java; store/.../ha/DefaultHAService.java.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from pyledger.broker.addresses import address_of
+from pyledger.broker.slave_sync import SlaveSync
+from pyledger.broker.tables import BrokerTables
+from pyledger.config.broker import BrokerConfig
+from pyledger.config.ha import HaConfig
+from pyledger.errors import RemotingError, WireError
+from pyledger.log import event, logger
+from pyledger.net.client import RemotingClient
+from pyledger.net.name_servers import parse_addresses
+from pyledger.protocol.ha.tail import TailSearch
+from pyledger.runtime.ha_client import HaClient
+from pyledger.runtime.ha_service import HaService
+from pyledger.store.message_store import MessageStore
+from pyledger.wire.codes import RequestCode, ResponseCode
+from pyledger.wire.ha_status import HaClientStatus, HaConnectionStatus, HaStatus
+from pyledger.wire.headers.query import ViewMessageRequestHeader
+from pyledger.wire.remoting import RemotingCommand
+from pyledger.wire.route import decode_clusters
+
+log = logger("ha")
+
+TIMEOUT_MS = 3_000
+LOOPBACK = "127.0.0.1", "::1"
+SERVICE_NOT_AVAILABLE = "SERVICE_NOT_AVAILABLE"
+
+
+class MasterReplication:
+    """The master's side: slaves, and who waits for them."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        ha: HaConfig,
+        store: MessageStore,
+        client: Callable[[], RemotingClient | None],
+        now_ms: Callable[[], int],
+    ) -> None:
+        """Take what slaves get.
+
+        Args:
+            config: The broker's name, and its name servers.
+            ha: The rules.
+            store: Whose log slaves get.
+            client: Calls the name servers; None while the broker starts.
+            now_ms: A clock that never goes back.
+        """
+        self._config = config
+        self._client = client
+        self._store = store
+        self._configured = {*LOOPBACK, *parse_addresses(ha.allowed_slaves)}
+        self._registered: set[str] = set()
+        self.service = HaService(store, ha, now_ms, self.admits)
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen for slaves; the port.
+
+        Raises:
+            ListenError: the address cannot be had.
+        """
+        await self.service.start(host, port)
+        return self.service.port
+
+    async def close(self) -> None:
+        """Let slaves go; who waits for them waits no more."""
+        await self.service.close()
+
+    def refusal(self) -> str | None:
+        """Why no put may be taken now, in upstream's words; None: it may."""
+        return self.service.refusal()
+
+    def appended(self) -> None:
+        """Bytes of the log can be sent to slaves."""
+        self.service.appended()
+
+    def wait(self, end_offset: int) -> "str | asyncio.Future[str]":
+        """How the wait for slaves ended that shall have all below a physical offset (bytes)."""
+        return self.service.wait(end_offset)
+
+    def learn_master(self, _address: str, _ha_address: str) -> None:
+        """A master follows nobody."""
+
+    async def admits(self, host: str) -> bool:
+        """Whether an address may have the log: it is this machine, configured, or a registered slave's."""
+        if host in self._configured or host in self._registered:
+            return True
+        client, name = self._client(), self._config.name
+        for address in parse_addresses(self._config.name_servers):
+            if client is None:
+                break
+            command = RemotingCommand.request(RequestCode.GET_BROKER_CLUSTER_INFO)
+            try:
+                answer = await client.call(address, command, TIMEOUT_MS)
+                if answer.code == ResponseCode.SUCCESS and (
+                    broker := decode_clusters(answer.body).brokers.get(name)
+                ):
+                    slaves = [one for number, one in broker.broker_addrs.items() if number != 0]
+                    self._registered |= {address_of(one)[0] for one in slaves}
+            except (RemotingError, WireError, ValueError):
+                continue
+        return host in self._registered
+
+    def status(self) -> HaStatus:
+        """To 907."""
+        end = self._store.max_offset
+        slaves = self.service.slaves()
+        return HaStatus(
+            master=True,
+            master_commit_log_max_offset=end,
+            in_sync_slave_nums=sum(one.in_sync for one in slaves),
+            ha_connection_info=tuple(
+                HaConnectionStatus(
+                    addr=one.address,
+                    slave_ack_offset=one.ack_offset,
+                    diff=end - max(0, one.ack_offset),
+                    in_sync=one.in_sync,
+                    transfer_from_where=one.next_offset,
+                )
+                for one in slaves
+            ),
+        )
+
+
+class SlaveReplication:
+    """The slave's side: it follows a master and takes nothing from clients."""
+
+    def __init__(
+        self,
+        ha: HaConfig,
+        store: MessageStore,
+        tables: BrokerTables,
+        client: RemotingClient,
+        now_ms: Callable[[], int],
+        *,
+        ask_again: Callable[[], Awaitable[object]],
+        grown: Callable[[], None],
+        master_changed: Callable[[bool], None],
+        diverged: Callable[[int], None],
+    ) -> None:
+        """Take what comes from the master.
+
+        Args:
+            ha: The rules.
+            store: Takes the log.
+            tables: Become copies of the master's.
+            client: Calls the master.
+            now_ms: A clock that never goes back.
+            ask_again: Asks the name servers who is master; what they say comes to `learn_master`.
+            grown: Told after the log has grown.
+            master_changed: Told whether there is a master, when that changes.
+            diverged: Told the physical offset (bytes) behind which this log is not the master's.
+        """
+        self._ha = ha
+        self._diverged = diverged
+        self.master_address = ""
+        """`host:port` of the master for requests; empty while no name server knows one."""
+        self._store = store
+        self._client = client
+        self._ask_again = ask_again
+        self._master_changed = master_changed
+        self.ha_client = HaClient(store, ha, now_ms, agree=self._agree, grown=grown)
+        self.sync = SlaveSync(tables, ha, client, lambda: self.master_address)
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to follow."""
+        self.ha_client.start()
+        self._task = asyncio.get_running_loop().create_task(self.sync.run())
+
+    async def close(self) -> None:
+        """Follow no more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self.ha_client.close()
+
+    def refusal(self) -> str | None:
+        """A slave takes no puts: its log is its master's."""
+        return SERVICE_NOT_AVAILABLE
+
+    def appended(self) -> None:
+        """Nothing follows a slave."""
+
+    def wait(self, _end_offset: int) -> "str | asyncio.Future[str]":
+        """Nothing is put here, so no physical offset (bytes) is waited for."""
+        return SERVICE_NOT_AVAILABLE
+
+    def learn_master(self, address: str, ha_address: str) -> None:
+        """What the name servers say; empty when they know of no master."""
+        alive = bool(address)
+        if alive != bool(self.master_address):
+            event(log, logging.INFO, "master is there" if alive else "master is gone", master=address)
+            self._master_changed(alive)
+        self.master_address = address
+        if ha_address:
+            self.ha_client.follow(ha_address)
+
+    async def _agree(self) -> str:
+        """Why this log and the master's cannot go on together; empty: they can."""
+        await self._ask_again()
+        replica, master = self.ha_client.replica, self.master_address
+        last = await asyncio.to_thread(replica.last_record_offset)
+        if last < 0:
+            return ""
+        if not master:
+            if not self._ha.master_address:
+                return "no name server knows a master"
+            event(log, logging.WARNING, "end of the log not compared: the master's address is not known")
+            return ""
+        if await self._is_same(master, last):
+            return ""
+        search = TailSearch(await asyncio.to_thread(replica.record_offsets))
+        while (offset := search.question) is not None:
+            search.answer(await self._is_same(master, offset))
+        if search.last_common is None:
+            return f"nothing in the last files of this log is in that of {master}: empty the slave"
+        end = search.last_common + self._store.message_at(search.last_common).store_size
+        self._diverged(end)
+        return f"this log and that of {master} part at {end}"
+
+    async def _is_same(self, master: str, offset: int) -> bool:
+        """Whether the master has the same record at a physical offset (bytes).
+
+        Raises:
+            RemotingError: it cannot be asked.
+        """
+        command = RemotingCommand.request(
+            RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader(offset=offset)
+        )
+        answer = await self._client.call(master, command, TIMEOUT_MS)
+        same = answer.code == ResponseCode.SUCCESS
+        return same and answer.body == self._store.message_at(offset).record_view
+
+    def status(self) -> HaStatus:
+        """To 907."""
+        link = self.ha_client.connection
+        return HaStatus(
+            master=False,
+            master_commit_log_max_offset=max(self.ha_client.master_end, self._store.max_offset),
+            ha_client_info=HaClientStatus(
+                master_addr=self.ha_client.master_address,
+                max_offset=self._store.max_offset,
+                last_read_timestamp=0 if link is None else link.last_read_ms,
+                last_write_timestamp=0 if link is None else link.last_write_ms,
+                activated=link is not None,
+            ),
+        )
+
+
+Replication = MasterReplication | SlaveReplication

@@ -1,0 +1,156 @@
+"""A slave's copies of its master's tables: topics, groups, offsets of consumers and of delayed messages.
+
+A copy is taken 10 s after the start and then every minute, and written as the broker's own tables are. A
+table of topics or groups is replaced when its version differs from the copy's.
+
+Differs: an offset of a consumer goes back only where the master's own went back since the last copy, so that
+what a consumer commits at the slave while the master is away is kept.
+
+Source: RocketMQ broker/.../SlaveSynchronize.java.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from pyledger.broker.tables import BrokerTables
+from pyledger.config.ha import HaConfig
+from pyledger.errors import BrokerError, PyLedgerError
+from pyledger.ids import QueueId
+from pyledger.log import event, logger
+from pyledger.net.client import RemotingClient
+from pyledger.protocol.delivery.request_modes import GroupMode, RequestMode
+from pyledger.wire.body import Body
+from pyledger.wire.codes import RequestCode, ResponseCode
+from pyledger.wire.membership import MessageRequestModes
+from pyledger.wire.offsets import ConsumerOffsetTable, DelayOffsetTable
+from pyledger.wire.remoting import RemotingCommand
+from pyledger.wire.topic_config import SubscriptionGroupTable, TopicConfigTable
+
+log = logger("ha")
+
+B = TypeVar("B", bound=Body)
+TIMEOUT_MS = 3_000
+SEPARATOR = "@"
+
+
+class SlaveSync:
+    """Copies the tables of a master from `run`'s begin to its end."""
+
+    def __init__(
+        self,
+        tables: BrokerTables,
+        config: HaConfig,
+        client: RemotingClient,
+        master: Callable[[], str],
+    ) -> None:
+        """Take where copies go and come from.
+
+        Args:
+            tables: The slave's.
+            config: Intervals.
+            client: Calls the master.
+            master: Its `host:port` for requests; empty while it is not known.
+        """
+        self.count = 0
+        """Copies that were complete."""
+        self._tables = tables
+        self._config = config
+        self._client = client
+        self._master = master
+        self._problem = ""
+        # The master's offsets at the last copy: where they have gone back since, so do the slave's.
+        self._seen: dict[tuple[str, int], int] = {}
+
+    async def run(self) -> None:
+        """Copy again and again."""
+        await asyncio.sleep(self._config.sync_first_ms / 1000)
+        while True:
+            if self._master():
+                await self.copy()
+            await asyncio.sleep(self._config.sync_interval_ms / 1000)
+
+    async def copy(self) -> bool:
+        """Copy everything once; whether all of it could be."""
+        problem = ""
+        for one in (self._topics, self._offsets, self._delays, self._groups, self._modes):
+            try:
+                await one()
+            except PyLedgerError as failure:
+                problem = f"{one.__name__.strip('_')}: {failure}"
+        await self._tables.save_changed()
+        if problem != self._problem:
+            event(log, logging.WARNING, "tables not copied", master=self._master(), problem=problem or "none")
+        self._problem = problem
+        self.count += not problem
+        return not problem
+
+    async def _ask(self, code: RequestCode, kind: type[B]) -> B | None:
+        """A table of the master; None where it has none, or does not know the request."""
+        answer = await self._client.call(self._master(), RemotingCommand.request(code), TIMEOUT_MS)
+        if answer.code != ResponseCode.SUCCESS:
+            # Upstream says so of an empty table, and 4.x does not know all of them.
+            if answer.code in (ResponseCode.SYSTEM_ERROR, ResponseCode.REQUEST_CODE_NOT_SUPPORTED):
+                return None
+            raise BrokerError(answer.code, answer.remark, self._master())
+        return kind.decode(answer.body)
+
+    async def _topics(self) -> None:
+        found = await self._ask(RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigTable)
+        topics = self._tables.topics
+        if found is not None and found.data_version != topics.version:
+            topics.adopt(found.topic_config_table, found.data_version)
+
+    async def _groups(self) -> None:
+        found = await self._ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, SubscriptionGroupTable)
+        groups = self._tables.groups
+        if found is not None and found.data_version != groups.version:
+            groups.adopt(found.subscription_group_table, found.forbidden_table, found.data_version)
+
+    async def _offsets(self) -> None:
+        found = await self._ask(RequestCode.GET_ALL_CONSUMER_OFFSET, ConsumerOffsetTable)
+        if found is None:
+            return
+        offsets = self._tables.offsets
+        for key, queues in found.offset_table.items():
+            topic, separator, group = key.partition(SEPARATOR)
+            if not separator:
+                continue
+            for queue_id, offset in queues.items():
+                seen = self._seen.get((key, queue_id))
+                self._seen[key, queue_id] = offset
+                own = offsets.offsets.get((topic, group), {}).get(QueueId(queue_id))
+                offsets.adopt(group, topic, queue_id, merged_offset(own, seen, offset))
+        offsets.version = found.data_version
+
+    async def _delays(self) -> None:
+        found = await self._ask(RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsetTable)
+        if found is not None:
+            self._tables.delays.adopt(found.offset_table, found.data_version)
+
+    async def _modes(self) -> None:
+        found = await self._ask(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, MessageRequestModes)
+        if found is not None:
+            self._tables.modes.adopt(modes_of(found))
+
+
+def merged_offset(own: int | None, seen: int | None, master: int) -> int:
+    """What a slave takes for a queue offset (units) of a group.
+
+    Args:
+        own: The slave's own; None: it has none.
+        seen: The master's at the last copy; None: there was none.
+        master: The master's now.
+    """
+    went_back = seen is not None and master < seen
+    return master if own is None or went_back else max(own, master)
+
+
+def modes_of(found: MessageRequestModes) -> Mapping[tuple[str, str], GroupMode]:
+    """Modes by topic and group."""
+    return {
+        (topic, group): GroupMode(RequestMode(one.mode.value), one.pop_share_queue_num)
+        for topic, groups in found.message_request_mode_map.items()
+        for group, one in groups.items()
+    }

@@ -1,0 +1,80 @@
+"""Settings of replication between a master and its slaves. Defaults are upstream's, or their docstring says.
+
+Source: RocketMQ store/.../MessageStoreConfig.java; common/.../BrokerConfig.java.
+"""
+
+from dataclasses import dataclass
+
+from pyledger.config.fields import check, setting
+
+HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HaConfig:
+    """What a broker is to others of its name, and what it asks of them."""
+
+    role: str = setting(
+        "async_master",
+        choices={"async_master": "ASYNC_MASTER", "sync_master": "SYNC_MASTER", "slave": "SLAVE"},
+        upstream="brokerRole",
+    )
+    """`async_master` answers sends at once, `sync_master` when slaves have the message; `slave` takes its log
+    from a master and no sends."""
+
+    serve_slaves: bool = setting(True, upstream=None)
+    """Listen for slaves. Upstream always does."""
+
+    port: int = setting(0, unit="ports", range=(0, 65_535), upstream="haListenPort")
+    """Port for slaves; 0 takes the one after the broker's, or a free one where the broker does."""
+
+    allowed_slaves: str = setting("", upstream=None)
+    """Addresses of slaves, `10.0.0.2;10.0.0.3`. Empty: this machine, and those that the name servers know as
+    slaves of this broker. Upstream gives its log to whoever connects."""
+
+    master_address: str = setting("", upstream="haMasterAddress")
+    """`host:port` of the master's HA service. Empty: as the name servers say."""
+
+    heartbeat_interval_ms: int = setting(
+        5_000, unit="ms", range=(10, HOUR_MS), upstream="haSendHeartbeatInterval"
+    )
+    """Silence after which either side says that it is there."""
+
+    silence_max_ms: int = setting(20_000, unit="ms", range=(20, HOUR_MS), upstream="haHousekeepingInterval")
+    """Silence of the other side after which a connection is closed."""
+
+    reconnect_interval_ms: int = setting(5_000, unit="ms", range=(10, HOUR_MS), upstream=None)
+    """Pause of a slave before it connects again; upstream's is fixed."""
+
+    transfer_batch_bytes: int = setting(
+        32_768, unit="bytes", range=(1024, 1 << 22), upstream="haTransferBatchSize"
+    )
+    """Log bytes that one transfer carries at most."""
+
+    gap_max_bytes: int = setting(1 << 28, unit="bytes", range=(0, 1 << 50), upstream="haMaxGapNotInSync")
+    """A slave that is further behind counts as not available; `haSlaveFallbehindMax` of 4.x."""
+
+    slave_timeout_ms: int = setting(3_000, unit="ms", range=(1, HOUR_MS), upstream="slaveTimeout")
+    """How long a send waits for slaves; then it is answered FLUSH_SLAVE_TIMEOUT, and is stored."""
+
+    in_sync_replicas: int = setting(2, unit="brokers", range=(0, 64), upstream="inSyncReplicas")
+    """Brokers, the master among them, that a `sync_master` wants a message on before it answers. Upstream's
+    default is 1 since 5.0, so that a SYNC_MASTER waits for nobody; before it was what 2 is here."""
+
+    in_sync_replicas_min: int = setting(1, unit="brokers", range=(1, 64), upstream="minInSyncReplicas")
+    """A `sync_master` refuses sends while fewer brokers, itself among them, are in sync."""
+
+    auto_in_sync_replicas: bool = setting(False, upstream="enableAutoInSyncReplicas")
+    """Want no more brokers than are in sync at the moment, down to `in_sync_replicas_min`."""
+
+    all_in_sync_replicas: bool = setting(False, upstream="allAckInSyncStateSet")
+    """Want every broker that is in sync at the moment instead of `in_sync_replicas`."""
+
+    sync_first_ms: int = setting(10_000, unit="ms", range=(0, HOUR_MS), upstream=None)
+    """Time after a slave's start until it copies topics, groups and offsets for the first time."""
+
+    sync_interval_ms: int = setting(60_000, unit="ms", range=(100, HOUR_MS), upstream=None)
+    """Pause between two such copies; upstream's is fixed."""
+
+    def __post_init__(self) -> None:
+        check(self)

@@ -1,0 +1,142 @@
+"""The master's side of one HA connection.
+
+A slave says nothing but physical offsets of 8 bytes: the first is where it wants to go on, each is how far it
+has come. The master answers with frames of the log from there, and with an empty frame when it was silent.
+A slave that has nothing begins at the start of the log's last file, as upstream.
+
+Differs: an offset beyond the master's end, or before an earlier one of the same connection, closes it, and so
+does a first one below the log's start; upstream believes the first two and never answers the last.
+
+Source: RocketMQ store/.../ha/DefaultHAConnection.java.
+"""
+
+import struct
+from enum import Enum
+from typing import NamedTuple
+
+from pyledger.config.ha import HaConfig
+
+REPORT = struct.Struct(">q")
+
+
+class MasterState(Enum):
+    """What a connection is about."""
+
+    READY = "READY"
+    """Waits for the first report."""
+    TRANSFER = "TRANSFER"
+    SHUTDOWN = "SHUTDOWN"
+    """To be closed, for the reason given."""
+
+
+TRANSITIONS = {
+    (MasterState.READY, "report"): MasterState.TRANSFER,
+    (MasterState.READY, "false report"): MasterState.SHUTDOWN,
+    (MasterState.READY, "silence"): MasterState.SHUTDOWN,
+    (MasterState.TRANSFER, "report"): MasterState.TRANSFER,
+    (MasterState.TRANSFER, "false report"): MasterState.SHUTDOWN,
+    (MasterState.TRANSFER, "silence"): MasterState.SHUTDOWN,
+}
+
+
+class LogRange(NamedTuple):
+    """What a master has at a moment: physical offsets (bytes)."""
+
+    start: int
+    end: int
+    file_bytes: int
+    """Size of a log file."""
+
+
+class Transfer(NamedTuple):
+    """A frame to send."""
+
+    offset: int
+    """Physical offset (bytes) of its first byte, or of what comes next."""
+    size: int
+    """0: a heartbeat."""
+
+
+class MasterConnection:
+    """Takes a slave's reports and says what to send."""
+
+    def __init__(self, config: HaConfig, now_ms: int) -> None:
+        """A connection that was just taken."""
+        self._config = config
+        self.state = MasterState.READY
+        self.problem = ""
+        """Why the connection must be closed, in state SHUTDOWN."""
+        self.slave_ack_offset = -1
+        """How far the slave has come, bytes; -1: it has not said. Invariant: never falls, never beyond what
+        was the log's end."""
+        self.next_offset = -1
+        """Where the next transfer begins."""
+        self._head = bytearray()
+        self._read_ms = self._wrote_ms = now_ms
+
+    def receive(self, data: bytes, log: LogRange, now_ms: int) -> bool:
+        """Take bytes of a slave; whether it has come further."""
+        self._read_ms = now_ms
+        before = self.slave_ack_offset
+        self._head += data
+        whole = len(self._head) // REPORT.size * REPORT.size
+        for (offset,) in REPORT.iter_unpack(self._head[:whole]):
+            self._report(offset, log)
+            if self.state is MasterState.SHUTDOWN:
+                return False
+        del self._head[:whole]
+        return self.slave_ack_offset > before
+
+    def _report(self, offset: int, log: LogRange) -> None:
+        if offset > log.end:
+            problem = f"the slave reports {offset}, this log ends at {log.end}: its tail is not from here"
+            self._step("false report", problem)
+        elif offset < 0 or offset < self.slave_ack_offset:
+            self._step("false report", f"the slave went back from {self.slave_ack_offset} to {offset}")
+        elif self.state is MasterState.READY and 0 < offset < log.start:
+            problem = f"the slave wants to go on at {offset}, this log starts at {log.start}: empty the slave"
+            self._step("false report", problem)
+        else:
+            if self.state is MasterState.READY:
+                self.next_offset = offset or max(log.start, log.end - log.end % log.file_bytes)
+            self._step("report")
+            self.slave_ack_offset = offset
+
+    def next_transfer(self, log: LogRange) -> Transfer | None:
+        """The next frame of the log; None when all is sent, or the slave has not said from where."""
+        at = self.next_offset
+        if self.state is not MasterState.TRANSFER or at >= log.end:
+            return None
+        file_end = at - at % log.file_bytes + log.file_bytes
+        return Transfer(at, min(self._config.transfer_batch_bytes, log.end - at, file_end - at))
+
+    def sent(self, transfer: Transfer, now_ms: int) -> None:
+        """A frame is on its way."""
+        self.next_offset = transfer.offset + transfer.size
+        self._wrote_ms = now_ms
+
+    def tick(self, now_ms: int) -> Transfer | None:
+        """Time has passed: the heartbeat to send, if any."""
+        if self.state is MasterState.SHUTDOWN:
+            return None
+        if now_ms - self._read_ms > self._config.silence_max_ms:
+            self._step("silence", f"the slave was silent for {now_ms - self._read_ms} ms")
+            return None
+        due = now_ms - self._wrote_ms > self._config.heartbeat_interval_ms
+        return Transfer(self.next_offset, 0) if due and self.state is MasterState.TRANSFER else None
+
+    def deadline_ms(self) -> int:
+        """When `tick` is needed at the latest."""
+        silence_ms = self._read_ms + self._config.silence_max_ms
+        if self.state is not MasterState.TRANSFER:
+            return silence_ms + 1
+        return min(silence_ms, self._wrote_ms + self._config.heartbeat_interval_ms) + 1
+
+    def describe(self) -> str:
+        """State, place and acknowledgement in a line."""
+        why = f": {self.problem}" if self.problem else ""
+        return f"{self.state.value} next {self.next_offset}, acknowledged {self.slave_ack_offset}{why}"
+
+    def _step(self, happened: str, problem: str = "") -> None:
+        self.state = TRANSITIONS[self.state, happened]
+        self.problem = problem

@@ -1,0 +1,65 @@
+"""A slave's log: bytes of a master come to stand at its end. Queues and index are built from it as ever."""
+
+from pyledger._core import CommitLog, MappedFileQueue, MessageScan, ReplicaLog, Waker, scan
+
+
+class StoreReplica:
+    """Where a slave's store takes the bytes of its master. One thread appends."""
+
+    def __init__(self, log: MappedFileQueue, commit_log: CommitLog, dispatch_waker: Waker) -> None:
+        self._log = log
+        self._commit_log = commit_log
+        self._end = ReplicaLog(log, dispatch_waker)
+
+    @property
+    def end_offset(self) -> int:
+        """Physical offset (bytes) of the log's end; 0 for an empty one."""
+        return self._log.wrote_where
+
+    @property
+    def whole_offset(self) -> int:
+        """Physical offset (bytes) where the last whole record ends."""
+        return self._end.whole_where
+
+    @property
+    def file_size_bytes(self) -> int:
+        """Size of the log's files."""
+        return self._log.file_size_bytes
+
+    def append(self, offset: int, data: memoryview) -> int:
+        """Write a master's bytes at the log's end, a physical offset; the new end (bytes).
+
+        Raises:
+            OffsetOutOfRangeError: another place than the end.
+            CorruptRecordError: it would be no record that belongs there; nothing was written.
+            StoreFormatError: the master's files have another size.
+            StoreFullError: no room; nothing was written.
+            StoreFailedError: an earlier flush failed.
+
+        Durability: none yet; see `MessageStore.until_durable`.
+        """
+        end = self._end.append(offset, data)
+        self._commit_log.note_store_timestamp(self._end.last_store_timestamp_ms)
+        return end
+
+    def cut_partial(self) -> int:
+        """Take back the bytes behind the last whole record, durably; how many (bytes)."""
+        return self._end.cut_partial()
+
+    def last_record_offset(self) -> int:
+        """Physical offset (bytes) of the last whole record; -1 where there is none.
+
+        Cost: a walk through the last file, without the interpreter lock.
+        """
+        view = self._log.view(self.whole_offset)
+        for file in reversed(view.files):
+            found = scan(view, file.start_offset, check=False).last_record_offset
+            if found >= 0:
+                return found
+        return -1
+
+    def record_offsets(self) -> list[int]:
+        """Physical offsets (bytes) of all whole records in the last two files."""
+        view = self._log.view(self.whole_offset)
+        start = view.files[max(0, len(view.files) - 2)].start_offset if view.files else 0
+        return [message.physical_offset for message in MessageScan(view, start)]

@@ -1,0 +1,106 @@
+"""A slave's log takes a master's bytes as they come, and nothing else."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pyledger._core import CommitLog, MappedFileQueue, ReplicaLog
+from pyledger.errors import CorruptRecordError, OffsetOutOfRangeError, StoreFormatError
+
+FILE_BYTES = 4096
+
+
+def master(folder: Path, count: int = 60) -> tuple[bytes, list[int], list[int]]:
+    """The bytes of a log, where its records begin, and where they end."""
+    queue = MappedFileQueue(str(folder), FILE_BYTES)
+    queue.load()
+    log = CommitLog(queue)
+    places = [log.append("T", n % 3, b"x" * (n * 7 % 300))[:2] for n in range(count)]
+    view = queue.view()
+    data = b"".join(
+        view.read(at, min(FILE_BYTES, view.end_offset - at)) for at in range(0, view.end_offset, FILE_BYTES)
+    )
+    queue.close()
+    return data, [at for at, _ in places], [at + size for at, size in places]
+
+
+def replica(folder: Path, file_bytes: int = FILE_BYTES) -> ReplicaLog:
+    queue = MappedFileQueue(str(folder), file_bytes)
+    queue.load()
+    return ReplicaLog(queue)
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.integers(1, 700), min_size=1, max_size=30))
+def test_bytes_in_any_pieces_are_the_masters_and_records_count_when_whole(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int]
+) -> None:
+    folder = tmp_path_factory.mktemp("replica")
+    data, _, ends = master(folder / "master")
+    log, at, turn = replica(folder / "slave"), 0, 0
+    # A blank counts when its file is full.
+    boundaries = {0, *ends, *range(0, len(data), FILE_BYTES)}
+    while at < len(data):
+        size = min(sizes[turn % len(sizes)], len(data) - at, FILE_BYTES - at % FILE_BYTES)
+        assert log.append(at, data[at : at + size]) == at + size
+        at, turn = at + size, turn + 1
+        assert log.whole_where == max(place for place in boundaries if place <= at)
+    assert log.whole_where == len(data)
+    view = log.queue.view()
+    assert (
+        b"".join(view.read(p, min(FILE_BYTES, len(data) - p)) for p in range(0, len(data), FILE_BYTES))
+        == data
+    )
+    log.queue.close()
+
+
+def test_a_partial_record_is_taken_back(tmp_path: Path) -> None:
+    data, starts, _ = master(tmp_path / "master")
+    log = replica(tmp_path / "slave")
+    log.append(0, data[: starts[5] + 20])
+    assert (log.whole_where, log.cut_partial()) == (starts[5], 20)
+    assert (log.queue.wrote_where, log.cut_partial()) == (starts[5], 0)
+    log.append(starts[5], data[starts[5] : starts[6]])
+    assert log.whole_where == starts[6]
+    log.queue.close()
+
+
+def test_another_place_than_the_end_is_refused(tmp_path: Path) -> None:
+    data, starts, _ = master(tmp_path / "master")
+    log = replica(tmp_path / "slave")
+    for offset in (1, -1, FILE_BYTES + 8):
+        with pytest.raises(OffsetOutOfRangeError):
+            log.append(offset, data[:10])
+    log.append(0, data[: starts[1]])
+    for offset in (0, starts[1] - 1, starts[1] + 1):
+        with pytest.raises(OffsetOutOfRangeError):
+            log.append(offset, data[:10])
+    log.queue.close()
+
+
+@pytest.mark.parametrize("at", [0, 4, 28])
+def test_what_is_no_record_is_refused_and_leaves_nothing(tmp_path: Path, at: int) -> None:
+    data, starts, _ = master(tmp_path / "master")
+    log = replica(tmp_path / "slave")
+    log.append(0, data[: starts[3]])
+    wrong = bytearray(data[starts[3] : starts[5]])
+    wrong[at] ^= 0x55
+    with pytest.raises(CorruptRecordError):
+        log.append(starts[3], wrong)
+    assert (log.queue.wrote_where, log.whole_where) == (starts[3], starts[3])
+    assert log.append(starts[3], data[starts[3] : starts[5]]) == starts[5]
+    log.queue.close()
+
+
+def test_a_master_with_other_file_sizes_is_refused(tmp_path: Path) -> None:
+    data, _, _ = master(tmp_path / "master")
+    larger = replica(tmp_path / "larger", 2 * FILE_BYTES)
+    with pytest.raises(StoreFormatError, match="mappedFileSizeCommitLog"):
+        larger.append(0, data[:FILE_BYTES])
+    larger.queue.close()
+    smaller = replica(tmp_path / "smaller", FILE_BYTES // 2)
+    with pytest.raises(StoreFormatError, match="mappedFileSizeCommitLog"):
+        smaller.append(0, data[:FILE_BYTES])
+    smaller.queue.close()

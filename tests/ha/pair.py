@@ -1,0 +1,100 @@
+"""A name server, a master and slaves for the length of a block."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from pyledger.broker.replication import SlaveReplication
+from pyledger.broker.server import Broker
+from pyledger.config.broker import BrokerConfig
+from pyledger.config.delivery import DeliveryConfig
+from pyledger.config.ha import HaConfig
+from pyledger.config.namesrv import NamesrvConfig
+from pyledger.config.store import StoreConfig
+from pyledger.namesrv.server import NameServer
+from pyledger.store.message_store import MessageStore
+
+SMALL = {"mapped_file_size_bytes": 1 << 20, "index_slots": 1000, "index_entries": 4000}
+QUICK = {"reconnect_interval_ms": 20, "sync_first_ms": 50, "sync_interval_ms": 100}
+
+
+class Pair:
+    """Brokers of one name."""
+
+    def __init__(self, folder: Path, stack: AsyncExitStack, name_server: NameServer) -> None:
+        self.folder = folder
+        self.name_server = name_server
+        self._stack = stack
+
+    async def start(
+        self,
+        number: int,
+        role: str,
+        *,
+        ha: Mapping[str, Any] | None = None,
+        store: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> Broker:
+        """A broker in the folder of its number; 0 is the master."""
+        broker = Broker(
+            BrokerConfig(
+                **{
+                    "port": 0,
+                    "broker_id": number,
+                    "name_servers": self.name_server.address,
+                    "store_path": str(self.folder / str(number)),
+                    "admin_enabled": True,
+                    **settings,
+                }
+            ),
+            delivery=DeliveryConfig(auto_create_topics=True, slave_read=True),
+            store=StoreConfig(**{**SMALL, **(store or {})}),
+            ha=HaConfig(**{"role": role, **QUICK, **(ha or {})}),
+        )
+        self._stack.push_async_callback(broker.close)
+        await broker.start()
+        return broker
+
+
+@asynccontextmanager
+async def brokers(folder: Path) -> AsyncIterator[Pair]:
+    """A name server, and brokers as they are started; all are closed at the end."""
+    async with AsyncExitStack() as stack:
+        name_server = NameServer(NamesrvConfig(port=0, kv_config_path=str(folder / "kv.json")))
+        await name_server.start()
+        stack.push_async_callback(name_server.close)
+        yield Pair(folder, stack, name_server)
+
+
+async def until(holds: Callable[[], bool], what: str = "") -> None:
+    """Wait until something holds."""
+    async with asyncio.timeout(20):
+        while not holds():
+            await asyncio.sleep(0.002)
+    assert holds(), what
+
+
+def log_bytes(store: MessageStore, start: int = 0) -> bytes:
+    """The log's bytes from a physical offset on."""
+    view = store.log_view()
+    size, at, parts = view.file_size_bytes, max(start, view.start_offset), []
+    while at < view.end_offset:
+        length = min(view.end_offset, at - at % size + size) - at
+        parts.append(view.read(at, length))
+        at += length
+    return b"".join(parts)
+
+
+def replication(slave: Broker) -> SlaveReplication:
+    """The slave's side of a broker."""
+    assert slave.parts is not None
+    found = slave.parts.replication
+    assert isinstance(found, SlaveReplication)
+    return found
+
+
+async def caught_up(master: Broker, slave: Broker) -> None:
+    """Wait until a slave's log ends where the master's does."""
+    await until(lambda: slave.store.confirmed_where == master.store.max_offset)

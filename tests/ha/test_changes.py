@@ -1,0 +1,124 @@
+"""A slave becomes master, an old master comes back as a slave, and what only it had is cut and kept."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyledger.broker.keeper import BrokerKeeper
+from pyledger.broker.server import Broker
+from pyledger.client.replication import ReplicationAdmin
+from pyledger.config.broker import BrokerConfig
+from pyledger.config.client import ClientConfig
+from pyledger.config.delivery import DeliveryConfig
+from pyledger.config.ha import HaConfig
+from pyledger.config.store import StoreConfig
+from pyledger.errors import NotPromotedError
+from pyledger.message import Message
+from pyledger.store.cut import cut_log
+from pyledger.store.message_store import MessageStore
+from tests.broker.peers import send
+from tests.ha.pair import QUICK, SMALL, Pair, brokers, caught_up, log_bytes, until
+from tests.ha.test_pairs import send_many, told
+from tests.net.conftest import Run
+
+
+def keeper(pair: Pair, number: int, role: str, broker_id: int | None = None) -> BrokerKeeper:
+    """A broker that can change, in the folder of its number."""
+    config = BrokerConfig(
+        port=0,
+        broker_id=number if broker_id is None else broker_id,
+        vip_port=False,
+        name_servers=pair.name_server.address,
+        store_path=str(pair.folder / str(number)),
+        admin_enabled=True,
+    )
+    delivery = DeliveryConfig(auto_create_topics=True, slave_read=True)
+
+    def make(config: BrokerConfig, ha: HaConfig) -> Broker:
+        return Broker(config, delivery=delivery, store=StoreConfig(**SMALL), ha=ha)
+
+    return BrokerKeeper(make, config, HaConfig(**{"role": role, **QUICK}))  # type: ignore[arg-type]
+
+
+def admin(pair: Pair) -> ReplicationAdmin:
+    return ReplicationAdmin(client=ClientConfig(name_servers=pair.name_server.address))
+
+
+def test_a_slave_becomes_master_and_the_old_one_its_slave(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with brokers(tmp_path) as pair, admin(pair) as tool:
+            first, second = keeper(pair, 0, "sync_master"), keeper(pair, 1, "slave")
+            async with first, second:
+                await until(lambda: replicas(first) == 1)
+                assert {one.code for one in await send_many(first.broker, 30)} == {0}
+                with pytest.raises(NotPromotedError, match="is alive"):
+                    await tool.promote(second.address)
+                # The end of the log comes to nobody: the master dies with it.
+                await second.broker.parts.replication.ha_client.close()  # type: ignore[union-attr]
+                await send_many(first.broker, 10)
+                ours = log_bytes(first.broker.store)
+                await first.broker.close()
+                done = await tool.promote(second.address, "SYNC_MASTER")
+                assert done.status.master
+                kept = second.broker.store.max_offset
+                assert log_bytes(second.broker.store) == ours[:kept]
+                assert {one.code for one in await send_many(second.broker, 5)} == {11}
+                offsets = [held.max_offset for held in second.broker.store.queues().values()]
+                assert sum(offsets) == 35
+                # It comes back as it was left, and is made a slave.
+                old = keeper(pair, 0, "slave", broker_id=2)
+                async with old:
+                    await until(lambda: old._change is not None and old._change.done())
+                    await caught_up(second.broker, old.broker)
+                    assert log_bytes(old.broker.store) == log_bytes(second.broker.store)
+                (side,) = (tmp_path / "0").glob("repair-*")
+                assert b"".join(part.read_bytes() for part in sorted(side.iterdir())) == ours[kept:]
+
+    run(main())
+
+
+def replicas(one: BrokerKeeper) -> Any:
+    assert one.broker.parts is not None
+    return len(one.broker.parts.replication.service.slaves())  # type: ignore[union-attr]
+
+
+def test_a_role_that_was_given_is_kept(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with brokers(tmp_path) as pair, admin(pair) as tool:
+            async with keeper(pair, 1, "slave") as one:
+                assert (await tool.promote(one.address)).document()["role"] == "master"
+                assert (await told(one.broker, send("T"))).code == 0
+                with pytest.raises(NotPromotedError, match="already"):
+                    await tool.promote(one.address)
+            async with keeper(pair, 1, "slave") as again:
+                assert (await tool.status(again.address)).status.master
+                assert (await tool.demote(again.address, 3)).document()["role"] == "slave"
+
+    run(main())
+
+
+def test_a_log_is_cut_where_it_was_asked_and_the_bytes_are_kept(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path, **SMALL) as store:
+        places = [store.put(Message("T", bytes(50_000), keys=f"k{n}")) for n in range(60)]
+        whole = log_bytes(store)
+    end = places[25].physical_offset
+    side = cut_log(tmp_path, end)
+    assert side is not None
+    kept = {int(part.name): part.read_bytes() for part in Path(side).iterdir()}
+    assert min(kept) == end
+    for offset, data in kept.items():
+        assert data == whole[offset : offset + len(data)]
+    assert max(offset + len(data) for offset, data in kept.items()) == len(whole)
+    with MessageStore.open(tmp_path, **SMALL) as store:
+        assert log_bytes(store) == whole[:end]
+        assert store.queue_range("T", 0).max_offset == 25
+        assert store.query("T", "k24")
+        assert not store.query("T", "k25")
+        assert store.put(Message("T", b"next")).queue_offset == 25
+    assert cut_log(tmp_path, store_end(tmp_path)) is None
+
+
+def store_end(path: Path) -> int:
+    with MessageStore.open(path, **SMALL) as store:
+        return store.max_offset
