@@ -223,6 +223,7 @@ class SlaveReplication:
         if search.last_common is None:
             return f"nothing in the last files of this log is in that of {master}: empty the slave"
         end = search.last_common + self._store.message_at(search.last_common).store_size
+        event(log, logging.ERROR, "the log is not the master's", master=master, from_offset=end)
         self._diverged(end)
         return f"this log and that of {master} part at {end}"
 

@@ -345,7 +345,7 @@ class Broker:
             ask_again=self._report_again,
             grown=held.look_soon,
             master_changed=self._master_changed,
-            diverged=self._log_diverged,
+            diverged=lambda end_offset: self.on_diverged(end_offset),  # noqa: PLW0108 - set later
         )
 
     async def _begin(self, parts: BrokerParts, port: int) -> None:
@@ -447,11 +447,6 @@ class Broker:
         if self.parts is not None and not self._closing:
             self.parts = replace(self.parts, standing=replace(self.parts.standing, master_alive=alive))
             self._answer_with(self.parts)
-
-    def _log_diverged(self, end_offset: int) -> None:
-        """A slave's log is not its master's from a physical offset (bytes) on."""
-        event(log, logging.ERROR, "the log is not the master's", from_offset=end_offset)
-        self.on_diverged(end_offset)
 
     def _tables_changed(self) -> "asyncio.Future[None]":
         return self._run(self._store_tables())
