@@ -160,6 +160,8 @@ class EntryHandler:
             return ResponseCode.INCONSISTENT_TERM
         if request.leader_id != state.leader_id:
             return ResponseCode.INCONSISTENT_LEADER
+        if request.type is PushType.APPEND and state.lost_tail and not self.compared:
+            return ResponseCode.INCONSISTENT_STATE  # the leader must forget what was acknowledged before
         return None
 
     def _serve(self, token: Hashable, request: PushEntryRequest) -> None:
