@@ -31,6 +31,7 @@ COMMANDS = {
     "mqadmin": "the commands of RocketMQ's mqadmin, with its names and flags",
     "raft": "the log of a DLedger node: read and check its folder",
     "bookie": "the folders of a BookKeeper bookie: read and check them",
+    "sim": "play histories of a protocol in a world of faults",
     "bench": "measure appends and reads on this machine",
 }
 

@@ -97,6 +97,7 @@ class ModelLog:
         """Make this entry the last."""
         if self.disk_full:
             raise StoreFullError("model disk", "append to")
+        assert entry.index <= len(self.log), "no leader lacks the begin of its log"
         kept = entry.index < len(self.log) and self.log[entry.index].same_as(entry)
         del self.log[entry.index + kept :]
         if not kept:

@@ -23,6 +23,8 @@ from pyledger.protocol.raft.messages import (
 )
 
 QUOTA_INTERVAL_MS = 1000
+COMPARED = (ResponseCode.SUCCESS, ResponseCode.INCONSISTENT_STATE)
+"""Answers to a comparison that say something about the follower's log."""
 
 
 @dataclass(slots=True)
@@ -123,17 +125,14 @@ class EntryDispatcher:
         if epoch != self.epoch or not self.state.is_leader:
             return
         self.asking = False
-        if not isinstance(response, PushEntryResponse):
-            self.paused_until_ms = now_ms + self.config.dispatcher_pause_ms
-        elif kind is PushType.TRUNCATE and response.code == ResponseCode.SUCCESS:
+        code = response.code if isinstance(response, PushEntryResponse) else None
+        if kind is PushType.TRUNCATE and code == ResponseCode.SUCCESS:
             self.change_state(PushType.APPEND, index)
-        elif kind is PushType.COMPARE and response.code in {
-            ResponseCode.SUCCESS,
-            ResponseCode.INCONSISTENT_STATE,
-        }:
+        elif kind is PushType.COMPARE and code in COMPARED:
+            assert isinstance(response, PushEntryResponse)
             self._compared(response)
         else:
-            if kind is PushType.TRUNCATE:
+            if kind is PushType.TRUNCATE:  # the follower may have lost since what was compared
                 self.change_state(PushType.COMPARE)
             self.paused_until_ms = now_ms + self.config.dispatcher_pause_ms
 

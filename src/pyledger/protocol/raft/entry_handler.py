@@ -196,6 +196,10 @@ class EntryHandler:
     def _truncate(self, token: Hashable, request: PushEntryRequest) -> None:
         state, storage, entry = self.state, self.state.storage, request.entries[0]
         same = self._stored(entry)
+        if not same and not self.compared and self.config.check_pushes:
+            # Decided by what this member had before its last start.
+            self._refuse(token, request, ResponseCode.INCONSISTENT_STATE)
+            return
         if same and self.config.check_pushes and state.verified_index > entry.index:
             # An old request: what came since from this leader stays, for it may be acknowledged.
             entry = storage.entry(state.verified_index)

@@ -1,0 +1,155 @@
+"""Known bugs of replicated logs, each to be built into every member of a simulated group.
+
+Each is a small change of the machine of one life; the simulator has to find what follows from it.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from pyledger.protocol.raft.codes import ResponseCode
+from pyledger.protocol.raft.member_state import MemberState
+from pyledger.protocol.raft.messages import PushEntryRequest, PushType, TermState
+from pyledger.protocol.raft.node import RaftNode
+from pyledger.protocol.raft.ready import Call, Role
+from pyledger.protocol.raft.votes import ParseResult
+from pyledger.simulator.raft_member import RaftMember
+
+
+def machine(member: RaftMember) -> RaftNode:
+    assert member.node is not None
+    return member.node
+
+
+def without(member: RaftMember, *switches: str) -> None:
+    node = machine(member)
+    config = replace(node.config, **dict.fromkeys(switches, False))
+    for part in (node, node.state, node.elector, node.checker, node.handler, *node.dispatchers.values()):
+        part.config = config
+
+
+def vote_before_persist(member: RaftMember) -> None:
+    """Votes and new terms are told before they are on disk (dledger: the term file is never synced)."""
+    outbox = machine(member).outbox
+    outbox._say = lambda item: (outbox.calls if isinstance(item, Call) else outbox.replies).append(item)
+
+
+def commit_old_terms_by_counting(member: RaftMember) -> None:
+    """A majority commits an entry of an older term (dledger #4, figure 8 of the Raft paper)."""
+    without(member, "commit_current_term_only")
+
+
+def cut_for_any_leader(member: RaftMember) -> None:
+    """A request to cut is carried out whoever sent it, and whatever is committed (dledger 0.4.0)."""
+    without(member, "check_pushes")
+    handler = machine(member).handler
+    check = handler._check
+
+    def careless(request: PushEntryRequest) -> ResponseCode | None:
+        if request.type is PushType.TRUNCATE and handler.state.role is Role.FOLLOWER:
+            return None
+        return check(request)
+
+    handler._check = careless
+
+
+def current_term_as_end_term(member: RaftMember) -> None:
+    """The term of the log's end is taken to be the member's own (dledger #52, rocketmq #2178)."""
+
+    class Confused(MemberState):
+        @property
+        def ledger_end_term(self) -> int:
+            return self.term if self.storage.end_index >= 0 else -1
+
+    machine(member).state.__class__ = Confused
+
+
+def acknowledgement_of_old_push(member: RaftMember) -> None:
+    """An answer counts though the follower was compared again, or cut, since the push."""
+    for one in machine(member).dispatchers.values():
+        one._is_current = lambda _, one=one: one.state.is_leader
+        one.checker.forget = lambda _: None
+
+
+def term_forgotten_at_start(member: RaftMember) -> None:
+    """A member begins with term 0 and no vote (PySyncObj #202; dledger without its term file)."""
+    state = machine(member).state
+    state.term, state.vote = TermState()
+
+
+def acknowledge_before_flush(member: RaftMember) -> None:
+    """Entries are acknowledged from memory, and a member that lost them goes on (dledger's default)."""
+    without(member, "flush_before_ack")
+    machine(member).outbox.flush_before_ack = False
+
+
+def vote_with_lost_tail(member: RaftMember) -> None:
+    """A member whose recovery dropped damaged entries votes as before."""
+    machine(member).state.lost_tail = member.log.lost_tail = member.log.durable_lost_tail = False
+
+
+def vote_in_the_old_term(member: RaftMember) -> None:
+    """The first vote after a start is in the term that the member may have led."""
+    elector = machine(member).elector
+    elector.last_result, elector.next_vote_ms = ParseResult.WAIT_TO_REVOTE, 0
+
+
+def leader_counts_before_flush(member: RaftMember) -> None:
+    """A leader counts its own entries before they are durable."""
+    node = machine(member)
+
+    def update_own() -> None:
+        if node.state.is_leader:
+            node.checker.raise_water_mark(node.state.self_id, node.storage.end_index)
+
+    node.checker.update_own = update_own
+
+
+def read_without_proof(member: RaftMember) -> None:
+    """A leader answers reads from what it knows, without asking whether it still leads."""
+    reads = machine(member).read_index
+    reads.ask = lambda token, _: (
+        reads._answer(token, ResponseCode.SUCCESS, reads.state.storage.committed_index)
+        if reads.state.is_leader
+        else reads._answer(token, ResponseCode.NOT_LEADER)
+    )
+
+
+def commit_beyond_what_was_compared(member: RaftMember) -> None:
+    """A follower takes the leader's committed index over up to its own end, stale entries included."""
+    without(member, "check_pushes")
+
+
+def vote_forgotten(member: RaftMember) -> None:
+    """A member votes for whoever asks, as often as it is asked."""
+    state = machine(member).state
+    state.vote_for = lambda candidate: state.outbox.save_term(TermState(state.term, candidate))
+
+
+def acknowledgement_after_term_change(member: RaftMember) -> None:
+    """An acknowledgement that waited for the disk goes out though the term has changed since."""
+    outbox = machine(member).outbox
+    persisted = outbox.persisted
+
+    def late(persist: object, term: int) -> None:
+        outbox.held = [(sequence, None, item) for sequence, _, item in outbox.held]
+        persisted(persist, term)
+
+    outbox.persisted = late
+
+
+BUGS: tuple[Callable[[RaftMember], None], ...] = (
+    vote_before_persist,
+    vote_forgotten,
+    vote_in_the_old_term,
+    vote_with_lost_tail,
+    term_forgotten_at_start,
+    current_term_as_end_term,
+    commit_old_terms_by_counting,
+    commit_beyond_what_was_compared,
+    cut_for_any_leader,
+    acknowledge_before_flush,
+    leader_counts_before_flush,
+    acknowledgement_of_old_push,
+    acknowledgement_after_term_change,
+    read_without_proof,
+)
