@@ -25,12 +25,14 @@ class ModelLog:
         self.lost_tail = self.durable_lost_tail = False
         self.disk_full = False
         self.corrupt: set[int] = set()
+        self.cleaned = 0
+        """Entries that were deleted at the head."""
         self.flushing: tuple[list[Entry], bool] | None = None
 
     @property
     def begin_index(self) -> int:
-        """0, or -1 where there is nothing."""
-        return 0 if self.log else NO_INDEX
+        """First entry, or -1 where there is nothing."""
+        return self.cleaned if self.log else NO_INDEX
 
     @property
     def end_index(self) -> int:
@@ -53,7 +55,7 @@ class ModelLog:
 
     def entry(self, index: int) -> Entry:
         """One entry, if it is there and sound."""
-        if not 0 <= index < len(self.log):
+        if not self.cleaned <= index < len(self.log):
             raise OffsetOutOfRangeError(index, self.begin_index, self.end_index)
         if index in self.corrupt:
             raise CorruptRecordError("model disk", self.log[index].pos, "its checksum is wrong")
