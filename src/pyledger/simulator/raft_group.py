@@ -23,10 +23,13 @@ from pyledger.simulator.raft_member import Fault, RaftMember
 from pyledger.simulator.world import Faults, Network, World
 
 TICK_MS = 10
-HEAL_MS = 8000
-CALM_MS = 2000
+HEAL_MS = 6000
+CALM_MS = 1000
 CLIENTS = 3
 OPERATION_TIMEOUT_MS = 1500
+
+KINDS = (*("crash", "cut", "alone") * 2, "mend", "jump", "damage", "transfer", "power")
+"""What can happen; the first ones more often."""
 
 CONFIG = RaftConfig(
     heart_beat_time_interval_ms=200,
@@ -126,7 +129,7 @@ class RaftGroup:
             duplicates=random.choice((0.0, 0.05, 0.3)),
             delay_ms_max=random.choice((5, 30, 120)),
             clogs=random.choice((0.0, 0.02, 0.1)),
-            crash_interval_ms=random.choice((400, 1500, 5000)),
+            crash_interval_ms=random.choice((150, 500, 2000)),
         )
         self.network = Network(self.world, ordered=random.random() < 0.3)
         self.checks = RaftChecks()
@@ -165,7 +168,7 @@ class RaftGroup:
         if world.healed:
             return
         member = self.members[random.choice(self.names)]
-        kind = random.choice(("crash", "crash", "cut", "mend", "jump", "damage", "transfer", "power"))
+        kind = random.choice(KINDS)
         world.note(f"trouble {kind} {member.name}")
         if kind == "crash":
             self.stop(member)
@@ -173,9 +176,13 @@ class RaftGroup:
             for one in self.members.values():
                 self.stop(one)
         elif kind == "cut":
+            self.network.cut.clear()
             self.cut_links()
         elif kind == "mend":
             self.network.cut.clear()
+        elif kind == "alone" and (leader := next((one for one in self.members.values() if one.leads), None)):
+            self.network.cut.clear()
+            self.cut_off([leader.name], 2)
         elif kind == "jump":
             member.clock.jump()
             member.tick(member.life)
@@ -195,16 +202,19 @@ class RaftGroup:
         self.world.after(random.choice((5, 100, 3000)) + random.randint(0, 500), self._starter(member))
 
     def cut_links(self) -> None:
-        """Cut one side off, in one direction or both, or one link."""
+        """Cut some members off, in one direction or both."""
+        random = self.world.random
+        self.cut_off(random.sample(self.names, random.randint(1, len(self.names) // 2)), random.randrange(3))
+
+    def cut_off(self, side: list[str], ways: int) -> None:
+        """Cut links between `side` and others: 0 outward, 1 inward, 2 both."""
         random, cut = self.world.random, self.network.cut
-        side = random.sample(self.names, random.randint(1, len(self.names) // 2))
         others = [name for name in self.names if name not in side]
-        ways = random.randrange(3)
         for a in side:
             for b in others if random.random() < 0.7 else [random.choice(others)]:
                 if ways != 1:
                     cut.add((a, b))
-                if ways != 2:
+                if ways != 0:
                     cut.add((b, a))
 
     def damage(self, member: RaftMember) -> None:

@@ -11,7 +11,7 @@ from pyledger.simulator.model_log import ModelLog
 from pyledger.simulator.raft_checks import RaftChecks
 from pyledger.simulator.world import Clock, Network, World
 
-SLOW_FLUSHES = 0.01
+SLOW_FLUSHES = 0.02
 SLOW_FLUSH_MS_MAX = 800
 FLUSH_MS_MAX = 8
 
@@ -60,6 +60,8 @@ class RaftMember:
         self.node: RaftNode | None = None
         self.told_committed = NO_INDEX
         self.tick_at_ms = -1
+        self.crash_at_write = world.random.choice((0.0, 0.002, 0.02))
+        """Share of writes during which the member dies."""
         self.leaving = False
         """It found damage, and is about to start again."""
         self.stop: Callable[[], None] = self.crash
@@ -172,6 +174,10 @@ class RaftMember:
             self.node.persisted(persist, self.clock.now_ms)
             self.pump()
 
+        if not world.healed and world.random.random() < self.crash_at_write:
+            world.after(
+                world.random.randrange(delay_ms + 1), lambda: self.stop() if life == self.life else None
+            )
         world.after(delay_ms, flushed)
         world.after(delay_ms + 1, saved)
 

@@ -107,7 +107,7 @@ class QuorumAckChecker:
         deadline_ms = now_ms + self.config.max_wait_ack_time_ms
         self.waiting.append(Appended(token, last.term, last.index, last.pos, positions, deadline_ms))
 
-    def expire(self, now_ms: int) -> None:
+    def run(self, now_ms: int) -> None:
         """Answer appends that waited too long: nobody knows yet what becomes of them."""
         if self.state.is_leader:
             waiting = self.waiting

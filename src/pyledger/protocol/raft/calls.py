@@ -31,7 +31,7 @@ class Calls:
         if found is not None:
             found[1](response, now_ms)
 
-    def expire(self, now_ms: int) -> None:
+    def run(self, now_ms: int) -> None:
         """Give up calls that are too old."""
         while self.waiting:
             call_id, (deadline_ms, _) = next(iter(self.waiting.items()))

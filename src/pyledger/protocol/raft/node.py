@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Protocol
 
 from pyledger.config.raft import RaftConfig
 from pyledger.errors import CorruptRecordError, OffsetOutOfRangeError, StoreError, StoreFullError
@@ -39,7 +40,7 @@ from pyledger.protocol.raft.messages import (
 from pyledger.protocol.raft.outbox import Outbox
 from pyledger.protocol.raft.ports import LogStorage, RandomSource
 from pyledger.protocol.raft.read_index import ReadIndex
-from pyledger.protocol.raft.ready import Answered, Appended, CallFailed, Event, Persist, Ready, Received
+from pyledger.protocol.raft.ready import Answered, Appended, CallFailed, Event, Persist, Ready, Received, Role
 from pyledger.protocol.raft.transfer import Transfer
 
 RESPONSES: Mapping[type[Request], type[Response]] = {
@@ -52,6 +53,16 @@ RESPONSES: Mapping[type[Request], type[Response]] = {
     MetadataRequest: MetadataResponse,
     ReadIndexRequest: ReadIndexResponse,
 }
+
+
+class Part(Protocol):
+    """A part of the machine with times of its own."""
+
+    def run(self, now_ms: int) -> None:
+        """Do what is due."""
+
+    def deadline_ms(self) -> int | None:
+        """When that will be, in ms; None: not before something happens."""
 
 
 class RaftNode:
@@ -97,26 +108,17 @@ class RaftNode:
         self.read_index = ReadIndex(self.state, self.checker, self.heart_beats)
         self.transfer = Transfer(self.state, self.calls, self.elector, self.heart_beats, self.checker)
         self.state.role_changed.append(self._role_changed)
-        self.parts: Sequence[Callable[[int], None]] = (
-            self.calls.expire,
-            self.elector.run,
-            self.heart_beats.run,
-            self.read_index.run,
-            *(dispatcher.run for dispatcher in self.dispatchers.values()),
-            self.handler.run,
-            self.transfer.run,
-            self.checker.expire,
+        always: Sequence[Part] = (self.calls, self.elector, self.handler, self.transfer)
+        leading: Sequence[Part] = (
+            self.heart_beats,
+            self.read_index,
+            *self.dispatchers.values(),
+            self.checker,
         )
-        self.deadlines: Sequence[Callable[[], int | None]] = (
-            self.calls.deadline_ms,
-            self.elector.deadline_ms,
-            self.heart_beats.deadline_ms,
-            *(dispatcher.deadline_ms for dispatcher in self.dispatchers.values()),
-            self.handler.deadline_ms,
-            self.read_index.deadline_ms,
-            self.transfer.deadline_ms,
-            self.checker.deadline_ms,
-        )
+        self.runs: Sequence[Callable[[int], None]] = [part.run for part in always]
+        self.leader_runs = [*self.runs, *(part.run for part in leading)]
+        self.deadlines: Sequence[Callable[[], int | None]] = [part.deadline_ms for part in always]
+        self.leader_deadlines = [*self.deadlines, *(part.deadline_ms for part in leading)]
         self.failed = False
 
     def _role_changed(self) -> None:
@@ -150,9 +152,16 @@ class RaftNode:
             self._run()
 
     def _run(self) -> None:
-        for part in self.parts:
-            part(self.now_ms)
-        self.checker.update_own()
+        state, now_ms = self.state, self.now_ms
+        while True:
+            led = state.role is Role.LEADER
+            for run in self.leader_runs if led else self.runs:
+                run(now_ms)
+            if state.role is not Role.LEADER:
+                return
+            if led:
+                self.checker.update_own()
+                return
 
     def ready(self) -> Ready | None:
         """Work for the shell, or None. Asked again, it gives what came since."""
@@ -181,8 +190,12 @@ class RaftNode:
 
     def deadline_ms(self) -> int | None:
         """When `tick` is needed at the latest, in ms of the clock that the other calls are given."""
-        times = (deadline() for deadline in self.deadlines)
-        return min((time for time in times if time is not None), default=None)
+        soonest = None
+        for deadline in self.leader_deadlines if self.state.role is Role.LEADER else self.deadlines:
+            time = deadline()
+            if time is not None and (soonest is None or time < soonest):
+                soonest = time
+        return soonest
 
     def _receive(self, token: Hashable, request: Request) -> None:
         state, now_ms = self.state, self.now_ms

@@ -44,6 +44,10 @@ def judge_vote(state: MemberState, request: VoteRequest, *, own: bool) -> tuple[
 
 
 def _judge_ledger(state: MemberState, request: VoteRequest) -> VoteResult | None:
+    if not state.may_vote:
+        # Differs: who may have lost entries may have had more than all. A candidate then asks again later,
+        # in the same term; a refusal that let it raise its term could keep the right one from catching up.
+        return VoteResult.REJECT_SMALL_LEDGER_END_INDEX
     end_term = state.ledger_end_term
     if request.ledger_end_term < end_term:
         return VoteResult.REJECT_EXPIRED_LEDGER_TERM
@@ -59,9 +63,6 @@ def _judge_same_term(state: MemberState, request: VoteRequest, *, own: bool) -> 
     level = request.ledger_end_term == end_term and end_index >= request.ledger_end_index
     if not own and state.is_taking_leadership and level:
         return VoteResult.REJECT_TAKING_LEADERSHIP, state.term
-    if not state.may_vote:
-        # Differs: a member that may have lost entries helps nobody into office; Java knows this name.
-        return VoteResult.REJECT_ALREADY_VOTED, state.term
     return VoteResult.ACCEPT, state.term
 
 

@@ -1,0 +1,77 @@
+"""Histories of DLedger groups: what must always hold does, and known bugs are found."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from pyledger.simulator.raft_group import RaftGroup
+from pyledger.simulator.raft_member import RaftMember
+from tests.simulator.raft_bugs import BUGS
+from tests.source_tree import ROOT
+
+TICKS = 1000
+# Seeds with which a fault of the machine was found once: seed, members, what it was.
+PAST = {
+    (161, 5): "damage found in a healed world was nobody's business",
+    (210, 3): "an entry that cannot be read stopped the machine where it answers an append",
+    (237, 5): "a member that lost entries was never compared, so it never voted again",
+    (336, 3): "a member without a vote let the wrong candidate raise its term for ever",
+    (1288, 3): "a cut was sent again to a member that had started without what was compared",
+}
+TABLE = ROOT / "docs/simulation.md"
+
+
+def play(seed: int, nodes: int, fault: Callable[[RaftMember], None] | None = None) -> None:
+    group = RaftGroup(seed, nodes, fault=fault)
+    try:
+        group.run(TICKS)
+    except AssertionError as error:
+        last = "\n".join(group.world.log[-50:])
+        raise AssertionError(f"seed {seed}, {nodes} nodes: {error}\n{last}") from error
+
+
+@pytest.mark.parametrize(("seed", "nodes"), PAST)
+def test_past_failures_stay_mended(seed: int, nodes: int) -> None:
+    play(seed, nodes)
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 3, 4, 5, 7])
+def test_nothing_breaks_in_any_history(nodes: int) -> None:
+    for seed in range(10_000 + 10 * nodes, 10_004 + 10 * nodes):
+        play(seed, nodes)
+
+
+@pytest.mark.slow
+def test_nothing_breaks_in_many_histories() -> None:
+    for seed in range(int(os.environ.get("PYLEDGER_SIM_SEEDS", "60"))):
+        play(20_000 + seed, 5 if seed % 2 else 3)
+
+
+def test_a_seed_is_one_history_whatever_the_hash_seed() -> None:
+    command = [sys.executable, "-m", "pyledger", "sim", "--seed", "3", "--ticks", "300", "--json"]
+    told = {
+        subprocess.run(
+            command, check=True, capture_output=True, env={**os.environ, "PYTHONHASHSEED": hash_seed}
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
+    assert len(told) == 1
+    assert b'"trace":"' in told.pop()
+
+
+def recorded(bug: Callable[[RaftMember], None]) -> int:
+    """Seed at which docs/simulation.md says that the bug was found."""
+    found = re.search(rf"\| `{bug.__name__}` \|[^|]*\| *(\d+) *\|", TABLE.read_text())
+    assert found, f"{bug.__name__} is not in the table: python -m tests.simulator.bug_table"
+    return int(found[1])
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
+def test_known_bugs_are_found_where_the_table_says(bug: Callable[[RaftMember], None]) -> None:
+    seed = recorded(bug) - 1
+    with pytest.raises(AssertionError):
+        RaftGroup(seed, 5 if seed % 2 else 3, fault=bug).run(TICKS)
