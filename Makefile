@@ -13,6 +13,8 @@ PARALLEL := -n auto --maxprocesses=4 --dist=loadgroup --no-loadscope-reorder -p 
 .DEFAULT_GOAL := help
 .PHONY: help setup build build-debug annotate demo smoke test all-tests test-all interop interop-live bench bench-report \
 	compare lint type tidy docs rewrite format package clean
+.PHONY: sim sim-soak help setup build build-debug annotate demo test test-all interop interop-live bench bench-report compare lint type tidy docs rewrite \
+	format package clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "make %-13s %s\n", $$1, $$2 }'
@@ -41,6 +43,15 @@ build-debug: $(READY)  ## the same with bounds checks and assertions; `make buil
 
 annotate: $(READY)  ## build/cython/src/_core/_core.html: the lines that touch Python objects
 	PYLEDGER_ANNOTATE=1 $(BIN)/python setup.py --quiet build_ext --inplace --force
+
+sim: $(NATIVE)  ## one history of a DLedger group: SEED=7 NODES=5 TICKS=1000
+	$(BIN)/python -m pyledger sim --seed $(or $(SEED),1) --nodes $(or $(NODES),5) --ticks $(or $(TICKS),1000)
+
+FROM ?= 1
+COUNT ?= 10000
+sim-soak: $(NATIVE)  ## COUNT=10000 histories from seed FROM=1 on, half of them with 3 members, half with 5
+	$(BIN)/python -m pyledger sim --seed $(FROM) --seeds $$(($(COUNT) / 2)) --nodes 3 > /dev/null
+	$(BIN)/python -m pyledger sim --seed $$(($(FROM) + $(COUNT) / 2)) --seeds $$(($(COUNT) / 2)) --nodes 5 > /dev/null
 
 demo: $(NATIVE)  ## real flights into a store, Spark SQL over it, a chart
 	$(BIN)/python examples/flights.py
