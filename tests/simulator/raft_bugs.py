@@ -64,7 +64,8 @@ def current_term_as_end_term(member: RaftMember) -> None:
 
 
 def acknowledgement_of_old_push(member: RaftMember) -> None:
-    """An answer counts though the follower was compared again, or cut, since the push."""
+    """Answers from before a comparison, or of an older leadership, count; so do entries of older terms."""
+    without(member, "commit_current_term_only")
     for one in machine(member).dispatchers.values():
         one._is_current = lambda _, one=one: one.state.is_leader
         one.checker.forget = lambda _: None
@@ -125,18 +126,6 @@ def vote_forgotten(member: RaftMember) -> None:
     state.vote_for = lambda candidate: state.outbox.save_term(TermState(state.term, candidate))
 
 
-def acknowledgement_after_term_change(member: RaftMember) -> None:
-    """An acknowledgement that waited for the disk goes out though the term has changed since."""
-    outbox = machine(member).outbox
-    persisted = outbox.persisted
-
-    def late(persist: object, term: int) -> None:
-        outbox.held = [(sequence, None, item) for sequence, _, item in outbox.held]
-        persisted(persist, term)
-
-    outbox.persisted = late
-
-
 BUGS: tuple[Callable[[RaftMember], None], ...] = (
     vote_before_persist,
     vote_forgotten,
@@ -150,6 +139,5 @@ BUGS: tuple[Callable[[RaftMember], None], ...] = (
     acknowledge_before_flush,
     leader_counts_before_flush,
     acknowledgement_of_old_push,
-    acknowledgement_after_term_change,
     read_without_proof,
 )

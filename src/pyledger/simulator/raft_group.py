@@ -180,9 +180,8 @@ class RaftGroup:
             self.cut_links()
         elif kind == "mend":
             self.network.cut.clear()
-        elif kind == "alone" and (leader := next((one for one in self.members.values() if one.leads), None)):
-            self.network.cut.clear()
-            self.cut_off([leader.name], 2)
+        elif kind == "alone":
+            self.isolate_leader()
         elif kind == "jump":
             member.clock.jump()
             member.tick(member.life)
@@ -200,6 +199,21 @@ class RaftGroup:
         member.crash()
         random = self.world.random
         self.world.after(random.choice((5, 100, 3000)) + random.randint(0, 500), self._starter(member))
+
+    def isolate_leader(self) -> None:
+        """Leave the newest leader with less than half of the group; often the next one soon after."""
+        leaders = [one for one in self.members.values() if one.leads and one.node is not None]
+        if self.world.healed or not leaders:
+            return
+        newest = max(leaders, key=lambda one: one.node.state.term if one.node else 0)
+        random = self.world.random
+        others = [name for name in self.names if name != newest.name]
+        company = random.sample(others, random.randint(0, max((len(others) - 2) // 2, 0)))
+        self.world.note(f"alone {newest.name}")
+        self.network.cut.clear()
+        self.cut_off([newest.name, *company], 2)
+        if random.random() < 0.7:
+            self.world.after(random.randint(700, 1800), self.isolate_leader)
 
     def cut_links(self) -> None:
         """Cut some members off, in one direction or both."""

@@ -174,7 +174,7 @@ class RaftMember:
             self.node.persisted(persist, self.clock.now_ms)
             self.pump()
 
-        if not world.healed and world.random.random() < self.crash_at_write:
+        if not world.healed and world.random.random() < self.crash_at_write * (20 if slow else 1):
             world.after(
                 world.random.randrange(delay_ms + 1), lambda: self.stop() if life == self.life else None
             )
