@@ -64,9 +64,11 @@ def test_a_seed_is_one_history_whatever_the_hash_seed() -> None:
 
 
 def recorded(bug: Callable[[RaftMember], None]) -> int:
-    """Seed at which docs/simulation.md says that the bug was found."""
-    found = re.search(rf"\| `{bug.__name__}` \|[^|]*\| *(\d+) *\|", TABLE.read_text())
+    """In which history docs/simulation.md says that the bug was found."""
+    found = re.search(rf"\| `{bug.__name__}` \|[^|]*\| *([\w ]+?) *\|", TABLE.read_text())
     assert found, f"{bug.__name__} is not in the table: python -m tests.simulator.bug_table"
+    if not found[1].isdecimal():
+        pytest.skip(f"{bug.__name__} takes {found[1]} histories")
     return int(found[1])
 
 
