@@ -218,12 +218,16 @@ class RaftGroup:
     def cut_links(self) -> None:
         """Cut some members off, in one direction or both."""
         random = self.world.random
-        self.cut_off(random.sample(self.names, random.randint(1, len(self.names) // 2)), random.randrange(3))
+        self.cut_off(
+            random.sample(self.names, random.randint(1, max(len(self.names) // 2, 1))), random.randrange(3)
+        )
 
     def cut_off(self, side: list[str], ways: int) -> None:
         """Cut links between `side` and others: 0 outward, 1 inward, 2 both."""
         random, cut = self.world.random, self.network.cut
         others = [name for name in self.names if name not in side]
+        if not others:
+            return
         for a in side:
             for b in others if random.random() < 0.7 else [random.choice(others)]:
                 if ways != 1:
