@@ -11,10 +11,8 @@ TESTS ?= tests
 PARALLEL := -n auto --maxprocesses=4 --dist=loadgroup --no-loadscope-reorder -p no:benchmark
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build build-debug annotate demo smoke test all-tests test-all interop interop-live bench bench-report \
+.PHONY: sim sim-soak help setup build build-debug annotate demo smoke test all-tests test-all interop interop-live bench bench-report \
 	compare lint type tidy docs rewrite format package clean
-.PHONY: sim sim-soak help setup build build-debug annotate demo test test-all interop interop-live bench bench-report compare lint type tidy docs rewrite \
-	format package clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "make %-13s %s\n", $$1, $$2 }'
