@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -43,6 +44,11 @@ def test_past_failures_stay_mended(seed: int, nodes: int) -> None:
 def test_nothing_breaks_in_any_history(nodes: int) -> None:
     for seed in range(10_000 + 10 * nodes, 10_004 + 10 * nodes):
         play(seed, nodes)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_real_store_does_as_the_model(seed: int, tmp_path: Path) -> None:
+    RaftGroup(seed, 3, folder=tmp_path).run(ticks=200)
 
 
 @pytest.mark.slow

@@ -23,25 +23,38 @@ Examples:
 @click.option(
     "--ticks", type=click.IntRange(min=1), default=1000, show_default=True, help="Time of trouble, in 10 ms."
 )
+@click.option("--real-store", is_flag=True, help="Let members write real files, in a temporary folder.")
 @json_option
 @click.pass_context
 def command(
-    ctx: click.Context, protocol: str, seed: int, seeds: int, nodes: int, ticks: int, as_json: bool
+    ctx: click.Context,
+    protocol: str,
+    seed: int,
+    seeds: int,
+    nodes: int,
+    ticks: int,
+    real_store: bool,
+    as_json: bool,
 ) -> None:
     """Run a group of members with lost frames, crashes, slow disks, damage and wrong clocks.
 
     The same seed is the same history on every machine; its trace says so. A history in which a rule was
     broken, or after which the group does not get on, ends with its last events, and exit code 1.
     """
+    import tempfile
+    from contextlib import ExitStack
     from dataclasses import asdict
+    from pathlib import Path
 
     from pyledger.simulator.raft_group import RaftGroup
 
     del protocol
     for one in range(seed, seed + seeds):
-        group = RaftGroup(one, nodes)
         try:
-            report = group.run(ticks)
+            with ExitStack() as stack:
+                folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) if real_store else None
+                group = RaftGroup(one, nodes, folder=folder)
+                report = group.run(ticks)
         except AssertionError as error:
             for line in group.world.log[-50:]:
                 tell(line)

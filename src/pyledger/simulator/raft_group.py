@@ -7,6 +7,7 @@ and entries damaged; clocks run wrong and are set.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 from pyledger.config.raft import RaftConfig
 from pyledger.protocol.raft.messages import (
@@ -120,7 +121,9 @@ class Client:
 class RaftGroup:
     """One run of one seed."""
 
-    def __init__(self, seed: int, nodes: int = 5, *, fault: Fault | None = None) -> None:
+    def __init__(
+        self, seed: int, nodes: int = 5, *, fault: Fault | None = None, folder: Path | None = None
+    ) -> None:
         self.world = World(seed, Faults(clock_drift_ppm_max=20_000, clock_jump_ms_max=2000))
         random = self.world.random
         self.world.faults = replace(
@@ -131,6 +134,7 @@ class RaftGroup:
             clogs=random.choice((0.0, 0.02, 0.1)),
             crash_interval_ms=random.choice((150, 500, 2000)),
         )
+        self.real = folder is not None
         self.network = Network(self.world, ordered=random.random() < 0.3)
         self.checks = RaftChecks()
         self.names = [f"n{number}" for number in range(nodes)]
@@ -142,7 +146,7 @@ class RaftGroup:
             preferred_leader_ids="n0" if random.random() < 0.1 else "",
         )
         self.members = {
-            name: RaftMember(self.world, self.network, self.checks, name, peers, config, fault)
+            name: RaftMember(self.world, self.network, self.checks, name, peers, config, fault, folder)
             for name in self.names
         }
         self.reads = self.crashes = 0
@@ -238,6 +242,8 @@ class RaftGroup:
     def damage(self, member: RaftMember) -> None:
         """Spoil a stored entry, as long as a majority of the group is sound."""
         unsound = sum(one.log.durable_lost_tail or bool(one.log.corrupt) for one in self.members.values())
+        if self.real:
+            return  # bytes of real files are spoilt by the tests of the store
         if unsound < (len(self.names) - 1) // 2 and member.log.log and not member.log.lost_tail:
             member.log.corrupt.add(self.world.random.randrange(len(member.log.log)))
 

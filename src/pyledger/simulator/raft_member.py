@@ -1,6 +1,7 @@
 """The shell of one member in a simulated group: its disk, its clock, its life and its deaths."""
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Protocol
 
 from pyledger.config.raft import RaftConfig
@@ -23,19 +24,17 @@ class Fault(Protocol):
         """Change the machine that has just been made."""
 
 
-class CheckedLog(ModelLog):
-    """A log whose cuts are watched."""
+def watch_cuts(member: "RaftMember", log: ModelLog) -> None:
+    """Look at what is committed before each cut."""
+    truncate = log.truncate
 
-    def __init__(self, member: "RaftMember") -> None:
-        super().__init__(member.world.random, member.checks.wrote)
-        self.member = member
-
-    def truncate(self, entry: Entry) -> None:
-        """Cut, after a look at what is committed."""
-        kept = entry.index <= self.end_index and self.log[entry.index].same_as(entry)
+    def watched(entry: Entry) -> None:
+        kept = entry.index <= log.end_index and log.log[entry.index].same_as(entry)
         last_kept = entry.index if kept else entry.index - 1
-        self.member.checks.cut(self.member.name, last_kept, self.committed_index)
-        super().truncate(entry)
+        member.checks.cut(member.name, last_kept, log.committed_index)
+        truncate(entry)
+
+    log.truncate = watched  # type: ignore[method-assign]
 
 
 class RaftMember:
@@ -50,12 +49,19 @@ class RaftMember:
         peers: Mapping[str, str],
         config: RaftConfig,
         fault: Fault | None,
+        folder: Path | None,
     ) -> None:
         self.world, self.network, self.checks = world, network, checks
         self.name, self.peers, self.config, self.fault = name, peers, config, fault
         self.members: Mapping[str, RaftMember] = {}
         self.clock = Clock(world)
-        self.log = CheckedLog(self)
+        if folder is None:
+            self.log = ModelLog(world.random, checks.wrote)
+        else:
+            from pyledger.simulator.folder_log import FolderLog  # noqa: PLC0415  only where it is asked for
+
+            self.log = FolderLog(world.random, checks.wrote, folder / name)
+        watch_cuts(self, self.log)
         self.life = 0
         self.node: RaftNode | None = None
         self.told_committed = NO_INDEX
