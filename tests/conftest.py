@@ -42,7 +42,7 @@ def group_of(item: pytest.Item) -> str:
         return f"rocketmq {values.get('rocketmq', '')}"
     if is_marked(item, "spark"):
         return "spark"
-    return item.nodeid if is_marked(item, "slow") or is_marked(item, "java") else str(item.path)
+    return item.nodeid if is_marked(item, "slow") else str(item.path)
 
 
 def is_marked(item: pytest.Item, name: str) -> bool:
