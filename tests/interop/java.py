@@ -22,6 +22,8 @@ VERSIONS = ("5.3.3", "4.9.8")
 JAVA_MIN = 17
 BUILD_TIMEOUT_S = 600
 RUN_TIMEOUT_S = 180
+BRIEF_JVM = "-Xms128m -Xmx1g -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For programs that run a second or two: nothing is compiled thoroughly."""
 
 Line = dict[str, Any]
 JavaStores = Callable[[str], "JavaStore"]
@@ -92,7 +94,11 @@ class JavaStore:
     def run(self, program: str, folder: Path, *options: str) -> JavaRun:
         """Run a program of the kit to its end."""
         done = subprocess.run(
-            self.command(program, folder, *options), capture_output=True, timeout=RUN_TIMEOUT_S, check=False
+            self.command(program, folder, *options),
+            capture_output=True,
+            timeout=RUN_TIMEOUT_S,
+            check=False,
+            env=brief(),
         )
         errors = done.stderr.decode(errors="replace")[-2000:]
         assert done.stdout, f"{program} exits {done.returncode} without a line: {errors}"
@@ -101,11 +107,19 @@ class JavaStore:
     def start(self, program: str, folder: Path, *options: str) -> subprocess.Popen[bytes]:
         """Start a program of the kit; its lines come through `stdout`."""
         return subprocess.Popen(
-            self.command(program, folder, *options), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            self.command(program, folder, *options),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=brief(),
         )
 
     def command(self, program: str, folder: Path, *options: str) -> list[str]:
         return [str(KIT / "run.sh"), self.version, program, str(folder), *options]
+
+
+def brief() -> dict[str, str]:
+    """The environment, with settings for a JVM that does not live long unless there are others."""
+    return {"JAVA_OPTS": BRIEF_JVM, **os.environ}
 
 
 def require_java() -> None:
