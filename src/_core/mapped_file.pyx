@@ -4,7 +4,7 @@
 # No descriptor stays open: a store of thousands of queues must not run out of them.
 from _core.posix cimport (MADV_POPULATE_WRITE, MS_SYNC, SEEK_DATA, SEEK_HOLE, fdatasync, fork_generation,
                           fsync, load_acquire, lseek, madvise, msync, posix_fallocate, store_release, unlink,
-                          watch_forks)
+                          unmap_in_steps, watch_forks)
 from _core.status cimport STATUS_CLOSED, STATUS_READ_ONLY
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -20,7 +20,7 @@ from posix.unistd cimport close as c_close, ftruncate, pwrite
 from pyledger import errors
 
 cdef enum:
-    POPULATE_SLICE_BYTES = 4 << 20   # the kernel locks the address space meanwhile: keep each turn short
+    POPULATE_SLICE_BYTES = 256 << 10  # the kernel locks the address space meanwhile: keep each turn short
 
 watch_forks()
 
@@ -451,7 +451,7 @@ cdef class MappedFile:
         self._unmap()
         if base != NULL:
             with nogil:
-                munmap(base, mapped_bytes)
+                unmap_in_steps(base, mapped_bytes)
 
     cdef void pin(self) noexcept:
         self.pins += 1

@@ -19,7 +19,9 @@ from pyledger.store.statistics import StoreStatistics
 
 log = logger("store")
 
-FILES_AHEAD = 1
+AHEAD_BYTES = 64 << 20
+FILES_AHEAD_MAX = 4
+"""Small files are full within milliseconds: several lie ahead, in case the allocator loses its core."""
 GATHER_MS = 2
 """With sync flush, what the flushes of so long bring is dispatched together: reads do not wait for it."""
 FIRST_CLEAN_MS = 60_000
@@ -77,7 +79,7 @@ class StoreServices:
         self._chunk_ahead = ChunkAhead(parts.log)
         self._chunk_service = Service("chunk", self._chunk_ahead.work, self._failed)
         self._services.append(self._chunk_service)
-        self._allocator = AllocatorThread(parts.log, FILES_AHEAD, self._failed)
+        self._allocator = AllocatorThread(parts.log, files_ahead(config.mapped_file_size_bytes), self._failed)
         self._allocator.start()
         for service in self._services:
             service.start()
@@ -303,3 +305,8 @@ class StoreServices:
         if self.parts.index is not None:
             self.parts.index.close()
         self.parts.log.close()
+
+
+def files_ahead(file_size_bytes: int) -> int:
+    """How many files of the log the allocator keeps ready."""
+    return min(FILES_AHEAD_MAX, max(1, AHEAD_BYTES // file_size_bytes))
