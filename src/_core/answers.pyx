@@ -67,12 +67,15 @@ cdef object answered_call(const uint8_t* frame, int64_t size, dict calls):
         return None
     opaque = <object>head.opaque
     found = PyDict_GetItem(calls, opaque)
-    if found == NULL or type(<object>found) is not Outgoing:
+    if found == NULL:
         return None
-    out = <Outgoing><object>found
-    result = send_result(out, &head)
-    if result is None:
+    call = <object>found
+    if type(call) is Outgoing:
+        result = send_result(<Outgoing>call, &head)
+        if result is None:
+            return None
+        (<Outgoing>call).result = result
+    elif type(call) is not PullCall or not (<PullCall>call).read(&head, frame + at_body, size - at_body):
         return None
-    out.result = result
     del calls[opaque]
-    return out
+    return call

@@ -73,9 +73,16 @@ cdef inline void put_hex_digits(char* to, const uint8_t* data, int32_t size) noe
         to[2 * i + 1] = HEX_DIGITS[data[i] & 15]
 
 
+cdef class AnsweredCall:
+    """A request whose answer is decoded natively; see _core.pyi."""
+
+    def finish(self, outcome):
+        """Take the outcome."""
+        raise NotImplementedError
+
+
 @cython.final
-@cython.freelist(256)
-cdef class Outgoing:
+cdef class Outgoing(AnsweredCall):
     """What a request to send needs to know of its message or batch; see _core.pyi."""
 
     cdef public str topic

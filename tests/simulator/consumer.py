@@ -32,7 +32,7 @@ class Pulled:
 
     queue_offset: int
     number: int
-    stored_body: bytes = b""
+    body_length: int = 0
 
 
 @dataclass(eq=False)

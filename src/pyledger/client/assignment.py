@@ -1,13 +1,23 @@
 """A queue that a consumer has now."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from pyledger import names
 from pyledger.message import MessageQueue
 from pyledger.protocol.client.consume_rates import TopicRates
 from pyledger.protocol.client.process_queue import ProcessQueue
 from pyledger.wire.record import ReceivedMessage
 from pyledger.wire.statistics import ProcessQueueState
+
+
+class Turn(NamedTuple):
+    """Messages that a listener is at."""
+
+    begun_ms: float
+    messages: Sequence[ReceivedMessage]
 
 
 @dataclass(slots=True, eq=False)
@@ -20,8 +30,8 @@ class Assignment:
     """Of all queues of the topic together."""
     next_offset: int = 0
     """Queue offset of the next pull."""
-    started_ms: dict[int, float] = field(default_factory=dict)
-    """When the listener began with a message, by queue offset."""
+    begun: dict[int, Turn] = field(default_factory=dict)
+    """What listeners are at, by the first queue offset."""
     moved: asyncio.Event = field(default_factory=asyncio.Event)
     """Messages came or went."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
@@ -35,6 +45,19 @@ class Assignment:
     pulling: asyncio.Task[None] | None = None
     consuming: asyncio.Task[None] | None = None
     """Orderly: the one who takes the messages."""
+
+    @property
+    def is_retry(self) -> bool:
+        """Whether its messages are those that were given back."""
+        return self.queue.topic.startswith(names.RETRY_PREFIX)
+
+    def started_ms(self, offset: int) -> float | None:
+        """When the listener began with the message of a queue offset; None: it has not, or is done."""
+        # Listeners on threads begin meanwhile.
+        for turn in tuple(self.begun.values()):
+            if any(message.queue_offset == offset for message in turn.messages):
+                return turn.begun_ms
+        return None
 
     async def pause(self, wait_ms: float) -> None:
         """Sleep so long (ms), or until the queue is dropped."""

@@ -234,7 +234,7 @@ class Calls:
         """The message at a place."""
         header = ViewMessageRequestHeader(topic=topic, offset=physical_offset)
         answer = await self.ask(address, RemotingCommand.request(RequestCode.VIEW_MESSAGE_BY_ID, header))
-        return next(decode_records(answer.body))
+        return decode_records(answer.body)[0]
 
     async def query_messages(
         self,
@@ -258,7 +258,7 @@ class Calls:
             return []
         if answer.code != ResponseCode.SUCCESS:
             raise BrokerError(answer.code, answer.remark, address)
-        return list(decode_records(answer.body))
+        return decode_records(answer.body)
 
     async def send_back(
         self,

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from pyledger.client.assignment import Assignment
+from pyledger.client.assignment import Assignment, Turn
 from pyledger.client.giving_back import GivingBack
 from pyledger.client.instance import ClientInstance
 from pyledger.client.listening import SKIPPED, Later, ListenerRunner
@@ -96,7 +96,7 @@ class Concurrent(ByListener):
         limit_ms = self._config.consume_timeout_minutes * 60_000
         for _ in range(EXPIRED_PER_ROUND_MAX):
             first = assignment.messages.min_offset
-            started = None if first is None else assignment.started_ms.get(first)
+            started = None if first is None else assignment.started_ms(first)
             if first is None or started is None or now_ms - started <= limit_ms:
                 return
             message = assignment.messages.messages[0]
@@ -106,30 +106,25 @@ class Concurrent(ByListener):
             self._leave(assignment, [message])
 
     def _submit(self, assignment: Assignment, batch: Sequence[ReceivedMessage]) -> None:
-        topics = [message.topic for message in batch]
-        for message in batch:
-            delivered(message)
+        if assignment.is_retry:
+            for message in batch:
+                delivered(message)
         assignment.turns += 1
         self._runner.run(
-            batch,
-            partial(self._begin, assignment, batch),
-            partial(self._finished, assignment, batch, topics),
+            batch, partial(self._begin, assignment, batch), partial(self._finished, assignment, batch)
         )
 
     def _begin(self, assignment: Assignment, batch: Sequence[ReceivedMessage]) -> bool:
         """Runs on the listener's thread."""
         if assignment.messages.dropped or assignment.is_closing:
             return False
-        now_ms = self._client.monotonic_ms()
-        for message in batch:
-            assignment.started_ms[message.queue_offset] = now_ms
+        assignment.begun[batch[0].queue_offset] = Turn(self._client.monotonic_ms(), batch)
         return True
 
     def _finished(
         self,
         assignment: Assignment,
         batch: Sequence[ReceivedMessage],
-        topics: Sequence[str],
         outcome: Any,
         error: BaseException | None,
     ) -> None:
@@ -140,7 +135,8 @@ class Concurrent(ByListener):
             return
         later = Later() if error is not None else outcome if isinstance(outcome, Later) else None
         now_ms = self._client.monotonic_ms()
-        took_ms = now_ms - assignment.started_ms.get(batch[0].queue_offset, now_ms)
+        turn = assignment.begun.pop(batch[0].queue_offset, None)
+        took_ms = 0.0 if turn is None else now_ms - turn.begun_ms
         assignment.rates.consumed(len(batch), took_ms, now_ms, failed=later is not None)
         if later is None or self._is_broadcasting or assignment.messages.dropped:
             self._leave(assignment, batch)
@@ -148,9 +144,7 @@ class Concurrent(ByListener):
             return
         done = later.done
         self._leave(assignment, batch[:done])
-        self._client.inbound.spawn(
-            self._give_back(assignment, batch[done:], topics[done:], later.delay_level)
-        )
+        self._client.inbound.spawn(self._give_back(assignment, batch[done:], later.delay_level))
 
     def _over(self, assignment: Assignment) -> None:
         """A turn is over."""
@@ -163,8 +157,6 @@ class Concurrent(ByListener):
             return
         offset = assignment.messages.remove(batch)
         assignment.messages.last_consume_ms = self._client.monotonic_ms()
-        for message in batch:
-            assignment.started_ms.pop(message.queue_offset, None)
         if offset != NOTHING_CONSUMED:
             self._offsets.table.update(assignment.queue, offset)
         assignment.moved.set()
@@ -173,20 +165,20 @@ class Concurrent(ByListener):
         self,
         assignment: Assignment,
         batch: Sequence[ReceivedMessage],
-        topics: Sequence[str],
         delay_level: int,
     ) -> None:
         """Give messages back; those that nobody takes come again here."""
         again = []
         try:
-            for message, topic in zip(batch, topics, strict=True):
+            for message in batch:
                 if message not in assignment.messages:
                     continue  # its time was over
                 if await self._giving_back.give_back(message, delay_level):
                     self._leave(assignment, [message])
                 else:
                     message.reconsume_times += 1
-                    message.topic = topic
+                    if assignment.is_retry:
+                        message.topic = assignment.queue.topic
                     again.append(message)
         finally:
             self._over(assignment)
@@ -246,7 +238,9 @@ class Orderly(ByListener):
                 await assignment.moved.wait()
                 continue
             begun_ms = self._client.monotonic_ms()
-            outcome, error = await self._runner.process([delivered(message) for message in batch])
+            outcome, error = await self._runner.process(
+                [delivered(message) for message in batch] if assignment.is_retry else batch
+            )
             messages.last_consume_ms = now_ms = self._client.monotonic_ms()
             failed = error is not None or isinstance(outcome, Later)
             assignment.rates.consumed(len(batch), now_ms - begun_ms, now_ms, failed=failed)

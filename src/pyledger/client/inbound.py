@@ -125,7 +125,7 @@ class Inbound:
         if consumer is None:
             remark = f"The Consumer Group <{header.consumer_group}> not exist in this consumer"
             return request.response(ResponseCode.SYSTEM_ERROR, remark)
-        message = next(decode_records(request.body))
+        message = decode_records(request.body)[0]
         message.broker_name = header.broker_name or ""
         return request.response(body=(await consumer.consume_directly(message)).encode())
 

@@ -3,6 +3,7 @@
 Source: RocketMQ client/.../impl/consumer/PullAPIWrapper.java, impl/MQClientAPIImpl.java.
 """
 
+import asyncio
 from dataclasses import dataclass
 from enum import Enum
 
@@ -11,12 +12,21 @@ from pyledger.client.instance import ClientInstance
 from pyledger.config.client import ConsumerConfig
 from pyledger.errors import BrokerError
 from pyledger.message import MessageQueue
+from pyledger.net.connection import Connection
 from pyledger.protocol.delivery.pull_rules import PullFlag
 from pyledger.wire.codes import RequestCode, ResponseCode
 from pyledger.wire.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from pyledger.wire.native import PullCall, PullHead
 from pyledger.wire.record import ReceivedMessage, decode_records
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.wire.remoting import Buffer, RemotingCommand
 from pyledger.wire.subscription import Subscription
+
+COMMIT_OFFSET, SUSPEND = int(PullFlag.COMMIT_OFFSET), int(PullFlag.SUSPEND)
+SUBSCRIPTION, LITE = int(PullFlag.SUBSCRIPTION), int(PullFlag.LITE)
+OWN_FIELDS = {"queueOffset": 1, "sysFlag": 1, "commitOffset": 2}
+"""Fields that each pull of a queue has of its own, and to which part those behind them belong."""
+HEADS_MAX = 10_000
+"""Queues whose requests are kept encoded."""
 
 
 class PullStatus(Enum):
@@ -55,6 +65,7 @@ class Puller:
         self._config = config
         self._lite = lite
         self._broker_ids: dict[MessageQueue, int] = {}
+        self._heads: dict[tuple[object, ...], PullHead] = {}
         self._old_brokers: set[str] = set()
         """Addresses of brokers without the code of lite pulls, which came with 5.0."""
 
@@ -89,19 +100,16 @@ class Puller:
         config = self._config
         address, is_slave = self._client.routes.reader(queue.broker_name, self._broker_ids.get(queue, 0))
         committed = commit_offset is not None and not is_slave
-        flags = (
-            (PullFlag.COMMIT_OFFSET if committed else 0)
-            | (PullFlag.SUSPEND if suspend else 0)
-            | (PullFlag.SUBSCRIPTION if with_expression else 0)
-            | (PullFlag.LITE if self._lite else 0)
-        )
         header = PullMessageRequestHeader(
             consumer_group=self._group,
             topic=queue.topic,
             queue_id=queue.queue_id,
             queue_offset=offset,
             max_msg_nums=count_max or config.pull_batch_count,
-            sys_flag=int(flags),
+            sys_flag=(COMMIT_OFFSET if committed else 0)
+            | (SUSPEND if suspend else 0)
+            | (SUBSCRIPTION if with_expression else 0)
+            | (LITE if self._lite else 0),
             commit_offset=(commit_offset or 0) if committed else 0,
             suspend_timeout_millis=config.suspend_timeout_ms,
             subscription=subscription.sub_string if with_expression else None,
@@ -113,16 +121,26 @@ class Puller:
         answer = await self._ask(address, header, timeout_ms or config.pull_timeout_ms)
         status = STATUS_OF_CODE.get(answer.code)
         if status is None:
+            assert isinstance(answer, RemotingCommand)
             raise BrokerError(answer.code, answer.remark, address)
-        found = answer.header(PullMessageResponseHeader)
+        found = answer if isinstance(answer, PullCall) else answer.header(PullMessageResponseHeader)
         self._broker_ids[queue] = found.suggest_which_broker_id
         messages: tuple[ReceivedMessage, ...] = ()
         if status is PullStatus.FOUND:
-            messages = self._received(queue, answer, found.offset_delta or 0, subscription)
+            messages = self._received(queue, answer.body, found.offset_delta or 0, subscription)
         return PullResult(status, found.next_begin_offset, found.min_offset, found.max_offset, messages)
 
-    async def _ask(self, address: str, header: PullMessageRequestHeader, timeout_ms: int) -> RemotingCommand:
+    async def _ask(
+        self, address: str, header: PullMessageRequestHeader, timeout_ms: int
+    ) -> RemotingCommand | PullCall:
         """Lite pulls have a code of their own; a broker that does not know it takes the ordinary one."""
+        if not self._lite and not self._client.config.access_key:
+            connection = self._client.calls.remoting.ready(address)
+            if connection is not None:
+                answer = await self._ask_at_once(connection, header, timeout_ms)
+                if answer.code != ResponseCode.GO_AWAY:
+                    return answer
+                self._client.calls.remoting.retire(address)
         if self._lite and address not in self._old_brokers:
             command = RemotingCommand.request(RequestCode.LITE_PULL_MESSAGE, header)
             answer = await self._client.calls.call(address, command, timeout_ms)
@@ -132,18 +150,52 @@ class Puller:
         command = RemotingCommand.request(RequestCode.PULL_MESSAGE, header)
         return await self._client.calls.call(address, command, timeout_ms)
 
+    async def _ask_at_once(
+        self, connection: Connection, header: PullMessageRequestHeader, timeout_ms: int
+    ) -> RemotingCommand | PullCall:
+        """Ask over a connection that has room, with all that does not change encoded before."""
+        common = (
+            header.topic,
+            header.bname,
+            header.queue_id,
+            header.max_msg_nums,
+            header.sub_version,
+            header.expression_type,
+            header.subscription,
+        )
+        head = self._heads.get(common)
+        if head is None:
+            head = self._heads[common] = self._head(header)
+            if len(self._heads) > HEADS_MAX:
+                del self._heads[next(iter(self._heads))]
+        endpoint = connection.endpoint
+        opaque = endpoint.next_opaque()
+        future: asyncio.Future[RemotingCommand | PullCall] = endpoint.loop.create_future()
+        frame = head.encode(opaque, header.queue_offset, header.sys_flag, header.commit_offset)
+        connection.start_encoded(PullCall(future), opaque, (frame,), timeout_ms)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            connection.abandon(opaque)
+            raise
+
+    def _head(self, header: PullMessageRequestHeader) -> PullHead:
+        parts: tuple[dict[str, str], ...] = ({}, {}, {})
+        at = 0
+        for name, value in header.encode().items():
+            if name in OWN_FIELDS:
+                at = OWN_FIELDS[name]
+            else:
+                parts[at][name] = value
+        return PullHead(RequestCode.PULL_MESSAGE, self._client.config.header == "binary", *parts)
+
     def _received(
-        self, queue: MessageQueue, answer: RemotingCommand, delta: int, subscription: Subscription
+        self, queue: MessageQueue, body: Buffer, delta: int, subscription: Subscription
     ) -> tuple[ReceivedMessage, ...]:
         """The messages of an answer; of those that only share the hash of a tag none."""
-        messages = []
+        messages = decode_records(body, queue.broker_name, queue.queue_id, delta)
         wanted = set(subscription.tags_set)
-        for message in decode_records(answer.body):
-            message.broker_name, message.queue_id = queue.broker_name, queue.queue_id
-            message.queue_offset += delta
-            if not wanted or message.tags in wanted:
-                messages.append(message)
-        return tuple(messages)
+        return tuple(message for message in messages if message.tags in wanted) if wanted else tuple(messages)
 
 
 def delivered(message: ReceivedMessage) -> ReceivedMessage:

@@ -25,7 +25,7 @@ from pyledger.net.calls import TOGETHER_S, Call, Done, Outcome, PendingCall, Sen
 from pyledger.net.endpoint import Answer, Endpoint, Frame, Received
 from pyledger.net.stream import FrameStream
 from pyledger.wire.codes import ResponseCode
-from pyledger.wire.native import AnswerDecoder, HotRequest, Outgoing
+from pyledger.wire.native import AnswerDecoder, AnsweredCall, HotRequest
 from pyledger.wire.remoting import (
     FLAG_ONEWAY,
     FLAG_RESPONSE,
@@ -206,6 +206,11 @@ class Connection(FrameStream):
         together.opaques.append(opaque)
         self.write(parts)
 
+    def abandon(self, opaque: int) -> None:
+        """Nobody waits any more for the answer of a request of `start_encoded`."""
+        if self.calls.pop(opaque, None) is not None:
+            self.endpoint.async_permits.give()
+
     def call_oneway(self, command: RemotingCommand) -> None:
         """Send a request that has no answer.
 
@@ -241,7 +246,7 @@ class Connection(FrameStream):
         index = 0
         while index < len(frames):
             frame = frames[index]
-            if isinstance(frame, Outgoing):
+            if isinstance(frame, AnsweredCall):
                 index += 1
                 permits.give()
                 frame.finish(None)

@@ -10,7 +10,7 @@ from typing import Generic, Protocol, TypeVar
 from pyledger.config.net import NetConfig
 from pyledger.net.permits import Permits
 from pyledger.net.timers import TimerWheel
-from pyledger.wire.native import HotRequest, Outgoing
+from pyledger.wire.native import AnsweredCall, HotRequest
 from pyledger.wire.remoting import RemotingCommand
 
 
@@ -25,8 +25,8 @@ C = TypeVar("C", bound=Closable)
 Answer = RemotingCommand | None
 Frame = memoryview | HotRequest
 """A frame without its length word; or a send or pull, decoded."""
-Received = Frame | Outgoing
-"""The same; or a send of ours that is answered."""
+Received = Frame | AnsweredCall
+"""The same; or a send or pull of ours that is answered."""
 Quick = Callable[[C, list[Frame], int], tuple[bytes | asyncio.Future[bytes] | None, int]]
 """Answers the send or pull at an index of the frames, and perhaps others that follow at once.
 

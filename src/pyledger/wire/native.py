@@ -9,9 +9,13 @@ is tested against.
 from typing import Any
 
 from pyledger._core import (
+    AnsweredCall,
     HotRequest,
     Outgoing,
+    PullCall,
+    PullHead,
     PullRequest,
+    ReceivedRecord,
     SendHead,
     SendRequest,
     SendRun,
@@ -22,15 +26,20 @@ from pyledger._core import (
     encode_send_response,
     prepare_message,
     prepare_messages,
+    read_records,
     set_send_result,
 )
 from pyledger.wire.framing import StreamDecoder
 
 __all__ = [
     "AnswerDecoder",
+    "AnsweredCall",
     "HotRequest",
     "Outgoing",
+    "PullCall",
+    "PullHead",
     "PullRequest",
+    "ReceivedRecord",
     "RequestDecoder",
     "SendHead",
     "SendRequest",
@@ -42,6 +51,7 @@ __all__ = [
     "encode_send_response",
     "prepare_message",
     "prepare_messages",
+    "read_records",
     "set_send_result",
 ]
 
@@ -60,8 +70,8 @@ class RequestDecoder(StreamDecoder[memoryview | SendRequest | PullRequest]):
         return decode_frames(data, self.max_frame_bytes)
 
 
-class AnswerDecoder(StreamDecoder[memoryview | Outgoing]):
-    """Cuts what a client receives on one connection; answers to sends come as the send, with its result."""
+class AnswerDecoder(StreamDecoder[memoryview | AnsweredCall]):
+    """Cuts what a client receives; answers to sends and pulls come as the call, with what they say."""
 
     __slots__ = ("_calls",)
 
@@ -70,12 +80,12 @@ class AnswerDecoder(StreamDecoder[memoryview | Outgoing]):
 
         Args:
             max_frame_bytes: Longest frame.
-            calls: By opaque; a send that is answered is taken out.
+            calls: By opaque; one that is answered is taken out.
         """
         super().__init__(max_frame_bytes)
         self._calls = calls
 
-    def cut(self, data: bytes | bytearray) -> tuple[list[memoryview | Outgoing], int]:
+    def cut(self, data: bytes | bytearray) -> tuple[list[memoryview | AnsweredCall], int]:
         """Cut whole frames off the front of bytes that nobody writes to; also return their size in bytes.
 
         Raises:

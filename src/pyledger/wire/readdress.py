@@ -11,17 +11,27 @@ from collections.abc import Iterator, Mapping
 from pyledger.errors import MalformedRecordError
 from pyledger.message import PutResult
 from pyledger.wire.properties import encode_properties
-from pyledger.wire.record import (
-    AT_SYS_FLAG,
-    HEADS,
-    MAGIC_V1,
-    MAGIC_V2,
-    PROPERTIES_LENGTH,
-    SIZE,
-    TOPIC_LENGTHS,
-    Buffer,
-)
 from pyledger.wire.sysflag import BORN_HOST_IPV6, STORE_HOST_IPV6
+
+MAGIC_V1 = 0xDAA320A7
+MAGIC_V2 = 0xDAA320AB
+HOST_V4_BYTES = 8
+HOST_V6_BYTES = 20
+
+HEADS = {
+    flags: struct.Struct(
+        f">iIIiiqqiq{HOST_V6_BYTES if flags & BORN_HOST_IPV6 else HOST_V4_BYTES}s"
+        f"q{HOST_V6_BYTES if flags & STORE_HOST_IPV6 else HOST_V4_BYTES}siqi"
+    )
+    for flags in (0, BORN_HOST_IPV6, STORE_HOST_IPV6, BORN_HOST_IPV6 | STORE_HOST_IPV6)
+}
+"""All up to the body, by the bits of sysFlag that say how long hosts are."""
+SIZE = struct.Struct(">i")
+AT_SYS_FLAG = 36
+TOPIC_LENGTHS = {MAGIC_V1: struct.Struct(">B"), MAGIC_V2: struct.Struct(">H")}
+PROPERTIES_LENGTH = struct.Struct(">h")
+
+Buffer = bytes | bytearray | memoryview
 
 V1_TOPIC_MAX_BYTES = 127
 AT_MAGIC = 4

@@ -22,6 +22,10 @@ class Stored:
     queue_offset: int
     stored_body: bytes = b"x"
 
+    @property
+    def body_length(self) -> int:
+        return len(self.stored_body)
+
 
 class Story:
     """One process queue; `at=` is the time, which otherwise stands still."""

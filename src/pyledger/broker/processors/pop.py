@@ -28,7 +28,7 @@ from pyledger.wire.codes import RequestCode, ResponseCode
 from pyledger.wire.headers import pop as headers
 from pyledger.wire.pop import PopHandle, PoppedQueue, message_offset_info, start_offset_info
 from pyledger.wire.readdress import queue_offset_of, readdressed, split_records
-from pyledger.wire.record import ReceivedMessage
+from pyledger.wire.record import decode_record
 from pyledger.wire.remoting import RemotingCommand
 
 REVIVE_QUEUE = 0
@@ -229,7 +229,7 @@ class PopProcessor:
                 popped.queue_id,
                 offset,
             )
-            properties = ReceivedMessage.decode(record, 0, len(record)).properties
+            properties = decode_record(record).properties
             properties[names.POP_CHECKPOINT] = handle.encode()
             copies.append(memoryview(readdressed(record, header.topic, popped.queue_id, properties)))
         return copies

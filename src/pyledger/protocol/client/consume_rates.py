@@ -33,6 +33,8 @@ class Window:
     def _turn(self, now_ms: float) -> int:
         """Empty the parts whose time came round again; returns the one of now."""
         newest = int(now_ms // self._part_ms)
+        if newest == self._newest:
+            return newest % PARTS
         for part in range(max(self._newest + 1, newest - PARTS + 1), newest + 1):
             self._sums[part % PARTS] = 0.0
             self._counts[part % PARTS] = 0

@@ -5,9 +5,9 @@ Invariant: every offset below `commit_offset` was consumed, or given back to the
 Source: RocketMQ client/.../impl/consumer/ProcessQueue.java, DefaultMQPushConsumerImpl.java (pullMessage).
 """
 
-from bisect import insort
-from collections import deque
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from operator import lt
 from typing import Generic, Protocol, TypeVar
 
 from pyledger.value_type import value_type
@@ -20,8 +20,13 @@ NOTHING_CONSUMED = -1
 class Cached(Protocol):
     """What must be known of a message."""
 
-    queue_offset: int
-    stored_body: bytes
+    @property
+    def queue_offset(self) -> int:
+        """Its place."""
+
+    @property
+    def body_length(self) -> int:
+        """Bytes of its stored body."""
 
 
 M = TypeVar("M", bound=Cached)
@@ -37,15 +42,63 @@ class FlowLimits:
     """None: orderly consumption, whose messages leave in order."""
 
 
+class Run(Generic[M]):
+    """Messages that were pulled together, by offset ascending, and which of them are gone."""
+
+    __slots__ = ("first", "gone", "left", "messages", "offsets")
+
+    def __init__(self, offsets: list[int], messages: Sequence[M]) -> None:
+        self.offsets = offsets
+        self.messages = list(messages)
+        self.gone: set[int] = set()
+        self.left = len(offsets)
+        self.first = 0
+        """Place of the first one that may be here; all before are gone."""
+
+    def place(self, offset: int) -> int:
+        """Place of an offset; -1 when it is none of them."""
+        place = bisect_left(self.offsets, offset)
+        return place if place < len(self.offsets) and self.offsets[place] == offset else -1
+
+    @property
+    def min_offset(self) -> int:
+        """Offset of the first one that is here; one must be."""
+        while self.offsets[self.first] in self.gone:
+            self.first += 1
+        return self.offsets[self.first]
+
+    def here(self) -> list[M]:
+        """What is here, in order."""
+        if not self.gone:
+            return self.messages
+        pairs = zip(self.offsets, self.messages, strict=True)
+        return [message for offset, message in pairs if offset not in self.gone]
+
+    def remove_all(self, offsets: list[int]) -> bool:
+        """Remove some that stand side by side and are all here; False: they do not."""
+        place = self.place(offsets[0])
+        if place < 0 or self.offsets[place : place + len(offsets)] != offsets:
+            return False
+        if self.gone and not self.gone.isdisjoint(offsets):
+            return False
+        self.left -= len(offsets)
+        if self.left:
+            self.gone.update(offsets)
+        return True
+
+
 class ProcessQueue(Generic[M]):
-    """One queue as its consumer has it. Times are ms of a clock that does not go back."""
+    """One queue as its consumer has it. Times are ms of a clock that does not go back.
+
+    Cost: what is pulled, and consumed, side by side costs one step for all of it.
+    """
 
     def __init__(self, now_ms: float) -> None:
-        self._messages: dict[int, M] = {}
-        self._order: deque[int] = deque()
-        """Offsets, ascending; those that left from the middle are still in it."""
+        self._runs: list[Run[M]] = []
+        """Ascending; none is empty, and none lies within another."""
+        self._count = 0
         self._taken: dict[int, M] = {}
-        """Orderly: what the listener has now."""
+        """Orderly: what the listener has now, in order."""
         self._max_offset = 0
         self.cached_bytes = 0
         self.dropped = False
@@ -55,16 +108,14 @@ class ProcessQueue(Generic[M]):
         """When the lock was last confirmed; None: it is not ours."""
 
     def __len__(self) -> int:
-        return len(self._messages) + len(self._taken)
+        return self._count + len(self._taken)
 
     @property
     def min_offset(self) -> int | None:
         """Offset of the first message that is here; None when there is none."""
         if self._taken:
             return min(self._taken)
-        while self._order and self._order[0] not in self._messages:
-            self._order.popleft()
-        return self._order[0] if self._order else None
+        return self._runs[0].min_offset if self._runs else None
 
     @property
     def max_offset(self) -> int:
@@ -80,7 +131,7 @@ class ProcessQueue(Generic[M]):
     @property
     def messages(self) -> tuple[M, ...]:
         """What waits, in order."""
-        return tuple(self._messages[offset] for offset in self._order if offset in self._messages)
+        return tuple(message for run in self._runs for message in run.here())
 
     def is_locked(self, now_ms: float) -> bool:
         """Whether the lock is still ours for sure."""
@@ -96,21 +147,32 @@ class ProcessQueue(Generic[M]):
             return "span"
         return None
 
-    def put(self, messages: Iterable[M]) -> None:
+    def put(self, messages: Sequence[M]) -> None:
         """Take what was pulled; a message that is here already is not taken twice."""
-        for message in messages:
-            offset = message.queue_offset
-            if offset not in self._messages and offset not in self._taken:
-                self._messages[offset] = message
-                if not self._order or offset > self._order[-1]:
-                    self._order.append(offset)
-                elif offset not in self._order:
-                    insort(self._order, offset)
-                self.cached_bytes += len(message.stored_body)
+        if not messages:
+            return
+        offsets = [message.queue_offset for message in messages]
+        last = self._runs[-1].offsets[-1] if self._runs else -1
+        if self._taken:
+            last = max(last, *self._taken)
+        if offsets[0] > last and all(map(lt, offsets, offsets[1:])):
+            self._runs.append(Run(offsets, messages))
+            self._count += len(offsets)
+            self.cached_bytes += sum([message.body_length for message in messages])
+            self._max_offset = max(self._max_offset, offsets[-1])
+            return
+        for offset, message in zip(offsets, messages, strict=True):
+            if offset not in self._taken and self._insert(offset, message):
+                self.cached_bytes += message.body_length
                 self._max_offset = max(self._max_offset, offset)
 
     def __contains__(self, message: M) -> bool:
-        return message.queue_offset in self._messages
+        offset = message.queue_offset
+        index = self._run_of(offset)
+        if index < 0:
+            return False
+        run = self._runs[index]
+        return offset not in run.gone and run.place(offset) >= 0
 
     def remove(self, messages: Sequence[M]) -> int:
         """Messages are consumed, in whatever order.
@@ -118,12 +180,66 @@ class ProcessQueue(Generic[M]):
         Returns:
             Offset to go on at after a restart; `NOTHING_CONSUMED` when none of the queue was here.
         """
-        if not self._messages:
+        if not self._count:
             return NOTHING_CONSUMED
-        for message in messages:
-            if self._messages.pop(message.queue_offset, None) is not None:
-                self.cached_bytes -= len(message.stored_body)
+        if messages:
+            offsets = [message.queue_offset for message in messages]
+            index = self._run_of(offsets[0])
+            if index >= 0 and self._runs[index].remove_all(offsets):
+                self._removed(index, len(offsets), sum([message.body_length for message in messages]))
+            else:
+                for offset, message in zip(offsets, messages, strict=True):
+                    index = self._run_of(offset)
+                    if index >= 0 and self._runs[index].remove_all([offset]):
+                        self._removed(index, 1, message.body_length)
         return self.commit_offset
+
+    def _removed(self, index: int, count: int, size_bytes: int) -> None:
+        """Messages of a run are gone."""
+        self._count -= count
+        self.cached_bytes -= size_bytes
+        if not self._runs[index].left:
+            del self._runs[index]
+
+    def _run_of(self, offset: int) -> int:
+        """The run that an offset would be in; -1 when it is before all of them."""
+        runs = self._runs
+        if len(runs) == 1 or (runs and offset < runs[1].offsets[0]):
+            return 0 if offset >= runs[0].offsets[0] else -1
+        return bisect_right(runs, offset, key=lambda run: run.offsets[0]) - 1
+
+    def _insert(self, offset: int, message: M) -> bool:
+        """Take one message at its place among the others; False: it is here."""
+        index = self._run_of(offset)
+        if index >= 0:
+            run = self._runs[index]
+            place = run.place(offset)
+            if place >= 0:
+                if offset not in run.gone:
+                    return False
+                run.gone.remove(offset)
+                run.messages[place] = message
+                run.left += 1
+                run.first = min(run.first, place)
+                self._count += 1
+                return True
+            if offset < run.offsets[-1]:
+                self._split(index, bisect_left(run.offsets, offset))
+                index = self._run_of(offset)
+        self._runs.insert(index + 1, Run([offset], [message]))
+        self._count += 1
+        return True
+
+    def _split(self, index: int, place: int) -> None:
+        """Make two runs of one; a half of which nothing is left goes."""
+        run = self._runs[index]
+        halves = []
+        for part in (slice(0, place), slice(place, None)):
+            half = Run(run.offsets[part], run.messages[part])
+            half.gone = run.gone.intersection(half.offsets)
+            half.left -= len(half.gone)
+            halves.append(half)
+        self._runs[index : index + 1] = [half for half in halves if half.left]
 
     @property
     def commit_offset(self) -> int:
@@ -136,11 +252,16 @@ class ProcessQueue(Generic[M]):
     def take(self, count: int) -> list[M]:
         """The next messages, for the one listener of the queue; what it has must be finished first."""
         found: list[M] = []
-        while self._order and len(found) < count:
-            message = self._messages.pop(self._order.popleft(), None)
-            if message is not None:
-                found.append(message)
-                self._taken[message.queue_offset] = message
+        while self._runs and len(found) < count:
+            run = self._runs[0]
+            here = run.here()[: count - len(found)]
+            found += here
+            run.left -= len(here)
+            run.gone.update([message.queue_offset for message in here])
+            self._count -= len(here)
+            if not run.left:
+                del self._runs[0]
+        self._taken.update((message.queue_offset, message) for message in found)
         return found
 
     def commit(self) -> int:
@@ -148,20 +269,19 @@ class ProcessQueue(Generic[M]):
         if not self._taken:
             return NOTHING_CONSUMED
         last = max(self._taken)
-        self.cached_bytes -= sum(len(message.stored_body) for message in self._taken.values())
+        self.cached_bytes -= sum(message.body_length for message in self._taken.values())
         self._taken.clear()
         return last + 1
 
     def put_back(self) -> None:
         """What was taken shall be taken again."""
-        for offset in sorted(self._taken, reverse=True):
-            self._messages[offset] = self._taken[offset]
-            self._order.appendleft(offset)
+        for offset, message in self._taken.items():
+            self._insert(offset, message)
         self._taken.clear()
 
     def clear(self) -> None:
         """Forget all messages."""
-        self._messages.clear()
-        self._order.clear()
+        self._runs.clear()
+        self._count = 0
         self._taken.clear()
         self.cached_bytes = 0
