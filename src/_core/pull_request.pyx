@@ -54,8 +54,9 @@ cdef class PullCall(AnsweredCall):
                 found += parse_i64(&head.values[i], &self.min_offset)
             elif span_is(&head.keys[i], b"maxOffset"):
                 found += parse_i64(&head.values[i], &self.max_offset)
-            elif span_is(&head.keys[i], b"offsetDelta") and not parse_i64(&head.values[i], &self.offset_delta):
-                return False
+            elif span_is(&head.keys[i], b"offsetDelta"):
+                if not parse_i64(&head.values[i], &self.offset_delta):
+                    return False
         if found != 4:
             return False
         self.code = head.code

@@ -1,6 +1,7 @@
 """Producers against scripted brokers: what they send, and what they try again."""
 
 import asyncio
+import os
 from functools import partial
 
 import pytest
@@ -375,3 +376,19 @@ def test_producer_that_does_not_run_says_so(run: Run) -> None:
         await producer.close()
 
     run(main())
+
+
+def test_fork_has_ids_of_its_own() -> None:
+    """Made from the same producer group and address, at one moment, in a parent and its child."""
+    made = PROCESS_IDS.of("127.0.0.1").next(1_700_000_000_000)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(writing, PROCESS_IDS.of("127.0.0.1").next(1_700_000_000_000).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    other = os.read(reading, 100).decode()
+    os.close(reading)
+    os.close(writing)
+    assert len(other) == len(made) == 32
+    assert other[8:20] != made[8:20]

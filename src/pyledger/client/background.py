@@ -83,7 +83,8 @@ def hand_over(begin: Callable[[], asyncio.Future[T]], future: "Future[T]") -> No
     try:
         source = begin()
     except BaseException as error:  # noqa: BLE001 - whoever waits gets it
-        future.set_exception(error)
+        if future.set_running_or_notify_cancel():
+            future.set_exception(error)
         return
     source.add_done_callback(done)
 

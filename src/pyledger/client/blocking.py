@@ -78,7 +78,10 @@ class Producer(Blocking[AsyncProducer]):
     def send_many(
         self, messages: Iterable[Message | Sequence[Message]], *, timeout_ms: int | None = None
     ) -> list[SendResult]:
-        """Send one message after the other, many under way; see `AsyncProducer.send_many`."""
+        """Send one message after the other, many under way; see `AsyncProducer.send_many`.
+
+        Messages are taken on the thread of the event loop, so an iterable that waits holds all clients back.
+        """
         return background().wait(self._inner.send_many(messages, timeout_ms=timeout_ms))
 
     def send_batch(

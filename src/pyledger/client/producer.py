@@ -71,6 +71,8 @@ class AsyncProducer(Lifecycle):
         Raises:
             ClientStateError: the client has a producer of this group.
         """
+        # A fork may have come since, and has ids of its own.
+        self._packer = Packer(self.config, PROCESS_IDS.of(self.client.address))
         await self.client.start()
         try:
             await self.client.add_producer(self)
