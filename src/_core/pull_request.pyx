@@ -1,7 +1,7 @@
 # Pulls of ours: the request, and what its answer says.
 cimport cython
 from _core.layout cimport put_i16, put_i32
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 cdef enum:
