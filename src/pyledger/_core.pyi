@@ -2613,6 +2613,9 @@ class PullCall(AnsweredCall):
     def __init__(self, future: Any) -> None:
         """`future` gets this once it is answered, or the answer as a command, or the error."""
 
+    def finish(self, outcome: Any) -> None:
+        """Let who waits have this, or the answer as a command, or an error."""
+
     @property
     def code(self) -> int:
         """A `ResponseCode`."""
@@ -2659,7 +2662,14 @@ class PullHead:
         """
 
     def encode(self, opaque: int, queue_offset: int, sys_flag: int, commit_offset: int) -> bytes:
-        """A whole request."""
+        """A whole request.
+
+        Args:
+            opaque: Ties the answer to it.
+            queue_offset: First message wanted (units).
+            sys_flag: Bits of upstream's PullSysFlag.
+            commit_offset: Where the group stands (units), if `sys_flag` says that it holds.
+        """
 
 # --- answers.pyx
 
