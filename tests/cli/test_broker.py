@@ -102,12 +102,14 @@ def test_topics_are_not_created_unless_allowed(tmp_path: Path) -> None:
         ("brokerRole=SLAVE", "brokerId"),
         ("bindAddress=0.0.0.0", "set brokerIP1"),
         ("brokerName=../x", "cannot name a topic"),
+        ("listenPort=many", "broker.conf: listenPort: 'many' is not a whole number"),
+        ("namesrvAddr=10.0.0.1", "namesrvAddr: '10.0.0.1' is no address; write host:port"),
     ],
 )
 def test_broker_names_a_wrong_setting(tmp_path: Path, line: str, says: str) -> None:
     conf = tmp_path / "broker.conf"
     conf.write_text(line + "\n")
-    found = pyledger("broker", "--config", conf)
+    found = pyledger("broker", "-c", conf)
     assert found.code == 2
     assert says in found.err
     assert not (tmp_path / "store").exists()

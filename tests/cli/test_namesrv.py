@@ -57,7 +57,7 @@ def test_namesrv_takes_toml(tmp_path: Path) -> None:
     [
         ("listenPrt=1", "listenPrt: unknown setting in "),
         ("clusterTest=true", "clusterTest: 'true' is not supported"),
-        ("listenPort=x", "port: 'x' is not a whole number"),
+        ("listenPort=x", "listenPort: 'x' is not a whole number"),
     ],
 )
 def test_namesrv_names_a_wrong_setting(tmp_path: Path, line: str, says: str) -> None:

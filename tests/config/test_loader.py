@@ -109,3 +109,11 @@ def test_properties_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     (tmp_path / "bytes.conf").write_bytes(b"\xff")
     with pytest.raises(ConfigError, match="is not text"):
         ConfigFile(tmp_path / "bytes.conf")
+
+
+def test_wrong_value_is_named_as_it_was_written(tmp_path: Path) -> None:
+    path = properties_file(tmp_path, "listenPort=many\n")
+    with pytest.raises(ConfigError, match=r"namesrv\.conf: listenPort: 'many' is not a whole number"):
+        ConfigFile(path, {}).load(NamesrvConfig, "namesrv")
+    with pytest.raises(ConfigError, match=r"^port: 'few' is"):
+        ConfigFile(None, {"PYLEDGER_NAMESRV_PORT": "few"}).load(NamesrvConfig, "namesrv")

@@ -16,13 +16,13 @@ from pyledger.cli.serving import (
 EXAMPLES = """\b
 Examples:
   pyledger broker --namesrv 127.0.0.1:9876 --store ./store
-  pyledger broker --config broker.conf
+  pyledger broker -c broker.conf
 """
 
 
 @click.command("broker", epilog=EXAMPLES)
 @config_option
-@click.option("--namesrv", metavar="HOST:PORT;…", help="Name servers to report to.")
+@click.option("-n", "--namesrv", metavar="HOST:PORT;…", help="Name servers to report to.")
 @click.option(
     "--store", "store_path", type=click.Path(path_type=Path, file_okay=False), help="Folder of the store."
 )

@@ -87,6 +87,7 @@ def listen_option(default: str) -> Callable[[F], F]:
 
 
 config_option = click.option(
+    "-c",
     "--config",
     "config_path",
     type=click.Path(dir_okay=False, path_type=Path),

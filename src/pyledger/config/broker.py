@@ -12,6 +12,7 @@ from pyledger.config.fields import build, check, setting
 from pyledger.errors import ConfigError
 
 HOUR_MS = 3_600_000
+PORT_MAX = 65_535
 NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,100}")
 ANY_ADDRESS = ("0.0.0.0", "::", "")
 
@@ -73,7 +74,7 @@ class BrokerConfig:
     host: str = setting("127.0.0.1", upstream="bindAddress")
     """Address to listen on. Upstream listens on all; here that has to be said."""
 
-    port: int = setting(10911, unit="ports", range=(0, 65535), upstream="listenPort")
+    port: int = setting(10911, unit="ports", range=(0, PORT_MAX), upstream="listenPort")
     """Port to listen on; 0 takes a free one."""
 
     vip_port: bool = setting(True, upstream=None)
@@ -143,6 +144,12 @@ class BrokerConfig:
         for field, name in (("cluster", self.cluster), ("name", self.name)):
             if not NAME.fullmatch(name):
                 raise ConfigError(field, f"{name!r} cannot name a topic", "take letters, digits, - and _")
+        for address in filter(None, map(str.strip, self.name_servers.split(";"))):
+            host, _, port = address.rpartition(":")
+            if not host or not (port.isascii() and port.isdecimal()) or int(port) > PORT_MAX:
+                raise ConfigError(
+                    "name_servers", f"{address!r} is no address", "write host:port, several with ; between"
+                )
         if self.advertised_host or self.host in ANY_ADDRESS:
             try:
                 ip_address(self.advertised_host)

@@ -114,7 +114,14 @@ class ConfigFile:
         names = [name for one in settings_of(kind) for name in (one.name, one.upstream) if name]
         self._known |= dict.fromkeys(names)
         pairs = {key: value for key, value in self._pairs.items() if key in names}
-        return merged(kind, section, pairs, self._environment)
+        try:
+            return merged(kind, section, pairs, self._environment)
+        except ConfigError as error:
+            upstream = next((one.upstream for one in settings_of(kind) if one.name == error.field), None)
+            written = next((name for name in (error.field, upstream) if name in pairs), None)
+            if written is None:
+                raise
+            raise ConfigError(f"{self.path}: {written}", error.problem, error.remedy) from None
 
     def left(self, accepted: Mapping[str, str | None]) -> tuple[str, ...]:
         """Keys of a properties file that no section took, although they may stand there.

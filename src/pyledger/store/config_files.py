@@ -81,7 +81,11 @@ class ConsumerOffsets:
     def write(self, folder: Path) -> None:
         """Into the folder `config`."""
         table = {TOPIC_GROUP_SEPARATOR.join(key): dict(queues) for key, queues in self.offsets.items()}
-        document = {"dataVersion": self.version.document(), "offsetTable": table}
+        topics: dict[str, list[str]] = {}
+        for topic, group in sorted(self.offsets):
+            topics.setdefault(group, []).append(topic)
+        # The middle part is told to tools alone: readers take what they need from the table.
+        document = {"dataVersion": self.version.document(), "groupTopicMap": topics, "offsetTable": table}
         write_json(folder / CONSUMER_OFFSETS_FILE, document)
 
 
