@@ -119,8 +119,8 @@ async def our_slave_follows(peers: RocketMQ, folder: Path, role: str) -> None:
     """A Java master, our slave: equal logs and tables; the slave serves what the dead master had."""
     more = ("--set", "inSyncReplicas=2") if role == "SYNC_MASTER" and peers.version.startswith("5") else ()
     async with brokers(folder) as pair:
-        (slave_port,) = free_ports(1)
         async with java_broker(peers, folder, pair, role, 0, *more) as master_port:
+            (slave_port,) = free_ports(1)
             slave = await pair.start(1, "slave", store=FILES, port=slave_port)
             await until(lambda: replication(slave).ha_client.connection is not None)
             await send_all_kinds(pair)
