@@ -16,7 +16,7 @@ from pyledger.wire.offsets import ConsumerOffsetTable, DelayOffsetTable
 from pyledger.wire.topic_config import SubscriptionGroupTable, TopicConfigTable
 from tests.broker.peers import asked
 from tests.ha.pair import Pair, brokers, replication, until
-from tests.interop.peers import RocketMQ, built_peer, free_ports
+from tests.interop.peers import build, free_ports, run_alone, serving
 from tests.net.peers import raw
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
@@ -27,13 +27,14 @@ COUNT = 300
 
 @asynccontextmanager
 async def java_broker(
-    peers: RocketMQ, folder: Path, pair: Pair, role: str, number: int, *settings: str
+    version: str, folder: Path, pair: Pair, role: str, number: int, *settings: str
 ) -> AsyncIterator[int]:
     """A broker of RocketMQ in the pair's name; its port."""
+    build(version)
     (port,) = free_ports(1)
     options = ("--role", role, "--broker-id", number, "--name", "broker-a", "--small", *settings)
     where = ("--port", port, "--namesrv", pair.name_server.address, "--store", folder / "java")
-    server = peers.serving("Broker", *where, *options, log=folder / "java.log")
+    server = serving(version, "Broker", *where, *options, log=folder / "java.log")
     await asyncio.to_thread(server.__enter__)
     try:
         yield port
@@ -94,18 +95,18 @@ async def our_master(pair: Pair, role: str) -> Broker:
     return await pair.start(0, role, store=FILES, port=port)
 
 
-async def java_slave_follows(peers: RocketMQ, folder: Path, role: str) -> None:
+async def java_slave_follows(version: str, folder: Path, role: str) -> None:
     """Our master, a Java slave: equal logs; the slave comes back, and a consumer reads from it."""
     async with brokers(folder) as pair:
         master = await our_master(pair, role)
-        async with java_broker(peers, folder, pair, "SLAVE", 1, "--set", "slaveReadEnable=true"):
+        async with java_broker(version, folder, pair, "SLAVE", 1, "--set", "slaveReadEnable=true"):
             assert master.parts is not None
             service = master.parts.replication.service  # type: ignore[union-attr]
             await until(lambda: any(one.ack_offset >= 0 for one in service.slaves()))
             await send_all_kinds(pair)
             await equal_logs(folder / "0", folder / "java")
         await send_more(pair, 20)
-        async with java_broker(peers, folder, pair, "SLAVE", 1, "--set", "slaveReadEnable=true"):
+        async with java_broker(version, folder, pair, "SLAVE", 1, "--set", "slaveReadEnable=true"):
             await equal_logs(folder / "0", folder / "java")
 
 
@@ -115,11 +116,11 @@ async def send_more(pair: Pair, count: int) -> None:
             await producer.send(Message("Crossed", b"more %d" % number))
 
 
-async def our_slave_follows(peers: RocketMQ, folder: Path, role: str) -> None:
+async def our_slave_follows(version: str, folder: Path, role: str) -> None:
     """A Java master, our slave: equal logs and tables; the slave serves what the dead master had."""
-    more = ("--set", "inSyncReplicas=2") if role == "SYNC_MASTER" and peers.version.startswith("5") else ()
+    more = ("--set", "inSyncReplicas=2") if role == "SYNC_MASTER" and version.startswith("5") else ()
     async with brokers(folder) as pair:
-        async with java_broker(peers, folder, pair, role, 0, *more) as master_port:
+        async with java_broker(version, folder, pair, role, 0, *more) as master_port:
             (slave_port,) = free_ports(1)
             slave = await pair.start(1, "slave", store=FILES, port=slave_port)
             await until(lambda: replication(slave).ha_client.connection is not None)
@@ -133,7 +134,8 @@ async def our_slave_follows(peers: RocketMQ, folder: Path, role: str) -> None:
             )
             assert count >= COUNT + 270
         consumed = await asyncio.to_thread(
-            peers.run,
+            run_alone,
+            version,
             "Consume",
             *("--namesrv", pair.name_server.address, "--topic", "Crossed", "--group", "readers"),
             *("--from", "first", "--expect", count, "--quiet", "--timeout", 60),
@@ -142,7 +144,7 @@ async def our_slave_follows(peers: RocketMQ, folder: Path, role: str) -> None:
 
 
 def test_a_java_slave_follows_our_sync_master(tmp_path: Path) -> None:
-    run(java_slave_follows(built_peer("5.3.3"), tmp_path, "sync_master"))
+    run(java_slave_follows("5.3.3", tmp_path, "sync_master"))
 
 
 @pytest.mark.live
@@ -150,11 +152,11 @@ def test_a_java_slave_follows_our_sync_master(tmp_path: Path) -> None:
     ("version", "role"), [("5.3.3", "async_master"), ("4.9.7", "sync_master"), ("4.9.7", "async_master")]
 )
 def test_java_slaves_follow_our_masters(tmp_path: Path, version: str, role: str) -> None:
-    run(java_slave_follows(built_peer(version), tmp_path, role))
+    run(java_slave_follows(version, tmp_path, role))
 
 
 @pytest.mark.live
 @pytest.mark.parametrize("version", ["5.3.3", "4.9.7"])
 @pytest.mark.parametrize("role", ["SYNC_MASTER", "ASYNC_MASTER"])
 def test_our_slave_follows_java_masters(tmp_path: Path, version: str, role: str) -> None:
-    run(our_slave_follows(built_peer(version), tmp_path, role))
+    run(our_slave_follows(version, tmp_path, role))
