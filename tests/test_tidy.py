@@ -48,7 +48,7 @@ MAY_IMPORT = {
     "broker": RANK_0 | RANK_1 | PURE | {"store", "net", "runtime", "namesrv", "broker"},
     "pytest_plugin": {"broker"},
     "simulator": READING | {"simulator"},
-    "cli": READING | {"cli", "net", "namesrv", "client", "broker", "simulator"},
+    "cli": READING | {"cli", "net", "runtime", "namesrv", "client", "broker", "simulator"},
     "pyspark_pyledger": {
         "arrow",
         "store",

@@ -29,7 +29,7 @@ COMMANDS = {
     "ha": "masters and slaves: how far they are, and who is master",
     "cluster": "the brokers that run, and what they say of themselves",
     "mqadmin": "the commands of RocketMQ's mqadmin, with its names and flags",
-    "raft": "the log of a DLedger node: read and check its folder",
+    "raft": "replicated logs of DLedger: members, appends, folders",
     "bookie": "the folders of a BookKeeper bookie: read and check them",
     "sim": "play histories of a protocol in a world of faults",
     "bench": "measure appends and reads on this machine",

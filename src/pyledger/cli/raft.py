@@ -1,14 +1,14 @@
-"""`pyledger raft`: the folders of DLedger nodes, ours or Java's."""
+"""`pyledger raft`: groups of DLedger nodes, ours or Java's, and their folders."""
 
-import hashlib
-import zlib
 from typing import Any
 
 import click
 
+from pyledger.cli import raft_network
 from pyledger.cli.messages import text_or_base64
-from pyledger.cli.output import counted, emit, print_problem, printable, progress, tell, write_line
+from pyledger.cli.output import counted, emit, print_problem, progress, tell, write_line
 from pyledger.cli.parameters import json_option
+from pyledger.cli.raft_entries import entry_fields, entry_line
 from pyledger.errors import EXIT_PROBLEM
 
 EXAMPLES = """\b
@@ -18,12 +18,15 @@ Examples:
 """
 
 GENERATION_HELP = "Whose rules hold: a for DLedger up to 0.3, b for 0.4; auto finds out."
-_SHOWN_CHARACTERS = 200
 
 
 @click.group("raft", epilog=EXAMPLES)
 def command() -> None:
-    """The replicated log of DLedger."""
+    """Replicated logs of DLedger: run members, ask a group, read and check folders."""
+
+
+for _one in raft_network.COMMANDS:
+    command.add_command(_one)
 
 
 folder_argument = click.argument("folder", type=click.Path())
@@ -80,7 +83,7 @@ def cat(
             if as_json:
                 emit(entry_fields(entry) | (text_or_base64(entry.body) if body else {}))
             else:
-                write_line(_entry_line(entry))
+                write_line(entry_line(entry))
 
 
 @command.command("verify")
@@ -130,27 +133,3 @@ def verify(
         tell(f"{state}; {held}, {stop.first_index}..{stop.last_index}, term {stop.last_term}")
     if not sound:
         ctx.exit(EXIT_PROBLEM)
-
-
-def entry_fields(entry: Any) -> dict[str, Any]:
-    """An entry as JSON fields, with digests for its body."""
-    return {
-        "index": entry.index,
-        "term": entry.term,
-        "pos": entry.pos,
-        "magic": entry.magic,
-        "size": entry.size,
-        "channel": entry.channel,
-        "chainCrc": entry.chain_crc,
-        "bodyCrc": entry.body_crc,
-        "bodyLen": len(entry.body),
-        "crc32OfBody": zlib.crc32(entry.body),
-        "sha256": hashlib.sha256(entry.body).hexdigest(),
-    }
-
-
-def _entry_line(entry: Any) -> str:
-    text = printable(entry.body.decode("utf-8", "replace"))
-    shown = text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…"
-    kind = "" if entry.magic == 1 else f" magic {entry.magic}"
-    return f"{entry.index} term {entry.term} @{entry.pos}{kind} {len(entry.body)} bytes {shown}"

@@ -1,0 +1,122 @@
+"""Members as processes: kill -9 of each leader in turn loses nothing that was acknowledged."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pyledger.client.raft_client import RaftClient
+from pyledger.errors import OutcomeUnknownError
+from pyledger.protocol.raft.messages import Entry
+from pyledger.store.raft_reader import RaftReader
+from tests.cli.command_line import ENVIRONMENT, pyledger
+from tests.runtime.group import free_ports, on_a_loop, until
+from tests.runtime.test_raft_group import entries_of
+
+ENTRIES = 40
+
+
+class Processes:
+    """`pyledger raft node` for each member."""
+
+    def __init__(self, folder: Path, size: int) -> None:
+        self.folder = folder
+        self.peers = ";".join(f"n{n}-127.0.0.1:{port}" for n, port in enumerate(free_ports(size)))
+        self.running: dict[str, subprocess.Popen[str]] = {}
+        self.settings = folder / "raft.toml"
+        # A loaded machine may keep a leader from running for longer than our defaults allow.
+        self.settings.write_text("[raft]\nheart_beat_time_interval_ms = 400\nheart_beat_jitter_ms = 200\n")
+
+    def start(self, one: str) -> None:
+        command = [sys.executable, "-m", "pyledger", "raft", "node", "--group", "g", "--id", one]
+        options = ["--peers", self.peers, "--store", str(self.folder), "--config", str(self.settings)]
+        process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("READY raft ")
+        self.running[one] = process
+
+    def entries(self) -> Iterator[list[Entry]]:
+        """What the folders hold, while their members run."""
+        for one in self.running:
+            with RaftReader.open(self.folder / f"dledger-{one}") as reader:
+                yield list(reader.entries())
+
+    def end(self, one: str, number: signal.Signals) -> None:
+        process = self.running.pop(one)
+        process.send_signal(number)
+        process.wait(20)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+@pytest.mark.slow
+def test_leaders_that_are_killed_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    group = Processes(tmp_path, 3)
+
+    async def work() -> None:
+        acknowledged: dict[int, bytes] = {}
+
+        async def append(client: RaftClient, body: bytes) -> None:
+            try:
+                acknowledged[(await client.append(body)).index] = body
+            except OutcomeUnknownError:
+                return
+
+        for one in ("n0", "n1", "n2"):
+            group.start(one)
+        async with RaftClient("g", group.peers, timeout_ms=20_000) as client:
+            await append(client, b"first")
+            for round_ in range(2):
+                leader = client.leader or "n0"
+                appends = [
+                    asyncio.ensure_future(append(client, b"%d %d" % (round_, n))) for n in range(ENTRIES)
+                ]
+                await asyncio.sleep(0)
+                group.end(leader, signal.SIGKILL)
+                await asyncio.gather(*appends)
+                await append(client, b"after %d" % round_)
+                group.start(leader)
+            await append(client, b"last")
+        # A member that was killed has entries of its own until the leader has compared and cut them.
+        await until(lambda: len({tuple(entries) for entries in group.entries()}) == 1)
+        for one in ("n0", "n1", "n2"):
+            group.end(one, signal.SIGTERM)
+        for one in ("n0", "n1", "n2"):
+            bodies = {entry.index: entry.body for entry in entries_of(tmp_path / f"dledger-{one}")}
+            assert {index: bodies.get(index) for index in acknowledged} == acknowledged, one
+        assert {b"after 0", b"after 1", b"last"} <= set(acknowledged.values())
+
+    try:
+        on_a_loop(work)
+    finally:
+        for one in list(group.running):
+            group.end(one, signal.SIGKILL)
+
+
+def test_commands_ask_a_running_group(tmp_path: Path) -> None:
+    group = Processes(tmp_path, 1)
+    group.start("n0")
+    options = ("--group", "g", "--peers", group.peers)
+    try:
+        done = pyledger("raft", "append", *options, "Hello", "world", "--json")
+        assert done.code == 0, done.err
+        assert [line["leaderId"] for line in done.json] == ["n0", "n0"]
+        index = done.json[0]["index"]
+        found = pyledger("raft", "get", *options, str(index), "--json").json[0]
+        assert (found["body"], found["index"], found["term"]) == ("Hello", index, done.json[0]["term"])
+        assert pyledger("raft", "get", *options, "999").code == 1
+        (line,) = pyledger("raft", "status", *options, "--json").json
+        assert (line["id"], line["leaderId"], line["term"]) == ("n0", "n0", found["term"])
+        measured = pyledger("raft", "bench", *options, "--seconds", "0.2", "--per", "10", "--json").json[0]
+        assert measured["entries"] >= 10
+        assert pyledger("raft", "transfer", *options, "nobody").code == 1
+    finally:
+        group.end("n0", signal.SIGTERM)
+    assert pyledger("raft", "append", *options, "--timeout-ms", "300", "x").code == 3
+    assert "does not answer" in pyledger("raft", "status", *options).out
+    bodies = [entry.body for entry in entries_of(tmp_path / "dledger-n0") if entry.body]
+    assert bodies[:2] == [b"Hello", b"world"]
