@@ -3,13 +3,11 @@ package interop;
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
-import java.util.Arrays;
-import org.apache.rocketmq.remoting.RPCHook;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
 
 /**
- * Admin [--access-key K --secret-key S] ARGS...: the real mqadmin command line, for example "Admin
- * clusterList -n H:P". What it says, to stdout or stderr, is printed unchanged.
+ * Admin ARGS...: the real mqadmin command line, for example "Admin clusterList -n H:P". What it says, to
+ * stdout or stderr, is printed unchanged.
  */
 public final class Admin {
     public static void main(String[] argv) {
@@ -17,19 +15,13 @@ public final class Admin {
     }
 
     static synchronized boolean run(String[] argv, Out out) {
-        RPCHook hook = null;
-        String[] words = argv;
-        if (argv[0].equals("--access-key")) {
-            hook = Clients.signer(argv[1], argv[3]);
-            words = Arrays.copyOfRange(argv, 4, argv.length);
-        }
         ByteArrayOutputStream said = new ByteArrayOutputStream();
         PrintStream stdout = System.out;
         PrintStream stderr = System.err;
         try (PrintStream kept = new PrintStream(said, true, StandardCharsets.UTF_8)) {
             System.setOut(kept);
             System.setErr(kept);
-            MQAdminStartup.main0(words, hook);
+            MQAdminStartup.main0(argv, null);
         } finally {
             System.setOut(stdout);
             System.setErr(stderr);

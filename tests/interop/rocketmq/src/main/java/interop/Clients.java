@@ -28,11 +28,8 @@ final class Clients {
 
     /** Signs requests; null without an --access-key. */
     static RPCHook signer(Args a) {
-        return a.get("access-key", null) == null ? null : signer(a.need("access-key"), a.need("secret-key"));
-    }
-
-    static RPCHook signer(String accessKey, String secretKey) {
-        return new AclClientRPCHook(new SessionCredentials(accessKey, secretKey));
+        String key = a.get("access-key", null);
+        return key == null ? null : new AclClientRPCHook(new SessionCredentials(key, a.need("secret-key")));
     }
 
     static DefaultMQPushConsumer consumer(Args a, String instance) {

@@ -6,6 +6,7 @@ import java.util.UUID;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.impl.factory.MQClientInstance;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.RequestFutureHolder;
@@ -157,7 +158,8 @@ public final class Produce {
 
     private void failed(int i, Throwable e) {
         bad.incrementAndGet();
-        out.event("error", "i", i, "type", e.getClass().getSimpleName(), "text",
+        int code = e instanceof MQClientException c ? c.getResponseCode() : -1;
+        out.event("error", "i", i, "type", e.getClass().getSimpleName(), "code", code, "text",
                 String.valueOf(e.getMessage()).split("\n")[0]);
     }
 }
