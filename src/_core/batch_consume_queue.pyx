@@ -190,7 +190,7 @@ cdef class BatchConsumeQueue(UnitQueue):
                 return status == PUT_APPENDED
             self._make_room(status, base_offset, physical_offset)
 
-    cdef int64_t _find(self, int64_t queue_offset) noexcept:
+    cdef int64_t _find(self, int64_t queue_offset) except? -2:
         """Byte offset of the last unit whose base is at or below `queue_offset`; -1 when all are above."""
         cdef int64_t low = self.min_where
         cdef int64_t high = load_acquire(&self.cursor.end_where)

@@ -278,7 +278,7 @@ cdef class ConsumeQueue(UnitQueue):
                 low = real + CQ_UNIT_BYTES
         self.min_where = self._next_real(low, end)
 
-    cdef int64_t _next_real(self, int64_t where, int64_t end) noexcept:
+    cdef int64_t _next_real(self, int64_t where, int64_t end) except -1:
         """The first unit at or after `where` that stands for a record; `end` without one."""
         cdef int64_t available = 0
         cdef const uint8_t* unit

@@ -144,6 +144,12 @@ cdef class Dispatcher:
             self.closed = True
             self.index_cursor = NULL
 
+    def park(self, queues):
+        """Unmap the files of queues that nobody has used for a while; see `ConsumeQueue.park`."""
+        with self.lock:
+            for queue in queues:
+                (<UnitQueue>queue).park()
+
     def forget(self, str topic, int queue_id):
         """Let a queue go; its next unit opens it again."""
         cdef bytes name = topic.encode("utf-8", "surrogateescape")

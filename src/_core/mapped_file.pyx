@@ -2,112 +2,22 @@
 # Invariant: flushed <= committed <= wrote <= size, each published after the bytes it covers, by one writer;
 # readers never pass `committed` (which equals `wrote` without a pool).
 # No descriptor stays open: a store of thousands of queues must not run out of them.
-from _core.posix cimport (MADV_POPULATE_WRITE, MS_SYNC, SEEK_DATA, SEEK_HOLE, fdatasync, fork_generation,
-                          fsync, load_acquire, lseek, madvise, msync, posix_fallocate, store_release, unlink,
-                          unmap_in_steps, watch_forks)
+from _core.posix cimport (MS_SYNC, SEEK_DATA, SEEK_HOLE, fdatasync, fork_generation, load_acquire, lseek,
+                          msync, store_release, unmap_in_steps, watch_forks)
 from _core.status cimport STATUS_CLOSED, STATUS_READ_ONLY
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.errno cimport EINTR, ENXIO, errno
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcmp, memset
-from posix.fcntl cimport O_CLOEXEC, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, open as c_open
-from posix.mman cimport (MAP_ANONYMOUS, MAP_FAILED, MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE, mmap,
-                         munmap)
+from posix.fcntl cimport O_CLOEXEC, O_RDONLY, O_RDWR, open as c_open
+from posix.mman cimport MAP_FAILED, MAP_SHARED, PROT_READ, PROT_WRITE, mmap, munmap
 from posix.stat cimport fstat, struct_stat
-from posix.unistd cimport close as c_close, ftruncate, pwrite
+from posix.unistd cimport close as c_close, pwrite
 
 from pyledger import errors
 
-cdef enum:
-    POPULATE_SLICE_BYTES = 256 << 10  # the kernel locks the address space meanwhile: keep each turn short
-
 watch_forks()
-
-
-cdef struct Mapping:
-    uint8_t* base
-    uint8_t* pool
-    int64_t allocated                # bytes with blocks behind them
-    int pool_fd                      # kept open for the pool only; else -1
-
-
-cdef void populate_range(uint8_t* base, int64_t begin, int64_t end) noexcept nogil:
-    """Fault pages in for writing. A kernel that cannot do so ahead does it on first touch instead."""
-    cdef int64_t length
-    while begin < end:
-        length = min(end - begin, <int64_t>POPULATE_SLICE_BYTES)
-        if madvise(base + begin, <size_t>length, MADV_POPULATE_WRITE) != 0:
-            return
-        begin += length
-
-
-cdef int allocate_range(int fd, int64_t begin, int64_t end) noexcept nogil:
-    """posix_fallocate, repeated when a signal interrupts it. 0, or an errno."""
-    cdef int result = EINTR
-    while result == EINTR:
-        result = posix_fallocate(fd, begin, end - begin)
-    return result
-
-
-cdef int make_mapped_file(const char* path, int64_t size_bytes, int64_t allocate_chunk_bytes, bint warm,
-                          bint pooled, Mapping* made) noexcept nogil:
-    """Create, allocate and map a new file; on failure no file is left. 0, or an errno."""
-    cdef void* address
-    cdef int failed = 0
-    cdef int fd = c_open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o644)
-    made.base = NULL
-    made.pool = NULL
-    made.pool_fd = -1
-    made.allocated = min(allocate_chunk_bytes, size_bytes) if allocate_chunk_bytes > 0 else size_bytes
-    if fd < 0:
-        return errno
-    if ftruncate(fd, size_bytes) != 0:
-        failed = errno
-    if failed == 0:
-        failed = allocate_range(fd, 0, made.allocated)
-    if failed == 0:
-        address = mmap(NULL, <size_t>size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
-        if address == MAP_FAILED:
-            failed = errno
-        else:
-            made.base = <uint8_t*>address
-    if failed == 0 and pooled:
-        address = mmap(NULL, <size_t>size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-        if address == MAP_FAILED:
-            failed = errno
-        else:
-            made.pool = <uint8_t*>address
-            made.pool_fd = fd
-    if failed == 0 and warm:
-        populate_range(made.base if made.pool == NULL else made.pool, 0, made.allocated)
-    if made.pool_fd < 0 or failed != 0:
-        c_close(fd)
-    if failed != 0:
-        drop_mapping(made, size_bytes)
-        unlink(path)
-    return failed
-
-
-cdef void drop_mapping(Mapping* made, int64_t size_bytes) noexcept nogil:
-    if made.base != NULL:
-        munmap(made.base, <size_t>size_bytes)
-        made.base = NULL
-    if made.pool != NULL:
-        munmap(made.pool, <size_t>size_bytes)
-        made.pool = NULL
-
-
-cdef int sync_folder(const char* path) noexcept nogil:
-    """Make the names in a folder durable. 0, or an errno."""
-    cdef int failed = 0
-    cdef int fd = c_open(path, O_RDONLY | O_CLOEXEC)
-    if fd < 0:
-        return errno
-    if fsync(fd) != 0:
-        failed = errno
-    c_close(fd)
-    return failed
 
 
 cdef inline bint any_set(const uint8_t* start, int64_t length) noexcept nogil:
@@ -186,6 +96,17 @@ cdef class MappedFile:
         return file
 
     @staticmethod
+    def open_unmapped(str path, int64_t size_bytes, *, int64_t allocate_chunk_bytes=0):
+        """As `open_writable`, of a file that has so many bytes; it is mapped for its first use."""
+        cdef MappedFile file = MappedFile.__new__(MappedFile)
+        file._name(path)
+        file.allocate_chunk_bytes = allocate_chunk_bytes
+        file.size_bytes = file.mapped_bytes = size_bytes
+        file.closed = False
+        file.set_positions(size_bytes)
+        return file
+
+    @staticmethod
     def create(str path, int64_t size_bytes, *, int64_t allocate_chunk_bytes=0, bint warm=False,
                bint pooled=False):
         """Create, allocate and map a new file. Blocks until the blocks are there; safe off the append path.
@@ -215,6 +136,8 @@ cdef class MappedFile:
 
     cdef void _adopt(self, const Mapping* made, int64_t size_bytes, int64_t allocate_chunk_bytes) noexcept:
         """Take over a mapping that `make_mapped_file` made."""
+        global mapped_count
+        mapped_count += 1
         self.base = made.base
         self.pool = made.pool
         self.pool_fd = made.pool_fd
@@ -225,6 +148,7 @@ cdef class MappedFile:
         self.closed = False
 
     cdef int _open_existing(self, str path, int flags, int protection, int64_t size_bytes) except -1:
+        global mapped_count
         cdef struct_stat facts
         cdef void* address = NULL
         cdef int failed = 0
@@ -247,9 +171,43 @@ cdef class MappedFile:
         if failed != 0:
             raise_errno(failed, path, "map")
         self.base = <uint8_t*>address
+        mapped_count += address != NULL
         self.closed = False
         self.set_positions(self.mapped_bytes)
         return 0
+
+    cdef bint let_go(self) noexcept:
+        """Unmap until `map_again`; not while somebody uses the mapping. What is dirty the kernel keeps."""
+        if self.base == NULL or self.pool != NULL or self.exports or self.pins:
+            return False
+        self._unmap_file()
+        return True
+
+    cdef int map_again(self) except -1:
+        """Undo `let_go`."""
+        global mapped_count
+        cdef void* address
+        cdef int fd
+        if self.base != NULL or self.closed or self.mapped_bytes == 0:
+            return 0
+        fd = c_open(self.c_path, O_RDWR | O_CLOEXEC)
+        if fd < 0:
+            raise_errno(errno, self.path, "open")
+        address = mmap(NULL, <size_t>self.mapped_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+        failed = errno if address == MAP_FAILED else 0
+        c_close(fd)
+        if failed:
+            raise_errno(failed, self.path, "map")
+        self.base = <uint8_t*>address
+        mapped_count += 1
+        return 0
+
+    cdef void _unmap_file(self) noexcept:
+        global mapped_count
+        if self.base != NULL:
+            munmap(self.base, <size_t>self.mapped_bytes)
+            self.base = NULL
+            mapped_count -= 1
 
     cdef void set_positions(self, int64_t position) noexcept:
         self.flushed = position
@@ -258,9 +216,7 @@ cdef class MappedFile:
 
     cdef void _unmap(self) noexcept:
         # In a forked child the mapping is the child's own copy: letting go of it touches no file.
-        if self.base != NULL:
-            munmap(self.base, <size_t>self.mapped_bytes)
-            self.base = NULL
+        self._unmap_file()
         self.release_pool()
         self.closed = True
 
@@ -352,9 +308,11 @@ cdef class MappedFile:
         cdef int64_t begin = (self.flushed // 4096) * 4096
         if self.flush_errno != 0:
             return self.flush_errno
-        if self.base == NULL or end <= self.flushed:
+        if end <= self.flushed or self.base == NULL and self.closed:
             return 0
-        if self.pool_fd >= 0:
+        if self.base == NULL:
+            self.sync_whole()
+        elif self.pool_fd >= 0:
             if fdatasync(self.pool_fd) != 0:
                 self.flush_errno = errno
         elif msync(self.base + begin, <size_t>(end - begin), MS_SYNC) != 0:
@@ -363,8 +321,11 @@ cdef class MappedFile:
             store_release(&self.flushed, end)
         return self.flush_errno
 
-    cdef int zero_from(self, int64_t position) noexcept nogil:
-        """Zero what is not zero after `position` and make that durable. 0, or an errno. Holes stay holes."""
+    cdef int zero_from(self, int64_t position, bint sync) noexcept nogil:
+        """Zero what is not zero after `position` and make that durable. 0, or an errno. Holes stay holes.
+
+        Bytes that are zero already may not be so on disk; unless `sync` is set, that is the caller's to know.
+        """
         cdef int64_t begin = position
         cdef int64_t data, end, length
         cdef int failed = 0
@@ -375,6 +336,7 @@ cdef class MappedFile:
         length = min(self.mapped_bytes - position, <int64_t>4096)
         if length > 0 and any_set(self.base + position, length):
             memset(self.base + position, 0, <size_t>length)
+            sync = True
             if fdatasync(fd) != 0:
                 failed = errno
         while begin < self.mapped_bytes and failed == 0:
@@ -388,8 +350,9 @@ cdef class MappedFile:
                 length = min(end - begin, 4096 - (begin & 4095))
                 if any_set(self.base + begin, length):
                     memset(self.base + begin, 0, <size_t>length)
+                    sync = True
                 begin += length
-        if failed == 0 and fdatasync(fd) != 0:
+        if failed == 0 and sync and fdatasync(fd) != 0:
             failed = errno
         c_close(fd)
         if self.pool != NULL:
@@ -427,6 +390,7 @@ cdef class MappedFile:
         """Copy bytes below the committed position."""
         cdef int64_t end = load_acquire(&self.committed)
         self._check_usable()
+        self.map_again()
         if position < 0 or length < 0 or length > end - position:
             raise errors.OffsetOutOfRangeError(self.start_offset + position, self.start_offset,
                                                self.start_offset + end)
@@ -442,6 +406,7 @@ cdef class MappedFile:
 
     cdef void retire(self):
         """Close for all new use; the mapping goes with the last buffer or log view on it."""
+        global mapped_count
         cdef uint8_t* base = self.base
         cdef size_t mapped_bytes = <size_t>self.mapped_bytes
         self.closed = True
@@ -450,6 +415,7 @@ cdef class MappedFile:
         self.base = NULL
         self._unmap()
         if base != NULL:
+            mapped_count -= 1
             with nogil:
                 unmap_in_steps(base, mapped_bytes)
 
@@ -486,6 +452,7 @@ cdef class MappedFile:
 
     def __getbuffer__(self, Py_buffer* buffer, int flags):
         self._check_usable()
+        self.map_again()
         PyBuffer_FillInfo(buffer, self, self.base, load_acquire(&self.committed), 1, flags)
         self.exports += 1
 

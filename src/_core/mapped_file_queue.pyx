@@ -412,7 +412,7 @@ cdef class MappedFileQueue:
             file = self.last
             position = min(offset - file.start_offset, file.size_bytes)
             with nogil:
-                failed = file.zero_from(position)
+                failed = file.zero_from(position, True)
             if failed != 0:
                 self.fail(failed, file.path)
             self.sync_files()

@@ -10,6 +10,7 @@ cdef extern from "fcntl.h" nogil:
 
 cdef extern from "unistd.h" nogil:
     int fdatasync(int fd)
+    int syncfs(int fd)
     int fsync(int fd)
     int unlink(const char* path)
     off_t lseek(int fd, off_t offset, int whence)
@@ -35,6 +36,8 @@ cdef extern from "sys/mman.h" nogil:
     int msync(void* address, size_t length, int flags)
     enum: MS_SYNC
     enum: MADV_DONTNEED
+    enum: MADV_NORMAL
+    enum: MADV_RANDOM
     enum: MADV_SEQUENTIAL
     enum: MADV_WILLNEED
 

@@ -1,95 +1,14 @@
 # UnitQueue: an ordered run of mapped files of fixed-size units, the ground of both kinds of consume queue.
 # Invariants: unit n of a file stands at byte n * unit_bytes; cursor.end_where is published after the unit's
 # bytes, by one writer; readers never pass it; the list of files changes under the interpreter lock only.
-from _core.layout cimport RECORD_MIN_BYTES, get_i32, get_i64
+from _core.layout cimport get_i32, get_i64
 from _core.posix cimport load_acquire, store_release
 from _core.status cimport STATUS_END_OF_FILE, STATUS_IO_ERROR
-from libc.errno cimport errno
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from posix.fcntl cimport O_CLOEXEC, O_RDWR, open as c_open
-from posix.unistd cimport close as c_close
 
 import os
 
 from pyledger import errors
-
-cdef enum:
-    PUT_APPENDED = 1
-    PUT_PRESENT = 0                  # the queue has this unit already
-    PUT_GAP = -20                    # units before this one are missing: fill, then put again
-    FIRST_CHUNK_BYTES = 65536
-    CHUNK_BYTES = 1048576
-    PAGE = 4096
-    GAP_UNITS_FREE = 1000
-
-# The write end of a queue as plain C, so that dispatch can append without the interpreter lock.
-cdef struct UnitCursor:
-    uint8_t* base                    # mapping of the last file; NULL: there is none
-    const char* path                 # of the last file, for allocation
-    int64_t* wrote                   # positions of the last file's MappedFile
-    int64_t* committed
-    int64_t file_size
-    int64_t position                 # next free byte of the last file
-    int64_t reserved                 # bytes of the last file with blocks behind them
-    int64_t end_where                # published: bytes of units in the queue, deleted ones included
-    int64_t next_queue_offset
-    int64_t max_physical_offset      # plain: end of the last record named; batch: its start; -1 none
-    int64_t filled_units             # queue offsets passed over: nobody had their records
-    int32_t unit_bytes
-    int32_t error                    # errno of a failed allocation
-
-
-cdef inline int64_t gap_units_max(int64_t distance_bytes) noexcept nogil:
-    """Units that may be missing between two records so far apart; a greater jump of offsets is damage."""
-    return GAP_UNITS_FREE + (distance_bytes // RECORD_MIN_BYTES if distance_bytes > 0 else 0)
-
-
-cdef int reserve_chunk(UnitCursor* c) noexcept nogil:
-    """Put blocks behind the next chunk of the last file: a write to a hole of a full disk is SIGBUS."""
-    cdef int64_t begin = c.reserved if c.reserved else c.position // PAGE * PAGE
-    cdef int64_t chunk = FIRST_CHUNK_BYTES if c.position < CHUNK_BYTES else CHUNK_BYTES
-    cdef int64_t end = ((c.position + c.unit_bytes - 1) // chunk + 1) * chunk
-    cdef int fd, result
-    if end > c.file_size:
-        end = c.file_size
-    # Opened for each chunk: a store may have more queues than a process may have open files.
-    fd = c_open(c.path, O_RDWR | O_CLOEXEC)
-    if fd < 0:
-        c.error = errno
-        return STATUS_IO_ERROR
-    result = allocate_range(fd, begin, end)
-    c_close(fd)
-    if result != 0:
-        c.error = result
-        return STATUS_IO_ERROR
-    # Most queues never leave their first chunk: those pages are touched only as they are written.
-    if begin >= FIRST_CHUNK_BYTES:
-        populate_range(c.base, begin // PAGE * PAGE, end)
-    c.reserved = end
-    return 0
-
-
-cdef inline uint8_t* next_unit(UnitCursor* c, int* status) noexcept nogil:
-    """Where the next unit goes; NULL with a status when there is no room yet."""
-    if c.position + c.unit_bytes > c.reserved or c.base == NULL:
-        if c.base == NULL or c.position == c.file_size:
-            status[0] = STATUS_END_OF_FILE
-            return NULL
-        while c.position + c.unit_bytes > c.reserved:
-            status[0] = reserve_chunk(c)
-            if status[0] < 0:
-                return NULL
-    return c.base + c.position
-
-
-cdef inline void publish_unit(UnitCursor* c, int64_t next_queue_offset,
-                              int64_t max_physical_offset) noexcept nogil:
-    c.position += c.unit_bytes
-    c.max_physical_offset = max_physical_offset
-    store_release(c.wrote, c.position)
-    store_release(c.committed, c.position)
-    store_release(&c.end_where, c.end_where + c.unit_bytes)
-    store_release(&c.next_queue_offset, next_queue_offset)
 
 
 cdef str queue_folder(str folder, str topic, object queue_id):
@@ -151,6 +70,10 @@ cdef class UnitQueue:
     cdef bint folder_changed            # names here may not be durable
     cdef readonly bint incomplete       # had units that `recover` could not keep, or files that are gone
     cdef bint closed
+    cdef readonly bint parked           # files may be unmapped until somebody needs a unit
+    cdef bint bounded                   # positions of files are known: before, they are at the files' ends
+    cdef bint used                      # since `park` came by
+    cdef int64_t seen_where             # the end then
     cdef int generation
 
     cdef int _open(self, str folder, str topic, int queue_id, object file_size_bytes, bint readonly,
@@ -170,7 +93,7 @@ cdef class UnitQueue:
         else:
             self.file_size_bytes = (file_size_bytes + unit_bytes - 1) // unit_bytes * unit_bytes
             self._check_sizes(found)
-        self.files = [self._map(path) for _, path, size in found if size >= unit_bytes]
+        self.files = [self._map(path, size) for _, path, size in found if size >= unit_bytes]
         self._cut_at_missing_file()
         self._enter_last_file()
         return 0
@@ -185,10 +108,11 @@ cdef class UnitQueue:
                     "set the size that the store was made with, or rebuild with `pyledger rebuild`")
         return 0
 
-    cdef MappedFile _map(self, str path):
+    cdef MappedFile _map(self, str path, int64_t size_bytes):
         if self.readonly:
             return MappedFile.open(path, size_bytes=self.file_size_bytes)
-        return MappedFile.open_writable(path, allocate_chunk_bytes=FIRST_CHUNK_BYTES)
+        self.parked = True
+        return MappedFile.open_unmapped(path, size_bytes, allocate_chunk_bytes=SMALL_CHUNK_BYTES)
 
     cdef int _cut_at_missing_file(self) except -1:
         """Units after a missing or cut file cannot be reached in order; the log has them."""
@@ -246,7 +170,8 @@ cdef class UnitQueue:
         cdef MappedFile file
         os.makedirs(self.folder, exist_ok=True)
         file = MappedFile.create(os.path.join(self.folder, f"{start:020d}"), self.file_size_bytes,
-                                 allocate_chunk_bytes=FIRST_CHUNK_BYTES)
+                                 allocate_chunk_bytes=SMALL_CHUNK_BYTES)
+        read_ahead(file.base, file.mapped_bytes, 0)
         self.folder_changed = True
         self.files = [*self.files, file]
         self._enter_last_file()
@@ -263,7 +188,9 @@ cdef class UnitQueue:
         """Do what a nogil put asked for; the caller then puts again."""
         self._check_writable()
         if status == STATUS_END_OF_FILE:
-            if self.cursor.base == NULL:
+            if self.parked and self.cursor.base == NULL:
+                self._unpark()
+            elif self.cursor.base == NULL:
                 self._add_file(0)
             else:
                 self._add_file(self.last_file().start_offset + self.file_size_bytes)
@@ -271,7 +198,39 @@ cdef class UnitQueue:
             raise_errno(self.cursor.error, self.folder, "allocate space for")
         return 0
 
-    cdef const uint8_t* unit_at(self, int64_t where, int64_t* available) noexcept:
+    def park(self, *, bint at_once=False):
+        """Unmap the files until somebody needs a unit, unless they were needed since the last call.
+
+        Dispatch must not run meanwhile: see `Dispatcher.park`. Files that somebody views stay mapped.
+        """
+        cdef MappedFile file
+        cdef int64_t end = self.cursor.end_where
+        if self.readonly or self.closed:
+            return
+        if not at_once and (self.used or self.seen_where != end):
+            self.used = False
+            self.seen_where = end
+            return
+        for file in self.files:
+            if file.let_go():
+                self.parked = True
+        if self.files and self.last_file().base == NULL:
+            self.cursor.base = NULL
+
+    cdef int _unpark(self) except -1:
+        cdef MappedFile file
+        self.used = True
+        if not self.parked:
+            return 0
+        for file in self.files:
+            file.map_again()
+            read_ahead(file.base, file.mapped_bytes, file.wrote if self.bounded else 0)
+        self.parked = False
+        if self.files:
+            self.cursor.base = self.last_file().base
+        return 0
+
+    cdef const uint8_t* unit_at(self, int64_t where, int64_t* available) except? NULL:
         """The unit at a byte offset and the bytes readable from there in its file; NULL outside the queue."""
         cdef int64_t end = load_acquire(&self.cursor.end_where)
         cdef MappedFile file
@@ -288,6 +247,9 @@ cdef class UnitQueue:
             return NULL
         file = <MappedFile>files[index]
         available[0] = min(end - where, file.start_offset + file.mapped_bytes - where)
+        self.used = True
+        if file.base == NULL and self.parked:
+            self._unpark()
         if file.base == NULL or available[0] < self.cursor.unit_bytes:
             return NULL
         available[0] -= available[0] % self.cursor.unit_bytes
@@ -315,12 +277,14 @@ cdef class UnitQueue:
             keep = self.files[:1]        # its name is all that tells the queue's numbers
         gone = self.files[len(keep):]
         self.files = keep
+        self.bounded = True
         if keep:
             file = self.last_file()
             end_where = max(end_where, file.start_offset)
             store_release(&file.wrote, end_where - file.start_offset)
             store_release(&file.committed, end_where - file.start_offset)
             file.flushed = min(file.flushed, file.wrote)
+            read_ahead(file.base, file.mapped_bytes, file.wrote)
         self._enter_last_file()
         if not self.readonly:
             self._remove_files(gone)
@@ -351,6 +315,7 @@ cdef class UnitQueue:
         cdef int64_t at
         cdef int64_t count = 0
         cdef int32_t size
+        self._unpark()
         for file in self.files:
             at = max(good, file.start_offset) - file.start_offset
             while at < file.mapped_bytes:
@@ -374,9 +339,10 @@ cdef class UnitQueue:
     cdef int _zero_tail(self) except -1:
         cdef MappedFile file = self.last_file()
         cdef int failed
+        self._unpark()
         file.pin()
         with nogil:
-            failed = file.zero_from(self.cursor.position)
+            failed = file.zero_from(self.cursor.position, False)
         file.unpin()
         if failed != 0:
             raise_errno(failed, self.folder, "make the truncation durable in")
@@ -401,6 +367,33 @@ cdef class UnitQueue:
             if file.flushed < file.size_bytes:
                 return file.start_offset + file.flushed
         return self.first_where() + len(self.files) * self.file_size_bytes
+
+    def flush_is_due(self, int64_t least_pages):
+        """Whether `flush` would do something."""
+        cdef MappedFile file
+        cdef int64_t wrote
+        if self.readonly or self.closed:
+            return False
+        for file in self.files:
+            wrote = load_acquire(&file.wrote)
+            if file.flushed < wrote and (not least_pages or wrote == file.size_bytes
+                                         or wrote // PAGE - file.flushed // PAGE >= least_pages):
+                return True
+        return self.folder_changed and least_pages == 0 and bool(self.files)
+
+    def begin_flush(self):
+        """Somebody is about to make everything durable: the end that this will vouch for (bytes)."""
+        self.folder_changed = False
+        return self.end_where
+
+    def end_flush(self, int64_t end_where):
+        """Everything below `end_where` is durable."""
+        cdef MappedFile file
+        cdef int64_t position
+        for file in self.files:
+            position = min(end_where - file.start_offset, file.size_bytes)
+            if position > file.flushed:
+                store_release(&file.flushed, position)
 
     def flush(self, int64_t least_pages=0):
         """Make units durable when `least_pages` pages are dirty or a file is full; True if it did."""

@@ -113,6 +113,18 @@ class Waker:
     def notify(self) -> None:
         """Wake the sleeper, or let its next `wait` return at once."""
 
+# --- mapping.pyx
+
+def mapped_file_count() -> int:
+    """Files that are mapped now; the kernel allows a process so many mappings (vm.max_map_count)."""
+
+def sync_file_system(path: str) -> None:
+    """Make everything durable that was written to the file system of a path, whoever wrote it.
+
+    Raises:
+        StoreFailedError: the disk refused.
+    """
+
 # --- mapped_file.pyx
 
 @final
@@ -152,6 +164,9 @@ class MappedFile:
     @staticmethod
     def open_writable(path: str, *, allocate_chunk_bytes: int = 0) -> MappedFile:
         """Map an existing file of full size for reading and writing; all positions at its end."""
+    @staticmethod
+    def open_unmapped(path: str, size_bytes: int, *, allocate_chunk_bytes: int = 0) -> MappedFile:
+        """As `open_writable`, of a file that has so many bytes; it is mapped for its first use."""
     @staticmethod
     def create(
         path: str, size_bytes: int, *, allocate_chunk_bytes: int = 0, warm: bool = False, pooled: bool = False
@@ -1385,6 +1400,22 @@ class UnitQueue:
         Units that name places beyond the log's end do not count. A queue whose last pages are all zeroes is
         not known to be incomplete: only the log tells.
         """
+    parked: bool
+    """Files may be unmapped until somebody needs a unit."""
+    def park(self, *, at_once: bool = False) -> None:
+        """Unmap the files until somebody needs a unit, unless they were needed since the last call.
+
+        Dispatch must not run meanwhile: see `Dispatcher.park`. Files that somebody views stay mapped.
+
+        Args:
+            at_once: Also when they were needed.
+        """
+    def flush_is_due(self, least_pages: int) -> bool:
+        """Whether `flush` would do something."""
+    def begin_flush(self) -> int:
+        """Somebody is about to make everything durable: the end that this will vouch for (bytes)."""
+    def end_flush(self, end_where: int) -> None:
+        """Everything below `end_where` (bytes) is durable."""
     def flush(self, least_pages: int = 0) -> bool:
         """Make units durable when at least `least_pages` pages are dirty or a file is full; True if it did.
 
@@ -1851,6 +1882,8 @@ class Dispatcher:
         """
     def close(self) -> None:
         """Wait for a walk that is under way and refuse any other: the files may be unmapped afterwards."""
+    def park(self, queues: Iterable[UnitQueue]) -> None:
+        """Unmap the files of queues that nobody has used for a while; see `UnitQueue.park`."""
     def forget(self, topic: str, queue_id: int) -> None:
         """Let a queue go; its next unit opens it again."""
     def dispatch(self, view: LogView, end_offset: int | None = None) -> int:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 
-from pyledger._core import BatchConsumeQueue, ConsumeQueue, LogView
+from pyledger._core import BatchConsumeQueue, ConsumeQueue, LogView, mapped_file_count, sync_file_system
 from pyledger.errors import StoreFormatError
 from pyledger.message import QueueRange
 from pyledger.store.folder import BATCH_QUEUE_FOLDER, QUEUE_EXT_FOLDER, QUEUE_FOLDER, StoreFolder
@@ -12,6 +12,14 @@ AnyQueue = ConsumeQueue | BatchConsumeQueue
 QueueKey = tuple[str, int]
 
 EMPTY = QueueRange(0, 0)
+
+MAPPED_AT_OPENING = 4_096
+"""Files of queues that stay mapped after opening; the others are mapped when they are used."""
+MAPPED_MAX = 32_000
+"""Mapped files above which queues that nobody uses let theirs go. The kernel's default allows 65,530."""
+MAPPED_CHECK_QUEUES = 1_000
+FLUSHED_ONE_BY_ONE = 64
+"""More queues at once become durable by one call for the file system: each alone costs a write of its own."""
 
 
 class ConsumeQueueSet:
@@ -26,6 +34,11 @@ class ConsumeQueueSet:
         self.file_size_bytes = file_size_bytes
         self.batch_file_size_bytes = batch_file_size_bytes
         self.queues: dict[QueueKey, AnyQueue] = {}
+        self.opening = True
+        """Queues are looked at one by one: what was mapped for it need not stay."""
+        self.park: Callable[[list[AnyQueue]], None] | None = None
+        """Lets files of queues go while no dispatch runs."""
+        self._parked_up_to = 0
         ext_folder = os.path.join(store_path, QUEUE_EXT_FOLDER)
         self._ext_folder = ext_folder if os.path.isdir(ext_folder) else None
 
@@ -49,7 +62,25 @@ class ConsumeQueueSet:
         if found is None:
             found = self._open(topic, queue_id, batched)
             self.queues[topic, queue_id] = found
+            if len(self.queues) % MAPPED_CHECK_QUEUES == 0:
+                self.bound_mappings()
         return found
+
+    def bound_mappings(self) -> None:
+        """Let files go while too many are mapped; those used since the last time stay for now."""
+        if self.park is None or mapped_file_count() <= MAPPED_MAX:
+            return
+        queues = self.all()
+        for _ in range(0, 2 * len(queues), MAPPED_CHECK_QUEUES):
+            begin = self._parked_up_to if self._parked_up_to < len(queues) else 0
+            self._parked_up_to = begin + MAPPED_CHECK_QUEUES
+            self.park(queues[begin : self._parked_up_to])
+            if mapped_file_count() <= MAPPED_MAX * 3 // 4:
+                return
+
+    def _park_opened(self, queue: AnyQueue) -> None:
+        if self.opening and mapped_file_count() > MAPPED_AT_OPENING:
+            queue.park(at_once=True)
 
     def _open(self, topic: str, queue_id: int, batched: bool) -> AnyQueue:
         if batched:
@@ -91,6 +122,8 @@ class ConsumeQueueSet:
                 # Nothing of the log was ever deleted, so the queue began with offset 0.
                 queue.remove_files()
             queue.truncate_to_physical(view.end_offset)
+            queue.correct_min_offset(view.start_offset)
+            self._park_opened(queue)
         return dropped
 
     def clear(self, log_start: int) -> None:
@@ -106,13 +139,18 @@ class ConsumeQueueSet:
     def correct_min_offsets(self, min_physical_offset: int) -> None:
         """Move each queue's least offset to its first message that the log still has."""
         for queue in self.all():
-            queue.correct_min_offset(min_physical_offset)
+            # One that `recover` has parked has not changed since.
+            if not (self.opening and queue.parked):
+                queue.correct_min_offset(min_physical_offset)
+                self._park_opened(queue)
 
     def delete_heads(self, min_physical_offset: int) -> list[str]:
         """Remove queue files that name only records below an offset (bytes); give their paths."""
         gone: list[str] = []
-        for queue in self.all():
+        for number, queue in enumerate(self.all()):
             gone += queue.delete_head(min_physical_offset)
+            if number % MAPPED_CHECK_QUEUES == 0:
+                self.bound_mappings()
         return gone
 
     def flush(self, least_pages: int, flushed: Callable[[], None] | None = None) -> None:
@@ -121,9 +159,20 @@ class ConsumeQueueSet:
         Raises:
             StoreFailedError: a flush failed.
         """
-        for queue in self.all():
+        self.bound_mappings()
+        due = [queue for queue in self.all() if queue.flush_is_due(least_pages)]
+        if len(due) > FLUSHED_ONE_BY_ONE:
+            self._flush_together(due)
+            due = []
+        for queue in due:
             if queue.flush(least_pages) and flushed is not None:
                 flushed()
+
+    def _flush_together(self, queues: list[AnyQueue]) -> None:
+        ends = [queue.begin_flush() for queue in queues]
+        sync_file_system(self.store_path)
+        for queue, end in zip(queues, ends, strict=True):
+            queue.end_flush(end)
 
     def sync(self) -> None:
         """Make all units durable, those that a killed process left in the page cache too.
@@ -131,7 +180,11 @@ class ConsumeQueueSet:
         Raises:
             StoreFailedError: the disk refused.
         """
-        for queue in self.all():
+        queues = self.all()
+        if len(queues) > FLUSHED_ONE_BY_ONE:
+            self._flush_together(queues)
+            return
+        for queue in queues:
             queue.sync()
 
     def close(self) -> None:

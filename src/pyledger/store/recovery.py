@@ -202,6 +202,7 @@ def recover(
             verdict.end.start_offset, view.start_offset, queues, index, rebuild_index, clean=clean
         )
     dispatcher = Dispatcher(queues.open_queue, index, start_offset=start)
+    queues.park = dispatcher.park
     dispatcher.dispatch(view)
     if queues.filled_units and start > view.start_offset:
         # A queue lacks units from before the start: what vouched for them was wrong.
@@ -209,6 +210,7 @@ def recover(
         dispatcher.start_at(view.start_offset)
         dispatcher.dispatch(view)
     queues.correct_min_offsets(view.start_offset)
+    queues.opening = False
     _make_durable(queues, index, clean=clean, changed=dispatcher.unit_count + dispatcher.entry_count > 0)
     known = _write_checkpoint(folder.path, known, verdict)
     report = RecoveryReport(

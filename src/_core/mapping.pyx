@@ -1,0 +1,125 @@
+# A mapping: making one of a new file, with blocks and pages behind it, and making things durable by path.
+from _core.posix cimport MADV_POPULATE_WRITE, fsync, madvise, posix_fallocate, syncfs, unlink
+from libc.errno cimport EINTR, errno
+from libc.stdint cimport int64_t, uint8_t
+from posix.fcntl cimport O_CLOEXEC, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, open as c_open
+from posix.mman cimport (MAP_ANONYMOUS, MAP_FAILED, MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE, mmap,
+                         munmap)
+from posix.unistd cimport close as c_close, ftruncate
+
+from pyledger import errors
+
+cdef enum:
+    POPULATE_SLICE_BYTES = 256 << 10  # the kernel locks the address space meanwhile: keep each turn short
+
+cdef int64_t mapped_count = 0        # mappings that MappedFiles hold
+
+
+def mapped_file_count():
+    """Files that are mapped now; the kernel allows a process so many mappings (vm.max_map_count)."""
+    return mapped_count
+
+
+def sync_file_system(str path):
+    """Make everything durable that was written to the file system of a path, whoever wrote it.
+
+    Raises:
+        StoreFailedError: the disk refused.
+    """
+    cdef bytes encoded = path.encode("utf-8", "surrogateescape")
+    cdef const char* c_path = encoded
+    cdef int failed = 0
+    cdef int fd
+    with nogil:
+        fd = c_open(c_path, O_RDONLY | O_CLOEXEC)
+        if fd < 0 or syncfs(fd) != 0:
+            failed = errno
+        if fd >= 0:
+            c_close(fd)
+    if failed != 0:
+        raise errors.StoreFailedError(path) from OSError(failed, "sync failed", path)
+
+
+cdef struct Mapping:
+    uint8_t* base
+    uint8_t* pool
+    int64_t allocated                # bytes with blocks behind them
+    int pool_fd                      # kept open for the pool only; else -1
+
+
+cdef void populate_range(uint8_t* base, int64_t begin, int64_t end) noexcept nogil:
+    """Fault pages in for writing. A kernel that cannot do so ahead does it on first touch instead."""
+    cdef int64_t length
+    while begin < end:
+        length = min(end - begin, <int64_t>POPULATE_SLICE_BYTES)
+        if madvise(base + begin, <size_t>length, MADV_POPULATE_WRITE) != 0:
+            return
+        begin += length
+
+
+cdef int allocate_range(int fd, int64_t begin, int64_t end) noexcept nogil:
+    """posix_fallocate, repeated when a signal interrupts it. 0, or an errno."""
+    cdef int result = EINTR
+    while result == EINTR:
+        result = posix_fallocate(fd, begin, end - begin)
+    return result
+
+
+cdef int make_mapped_file(const char* path, int64_t size_bytes, int64_t allocate_chunk_bytes, bint warm,
+                          bint pooled, Mapping* made) noexcept nogil:
+    """Create, allocate and map a new file; on failure no file is left. 0, or an errno."""
+    cdef void* address
+    cdef int failed = 0
+    cdef int fd = c_open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o644)
+    made.base = NULL
+    made.pool = NULL
+    made.pool_fd = -1
+    made.allocated = min(allocate_chunk_bytes, size_bytes) if allocate_chunk_bytes > 0 else size_bytes
+    if fd < 0:
+        return errno
+    if ftruncate(fd, size_bytes) != 0:
+        failed = errno
+    if failed == 0:
+        failed = allocate_range(fd, 0, made.allocated)
+    if failed == 0:
+        address = mmap(NULL, <size_t>size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+        if address == MAP_FAILED:
+            failed = errno
+        else:
+            made.base = <uint8_t*>address
+    if failed == 0 and pooled:
+        address = mmap(NULL, <size_t>size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+        if address == MAP_FAILED:
+            failed = errno
+        else:
+            made.pool = <uint8_t*>address
+            made.pool_fd = fd
+    if failed == 0 and warm:
+        populate_range(made.base if made.pool == NULL else made.pool, 0, made.allocated)
+    if made.pool_fd < 0 or failed != 0:
+        c_close(fd)
+    if failed != 0:
+        drop_mapping(made, size_bytes)
+        unlink(path)
+    return failed
+
+
+cdef void drop_mapping(Mapping* made, int64_t size_bytes) noexcept nogil:
+    if made.base != NULL:
+        munmap(made.base, <size_t>size_bytes)
+        made.base = NULL
+    if made.pool != NULL:
+        munmap(made.pool, <size_t>size_bytes)
+        made.pool = NULL
+
+
+cdef int sync_folder(const char* path) noexcept nogil:
+    """Make the names in a folder durable. 0, or an errno."""
+    cdef int failed = 0
+    cdef int fd = c_open(path, O_RDONLY | O_CLOEXEC)
+    if fd < 0:
+        return errno
+    if fsync(fd) != 0:
+        failed = errno
+    c_close(fd)
+    return failed

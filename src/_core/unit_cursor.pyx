@@ -1,0 +1,100 @@
+# UnitCursor: where the next unit of a queue goes, as plain C, so that dispatch needs no interpreter lock.
+from _core.layout cimport RECORD_MIN_BYTES
+from _core.posix cimport MADV_NORMAL, MADV_RANDOM, madvise, store_release
+from _core.status cimport STATUS_END_OF_FILE, STATUS_IO_ERROR
+from libc.errno cimport errno
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from posix.fcntl cimport O_CLOEXEC, O_RDWR, open as c_open
+from posix.unistd cimport close as c_close
+
+cdef enum:
+    PUT_APPENDED = 1
+    PUT_PRESENT = 0                  # the queue has this unit already
+    PUT_GAP = -20                    # units before this one are missing: fill, then put again
+    SMALL_CHUNK_BYTES = 4096         # of a file's first blocks: most queues get few messages
+    FIRST_CHUNK_BYTES = 65536
+    CHUNK_BYTES = 1048576
+    PAGE = 4096
+    GAP_UNITS_FREE = 1000
+
+# The write end of a queue as plain C, so that dispatch can append without the interpreter lock.
+cdef struct UnitCursor:
+    uint8_t* base                    # mapping of the last file; NULL: there is none
+    const char* path                 # of the last file, for allocation
+    int64_t* wrote                   # positions of the last file's MappedFile
+    int64_t* committed
+    int64_t file_size
+    int64_t position                 # next free byte of the last file
+    int64_t reserved                 # bytes of the last file with blocks behind them
+    int64_t end_where                # published: bytes of units in the queue, deleted ones included
+    int64_t next_queue_offset
+    int64_t max_physical_offset      # plain: end of the last record named; batch: its start; -1 none
+    int64_t filled_units             # queue offsets passed over: nobody had their records
+    int32_t unit_bytes
+    int32_t error                    # errno of a failed allocation
+
+
+cdef inline int64_t gap_units_max(int64_t distance_bytes) noexcept nogil:
+    """Units that may be missing between two records so far apart; a greater jump of offsets is damage."""
+    return GAP_UNITS_FREE + (distance_bytes // RECORD_MIN_BYTES if distance_bytes > 0 else 0)
+
+
+cdef inline void read_ahead(uint8_t* base, int64_t size_bytes, int64_t used_bytes) noexcept nogil:
+    """Most queues are short: what the kernel would read around their first page is zeroes, and memory."""
+    if base != NULL:
+        madvise(base, <size_t>size_bytes, MADV_RANDOM if used_bytes < FIRST_CHUNK_BYTES else MADV_NORMAL)
+
+
+cdef inline int64_t chunk_at(int64_t position) noexcept nogil:
+    if position < SMALL_CHUNK_BYTES:
+        return SMALL_CHUNK_BYTES
+    return FIRST_CHUNK_BYTES if position < CHUNK_BYTES else CHUNK_BYTES
+
+
+cdef int reserve_chunk(UnitCursor* c) noexcept nogil:
+    """Put blocks behind the next chunk of the last file: a write to a hole of a full disk is SIGBUS."""
+    cdef int64_t begin = c.reserved if c.reserved else c.position // PAGE * PAGE
+    cdef int64_t chunk = chunk_at(c.position)
+    cdef int64_t end = ((c.position + c.unit_bytes - 1) // chunk + 1) * chunk
+    cdef int fd, result
+    if end > c.file_size:
+        end = c.file_size
+    # Opened for each chunk: a store may have more queues than a process may have open files.
+    fd = c_open(c.path, O_RDWR | O_CLOEXEC)
+    if fd < 0:
+        c.error = errno
+        return STATUS_IO_ERROR
+    result = allocate_range(fd, begin, end)
+    c_close(fd)
+    if result != 0:
+        c.error = result
+        return STATUS_IO_ERROR
+    # Most queues never leave their first chunk: those pages are touched only as they are written.
+    if begin >= FIRST_CHUNK_BYTES:
+        read_ahead(c.base, c.file_size, begin)
+        populate_range(c.base, begin // PAGE * PAGE, end)
+    c.reserved = end
+    return 0
+
+
+cdef inline uint8_t* next_unit(UnitCursor* c, int* status) noexcept nogil:
+    """Where the next unit goes; NULL with a status when there is no room yet."""
+    if c.position + c.unit_bytes > c.reserved or c.base == NULL:
+        if c.base == NULL or c.position == c.file_size:
+            status[0] = STATUS_END_OF_FILE
+            return NULL
+        while c.position + c.unit_bytes > c.reserved:
+            status[0] = reserve_chunk(c)
+            if status[0] < 0:
+                return NULL
+    return c.base + c.position
+
+
+cdef inline void publish_unit(UnitCursor* c, int64_t next_queue_offset,
+                              int64_t max_physical_offset) noexcept nogil:
+    c.position += c.unit_bytes
+    c.max_physical_offset = max_physical_offset
+    store_release(c.wrote, c.position)
+    store_release(c.committed, c.position)
+    store_release(&c.end_where, c.end_where + c.unit_bytes)
+    store_release(&c.next_queue_offset, next_queue_offset)
