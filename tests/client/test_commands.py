@@ -121,7 +121,8 @@ def test_batches_and_places(node: BackgroundNode) -> None:
 
 def test_nobody_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NAMESRV_ADDR", "127.0.0.1:1")
-    for words in (["topic", "list"], ["consume", "--topic", "T"], ["cluster", "list"]):
+    asking = (["topic", "list"], ["consume", "--topic", "T"], ["cluster", "list"])
+    for words in (*asking, ["produce", "--topic", "T", "--count", "1"]):
         found = pyledger(*words)
         assert found.code == 3
         assert "cannot connect to 127.0.0.1:1" in found.err

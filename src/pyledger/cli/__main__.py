@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from pyledger import __version__
 from pyledger.cli.streams import discard_output, prepare_output
-from pyledger.errors import EXIT_UNREACHABLE, PyLedgerError
+from pyledger.errors import EXIT_UNREACHABLE, PyLedgerError, SendError
 
 EXIT_BUG = 70
 EXIT_INTERRUPTED = 130
@@ -33,7 +33,7 @@ def run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
     except PyLedgerError as error:
-        code = _complain(str(error), error.exit_code)
+        code = _complain(str(error), _exit_code(error))
     except OSError as error:
         code = _complain(_describe(error), EXIT_UNREACHABLE)
     except MemoryError:
@@ -63,6 +63,14 @@ def _run(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         return _complain(error.format_message(), error.exit_code)
     return code if isinstance(code, int) else 0
+
+
+def _exit_code(error: PyLedgerError) -> int:
+    """That of the error; a message that was not sent ends as what kept it from being sent."""
+    cause = error.__cause__
+    if isinstance(error, SendError) and isinstance(cause, PyLedgerError):
+        return cause.exit_code
+    return error.exit_code
 
 
 def _flush_output(code: int) -> int:
