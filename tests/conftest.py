@@ -25,6 +25,7 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"pyledger._core: {_core.build_kind()} build, digests by {_core.digest_backend()}"
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """In runs of several processes what takes long comes first; a file, Spark, and what shares live servers
     stay in one process."""
