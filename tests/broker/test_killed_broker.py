@@ -140,7 +140,7 @@ def test_pops_are_known(tmp_path: Path) -> None:
                 acknowledged = set(list(first)[::2])
                 for body in acknowledged:
                     await done(client, first[body])
-                await settled(tmp_path)
+                await settled(tmp_path, 40)
             one.kill()
             one.start()
             seen: Counter[bytes] = Counter()
@@ -153,21 +153,23 @@ def test_pops_are_known(tmp_path: Path) -> None:
                         seen[body] += 1
                         await done(client, handle)
                 assert seen == Counter(set(bodies) - acknowledged - {late})
+                # Those that were hidden and came again did so from the topic of their retries.
+                await settled(tmp_path, len(bodies) + len(first) - len(acknowledged) - 1)
                 one.kill()
                 one.start()
             async with one.peer() as client:
                 assert await take(client, 32) == {}
 
-    async def settled(folder: Path) -> None:
-        """Wait until offsets that were written contain those of the pops."""
+    async def settled(folder: Path, count: int) -> None:
+        """Wait until offsets that were written contain those of so many pops."""
         file = folder / "store" / "config" / "consumerOffset.json"
 
         def written() -> int:
             if not file.exists():
                 return 0
             table: dict[str, dict[str, int]] = parse(file.read_text())["offsetTable"]
-            return sum(table.get("T@G", {}).values())
+            return sum(sum(table[name].values()) for name in table if name.endswith("@G"))
 
-        await eventually(lambda: written() == 40)
+        await eventually(lambda: written() >= count)
 
     asyncio.run(main())

@@ -1,5 +1,6 @@
 """A name server on loopback: what brokers tell it, what operators may change, whom it tells what."""
 
+import asyncio
 import threading
 import zlib
 from pathlib import Path
@@ -478,5 +479,7 @@ def test_large_registration_is_read_while_others_are_answered(
             assert (await broker.receive()).code == 0
             await until(lambda: len(server.routes.topics()) == len(many))
             assert list(server.routes.clusters().brokers) == ["broker-a"]
+            # What the broker that has gone had sent is still being read.
+            await until(lambda: not any("_register_later" in repr(task) for task in asyncio.all_tasks()))
 
     run(main())
