@@ -98,7 +98,8 @@ class AsyncPushConsumer(GroupConsumer):
                 assignment.ended.set()
         await self._runner.close(self.config.shutdown_wait_ms)
         await asyncio.gather(*map(self._consumption.end, self._assignments.values()))
-        for assignment in self._assignments.values():
+        # A lost lock may take a queue away while this waits for another.
+        for assignment in tuple(self._assignments.values()):
             assignment.messages.dropped = True
             if assignment.consuming is not None:
                 assignment.consuming.cancel()
