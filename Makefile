@@ -71,7 +71,7 @@ test-all: test interop interop-live build-debug  ## also interop with Java, and 
 interop: $(NATIVE)  ## against RocketMQ's store, servers and clients: needs Java 17 or newer and Maven, and Go for its client
 	$(BIN)/python -m pytest $(PARALLEL) -m "java and not live" $(TESTS)
 
-interop-live: $(NATIVE)  ## long forms: the cases of its clients at its own servers, and what is by the clock
+interop-live: $(NATIVE)  ## the other crossings of masters and slaves, by the clock: wants a machine with nothing else to do
 	$(BIN)/python -m pytest -m "java and live" $(TESTS)
 
 # The stores that ours is measured against.
