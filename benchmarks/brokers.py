@@ -14,6 +14,7 @@ from unittest.mock import patch
 
 from benchmarks.broker_load import FRAMES_BYTES, BrokerLoad
 from benchmarks.load_frames import FrameSource
+from benchmarks.processor_time import cpu_seconds
 from tests.interop import peers
 
 JAVA_VERSION = "5.3.3"
@@ -22,7 +23,6 @@ CLI = "import sys; from pyledger.cli.__main__ import main; sys.argv[0] = 'pyledg
 PATIENT = "waitTimeMillsInSendQueue=20000"
 """A busy machine shall not make it refuse sends."""
 STOP_TIMEOUT_S = 60
-TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,7 @@ class RunningBroker:
 
     def cpu_seconds(self) -> float:
         """Processor time that it has used, user and system."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
+        return cpu_seconds(self.pid)
 
     def memory_kib(self) -> dict[str, int]:
         """What of it is resident: all, its own, and pages of files."""

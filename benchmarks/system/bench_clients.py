@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.processor_time import cpu_seconds
 from benchmarks.rounds import Rounds
 from pyledger.client import AsyncProducer, AsyncPushConsumer, Message, Producer, ReceivedMessage
 from pyledger.net.loop import loop_factory
@@ -27,7 +28,6 @@ TOPIC = "bench_clients"
 BODY = bytes(range(256))
 BATCH_COUNT = 32
 LARGE_BATCH_COUNT = 1_000
-TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 LARGE_PULLS: dict[str, Any] = {"pull_batch_count": 1024, "cached_count_max": 20_000, "span_max": 60_000}
 
 
@@ -40,8 +40,7 @@ class Server:
 
     def cpu_seconds(self) -> float:
         """Processor time that it has used, user and system."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
+        return cpu_seconds(self.process.pid)
 
 
 @pytest.fixture

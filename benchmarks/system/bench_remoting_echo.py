@@ -12,10 +12,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
+from benchmarks.processor_time import cpu_seconds
 from benchmarks.rounds import Rounds
 from pyledger.net.calls import Outcome
 from pyledger.net.client import RemotingClient
@@ -26,7 +26,6 @@ GROUP = "remoting: calls to an echo server"
 BODY = bytes(range(256))
 FIELDS = {"topic": "bench", "queueId": "3", "producerGroup": "group", "bornTimestamp": "1700000000000"}
 IN_FLIGHT = 1_024
-TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
@@ -38,8 +37,7 @@ class EchoServer:
 
     def cpu_seconds(self) -> float:
         """Processor time that it has used, user and system."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
+        return cpu_seconds(self.process.pid)
 
 
 @pytest.fixture(params=["asyncio", "uvloop"], ids="loop={}".format)

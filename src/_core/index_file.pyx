@@ -4,11 +4,8 @@ from _core.layout cimport (INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, INDEX_SLOT_BYT
                            java_hash, put_i32, put_i64)
 from _core.status cimport STATUS_END_OF_FILE, STATUS_IO_ERROR
 from cpython.exc cimport PyErr_CheckSignals
-from libc.errno cimport errno
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memset
-from posix.fcntl cimport O_CLOEXEC, O_RDWR, open as c_open
-from posix.unistd cimport close as c_close
 
 import os
 
@@ -72,18 +69,11 @@ cdef inline uint8_t* slot_of(const IndexCursor* c, int32_t hash) noexcept nogil:
 
 cdef int reserve_entries(IndexCursor* c, int64_t end) noexcept nogil:
     cdef int64_t begin = c.reserved
-    cdef int fd, result
     end = (end + INDEX_CHUNK_BYTES - 1) // INDEX_CHUNK_BYTES * INDEX_CHUNK_BYTES
     if end > c.file_size:
         end = c.file_size
-    fd = c_open(c.path, O_RDWR | O_CLOEXEC)
-    if fd < 0:
-        c.error = errno
-        return STATUS_IO_ERROR
-    result = allocate_range(fd, begin, end)
-    c_close(fd)
-    if result != 0:
-        c.error = result
+    c.error = allocate_by_path(c.path, begin, end)
+    if c.error != 0:
         return STATUS_IO_ERROR
     populate_range(c.base, begin // PAGE * PAGE, end)
     c.reserved = end

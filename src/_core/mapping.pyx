@@ -65,6 +65,17 @@ cdef int allocate_range(int fd, int64_t begin, int64_t end) noexcept nogil:
     return result
 
 
+cdef int allocate_by_path(const char* path, int64_t begin, int64_t end) noexcept nogil:
+    """The same for a file that is not kept open: a store may have too many for that. 0, or an errno."""
+    cdef int fd = c_open(path, O_RDWR | O_CLOEXEC)
+    cdef int result
+    if fd < 0:
+        return errno
+    result = allocate_range(fd, begin, end)
+    c_close(fd)
+    return result
+
+
 cdef int make_mapped_file(const char* path, int64_t size_bytes, int64_t allocate_chunk_bytes, bint warm,
                           bint pooled, Mapping* made) noexcept nogil:
     """Create, allocate and map a new file; on failure no file is left. 0, or an errno."""

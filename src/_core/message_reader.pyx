@@ -158,6 +158,20 @@ cdef inline str decode_text(const uint8_t* text, int64_t length):
     return PyUnicode_DecodeUTF8(<const char*>text, length, "replace")
 
 
+cdef dict properties_of(const Record* record):
+    """Names and values of a record as Java keeps them: empty ones dropped, the last of several wins."""
+    cdef const uint8_t* cursor = record.properties
+    cdef const uint8_t* end = cursor + record.properties_bytes
+    cdef const uint8_t* name = NULL
+    cdef const uint8_t* value = NULL
+    cdef int32_t name_bytes = 0
+    cdef int32_t value_bytes = 0
+    cdef dict found = {}
+    while next_property(&cursor, end, &name, &name_bytes, &value, &value_bytes):
+        found[decode_text(name, name_bytes)] = decode_text(value, value_bytes)
+    return found
+
+
 @cython.final
 @cython.no_gc
 @cython.freelist(256)
@@ -280,18 +294,8 @@ cdef class StoredMessage:
     @property
     def properties(self):
         """All properties as Java keeps them: empty names and values dropped, the last of several wins."""
-        cdef const uint8_t* cursor = self.record.properties
-        cdef const uint8_t* end = cursor + self.record.properties_bytes
-        cdef const uint8_t* name = NULL
-        cdef const uint8_t* value = NULL
-        cdef int32_t name_bytes = 0
-        cdef int32_t value_bytes = 0
-        cdef dict found
         if self._properties is None:
-            found = {}
-            while next_property(&cursor, end, &name, &name_bytes, &value, &value_bytes):
-                found[decode_text(name, name_bytes)] = decode_text(value, value_bytes)
-            self._properties = found
+            self._properties = properties_of(&self.record)
         return self._properties
 
     cdef str _property(self, const char* name, int32_t name_bytes):

@@ -1,6 +1,6 @@
 # Records of a pull's answer, decoded attribute by attribute when asked. Each keeps the bytes of its answer.
 from _core.layout cimport (PARSED_BAD_MAGIC, PARSED_BLANK, PARSED_RECORD, RECORD_MIN_BYTES, SYS_INNER_BATCH,
-                           Record, find_property, get_i32, next_property, parse_record)
+                           Record, find_property, get_i32, parse_record)
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcmp
@@ -129,18 +129,8 @@ cdef class ReceivedRecord:
     @property
     def properties(self):
         """Names and values, the system's own included."""
-        cdef const uint8_t* cursor = self.record.properties
-        cdef const uint8_t* end = cursor + self.record.properties_bytes
-        cdef const uint8_t* name = NULL
-        cdef const uint8_t* value = NULL
-        cdef int32_t name_bytes = 0
-        cdef int32_t value_bytes = 0
-        cdef dict found
         if self._properties is None:
-            found = {}
-            while next_property(&cursor, end, &name, &name_bytes, &value, &value_bytes):
-                found[decode_text(name, name_bytes)] = decode_text(value, value_bytes)
-            self._properties = found
+            self._properties = properties_of(&self.record)
         return self._properties
 
     @properties.setter

@@ -2,10 +2,7 @@
 from _core.layout cimport RECORD_MIN_BYTES
 from _core.posix cimport MADV_NORMAL, MADV_RANDOM, madvise, store_release
 from _core.status cimport STATUS_END_OF_FILE, STATUS_IO_ERROR
-from libc.errno cimport errno
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from posix.fcntl cimport O_CLOEXEC, O_RDWR, open as c_open
-from posix.unistd cimport close as c_close
 
 cdef enum:
     PUT_APPENDED = 1
@@ -56,18 +53,10 @@ cdef int reserve_chunk(UnitCursor* c) noexcept nogil:
     cdef int64_t begin = c.reserved if c.reserved else c.position // PAGE * PAGE
     cdef int64_t chunk = chunk_at(c.position)
     cdef int64_t end = ((c.position + c.unit_bytes - 1) // chunk + 1) * chunk
-    cdef int fd, result
     if end > c.file_size:
         end = c.file_size
-    # Opened for each chunk: a store may have more queues than a process may have open files.
-    fd = c_open(c.path, O_RDWR | O_CLOEXEC)
-    if fd < 0:
-        c.error = errno
-        return STATUS_IO_ERROR
-    result = allocate_range(fd, begin, end)
-    c_close(fd)
-    if result != 0:
-        c.error = result
+    c.error = allocate_by_path(c.path, begin, end)
+    if c.error != 0:
         return STATUS_IO_ERROR
     # Most queues never leave their first chunk: those pages are touched only as they are written.
     if begin >= FIRST_CHUNK_BYTES:
