@@ -12,14 +12,18 @@ from pyledger.cli.output import format_time
 F = TypeVar("F", bound=Callable[..., object])
 T = TypeVar("T")
 
-OPTIONS = (
-    click.option(
-        "-n",
-        "--namesrv",
+
+def namesrv_option(*names: str) -> Callable[[F], F]:
+    """The option that says which name servers, by these names."""
+    return click.option(
+        *names,
         metavar="HOST:PORT;…",
         default="",
         help="Name servers. [default: the variable NAMESRV_ADDR, else 127.0.0.1:9876]",
-    ),
+    )
+
+
+KEY_OPTIONS = (
     click.option("--access-key", default="", help="Who signs the requests, where brokers demand that."),
     click.option(
         "--secret-key",
@@ -29,6 +33,7 @@ OPTIONS = (
         help="What they are signed with; better given by the variable.",
     ),
 )
+OPTIONS = (namesrv_option("-n", "--namesrv"), *KEY_OPTIONS)
 
 
 def network_options(function: F) -> F:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from pyledger.cli.network import client_config, run_client
+from pyledger.cli.network import KEY_OPTIONS, client_config, namesrv_option, run_client
 from pyledger.cli.output import WrongUseError, emit, printable, write_line
 from pyledger.cli.parameters import json_option
 
@@ -22,22 +22,8 @@ GROUP = click.option("-g", "--groupName", "group", required=True, help="Name of 
 BROKER = click.option("-b", "--brokerAddr", "broker", metavar="HOST:PORT", help="At this broker.")
 CLUSTER = click.option("-c", "--clusterName", "cluster", help="At all brokers of this cluster.")
 OUTER = (
-    click.option(
-        "-n",
-        "--namesrvAddr",
-        "namesrv",
-        metavar="HOST:PORT;…",
-        default="",
-        help="Name servers. [default: the variable NAMESRV_ADDR, else 127.0.0.1:9876]",
-    ),
-    click.option("--access-key", default="", help="Who signs the requests, where brokers demand that."),
-    click.option(
-        "--secret-key",
-        default="",
-        envvar="PYLEDGER_CLIENT_SECRET_KEY",
-        show_envvar=True,
-        help="What they are signed with; better given by the variable.",
-    ),
+    namesrv_option("-n", "--namesrvAddr", "namesrv"),
+    *KEY_OPTIONS,
     json_option,
 )
 
