@@ -1,0 +1,356 @@
+"""The metadata store in one SQLite file: for clusters on one machine, in one process or several.
+
+A session holds a lock on a file of its own for as long as its process lives; whoever finds the lock free ends
+the session and removes its ephemeral nodes. No clock takes part: a process that is slow or stopped keeps its
+nodes, one that was killed loses them at the next look.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import sqlite3
+import uuid
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
+
+from pyledger.errors import (
+    MetadataUnreachableError,
+    NodeExistsError,
+    NodeNotEmptyError,
+    NodeVersionError,
+    NoNodeError,
+)
+from pyledger.metadata.signal import Signal
+from pyledger.metadata.store import SEQUENCE_DIGITS, MetadataStore, Node
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+POLL_MS = 50
+"""How often changes of other processes are looked for while somebody watches."""
+BUSY_TIMEOUT_S = 60.0
+FORMAT = 1
+_SCHEMA = """
+CREATE TABLE node (
+    path TEXT PRIMARY KEY, parent TEXT NOT NULL, data BLOB NOT NULL, version INTEGER NOT NULL DEFAULT 0,
+    session TEXT, next_sequence INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+CREATE INDEX node_parent ON node (parent);
+CREATE INDEX node_session ON node (session) WHERE session IS NOT NULL;
+CREATE TABLE session (name TEXT PRIMARY KEY) WITHOUT ROWID;
+INSERT INTO node (path, parent, data) VALUES ('/', '', x'');
+"""
+
+
+class NodeFile:
+    """The file, from one thread at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.session = ""
+        self._locks = path.with_name(f"{path.name}.sessions")
+        self._lock: int | None = None
+        self._database: sqlite3.Connection | None = None
+
+    def open(self) -> None:
+        """Open the file, or make it, and begin a session."""
+        self._locks.mkdir(parents=True, exist_ok=True)
+        database = sqlite3.connect(
+            self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+        )
+        self._database = database
+        database.execute("PRAGMA journal_mode = WAL")
+        # Whoever was told that a change is made must find it after a power cut.
+        database.execute("PRAGMA synchronous = FULL")
+        with self._changing() as change:
+            found = change.execute("PRAGMA user_version").fetchone()[0]
+            if found == 0:
+                for statement in _SCHEMA.split(";"):
+                    change.execute(statement)
+                change.execute(f"PRAGMA user_version = {FORMAT}")
+            elif found != FORMAT:
+                raise MetadataUnreachableError(str(self.path), f"it has format {found}, {FORMAT} is known")
+        self._begin_session()
+
+    def close(self, *, in_order: bool = True) -> None:
+        """End the session; its ephemeral nodes are left to others when it is not `in_order`."""
+        if self._database is None:
+            return
+        if in_order:
+            with self._changing() as change:
+                self._end_session(change, self.session)
+            (self._locks / self.session).unlink(missing_ok=True)
+        self._database.close()
+        self._database = None
+        self._release()
+
+    def create(self, path: str, data: bytes, ephemeral: bool, sequence: bool) -> str:
+        """See `MetadataStore.create`."""
+        parent = parent_of(path)
+        with self._changing() as change:
+            above = change.execute(
+                "SELECT session, next_sequence FROM node WHERE path = ?", (parent,)
+            ).fetchone()
+            if above is None or above[0] is not None:
+                raise NoNodeError(parent)
+            if sequence:
+                path += f"{above[1]:0{SEQUENCE_DIGITS}d}"
+            change.execute("UPDATE node SET next_sequence = next_sequence + 1 WHERE path = ?", (parent,))
+            try:
+                change.execute(
+                    "INSERT INTO node (path, parent, data, session) VALUES (?, ?, ?, ?)",
+                    (path, parent, data, self._live(change) if ephemeral else None),
+                )
+            except sqlite3.IntegrityError:
+                raise NodeExistsError(path) from None
+        return path
+
+    def get(self, path: str) -> Node | None:
+        """See `MetadataStore.get`."""
+        found = self._open.execute(
+            "SELECT data, version, session IS NOT NULL FROM node WHERE path = ?", (path,)
+        ).fetchone()
+        return None if found is None else Node(bytes(found[0]), found[1], bool(found[2]))
+
+    def set(self, path: str, data: bytes, version: int | None) -> int:
+        """See `MetadataStore.set`."""
+        with self._changing() as change:
+            present = self._expect(change, path, version)
+            change.execute("UPDATE node SET data = ?, version = ? WHERE path = ?", (data, present + 1, path))
+        return present + 1
+
+    def delete(self, path: str, version: int | None) -> None:
+        """See `MetadataStore.delete`."""
+        with self._changing() as change:
+            self._expect(change, path, version)
+            if change.execute("SELECT 1 FROM node WHERE parent = ? LIMIT 1", (path,)).fetchone():
+                raise NodeNotEmptyError(path)
+            change.execute("DELETE FROM node WHERE path = ?", (path,))
+
+    def children(self, path: str) -> tuple[str, ...]:
+        """See `MetadataStore.children`."""
+        found = self._open.execute("SELECT path FROM node WHERE parent = ? ORDER BY path", (path,)).fetchall()
+        if not found and self.get(path) is None:
+            raise NoNodeError(path)
+        return tuple(one.rpartition("/")[2] for (one,) in found)
+
+    def look(self) -> int:
+        """End sessions whose processes are gone; a number that changes with changes of other sessions."""
+        names = [name for (name,) in self._open.execute("SELECT name FROM session ORDER BY name")]
+        if self.session not in names:
+            self._release()
+            self._begin_session()
+        for name in names:
+            if name != self.session:
+                self._reap(name)
+        return int(self._open.execute("PRAGMA data_version").fetchone()[0])
+
+    # --- sessions
+
+    def _begin_session(self) -> None:
+        self.session = uuid.uuid4().hex
+        self._lock = os.open(self._locks / self.session, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        # First the lock, then the name: whoever reads the name finds the lock held.
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        with self._changing() as change:
+            change.execute("INSERT INTO session (name) VALUES (?)", (self.session,))
+
+    def _reap(self, name: str) -> None:
+        try:
+            lock = os.open(self._locks / name, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            lock = None
+        try:
+            if lock is not None:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with self._changing() as change:
+                self._end_session(change, name)
+            (self._locks / name).unlink(missing_ok=True)
+        except BlockingIOError:
+            pass  # it lives
+        finally:
+            if lock is not None:
+                os.close(lock)
+
+    def _end_session(self, change: sqlite3.Connection, name: str) -> None:
+        change.execute("DELETE FROM node WHERE session = ?", (name,))
+        change.execute("DELETE FROM session WHERE name = ?", (name,))
+
+    def _live(self, change: sqlite3.Connection) -> str:
+        if change.execute("SELECT 1 FROM session WHERE name = ?", (self.session,)).fetchone() is None:
+            raise MetadataUnreachableError(str(self.path), "this session was ended by another process")
+        return self.session
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    # --- the database
+
+    @property
+    def _open(self) -> sqlite3.Connection:
+        if self._database is None:
+            raise MetadataUnreachableError(str(self.path), "it is closed")
+        return self._database
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[sqlite3.Connection]:
+        database = self._open
+        database.execute("BEGIN IMMEDIATE")
+        try:
+            yield database
+        except BaseException:
+            database.execute("ROLLBACK")
+            raise
+        database.execute("COMMIT")
+
+    def _expect(self, change: sqlite3.Connection, path: str, version: int | None) -> int:
+        found = change.execute("SELECT version FROM node WHERE path = ?", (path,)).fetchone()
+        if found is None:
+            raise NoNodeError(path)
+        if version is not None and found[0] != version:
+            raise NodeVersionError(path)
+        return int(found[0])
+
+
+class SqliteStore(MetadataStore):
+    """A session with a file. Its work is done on a thread of its own."""
+
+    def __init__(self, path: str | os.PathLike[str], *, poll_ms: int = POLL_MS) -> None:
+        """A session that begins with `start`.
+
+        Args:
+            path: The file; it is made where it is missing. Beside it lies a folder of locks.
+            poll_ms: How often changes of other processes are looked for.
+        """
+        self.path = Path(path)
+        self._file = NodeFile(self.path)
+        self._thread: ThreadPoolExecutor | None = None
+        self._changed = Signal()
+        self._poll_ms = poll_ms
+        self._poll: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def start(self) -> None:
+        """Open the file, or make it."""
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="pyledger-metadata")
+        await self._do(NodeFile.open)
+        await self._do(NodeFile.look)
+        self._poll = asyncio.get_running_loop().create_task(self._look_for_changes())
+
+    async def close(self) -> None:
+        """End the session."""
+        await self._end(in_order=True)
+
+    async def abandon(self) -> None:
+        """End as if the process were killed: ephemeral nodes stay until somebody else looks."""
+        await self._end(in_order=False)
+
+    async def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False
+    ) -> str:
+        """See `MetadataStore`."""
+        return await self._change(NodeFile.create, path, data, ephemeral, sequence)
+
+    async def get(self, path: str) -> Node | None:
+        """See `MetadataStore`."""
+        return await self._do(NodeFile.get, path)
+
+    async def set(self, path: str, data: bytes, version: int | None = None) -> int:
+        """See `MetadataStore`."""
+        return await self._change(NodeFile.set, path, data, version)
+
+    async def delete(self, path: str, version: int | None = None) -> None:
+        """See `MetadataStore`."""
+        await self._change(NodeFile.delete, path, version)
+
+    async def children(self, path: str) -> tuple[str, ...]:
+        """See `MetadataStore`."""
+        return await self._do(NodeFile.children, path)
+
+    async def watch(self, path: str) -> AsyncGenerator[Node | None, None]:
+        """See `MetadataStore`."""
+        async for state in self._states(partial(self.get, path)):
+            yield state
+
+    async def watch_children(self, path: str) -> AsyncGenerator[tuple[str, ...] | None, None]:
+        """See `MetadataStore`."""
+
+        async def names() -> tuple[str, ...] | None:
+            try:
+                return await self.children(path)
+            except NoNodeError:
+                return None
+
+        async for state in self._states(names):
+            yield state
+
+    async def sessions(self) -> AsyncGenerator[str, None]:
+        """See `MetadataStore`."""
+
+        async def name() -> str:
+            return self._file.session
+
+        async for state in self._states(name):
+            yield state
+
+    # --- inside
+
+    async def _states(self, read: Callable[[], Awaitable[T]]) -> AsyncGenerator[T, None]:
+        seen = self._changed.count
+        told = await read()
+        yield told
+        while True:
+            await self._changed.wait(seen)
+            seen = self._changed.count
+            state = await read()
+            if state != told:
+                told = state
+                yield state
+
+    async def _look_for_changes(self) -> None:
+        version = 0
+        while True:
+            with contextlib.suppress(MetadataUnreachableError):
+                session = self._file.session
+                found = await self._do(NodeFile.look)
+                if found != version or session != self._file.session:
+                    version = found
+                    self._changed.give()
+            await asyncio.sleep(self._poll_ms / 1000)
+
+    async def _change(
+        self, work: Callable[Concatenate[NodeFile, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        done = await self._do(work, *args, **kwargs)
+        self._changed.give()
+        return done
+
+    async def _do(self, work: Callable[Concatenate[NodeFile, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        if self._closed or self._thread is None:
+            raise MetadataUnreachableError(str(self.path), "it is not open")
+        call = partial(work, self._file, *args, **kwargs)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, call)
+        except (sqlite3.Error, OSError) as error:
+            raise MetadataUnreachableError(str(self.path), str(error)) from error
+
+    async def _end(self, *, in_order: bool) -> None:
+        if self._closed or self._thread is None:
+            return
+        if self._poll is not None:
+            self._poll.cancel()
+            await asyncio.gather(self._poll, return_exceptions=True)
+        await self._do(NodeFile.close, in_order=in_order)
+        self._closed = True
+        self._thread.shutdown()
+
+
+def parent_of(path: str) -> str:
+    """Path of the node above; `/` is above all."""
+    return path.rpartition("/")[0] or "/"

@@ -1,0 +1,227 @@
+"""The metadata store in ZooKeeper, where Java's clients and bookies have it.
+
+A connection that breaks is made again, in the same session while the servers keep it; then in a new one.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from functools import partial
+from typing import Any, TypeVar
+
+try:
+    from kazoo import exceptions as faults
+    from kazoo.client import KazooClient
+    from kazoo.handlers.threading import KazooTimeoutError
+    from kazoo.protocol.states import KazooState
+except ImportError as error:
+    raise ImportError("ZooKeeper needs kazoo: pip install 'pyledger[ledger]'") from error
+
+from pyledger.errors import (
+    MetadataUnreachableError,
+    NodeExistsError,
+    NodeNotEmptyError,
+    NodeVersionError,
+    NoNodeError,
+)
+from pyledger.metadata.signal import Signal
+from pyledger.metadata.store import MetadataStore, Node
+
+T = TypeVar("T")
+
+SESSION_TIMEOUT_MS = 10_000
+ANY_VERSION = -1
+_FAULTS: dict[type[Exception], type[Exception]] = {
+    faults.NodeExistsError: NodeExistsError,
+    faults.NoNodeError: NoNodeError,
+    faults.NoChildrenForEphemeralsError: NoNodeError,
+    faults.BadVersionError: NodeVersionError,
+    faults.NotEmptyError: NodeNotEmptyError,
+}
+
+
+class ZooKeeperStore(MetadataStore):
+    """A session with ZooKeeper."""
+
+    def __init__(self, hosts: str, *, session_timeout_ms: int = SESSION_TIMEOUT_MS) -> None:
+        """A session that begins with `start`.
+
+        Args:
+            hosts: `host:port,host:port`.
+            session_timeout_ms: After so much silence the servers end the session; a call may take as long.
+        """
+        self.hosts = hosts
+        self._timeout_s = session_timeout_ms / 1000
+        self._client: Any = KazooClient(
+            hosts=hosts, timeout=self._timeout_s, connection_retry={"max_delay": 1}
+        )
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._connected = Signal()
+        self._closed = False
+
+    async def start(self) -> None:
+        """Connect."""
+        self._loop = asyncio.get_running_loop()
+        self._client.add_listener(self._state_changed)
+        try:
+            await asyncio.to_thread(self._client.start, timeout=self._timeout_s)
+        except (KazooTimeoutError, OSError) as error:
+            await self.close()
+            raise MetadataUnreachableError(self.hosts, str(error)) from None
+
+    async def close(self) -> None:
+        """End the session."""
+        if self._closed:
+            return
+        self._closed = True
+        await asyncio.to_thread(self._client.stop)
+        await asyncio.to_thread(self._client.close)
+
+    async def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False
+    ) -> str:
+        """See `MetadataStore`."""
+        made = partial(self._client.create_async, path, data, ephemeral=ephemeral, sequence=sequence)
+        return str(await self._change(path, made))
+
+    async def get(self, path: str) -> Node | None:
+        """See `MetadataStore`."""
+        try:
+            data, stat = await self._read(path, partial(self._client.get_async, path))
+        except NoNodeError:
+            return None
+        return Node(data, stat.version, stat.ephemeralOwner != 0)
+
+    async def set(self, path: str, data: bytes, version: int | None = None) -> int:
+        """See `MetadataStore`."""
+        expected = ANY_VERSION if version is None else version
+        stat = await self._change(path, partial(self._client.set_async, path, data, expected))
+        return int(stat.version)
+
+    async def delete(self, path: str, version: int | None = None) -> None:
+        """See `MetadataStore`."""
+        expected = ANY_VERSION if version is None else version
+        await self._change(path, partial(self._client.delete_async, path, expected))
+
+    async def children(self, path: str) -> tuple[str, ...]:
+        """See `MetadataStore`."""
+        return tuple(sorted(await self._read(path, partial(self._client.get_children_async, path))))
+
+    async def watch(self, path: str) -> AsyncGenerator[Node | None, None]:
+        """See `MetadataStore`."""
+
+        async def read(changed: Callable[[Any], None]) -> Node | None:
+            # Of a node that is missing, only `exists` can tell that it comes.
+            await self._read(path, partial(self._client.exists_async, path, watch=changed))
+            return await self.get(path)
+
+        async for state in self._states(read):
+            yield state
+
+    async def watch_children(self, path: str) -> AsyncGenerator[tuple[str, ...] | None, None]:
+        """See `MetadataStore`."""
+
+        async def read(changed: Callable[[Any], None]) -> tuple[str, ...] | None:
+            while True:
+                try:
+                    names = partial(self._client.get_children_async, path, watch=changed)
+                    return tuple(sorted(await self._read(path, names)))
+                except NoNodeError:
+                    exists = partial(self._client.exists_async, path, watch=changed)
+                    if await self._read(path, exists) is None:
+                        return None
+
+        async for state in self._states(read):
+            yield state
+
+    async def sessions(self) -> AsyncGenerator[str, None]:
+        """See `MetadataStore`."""
+
+        async def read(_changed: Callable[[Any], None]) -> str:
+            return f"{(self._client.client_id or (0,))[0]:x}"
+
+        async for state in self._states(read):
+            yield state
+
+    # --- inside
+
+    async def _states(self, read: Callable[[Callable[[Any], None]], Awaitable[T]]) -> AsyncGenerator[T, None]:
+        """What `read` gives, each time that it may have changed: after a watch, or a new connection."""
+        signal = Signal()
+
+        def changed(_event: Any) -> None:
+            self._from_thread(signal.give)
+
+        async def reconnected() -> None:
+            seen = self._connected.count
+            while True:
+                await self._connected.wait(seen)
+                seen = self._connected.count
+                signal.give()
+
+        follows = asyncio.get_running_loop().create_task(reconnected())
+        try:
+            seen = signal.count
+            told = await read(changed)
+            yield told
+            while True:
+                await signal.wait(seen)
+                seen = signal.count
+                try:
+                    state = await read(changed)
+                except MetadataUnreachableError:
+                    if self._closed:
+                        raise
+                    continue  # a new connection will tell
+                if state != told:
+                    told = state
+                    yield state
+        finally:
+            follows.cancel()
+
+    async def _read(self, path: str, begin: Callable[[], Any]) -> Any:
+        """A read is asked again on the next connection, until its time is over."""
+        deadline = asyncio.get_running_loop().time() + self._timeout_s
+        while True:
+            try:
+                return await self._change(path, begin)
+            except MetadataUnreachableError:
+                if self._closed or asyncio.get_running_loop().time() >= deadline:
+                    raise
+
+    async def _change(self, path: str, begin: Callable[[], Any]) -> Any:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        if self._closed:
+            raise MetadataUnreachableError(self.hosts, "this session is closed")
+        begin().rawlink(lambda result: self._from_thread(partial(settle, future, result)))
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await future
+        except TimeoutError:
+            raise MetadataUnreachableError(self.hosts, "it does not answer") from None
+        except tuple(_FAULTS) as fault:
+            raise _FAULTS[next(kind for kind in _FAULTS if isinstance(fault, kind))](path) from None
+        except (faults.KazooException, KazooTimeoutError) as fault:
+            problem = f"{type(fault).__name__} {fault}".strip()
+            raise MetadataUnreachableError(self.hosts, problem) from None
+
+    def _state_changed(self, state: str) -> None:
+        if state == KazooState.CONNECTED:
+            self._from_thread(self._connected.give)
+
+    def _from_thread(self, call: Callable[[], None]) -> None:
+        # The loop may be closed by the time that a late answer comes.
+        with contextlib.suppress(RuntimeError):
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(call)
+
+
+def settle(future: asyncio.Future[Any], result: Any) -> None:
+    """Give a future what became of a call."""
+    if future.done():
+        return
+    if result.exception is not None:
+        future.set_exception(result.exception)
+    else:
+        future.set_result(result.value)
