@@ -243,7 +243,6 @@ def test_pop_is_checked(run: Run, tmp_path: Path) -> None:
                 ({"maxMsgNums": 33}, ResponseCode.INVALID_PARAMETER),
                 ({"queueId": 99}, ResponseCode.INVALID_PARAMETER),
                 ({"bornTime": 1}, ResponseCode.POLLING_TIMEOUT),
-                ({"order": "true"}, ResponseCode.NO_PERMISSION),
                 ({"expType": "SQL92", "exp": "a >"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED),
             ):
                 answer = await client.request(pop(**fields))

@@ -93,6 +93,7 @@ class HeldPulls:
         again: Again,
         connection: Connection,
         *,
+        group: str,
         label: object,
         ends: Mapping[tuple[str, int], int],
         hold_ms: int,
@@ -103,12 +104,13 @@ class HeldPulls:
         Args:
             again: Called once, when there is a message in a queue, or the time is over.
             connection: Where the request came from.
+            group: Who asks; see `unlocked`.
             label: What `count_held` finds it by.
             ends: The queue offset, units, that each queue has to pass, by topic and queue id.
             hold_ms: How long it may be held.
             wanted: Which messages wake it; None: all.
         """
-        held = HeldOnce(self._table, again, label)
+        held = HeldOnce(self._table, again, group, label)
         for (topic, queue_id), end in ends.items():
             pull = None
             if not self._closed:
@@ -133,6 +135,14 @@ class HeldPulls:
         """Requests with a label that are held at a queue."""
         parked = self._table.queues.get((topic, queue_id), {}).values()
         return sum(isinstance(one.request, HeldOnce) and one.request.label == label for one in parked)
+
+    def unlocked(self, topic: str, queue_id: int, group: str) -> None:
+        """What a group popped in order from a queue is done, or hidden for another time: look again soon."""
+        asyncio.get_running_loop().call_soon(self._unlock, topic, queue_id, group)
+
+    def _unlock(self, topic: str, queue_id: int, group: str) -> None:
+        parked = self._table.queues.get((topic, queue_id), {}).values()
+        self._run([one for one in parked if isinstance(one.request, HeldOnce) and one.request.group == group])
 
     def arrived(
         self, topic: str, queue_id: int, max_offset: int, properties: Mapping[str, str] | bytes | None
@@ -222,9 +232,9 @@ class HeldPulls:
 class HeldOnce:
     """A request that is held at many queues: the first that has something for it ends the others."""
 
-    def __init__(self, table: LongPollTable, again: Again, label: object) -> None:
+    def __init__(self, table: LongPollTable, again: Again, group: str, label: object) -> None:
         """Hold at no queue yet."""
-        self.label = label
+        self.group, self.label = group, label
         self.pulls: list[ParkedPull] = []
         self._table = table
         self._again: Again | None = again

@@ -270,7 +270,7 @@ class Broker:
 
     async def _assemble(self, store: MessageStore) -> BrokerParts:
         try:
-            tables = BrokerTables(self.config, self._delivery, store)
+            tables = BrokerTables(self.config, self._delivery, store, self._clock.now_ms)
         except BaseException:
             await asyncio.to_thread(store.close)
             raise

@@ -4,6 +4,7 @@ Topics and groups are written when they change; offsets every few seconds. The r
 """
 
 import logging
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from pyledger.protocol.delivery.delay import DelaySchedule
 from pyledger.protocol.delivery.groups import BrokerGroups
 from pyledger.protocol.delivery.locks import QueueLocks
 from pyledger.protocol.delivery.offsets import OffsetTable
+from pyledger.protocol.delivery.pop_order import OrderedBatch, OrderedPops
 from pyledger.protocol.delivery.producers import ProducerTable
 from pyledger.protocol.delivery.request_modes import RequestModes
 from pyledger.protocol.delivery.timer import TimerProgress, TimerQueue
@@ -27,6 +29,7 @@ from pyledger.protocol.delivery.topics import BrokerTopics
 from pyledger.store.config_files import (
     ConsumerOffsets,
     DelayOffsets,
+    OrderedPopTable,
     RequestModeTable,
     SubscriptionGroups,
     TimerFile,
@@ -42,8 +45,20 @@ CONFIG_FOLDER = "config"
 class BrokerTables:
     """The tables of one broker, and the files of those that have one."""
 
-    def __init__(self, config: BrokerConfig, delivery: DeliveryConfig, store: MessageStore) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        delivery: DeliveryConfig,
+        store: MessageStore,
+        now_ms: Callable[[], int],
+    ) -> None:
         """Read the files.
+
+        Args:
+            config: What the broker is.
+            delivery: Its rules.
+            store: Its messages; the files are in its folder.
+            now_ms: The wall clock.
 
         Raises:
             StoreFormatError: a file is damaged, and so is its `.bak`.
@@ -60,6 +75,8 @@ class BrokerTables:
         delays = DelayOffsets.read(self.folder)
         self.delays = DelaySchedule(delays.offsets, delays.version)
         self.timers = TimerQueue(delivery, bounded(TimerFile.read(self.folder).progress, store))
+        self.ordered_pops = OrderedPops(without_lost(OrderedPopTable.read(self.folder).batches, store))
+        self._now_ms = now_ms
         self.modes = RequestModes(RequestModeTable.read(self.folder).modes)
         self.consumers = ConsumerTable(delivery)
         self.producers = ProducerTable(delivery)
@@ -85,6 +102,9 @@ class BrokerTables:
             lambda: self.modes.change_count or None,
             lambda: RequestModeTable(dict(self.modes.modes)),
         )
+        self.ordered_pops_file = TableFile(
+            self.folder, lambda: self.ordered_pops.change_count or None, self._ordered_pop_table
+        )
 
     @property
     def files(self) -> tuple[TableFile, ...]:
@@ -96,6 +116,7 @@ class BrokerTables:
             self.delays_file,
             self.timers_file,
             self.modes_file,
+            self.ordered_pops_file,
         )
 
     def configure(self, delivery: DeliveryConfig, now_ms: int) -> None:
@@ -140,9 +161,36 @@ class BrokerTables:
         offsets = {key: dict(queues) for key, queues in self.offsets.offsets.items()}
         return ConsumerOffsets(offsets, self.offsets.version)
 
+    def _ordered_pop_table(self) -> OrderedPopTable:
+        topics, pops = self.topics, self.ordered_pops
+        pops.clean(
+            lambda name: found.read_queue_count if (found := topics.find(name)) is not None else 0,
+            self.groups.groups,
+            self._now_ms(),
+        )
+        batches = {
+            key: {number: replace(one, done=set(one.done)) for number, one in queues.items()}
+            for key, queues in pops.batches.items()
+        }
+        return OrderedPopTable(batches)
+
     def _delay_table(self) -> DelayOffsets:
         offsets = {level: QueueOffset(offset) for level, offset in self.delays.offsets.items()}
         return DelayOffsets(offsets, self.delays.version)
+
+
+def without_lost(
+    batches: Mapping[tuple[str, str], Mapping[int, OrderedBatch]], store: MessageStore
+) -> dict[tuple[str, str], dict[int, OrderedBatch]]:
+    """Batches without those of messages that the log has lost in a power cut: others come in their place."""
+    return {
+        (topic, group): {
+            queue_id: batch
+            for queue_id, batch in queues.items()
+            if batch.offsets[-1] < store.queue_range(topic, queue_id).max_offset
+        }
+        for (topic, group), queues in batches.items()
+    }
 
 
 def bounded(progress: TimerProgress, store: MessageStore) -> TimerProgress:

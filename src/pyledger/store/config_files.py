@@ -3,7 +3,7 @@
 Each class is one file: `read` gives its content or that of its `.bak`, `write` replaces it for good.
 
 Source: RocketMQ broker/.../TopicConfigManager.java, ConsumerOffsetManager.java, ScheduleMessageService.java,
-SubscriptionGroupManager.java.
+SubscriptionGroupManager.java, ConsumerOrderInfoManager.java.
 """
 
 import struct
@@ -16,6 +16,7 @@ from typing import Any, Self
 from pyledger.errors import StoreFormatError
 from pyledger.group import SubscriptionGroup
 from pyledger.ids import QueueId, QueueOffset
+from pyledger.protocol.delivery.pop_order import OrderedBatch
 from pyledger.protocol.delivery.request_modes import GroupMode, RequestMode
 from pyledger.protocol.delivery.timer import TimerProgress
 from pyledger.store.meta_file import read_json, write_json
@@ -26,6 +27,7 @@ CONSUMER_OFFSETS_FILE = "consumerOffset.json"
 DELAY_OFFSETS_FILE = "delayOffset.json"
 SUBSCRIPTION_GROUPS_FILE = "subscriptionGroup.json"
 REQUEST_MODES_FILE = "messageRequestMode.json"
+ORDERED_POPS_FILE = "consumerOrderInfo.json"
 TIMER_PROGRESS_FILE = "timerProgress.json"
 TIMER_KEYS = {
     "restart_offset": "restartOffset",
@@ -169,6 +171,70 @@ class RequestModeTable:
                 "topic": topic,
             }
         write_json(folder / REQUEST_MODES_FILE, {"messageRequestModeMap": table})
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedPopTable:
+    """`consumerOrderInfo.json`: what groups that pop in order have taken last."""
+
+    batches: Mapping[tuple[str, str], Mapping[int, OrderedBatch]] = field(default_factory=dict)
+    """By topic and group, then by queue id."""
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """From the folder `config`; empty when there is no such file. Batches of nothing are left out."""
+        with opened_table(folder / ORDERED_POPS_FILE, "table") as (table, _):
+            batches = {}
+            for key, queues in table.items():
+                topic, separator, group = key.partition(TOPIC_GROUP_SEPARATOR)
+                if separator:
+                    batches[topic, group] = {
+                        int(queue_id): parse_batch(one) for queue_id, one in queues.items() if one.get("o")
+                    }
+            return cls(batches)
+
+    def write(self, folder: Path) -> None:
+        """Into the folder `config`."""
+        table = {
+            TOPIC_GROUP_SEPARATOR.join(key): {number: batch_document(one) for number, one in queues.items()}
+            for key, queues in self.batches.items()
+        }
+        write_json(folder / ORDERED_POPS_FILE, {"table": table})
+
+
+def parse_batch(document: Mapping[str, Any]) -> OrderedBatch:
+    """A batch from upstream's form: offsets count from the first, what is done is a bit each."""
+    first, *rest = map(int, document["o"])
+    offsets = (first, *(first + one for one in rest))
+    done = int(document.get("cm", 0))
+    visible, times = document.get("ot") or {}, document.get("oc") or {}
+    return OrderedBatch(
+        attempt=document.get("a"),
+        pop_ms=int(document.get("popTime", 0)),
+        invisible_ms=int(document.get("i") or 0),
+        offsets=offsets,
+        touched_ms=int(document.get("l", 0)),
+        done={offset for at, offset in enumerate(offsets) if done >> at & 1},
+        visible_ms={int(offset): int(time_ms) for offset, time_ms in visible.items()},
+        times={int(offset): int(count) for offset, count in times.items()},
+    )
+
+
+def batch_document(batch: OrderedBatch) -> dict[str, Any]:
+    """A batch in upstream's form."""
+    first = batch.offsets[0]
+    document = {
+        "a": batch.attempt,
+        "cm": sum(1 << at for at, offset in enumerate(batch.offsets) if offset in batch.done),
+        "i": batch.invisible_ms,
+        "l": batch.touched_ms,
+        "o": [first, *(offset - first for offset in batch.offsets[1:])],
+        "oc": dict(batch.times),
+        "ot": dict(batch.visible_ms),
+        "popTime": batch.pop_ms,
+    }
+    optional = ("a", "oc", "ot")
+    return {name: value for name, value in document.items() if value or name not in optional}
 
 
 GROUP_DEFAULTS: Mapping[str, Any] = SubscriptionGroup("").document()

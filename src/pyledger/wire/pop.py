@@ -14,6 +14,8 @@ from pyledger.wire.body import Body
 from pyledger.wire.headers.codec import Int, Long
 
 BIT_SET_SIZE_MAX_BYTES = 4096
+ORDER_REVIVE_QUEUE = 999
+"""In place of a queue of the revive topic: the message was popped in order."""
 
 
 @value_type(kw_only=True)
@@ -126,6 +128,21 @@ def start_offset_info(queues: Iterable[PoppedQueue]) -> str:
 def message_offset_info(queues: Iterable[PoppedQueue]) -> str:
     """Field `msgOffsetInfo`."""
     return ";".join(f"{one.retry} {one.queue_id} {','.join(map(str, one.offsets))}" for one in queues)
+
+
+def order_count_info(retry: str, queue_id: int, offsets: Sequence[int], times: Mapping[int, int]) -> str:
+    """What field `orderCountInfo` says of a queue: how often its messages were popped before.
+
+    Args:
+        retry: `0` for the topic itself.
+        queue_id: Of the queue.
+        offsets: Queue offsets of all messages that are popped from it.
+        times: By queue offset, where it is not 0.
+    """
+    items = [f"{retry} qo{queue_id}%{offset} {count}" for offset, count in sorted(times.items())]
+    # Older clients know a number for the queue alone.
+    least = min((times.get(offset, 0) for offset in offsets), default=0)
+    return ";".join([*items, f"{retry} {queue_id} {least}"])
 
 
 CHECKPOINT_TAG = "ck"

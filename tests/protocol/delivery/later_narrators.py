@@ -3,6 +3,7 @@
 from pyledger.message import MessageQueue, QueueRange
 from pyledger.protocol.delivery.delay import DelaySchedule, Rest, restore
 from pyledger.protocol.delivery.pop import PopKey, Popped, PoppedMessages, first_offset, pop_retry_topic
+from pyledger.protocol.delivery.pop_order import OrderedPops, Refused
 from pyledger.protocol.delivery.recall import RecallHandle, check_recall, recall_properties
 from pyledger.protocol.delivery.refusal import Refusal
 from pyledger.protocol.delivery.request_modes import GroupMode, RequestMode, RequestModes
@@ -277,6 +278,56 @@ class Pop(Narrator):
         low, high = step.integer("min"), step.integer("max")
         young = "young" in step.words
         return str(first_offset(step.integer("mode"), low, high, first_in_memory=young))
+
+
+class OrderedPop(Narrator):
+    """A queue, the group that pops from it in order, and its offset."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pops = OrderedPops()
+        self.committed = 0
+
+    def pop(self, step: Step) -> str:
+        attempt = step.named.get("attempt")
+        until_ms = self.pops.locked_until_ms("T", "G", 0, attempt=attempt, now_ms=self.now_ms)
+        if until_ms is not None:
+            return f"locked until {until_ms}"
+        offsets = range(self.committed, self.committed + step.integer("count"))
+        self.pops.take(
+            "T",
+            "G",
+            0,
+            offsets,
+            attempt=attempt,
+            invisible_ms=step.integer("hidden"),
+            now_ms=self.now_ms,
+        )
+        return self.pops.describe()
+
+    def ack(self, step: Step) -> str:
+        found = self.pops.acknowledge(
+            "T", "G", 0, int(step.words[0]), pop_ms=step.integer("popped"), committed=self.committed
+        )
+        if isinstance(found, Refused):
+            return found.value
+        self.committed = found
+        return f"go on at {found}\n{self.pops.describe()}"
+
+    def hide(self, step: Step) -> str:
+        place = "T", "G", 0, int(step.words[0])
+        done = self.pops.hide(*place, pop_ms=step.integer("popped"), until_ms=step.integer("until"))
+        return self.pops.describe() if done else "popped again since"
+
+    def reset(self, step: Step) -> str:
+        self.committed = step.integer("offset")
+        self.pops.unlock("T", "G", 0)
+        return self.pops.describe()
+
+    def clean(self, step: Step) -> str:
+        groups = {"G"} - set(step.words)
+        self.pops.clean(lambda _: step.integer("queues", 1), groups, self.now_ms)
+        return self.pops.describe()
 
 
 class Assignment(Narrator):

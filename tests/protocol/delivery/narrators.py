@@ -3,6 +3,7 @@
 from tests.protocol.delivery.later_narrators import (
     Assignment,
     Delay,
+    OrderedPop,
     Pop,
     Recall,
     Retry,
@@ -28,6 +29,7 @@ NARRATORS: dict[str, type[Narrator]] = {
     "timer": Timer,
     "recall": Recall,
     "transaction": Transaction,
+    "ordered_pop": OrderedPop,
     "pop": Pop,
     "assignment": Assignment,
 }

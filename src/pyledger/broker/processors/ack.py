@@ -7,15 +7,16 @@ from collections.abc import Mapping
 from functools import partial
 
 from pyledger.broker.parts import BrokerParts, Method, Reply
-from pyledger.broker.puts import Outcome, PutOutcome, after
+from pyledger.broker.puts import PUT_OK, Outcome, PutOutcome, after
 from pyledger.net.connection import Connection
 from pyledger.protocol.delivery.pop import PopKey, pop_retry_topic
+from pyledger.protocol.delivery.pop_order import Refused
 from pyledger.protocol.delivery.pop_rules import PopRules
 from pyledger.protocol.delivery.refusal import Refusal
 from pyledger.protocol.delivery.send_rules import CODE_OF_PUT, STORED
 from pyledger.wire.codes import RequestCode, ResponseCode
 from pyledger.wire.headers import pop as headers
-from pyledger.wire.pop import BatchAckRequest, PopHandle
+from pyledger.wire.pop import ORDER_REVIVE_QUEUE, BatchAckRequest, PopHandle
 from pyledger.wire.remoting import RemotingCommand
 
 NO_HANDLE = "extraInfo names no popped message"
@@ -43,12 +44,17 @@ class AckProcessor:
         handle = self._handle_of(header, end_allowed=True)
         if isinstance(handle, Refusal):
             return request.response(handle.code, handle.remark)
-        outcome = self._parts.pops.acknowledge(key_of(header, handle), (header.offset,))
+        key = key_of(header, handle)
+        if handle.revive_queue_id == ORDER_REVIVE_QUEUE:
+            refusal = self._acknowledge_in_order(key, header.offset)
+            return request.response() if refusal is None else request.response(refusal.code, refusal.remark)
+        outcome = self._parts.pops.acknowledge(key, (header.offset,))
         return after(outcome, partial(told, request))
 
     def acknowledge_batch(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """200151."""
         outcome: Outcome | None = None
+        refusal: Refusal | None = None
         for one in BatchAckRequest.decode(request.body).acks:
             topic, group = one.topic or "", one.consumer_group or ""
             key = PopKey(
@@ -59,8 +65,16 @@ class AckProcessor:
                 one.pop_time,
             )
             offsets = one.acked_offsets
-            if offsets and self._parts.tables.topics.find(key.topic) is not None:
+            if not offsets or self._parts.tables.topics.find(key.topic) is None:
+                continue
+            if one.revive_queue_id == ORDER_REVIVE_QUEUE:
+                for offset in offsets:
+                    refusal = self._acknowledge_in_order(key, offset) or refusal
+                outcome = outcome or PutOutcome(PUT_OK)
+            else:
                 outcome = self._parts.pops.acknowledge(key, offsets)
+        if refusal is not None:
+            return request.response(refusal.code, refusal.remark)
         if outcome is None:
             return request.response(ResponseCode.NO_MESSAGE, "nothing to acknowledge")
         return after(outcome, partial(told, request))
@@ -72,6 +86,8 @@ class AckProcessor:
         if isinstance(handle, Refusal):
             return request.response(handle.code, handle.remark)
         old = key_of(header, handle)
+        if handle.revive_queue_id == ORDER_REVIVE_QUEUE:
+            return request.response(header=self._hide_in_order(old, header.offset, header.invisible_time))
         pop_ms = max(self._parts.clock.now_ms(), old.pop_ms + 1)
         new = old._replace(start_offset=header.offset, pop_ms=pop_ms)
         noted = self._parts.pops.note(new, header.invisible_time, (header.offset,))
@@ -82,6 +98,43 @@ class AckProcessor:
             pop_time=pop_ms, invisible_time=header.invisible_time, revive_qid=handle.revive_queue_id
         )
         return after(outcome, partial(told, request, place=place))
+
+    # --- popped in order
+
+    def _acknowledge_in_order(self, key: PopKey, offset: int) -> Refusal | None:
+        """A message that was popped in order is done: its group moves on, its queue may be unlocked."""
+        parts, tables = self._parts, self._parts.tables
+        place = key.topic, key.group, key.queue_id
+        committed = tables.offsets.committed(key.group, key.topic, key.queue_id) or 0
+        if offset < committed:
+            return None
+        found = tables.ordered_pops.acknowledge(*place, offset, pop_ms=key.pop_ms, committed=committed)
+        if found is Refused.UNKNOWN:
+            problem = (
+                f"offset is illegal, key:{key.topic}@{key.group}@{key.queue_id}, old:{committed}, "
+                f"commit:{offset}: {found.value}"
+            )
+            return Refusal(ResponseCode.MESSAGE_ILLEGAL, problem)
+        if not isinstance(found, Refused):
+            tables.offsets.commit(key.group, key.topic, key.queue_id, found, parts.now_ms())
+            parts.held.unlocked(key.topic, key.queue_id, key.group)
+        return None
+
+    def _hide_in_order(
+        self, key: PopKey, offset: int, invisible_ms: int
+    ) -> headers.ChangeInvisibleTimeResponseHeader:
+        """Hide a message that was popped in order for longer, or shorter; it keeps the time of its pop."""
+        parts, tables = self._parts, self._parts.tables
+        committed = tables.offsets.committed(key.group, key.topic, key.queue_id) or 0
+        until_ms = parts.clock.now_ms() + invisible_ms
+        if offset >= committed:
+            tables.ordered_pops.hide(
+                key.topic, key.group, key.queue_id, offset, pop_ms=key.pop_ms, until_ms=until_ms
+            )
+            parts.held.unlocked(key.topic, key.queue_id, key.group)
+        return headers.ChangeInvisibleTimeResponseHeader(
+            pop_time=key.pop_ms, invisible_time=until_ms - key.pop_ms, revive_qid=ORDER_REVIVE_QUEUE
+        )
 
     def _handle_of(
         self,

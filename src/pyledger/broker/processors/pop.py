@@ -5,7 +5,7 @@ PollingInfoProcessor.java.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -16,7 +16,7 @@ from pyledger.broker.processors.pull import compile_filter, wanted_of
 from pyledger.broker.puts import Outcome, PutOutcome, after
 from pyledger.net.connection import Connection
 from pyledger.net.endpoint import Answer
-from pyledger.protocol.delivery.pop import PopKey, first_offset
+from pyledger.protocol.delivery.pop import TOPIC_ITSELF, PopKey, first_offset
 from pyledger.protocol.delivery.pop_rules import PopPlan, PopRequest, PopRules, PopSource
 from pyledger.protocol.delivery.refusal import Refusal
 from pyledger.protocol.delivery.send_rules import CODE_OF_PUT
@@ -24,9 +24,17 @@ from pyledger.protocol.delivery.subscription import Subscription
 from pyledger.protocol.filter.loading import sql_filter
 from pyledger.store.queue_reader import default_limits
 from pyledger.store.read_result import GetStatus
+from pyledger.topic import TopicConfig
 from pyledger.wire.codes import RequestCode, ResponseCode
 from pyledger.wire.headers import pop as headers
-from pyledger.wire.pop import PopHandle, PoppedQueue, message_offset_info, start_offset_info
+from pyledger.wire.pop import (
+    ORDER_REVIVE_QUEUE,
+    PopHandle,
+    PoppedQueue,
+    message_offset_info,
+    order_count_info,
+    start_offset_info,
+)
 from pyledger.wire.readdress import queue_offset_of, readdressed, split_records
 from pyledger.wire.record import decode_record
 from pyledger.wire.remoting import RemotingCommand
@@ -59,6 +67,10 @@ class Harvest:
     """Where to wait: the end of what was looked at, by topic and queue."""
     outcome: Outcome | None = None
     """Of the last record that notes what was popped."""
+    locked_until_ms: list[int] = field(default_factory=list)
+    """When queues that were passed over can be popped from in order."""
+    order_counts: list[str] = field(default_factory=list)
+    """How often messages were popped in order before."""
 
 
 class PopProcessor:
@@ -100,7 +112,6 @@ class PopProcessor:
             born_ms=header.born_time,
             expression=header.exp,
             expression_type=header.exp_type,
-            in_order=header.order,
         )
         plan = self.rules.check(asked, self._parts.clock.now_ms())
         if isinstance(plan, Refusal):
@@ -116,7 +127,10 @@ class PopProcessor:
     ) -> Reply:
         now_ms = self._parts.clock.now_ms()
         found = Harvest(now_ms, max(1, header.max_msg_nums))
-        for source in self.rules.sources(plan.topic, header.consumer_group, header.queue_id):
+        sources = self.rules.sources(
+            plan.topic, header.consumer_group, header.queue_id, in_order=header.order
+        )
+        for source in sources:
             self._take(found, source, header, plan)
         if found.outcome is not None:
             return after(found.outcome, partial(self._told, connection, request, header, found))
@@ -125,9 +139,10 @@ class PopProcessor:
         held = self._parts.held.hold_any(
             partial(self._pop_again, connection, request, header, plan),
             connection,
+            group=header.consumer_group,
             label=(header.consumer_group, header.queue_id),
             ends=found.ends,
-            hold_ms=plan.deadline_ms - now_ms,
+            hold_ms=min([plan.deadline_ms, *found.locked_until_ms]) - now_ms,
             wanted=wanted_of(plan.subscription),
         )
         if held:
@@ -152,34 +167,87 @@ class PopProcessor:
         parts, group = self._parts, header.consumer_group
         offset = self._start(source, group, header.init_mode)
         end = parts.store.queue_range(source.topic, source.queue_id).max_offset
+        if header.order and (until_ms := self._locked_until_ms(header, source.queue_id, found.pop_ms)):
+            found.locked_until_ms.append(until_ms)
+            found.ends[source.topic, source.queue_id] = end
+            return
         if found.left <= 0 or offset == end:
             found.rest += max(0, end - offset)
             found.ends[source.topic, source.queue_id] = max(offset, end)
             return
         records, next_offset = self._read(source, offset, found.left, plan.subscription)
-        if records:
-            offsets = [queue_offset_of(record) for record in records]
-            key = PopKey(source.topic, group, source.queue_id, offsets[0], found.pop_ms)
-            outcome = parts.pops.note(key, header.invisible_time, offsets)
-            if isinstance(outcome, PutOutcome) and not outcome.places:
-                found.outcome = found.outcome or outcome
+        offsets = [queue_offset_of(record) for record in records]
+        if offsets:
+            if header.order:
+                self._lock(found, header, source.queue_id, offsets)
+            elif not self._note(found, source, header, offsets):
                 return
-            found.outcome = outcome
             popped = PoppedQueue(source.retry, source.queue_id, offsets[0], offsets)
             found.queues.append(popped)
             found.left -= len(records)
             if source.topic != header.topic:
                 records = self._as_of_topic(records, header, popped, found.pop_ms)
             found.records += records
-        parts.tables.offsets.commit(group, source.topic, source.queue_id, next_offset, parts.now_ms())
+        # Popped in order: only acknowledgements move the group past messages that it was given.
+        moved_to = offsets[0] if header.order and offsets else next_offset
+        parts.tables.offsets.commit(group, source.topic, source.queue_id, moved_to, parts.now_ms())
         found.rest += max(0, end - next_offset)
         found.ends[source.topic, source.queue_id] = next_offset
+
+    def _note(
+        self,
+        found: Harvest,
+        source: PopSource,
+        header: headers.PopMessageRequestHeader,
+        offsets: Sequence[int],
+    ) -> bool:
+        """Note what is popped; False where that is not stored."""
+        key = PopKey(source.topic, header.consumer_group, source.queue_id, offsets[0], found.pop_ms)
+        outcome = self._parts.pops.note(key, header.invisible_time, offsets)
+        if isinstance(outcome, PutOutcome) and not outcome.places:
+            found.outcome = found.outcome or outcome
+            return False
+        found.outcome = outcome
+        return True
+
+    def _lock(
+        self,
+        found: Harvest,
+        header: headers.PopMessageRequestHeader,
+        queue_id: int,
+        offsets: Sequence[int],
+    ) -> None:
+        """Lock a queue for what is popped from it in order."""
+        times = self._parts.tables.ordered_pops.take(
+            header.topic,
+            header.consumer_group,
+            queue_id,
+            offsets,
+            attempt=header.attempt_id,
+            invisible_ms=header.invisible_time,
+            now_ms=found.pop_ms,
+        )
+        found.order_counts.append(order_count_info(TOPIC_ITSELF, queue_id, offsets, times))
+        found.outcome = PutOutcome("PUT_OK")
+
+    def _locked_until_ms(
+        self,
+        header: headers.PopMessageRequestHeader | headers.NotificationRequestHeader,
+        queue_id: int,
+        now_ms: int,
+    ) -> int | None:
+        """Until when a queue is locked for a request in order."""
+        return self._parts.tables.ordered_pops.locked_until_ms(
+            header.topic, header.consumer_group, queue_id, attempt=header.attempt_id, now_ms=now_ms
+        )
 
     def _start(self, source: PopSource, group: str, init_mode: int) -> int:
         """Queue offset, units, that a pop of a queue begins at; a first one is committed."""
         parts, topic, queue_id = self._parts, source.topic, source.queue_id
         offsets = parts.tables.offsets
         reset = offsets.take_reset(group, topic, queue_id)
+        if reset is not None:
+            parts.tables.ordered_pops.unlock(topic, group, queue_id)
         committed = offsets.committed(group, topic, queue_id) if reset is None else reset
         if committed is not None:
             return committed
@@ -243,7 +311,7 @@ class PopProcessor:
         outcome: PutOutcome,
     ) -> Answer:
         """The answer to a pop whose record is as durable as configured."""
-        if not found.records or not outcome.places:
+        if not found.records or not outcome.stored:
             return request.response(CODE_OF_PUT[outcome.status], outcome.problem, NO_PLACE)
         sizes = sum(map(len, found.records))
         self._parts.counts.count_pull(header.topic, header.consumer_group, len(found.records), sizes)
@@ -253,10 +321,11 @@ class PopProcessor:
             headers.PopMessageResponseHeader(
                 pop_time=found.pop_ms,
                 invisible_time=header.invisible_time,
-                revive_qid=REVIVE_QUEUE,
+                revive_qid=ORDER_REVIVE_QUEUE if header.order else REVIVE_QUEUE,
                 rest_num=found.rest,
                 start_offset_info=start_offset_info(found.queues),
                 msg_offset_info=message_offset_info(found.queues),
+                order_count_info=";".join(found.order_counts) if header.order else None,
             ),
         )
         if not request.is_oneway:
@@ -291,18 +360,34 @@ class PopProcessor:
         if isinstance(topic, Refusal):
             return request.response(topic.code, topic.remark)
         now_ms = self._parts.clock.now_ms()
-        ends = {}
-        for source in self.rules.sources(topic, header.consumer_group, header.queue_id):
+        deadline_ms = min(header.born_time or now_ms, now_ms) + header.poll_time
+        return self._notify(connection, request, header, topic, deadline_ms)
+
+    def _notify(
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        header: headers.NotificationRequestHeader,
+        topic: TopicConfig,
+        deadline_ms: int,
+    ) -> Reply:
+        now_ms = self._parts.clock.now_ms()
+        ends, until_ms = {}, [deadline_ms]
+        sources = self.rules.sources(topic, header.consumer_group, header.queue_id, in_order=header.order)
+        for source in sources:
             end = self._parts.store.queue_range(source.topic, source.queue_id).max_offset
-            if self._next(source, header.consumer_group) < end:
-                return request.response(header=headers.NotificationResponseHeader(has_msg=True))
             ends[source.topic, source.queue_id] = end
-        hold_ms = min((header.born_time or now_ms) + header.poll_time - now_ms, header.poll_time)
+            if header.order and (lock_ms := self._locked_until_ms(header, source.queue_id, now_ms)):
+                until_ms.append(lock_ms)
+            elif self._next(source, header.consumer_group) < end:
+                return request.response(header=headers.NotificationResponseHeader(has_msg=True))
+        hold_ms = min(until_ms) - now_ms
         if hold_ms <= 0:
             return request.response(header=headers.NotificationResponseHeader())
         held = self._parts.held.hold_any(
-            partial(self._notified, connection, request, ends),
+            partial(self._notify_again, connection, request, header, topic, deadline_ms),
             connection,
+            group=header.consumer_group,
             label=None,
             ends=ends,
             hold_ms=hold_ms,
@@ -312,13 +397,17 @@ class PopProcessor:
             return None
         return request.response(header=headers.NotificationResponseHeader(polling_full=True))
 
-    def _notified(
-        self, connection: Connection, request: RemotingCommand, ends: Mapping[tuple[str, int], int]
+    def _notify_again(
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        header: headers.NotificationRequestHeader,
+        topic: TopicConfig,
+        deadline_ms: int,
     ) -> None:
-        """Answer a notification that was held."""
-        grown = any(self._parts.store.queue_range(*queue).max_offset > end for queue, end in ends.items())
-        response = request.response(header=headers.NotificationResponseHeader(has_msg=grown))
-        answer(connection, request, response)
+        """Answer a notification that was held, or hold it again."""
+        if not connection.closed:
+            answer(connection, request, self._notify(connection, request, header, topic, deadline_ms))
 
     def polling_info(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """200055: how many pops of a queue wait."""

@@ -5,7 +5,8 @@ others, and what was put back counts as acknowledged. So that topic alone says w
 it again from the oldest open record on restores it.
 
 Differs: upstream delays those records by its timer wheel and pairs them when they come out; here they are
-stored at once, in queue 0 of the same topic, and paired in memory. Popping in order is not served.
+stored at once, in queue 0 of the same topic, and paired in memory. Popping in order needs none of this: see
+`pop_order`.
 
 Source: RocketMQ broker/.../PopMessageProcessor.java, AckMessageProcessor.java, PopReviveService.java,
 ChangeInvisibleTimeProcessor.java; common/.../KeyBuilder.java.

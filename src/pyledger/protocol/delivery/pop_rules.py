@@ -39,7 +39,6 @@ class PopRequest:
     """When the client sent it; 0: now."""
     expression: str | None = None
     expression_type: str | None = None
-    in_order: bool = False
 
 
 @dataclass(slots=True)
@@ -96,8 +95,6 @@ class PopRules:
         if request.count > POP_COUNT_MAX:
             problem = f"the broker[{name}] pop message's num is greater than {POP_COUNT_MAX}"
             return Refusal(ResponseCode.INVALID_PARAMETER, problem)
-        if request.in_order:
-            return Refusal(ResponseCode.NO_PERMISSION, f"the broker[{name}] pops no messages in order")
         topic = self.check_queue(request.topic, request.queue_id)
         if isinstance(topic, Refusal):
             return topic
@@ -127,16 +124,19 @@ class PopRules:
             return Refusal(ResponseCode.INVALID_PARAMETER, problem)
         return topic
 
-    def sources(self, topic: TopicConfig, group: str, queue_id: int) -> list[PopSource]:
+    def sources(
+        self, topic: TopicConfig, group: str, queue_id: int, *, in_order: bool = False
+    ) -> list[PopSource]:
         """The queues that a pop reads, in this order, until it has enough.
 
         Messages that were put back come last, but first in one of five pops, so that neither kind starves.
+        There are none for who pops in order: what is not acknowledged stays in its place.
         """
         count = topic.read_queue_count
         start = self.random_below(max(1, count))
         numbers = [queue_id] if queue_id >= 0 else [(start + at) % count for at in range(count)]
         own = [PopSource(topic.name, TOPIC_ITSELF, number) for number in numbers]
-        retry = self.topics.find(pop_retry_topic(topic.name, group))
+        retry = None if in_order else self.topics.find(pop_retry_topic(topic.name, group))
         if retry is None or retry is topic:
             return own
         again = [PopSource(retry.name, RETRY, number) for number in range(retry.read_queue_count)]
