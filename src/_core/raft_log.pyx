@@ -7,7 +7,7 @@ from _core.raft_layout cimport (ENTRY_BYTES_MAX, ENTRY_FILLER, ENTRY_HEAD_BYTES,
                                 put_index_unit, unit_agrees)
 from _core.posix cimport store_release
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_CheckExact
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
@@ -76,23 +76,49 @@ cdef class RaftLog:
 
     # -- appending
 
-    def append(self, int64_t term, body, *, int magic=ENTRY_NORMAL):
-        """Append one entry as a leader; return it."""
+    def append_many(self, int64_t term, bodies not None):
+        """Append entries as a leader, one after the other; return their places."""
         cdef Entry entry
         cdef Py_buffer view
+        cdef list places = []
         entry.term = term
-        entry.magic = magic
-        entry.channel = entry.chain_crc = entry.body_crc = 0
-        PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
+        entry.magic = ENTRY_NORMAL
+        for body in bodies:
+            entry.channel = entry.chain_crc = entry.body_crc = 0
+            PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
+            try:
+                self.put_next(&entry, <const uint8_t*>view.buf, view.len, -1)
+            finally:
+                PyBuffer_Release(&view)
+            places.append(entry.pos)
+        return places
+
+    def append_run(self, data not None):
+        """Append entries of a leader as `read_run` gives them; see _core.pyi."""
+        cdef Entry entry
+        cdef Py_buffer view
+        cdef int64_t at = 0
+        cdef int64_t count = 0
+        cdef int32_t size_bytes
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
         try:
-            self.put_next(&entry, <const uint8_t*>view.buf, view.len, -1)
-            if self.patch_at < 0 and PyBytes_CheckExact(body):
-                return (entry.index, entry.term, entry.pos, entry.size_bytes, body, entry.magic,
-                        entry.channel, entry.chain_crc, entry.body_crc)
-            entry.body = self.data.last.base + (entry.pos - self.data.last.start_offset) + ENTRY_HEAD_BYTES
-            return entry_tuple(&entry)
+            while parse_entry(<const uint8_t*>view.buf + at, view.len - at, &entry) == PARSED_RECORD:
+                if entry.index != self.end_index + 1:
+                    break
+                if is_sealed(&entry) and entry_body_crc(entry.body, entry.body_bytes) != entry.body_crc:
+                    break
+                size_bytes = entry.size_bytes
+                self.put_next(&entry, entry.body, entry.body_bytes, entry.pos)
+                count += 1
+                at += size_bytes
+        except (errors.EntryPositionError, errors.RecordTooLargeError):
+            return count
+        except errors.StoreFullError:
+            if not count:
+                raise
         finally:
             PyBuffer_Release(&view)
+        return count
 
     def append_entry(self, int64_t index, int64_t term, int64_t pos, int magic, int channel, int chain_crc,
                      int body_crc, body):
@@ -255,21 +281,29 @@ cdef class RaftLog:
         self.find_entry(index, &entry)
         return entry_tuple(&entry)
 
-    def read_many(self, int64_t first, int64_t count_max, int64_t bytes_max):
-        """Entries from `first` on: at least one, until so many, or until their bytes exceed the limit."""
+    def read_run(self, int64_t first, int64_t count_max, int64_t bytes_max):
+        """The bytes of entries from `first` on, that index, and how many they are; see _core.pyi."""
         cdef Entry entry
+        cdef const uint8_t* start = NULL     # of a stretch without filler in it
+        cdef const uint8_t* end = NULL
         cdef int64_t index = first
         cdef int64_t size_bytes = 0
-        cdef list found = []
+        cdef list stretches = []
         while True:
             self.find_entry(index, &entry)
             size_bytes += entry.size_bytes
-            if found and size_bytes > bytes_max:
-                return found
-            found.append(entry_tuple(&entry))
+            if index > first and size_bytes > bytes_max:
+                break
+            if entry.start != end:
+                if start != NULL:
+                    stretches.append(PyBytes_FromStringAndSize(<const char*>start, end - start))
+                start = entry.start
+            end = entry.start + entry.size_bytes
             index += 1
-            if index > self.end_index or len(found) >= count_max:
-                return found
+            if index > self.end_index or index - first >= count_max:
+                break
+        stretches.append(PyBytes_FromStringAndSize(<const char*>start, end - start))
+        return b"".join(stretches), first, index - first
 
     def term_of(self, int64_t index):
         """The term of an entry, from its index unit."""

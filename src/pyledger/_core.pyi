@@ -1101,14 +1101,23 @@ class RaftLog:
     @property
     def end_offset(self) -> int:
         """Where the next entry starts, or the filler before it (bytes)."""
-    def append(self, term: int, body: Buffer, *, magic: int = 1) -> RaftEntryTuple:
-        """Append one entry as a leader; return it.
+    def append_many(self, term: int, bodies: Iterable[Buffer]) -> list[int]:
+        """Append entries as a leader, one after the other; returns their places (bytes).
 
         Raises:
             RecordTooLargeError: longer than 4 MiB with its head, or than a data file.
-            StoreFullError: no space; nothing was written.
+            StoreFullError: no space; entries before the one that found none are there.
 
         Durability: none yet; see `MappedFileQueue.flush`.
+        """
+    def append_run(self, data: Buffer) -> int:
+        """Append entries of a leader as `read_run` gives them, each at its place, their checksums verified.
+
+        Returns:
+            How many were taken: those before one that is damaged, not the next, or would stand elsewhere.
+
+        Raises:
+            StoreFullError: there is no room for the first of them.
         """
     def append_entry(
         self,
@@ -1153,12 +1162,31 @@ class RaftLog:
             OffsetOutOfRangeError: there is no such entry.
             CorruptRecordError: its unit or its checksum does not match it.
         """
-    def read_many(self, first: int, count_max: int, bytes_max: int) -> list[RaftEntryTuple]:
-        """Entries from index `first` on: at least one, then until so many or so many bytes."""
+    def read_run(self, first: int, count_max: int, bytes_max: int) -> tuple[bytes, int, int]:
+        """Entries from index `first` on, in one piece: at least one, then until so many or so many bytes.
+
+        Returns:
+            Their bytes as stored, without fillers; `first`; how many they are.
+
+        Raises:
+            OffsetOutOfRangeError: there is no such entry.
+            CorruptRecordError: the unit or the checksum of one does not match it.
+        """
     def term_of(self, index: int) -> int:
         """The term of an entry, from its index unit."""
     def position_of(self, index: int) -> int:
         """Where an entry starts (bytes), from its index unit."""
+
+# --- raft_wire.pyx
+
+def measure_entries(data: Buffer) -> tuple[int, int] | None:
+    """First index and count of stored entries; None when they do not follow one another to the end."""
+
+def split_bodies(data: Buffer) -> list[bytes] | None:
+    """Bodies that each have their length (i32) before them; None when the lengths do not add up."""
+
+def join_bodies(head: bytes, bodies: Iterable[bytes]) -> bytes:
+    """A head and bodies, each with its length (i32) before it, in one piece."""
 
 # --- message_reader.pyx
 

@@ -10,10 +10,19 @@ from typing import Any
 from pyledger.client.raft_client import RaftClient
 from pyledger.config.raft import RaftConfig
 from pyledger.config.raft_store import RaftStoreConfig
+from pyledger.errors import OutcomeUnknownError
 from pyledger.runtime.raft_server import RaftServer
 
 SMALL = RaftStoreConfig(data_file_size_bytes=1 << 16, index_file_size_bytes=1 << 12)
-WAIT_S = 20
+CALM = RaftConfig(
+    max_heart_beat_leak=1000,
+    max_wait_ack_time_ms=60_000,
+    rpc_timeout_ms=60_000,
+    leadership_transfer_wait_timeout_ms=60_000,
+)
+"""For groups whose leader stays: also a machine that stands still for a while deposes nobody."""
+WAIT_S = 80
+TIMEOUT_MS = 60_000
 
 
 def free_ports(count: int) -> list[int]:
@@ -75,9 +84,18 @@ async def group_of(folder: Path, size: int, config: RaftConfig | None = None) ->
             await group.stop(one)
 
 
+async def append_surely(asking: RaftClient, body: bytes) -> int:
+    """Append until one append is acknowledged; those before it may be in the log, too."""
+    while True:
+        try:
+            return (await asking.append(body)).index
+        except OutcomeUnknownError:
+            continue
+
+
 def client(group: Group, **options: Any) -> RaftClient:
-    return RaftClient("g", group.peers, timeout_ms=15_000, **options)
+    return RaftClient("g", group.peers, timeout_ms=TIMEOUT_MS, **options)
 
 
 def on_a_loop(work: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(work(), 100))  # type: ignore[arg-type]
+    asyncio.run(asyncio.wait_for(work(), 250))  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from pyledger.errors import NoLeaderError, RaftRefusedError
 from pyledger.protocol.raft.messages import Entry
 from pyledger.store.raft_reader import RaftReader
 from pyledger.store.raft_verify import verify_raft
-from tests.runtime.group import Group, client, group_of, on_a_loop, until
+from tests.runtime.group import CALM, Group, append_surely, client, group_of, on_a_loop, until
 
 
 def entries_of(path: Path) -> list[Entry]:
@@ -29,7 +29,7 @@ async def same_end(group: Group) -> None:
 
 def test_what_three_members_acknowledge_is_in_every_folder(tmp_path: Path) -> None:
     async def work() -> None:
-        async with group_of(tmp_path, 3) as group, client(group) as asking:
+        async with group_of(tmp_path, 3, CALM) as group, client(group) as asking:
             answers = await asyncio.gather(*(asking.append(b"body %d" % n) for n in range(200)))
             last = await asking.append_many([b"x" * n for n in range(300)])
             for n in (0, 7, 199):
@@ -53,11 +53,11 @@ def test_a_member_that_was_away_is_filled_and_the_leader_may_go(tmp_path: Path) 
     async def work() -> None:
         acknowledged = []
         async with group_of(tmp_path, 3) as group, client(group) as asking:
-            acknowledged.append((await asking.append(b"first")).index)
+            acknowledged.append(await append_surely(asking, b"first"))
             for round_ in range(3):
                 gone = await group.leader()
                 await group.stop(gone)
-                acknowledged += [(await asking.append(b"%d %d" % (round_, n))).index for n in range(20)]
+                acknowledged += [await append_surely(asking, b"%d %d" % (round_, n)) for n in range(20)]
                 await group.start(gone)
             await same_end(group)
         found = [entries_of(group.path(one)) for one in ("n0", "n1", "n2")]
@@ -70,7 +70,7 @@ def test_a_member_that_was_away_is_filled_and_the_leader_may_go(tmp_path: Path) 
 
 def test_leadership_is_handed_over(tmp_path: Path) -> None:
     async def work() -> None:
-        async with group_of(tmp_path, 3) as group, client(group) as asking:
+        async with group_of(tmp_path, 3, CALM) as group, client(group) as asking:
             await asking.append(b"before")
             old = await group.leader()
             new = next(one for one in ("n0", "n1", "n2") if one != old)

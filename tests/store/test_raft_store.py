@@ -19,7 +19,7 @@ from pyledger.errors import (
     StoreFormatError,
     StoreLockedError,
 )
-from pyledger.protocol.raft.messages import Entry, TermState
+from pyledger.protocol.raft.messages import Entry, EntryRun, TermState
 from pyledger.store.raft_reader import RaftReader
 from pyledger.store.raft_store import RaftStore
 from pyledger.store.raft_verify import verify_raft
@@ -38,12 +38,20 @@ def problems(path: Path) -> list[Any]:
         return [found for found in verify_raft(reader) if found.severity == "problem"]
 
 
+def append(store: RaftStore, term: int, bodies: list[bytes]) -> list[Entry]:
+    first = store.end_index + 1
+    places = store.append_bodies(term, bodies)
+    entries = list(store.entries(first, len(bodies), 1 << 30))
+    assert [entry.pos for entry in entries] == places
+    return entries
+
+
 def filled(path: Path, count: int, config: RaftStoreConfig = SMALL, term: int = 1) -> list[Entry]:
     with RaftStore.open(path, config) as store:
         store.save_term_state(TermState(term, "n0"))
-        entries = store.append_bodies(term, [f"body {n} ".encode() * (n % 7) for n in range(count)])
+        entries = append(store, term, [f"body {n} ".encode() * (n % 7) for n in range(count)])
         store.set_committed(store.end_index)
-        return list(entries)
+        return entries
 
 
 def test_the_bytes_are_those_that_java_wrote(tmp_path: Path) -> None:
@@ -59,7 +67,7 @@ def test_the_bytes_are_those_that_java_wrote(tmp_path: Path) -> None:
             if follower:
                 assert store.append_entries(entries) == len(entries)
             else:
-                assert store.append_bodies(0, [entry.body for entry in entries]) == entries
+                assert append(store, 0, [entry.body for entry in entries]) == entries
             store.set_committed(9)
         for wanted in sorted(node.path.rglob("*")):
             if wanted.is_file() and wanted.suffix != ".bak":
@@ -136,7 +144,7 @@ def test_entries_are_sealed_and_a_torn_body_ends_the_log(tmp_path: Path) -> None
 def test_a_read_checks_the_seal(tmp_path: Path) -> None:
     path = tmp_path / "dledger-n0"
     with RaftStore.open(path, SMALL) as store:
-        entry = store.append_bodies(1, [b"hello"])[0]
+        entry = append(store, 1, [b"hello"])[0]
         with (path / "data" / f"{0:020d}").open("r+b") as file:
             file.seek(entry.pos + 48)
             file.write(b"j")
@@ -165,8 +173,8 @@ def test_a_follower_takes_only_what_fits(tmp_path: Path) -> None:
 def test_truncation_installs_the_entry_also_where_another_layout_was(tmp_path: Path) -> None:
     """The leader's entry did not fit into the file in which the follower has its own: nothing stale stays."""
     with RaftStore.open(tmp_path / "leader", SMALL) as leader:
-        common = leader.append_bodies(1, [b"a" * 700])
-        long = leader.append_bodies(3, [b"b" * 300])[0]
+        common = append(leader, 1, [b"a" * 700])
+        long = append(leader, 3, [b"b" * 300])[0]
     path = tmp_path / "dledger-n1"
     with RaftStore.open(path, SMALL) as store:
         store.append_entries(common)
@@ -202,6 +210,30 @@ def test_files_go_from_the_head_but_never_uncommitted_ones(tmp_path: Path) -> No
         assert store.entries(begin, 99, 1 << 20) == entries[begin:]
     with RaftStore.open(path, SMALL) as store:
         assert (store.begin_index, store.end_index) == (begin, 59)
+
+
+def test_a_run_is_taken_as_its_entries_are_up_to_what_is_wrong(tmp_path: Path) -> None:
+    """Over the ends of files; damaged, not the next, or elsewhere."""
+    entries = filled(tmp_path / "a", 40)
+    with RaftStore.open(tmp_path / "a", SMALL) as leader, RaftStore.open(tmp_path / "b", SMALL) as store:
+        run = leader.entries(0, 100, 1 << 20)
+        assert run == entries
+        assert leader.entries(0, 100, 1 << 20) is run, "asked again, for another follower"
+        assert store.append_entries(leader.entries(3, 9, 1 << 20)) == 0
+        assert store.append_entries(leader.entries(0, 9, 1 << 20)) == 9
+        second = leader.entries(9, 3, 1 << 20)
+        damaged = bytearray(second.data)
+        damaged[second[0].size + second[1].size - 1] ^= 1
+        assert store.append_entries(EntryRun(bytes(damaged), 9, 3)) == 1
+        assert store.append_entries(leader.entries(10, 99, 1 << 20)) == 30
+        assert store.entries(0, 99, 1 << 20) == entries
+        leader.truncate(leader.entry(38))
+        assert len(leader.entries(0, 100, 1 << 20)) == 39
+        other = EntryRun(store.entries(39, 1, 1).data, 39, 1)
+    with RaftStore.open(tmp_path / "c", RaftStoreConfig(data_file_size_bytes=4096)) as store:
+        assert store.append_entries(other) == 0
+        elsewhere = store.append_entries(run)
+        assert 0 < elsewhere < 40, "its files have another size"
 
 
 def test_one_writer_at_a_time_and_settings_are_checked(tmp_path: Path) -> None:

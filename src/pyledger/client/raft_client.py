@@ -37,9 +37,17 @@ from pyledger.protocol.raft.messages import (
     Response,
 )
 from pyledger.wire.dledger import CODES, decode_response, encode_body, parse_peers
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.wire.dledger_raw import (
+    APPEND_RAW,
+    OFFER,
+    encode_append_head,
+    encode_raw_append,
+    read_appended,
+)
+from pyledger.wire.remoting import RemotingCommand, encode_plain_frame
 
 METADATA_TIMEOUT_MS = 1500
+TRANSFER_TIMEOUT_MS = 10_000
 PAUSE_MS = 20
 NOT_TAKEN = {
     ResponseCode.NOT_LEADER,
@@ -55,6 +63,20 @@ UNKNOWN_OUTCOME = {
     ResponseCode.TIMEOUT,
     ResponseCode.INTERNAL_ERROR,
 }
+
+
+class Answer:
+    """Waits for the answer to one append."""
+
+    __slots__ = ("future",)
+
+    def __init__(self, future: asyncio.Future[RemotingCommand | RemotingError]) -> None:
+        self.future = future
+
+    def finish(self, outcome: RemotingCommand | RemotingError | None) -> None:
+        """Take it, or the error; who asked may have gone away."""
+        if outcome is not None and not self.future.done():
+            self.future.set_result(outcome)
 
 
 class RaftClient:
@@ -75,6 +97,8 @@ class RaftClient:
         self.peers = parse_peers(peers)
         self.leader: str | None = None
         self._client = RemotingClient(config=net)
+        self._append_heads: dict[str, bytes] = {}
+        """Of members that take appends as they are; where the frames of such begin."""
         self._looking: asyncio.Task[str] | None = None
 
     async def __aenter__(self) -> Self:
@@ -99,10 +123,16 @@ class RaftClient:
             RaftRefusedError: the leader refused it; nothing was appended.
             OutcomeUnknownError: it may be in the log, or come into it.
         """
+        response = await self._append_raw([body])
+        if response is not None:
+            return response
         return await self._append(AppendEntryRequest(group=self.group, body=body))
 
     async def append_many(self, bodies: Sequence[bytes]) -> AppendEntryResponse:
         """Append entries with one request; the answer is that of the last. Only nodes of ours take it."""
+        response = await self._append_raw(list(bodies))
+        if response is not None:
+            return response
         return await self._append(AppendEntryRequest(group=self.group, batch_msgs=tuple(bodies)))
 
     async def get(self, index: int) -> Entry | None:
@@ -132,9 +162,9 @@ class RaftClient:
             remote_id=leader,
             transfer_id=leader,
             transferee_id=to,
-            term=await self.term(leader),
+            term=await self.term(leader, self.timeout_ms),
         )
-        response = await self._call(leader, request, 10_000)
+        response = await self._call(leader, request, max(self.timeout_ms, TRANSFER_TIMEOUT_MS))
         self.leader = None
         self._refuse(response)
         return int(response.term)
@@ -145,23 +175,55 @@ class RaftClient:
         answer: MetadataResponse = await self._call(member, request, METADATA_TIMEOUT_MS)
         return answer
 
-    async def term(self, member: str) -> int:
+    async def term(self, member: str, timeout_ms: int = METADATA_TIMEOUT_MS) -> int:
         """The term that a member is in: what it says when it refuses a heart beat of a term before all."""
         other = next((peer for peer in self.peers if peer != member), member)
         request = HeartBeatRequest(group=self.group, remote_id=member, leader_id=other, term=-2)
-        return int((await self._call(member, request, METADATA_TIMEOUT_MS)).term)
+        return int((await self._call(member, request, timeout_ms)).term)
 
     # --- asking
 
     def _deadline(self) -> float:
         return asyncio.get_running_loop().time() + self.timeout_ms / 1000
 
+    async def _append_raw(self, bodies: list[bytes]) -> AppendEntryResponse | None:
+        """Append bodies as they are, where the leader takes that; None: nothing was appended so far."""
+        leader = self.leader
+        if leader is None or leader not in self._append_heads or not bodies:
+            return None
+        connection = self._client.ready(self.peers[leader])
+        if connection is None:
+            return None
+        endpoint = connection.endpoint
+        answer = Answer(endpoint.loop.create_future())
+        opaque, body = endpoint.next_opaque(), encode_raw_append(self._append_heads[leader], bodies)
+        frame = encode_plain_frame(APPEND_RAW, 0, opaque, body)
+        connection.start_encoded(answer, opaque, (frame,), self.timeout_ms)
+        outcome = await answer.future
+        if isinstance(outcome, RemotingError):
+            self._forget(leader)
+            raise OutcomeUnknownError(leader, str(outcome)) from outcome
+        if outcome.code not in (0, ResponseCode.SUCCESS):
+            self._append_heads.pop(leader, None)  # another program answers there now, and knows no such code
+            return None
+        try:
+            response = read_appended(outcome.body)
+        except MalformedBodyError as error:
+            raise OutcomeUnknownError(leader, str(error)) from error
+        if response.code in NOT_TAKEN:
+            return None
+        self._check_append(response)
+        return response
+
     async def _append(self, request: AppendEntryRequest) -> AppendEntryResponse:
         response: AppendEntryResponse = await self._ask_leader(request, append=True)
+        self._check_append(response)
+        return response
+
+    def _check_append(self, response: AppendEntryResponse) -> None:
         if response.code in UNKNOWN_OUTCOME:
             raise OutcomeUnknownError(self.leader or "the leader", f"answered {response.code}")
         self._refuse(response)
-        return response
 
     async def _ask_leader(self, request: Any, *, append: bool) -> Any:
         """The leader's answer; another member is asked as long as that cannot do a thing twice."""
@@ -218,6 +280,8 @@ class RaftClient:
     async def _call(self, member: str, request: Request, timeout_ms: int) -> Any:
         command = RemotingCommand.request(CODES[type(request)], body=encode_body(request))
         answer = await self._client.call(self.peers[member], command, timeout_ms)
+        if member not in self._append_heads and answer.ext_fields.items() >= OFFER.items():
+            self._append_heads[member] = encode_append_head(self.group, member)
         return decode_response(request, memoryview(answer.body))
 
     def _refuse(self, response: Response) -> None:

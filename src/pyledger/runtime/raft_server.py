@@ -22,11 +22,19 @@ from pyledger.net.client import RemotingClient
 from pyledger.net.connection import Connection
 from pyledger.net.handlers import refuse_unknown
 from pyledger.net.server import RemotingServer
-from pyledger.protocol.raft.codes import ResponseCode
-from pyledger.protocol.raft.messages import Request, RequestOrResponse, Response
+from pyledger.protocol.raft.codes import RequestCode, ResponseCode
+from pyledger.protocol.raft.messages import (
+    AppendEntryRequest,
+    EntryRun,
+    PushEntryRequest,
+    RequestOrResponse,
+    Response,
+)
 from pyledger.protocol.raft.node import RaftNode
 from pyledger.protocol.raft.ready import (
     Answered,
+    Appended,
+    Appends,
     Call,
     CallFailed,
     Event,
@@ -46,18 +54,38 @@ from pyledger.wire.dledger import (
     encode_body,
     parse_peers,
 )
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.wire.dledger_raw import (
+    APPEND_RAW,
+    OFFER,
+    PUSH_RAW,
+    PlainAppend,
+    appended_text,
+    decode_raw_append,
+    decode_raw_push,
+    encode_raw_push,
+    read_append,
+)
+from pyledger.wire.remoting import (
+    FLAG_RESPONSE,
+    RemotingCommand,
+    SerializeType,
+    encode_frame,
+    encode_plain_frame,
+)
 
 log = logger("raft")
 
 HEADER_CODE = 200
 MAINTENANCE_MS = 500
+APPENDS = {RequestCode.APPEND, APPEND_RAW}
+OFFERED_TO = {RequestCode.METADATA, RequestCode.PUSH}
+"""Requests whose answers say that raw ones are taken, too."""
 
 
 class Asked(NamedTuple):
     """Who waits for the answer to a request."""
 
-    answer: asyncio.Future[RemotingCommand]
+    connection: Connection
     command: RemotingCommand
 
 
@@ -109,6 +137,9 @@ class RaftServer:
         self._client = RemotingClient(config=net)
         self._disk = ThreadPoolExecutor(1, "raft-disk")
         self._inbox: list[Event] = []
+        self._answers: dict[Connection, list[bytes]] = {}
+        self._raw_peers: set[str] = set()
+        self._appended_text = appended_text(group, self_id)
         self._planned: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._care: asyncio.TimerHandle | None = None
@@ -165,24 +196,46 @@ class RaftServer:
     def _now_ms(self) -> int:
         return self._clock.monotonic_ms()
 
-    def _handle(
-        self, connection: Connection, command: RemotingCommand
-    ) -> RemotingCommand | asyncio.Future[RemotingCommand]:
-        if command.code not in REQUEST_TYPES:
-            return refuse_unknown(connection, command)
+    def _handle(self, connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
+        """Note a request; the machine answers it."""
+        asked, code = Asked(connection, command), command.code
         try:
-            request = decode_request(command.code, memoryview(command.body))
+            if code in APPENDS:
+                self._take_append(asked)
+            elif code == PUSH_RAW:
+                self._take(Received(asked, decode_raw_push(command.body)))
+            elif code in REQUEST_TYPES:
+                self._take(Received(asked, decode_request(code, memoryview(command.body))))
+            else:
+                return refuse_unknown(connection, command)
         except MalformedBodyError as error:
             # A remoting error would let Java's callers wait for ever.
             event(log, logging.WARNING, "request refused", peer=connection.remote_address, why=str(error))
             return answer_to(command, RequestOrResponse(code=ResponseCode.UNEXPECTED_ARGUMENT))
-        return self.ask(request, command)
+        return None
 
-    def ask(self, request: Request, command: RemotingCommand) -> asyncio.Future[RemotingCommand]:
-        """Let the machine answer a request."""
-        answer = self._loop.create_future()
-        self._take(Received(Asked(answer, command), request))
-        return answer
+    def _take_append(self, asked: Asked) -> None:
+        """Note an append; those of one entry that come one after the other become one event."""
+        command = asked.command
+        if command.code == APPEND_RAW:
+            plain: PlainAppend | None = decode_raw_append(command.body)
+        else:
+            plain = read_append(command.body)
+        if plain is None:
+            self._take(Received(asked, decode_request(command.code, memoryview(command.body))))
+            return
+        group, remote_id, bodies = plain
+        if len(bodies) > 1 or group != self.group or remote_id != self.self_id:
+            batch = tuple(bodies) if len(bodies) > 1 else None
+            request = AppendEntryRequest(group=group, remote_id=remote_id, body=bodies[0], batch_msgs=batch)
+            self._take(Received(asked, request))
+            return
+        last = self._inbox[-1] if self._inbox else None
+        if not isinstance(last, Appends):
+            last = Appends([], [])
+            self._take(last)
+        last.tokens.append(asked)
+        last.bodies.append(bodies[0])
 
     def _take(self, what: Event) -> None:
         """Note an event. All that come in one turn of the loop are stepped together."""
@@ -196,12 +249,13 @@ class RaftServer:
             return
         node, now_ms = self.node, self._now_ms()
         inbox, self._inbox = self._inbox, []
-        for what in inbox:
-            node.step(what, now_ms)
-        if not inbox:
+        if inbox:
+            node.step_all(inbox, now_ms)
+        else:
             node.tick(now_ms)
         while (ready := node.ready()) is not None:
             self._do(ready)
+        self._write_answers()
         if node.damaged:
             self._give_up("the log is damaged")
         self._arm(node.deadline_ms(), now_ms)
@@ -224,7 +278,7 @@ class RaftServer:
         for token, response in ready.replies:
             self._answer(token, response)
         for one in ready.appended:
-            self._answer(one.token, self.node.append_response(one))
+            self._answer_append(one)
         for change in ready.role_changes:
             event(
                 log,
@@ -243,21 +297,50 @@ class RaftServer:
 
     def _answer(self, token: object, response: Response) -> None:
         assert isinstance(token, Asked)
-        if not token.answer.done():
-            token.answer.set_result(answer_to(token.command, response))
+        self._put_answer(token, encode_frame(answer_to(token.command, response)))
+
+    def _answer_append(self, one: Appended) -> None:
+        assert isinstance(one.token, Asked)
+        command = one.token.command
+        if command.serialize is not SerializeType.JSON:
+            self._answer(one.token, self.node.append_response(one))
+            return
+        body = self._appended_text % (one.last_index, one.pos, one.term)
+        frame = encode_plain_frame(HEADER_CODE, FLAG_RESPONSE, command.opaque, body)
+        self._put_answer(one.token, frame)
+
+    def _put_answer(self, asked: Asked, frame: bytes) -> None:
+        if not asked.command.is_oneway:
+            self._answers.setdefault(asked.connection, []).append(frame)
+
+    def _write_answers(self) -> None:
+        """Write all answers to one connection together."""
+        answers, self._answers = self._answers, {}
+        for connection, frames in answers.items():
+            connection.write((b"".join(frames),))
 
     def _call(self, call: Call) -> None:
-        command = RemotingCommand.request(CODES[type(call.request)], body=encode_body(call.request))
+        request, run = call.request, None
+        if isinstance(request, PushEntryRequest) and call.peer in self._raw_peers:
+            run = request.batch_entry
+        if isinstance(request, PushEntryRequest) and isinstance(run, EntryRun):
+            command = RemotingCommand.request(PUSH_RAW, body=encode_raw_push(request, run))
+        else:
+            command = RemotingCommand.request(CODES[type(request)], body=encode_body(request))
         done = partial(self._called, call)
         self._client.start_call(self.peers[call.peer], command, self.config.rpc_timeout_ms, done)
 
     def _called(self, call: Call, outcome: object) -> None:
         if isinstance(outcome, RemotingCommand) and outcome.code in (0, HEADER_CODE):
+            if outcome.ext_fields.items() >= OFFER.items():
+                self._raw_peers.add(call.peer)
             try:
                 self._take(Answered(call.call_id, decode_response(call.request, memoryview(outcome.body))))
                 return
             except MalformedBodyError as error:
                 event(log, logging.WARNING, "answer not understood", peer=call.peer, why=str(error))
+        elif isinstance(outcome, RemotingCommand):
+            self._raw_peers.discard(call.peer)  # another program may answer there now
         self._take(CallFailed(call.call_id))
 
     def _persist(self, persist: Persist) -> None:
@@ -304,4 +387,5 @@ class RaftServer:
 
 def answer_to(command: RemotingCommand, response: RequestOrResponse) -> RemotingCommand:
     """The response frame: the remoting header always says that all went well."""
-    return command.response(HEADER_CODE, body=encode_body(response))
+    offer = OFFER if command.code in OFFERED_TO else None
+    return command.response(HEADER_CODE, body=encode_body(response), ext_fields=offer)

@@ -29,12 +29,13 @@ class FolderLog(ModelLog):
         shutil.rmtree(self.image, ignore_errors=True)
         shutil.copytree(self.folder, self.image)
 
-    def append_bodies(self, term: int, bodies: Sequence[bytes]) -> Sequence[Entry]:
+    def append_bodies(self, term: int, bodies: Sequence[bytes]) -> Sequence[int]:
         """The store makes the entries; the model takes them over."""
-        entries = self.store.append_bodies(term, bodies)
-        for entry in entries:
-            self._append(entry)
-        return entries
+        first = self.store.end_index + 1
+        places = self.store.append_bodies(term, bodies)
+        for index in range(first, self.store.end_index + 1):
+            self._append(self.store.entry(index))
+        return places
 
     def append_entries(self, entries: Sequence[Entry]) -> int:
         """Both take all."""

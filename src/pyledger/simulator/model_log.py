@@ -68,9 +68,9 @@ class ModelLog:
         while len(found) < count_max and size_bytes < size_bytes_max and index + len(found) < len(self.log):
             found.append(self.entry(index + len(found)))
             size_bytes += found[-1].size
-        return found
+        return tuple(found)
 
-    def append_bodies(self, term: int, bodies: Sequence[bytes]) -> Sequence[Entry]:
+    def append_bodies(self, term: int, bodies: Sequence[bytes]) -> Sequence[int]:
         """Make entries."""
         if self.disk_full:
             raise StoreFullError("model disk", "append to")
@@ -78,7 +78,7 @@ class ModelLog:
         for body in bodies:
             size = ENTRY_HEADER_BYTES + len(body)
             self._append(Entry(len(self.log), term, self.end_position, size, body))
-        return self.log[first:]
+        return [entry.pos for entry in self.log[first:]]
 
     def append_entries(self, entries: Sequence[Entry]) -> int:
         """Take entries of a leader."""

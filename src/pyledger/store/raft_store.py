@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Self
 
 from pyledger._core import EntryScan, MappedFileQueue, RaftLog
+from pyledger.atomic_file import flush_folder
 from pyledger.config.raft_store import RaftStoreConfig
 from pyledger.errors import EntryPositionError, OffsetOutOfRangeError, RecordTooLargeError, StoreFullError
-from pyledger.protocol.raft.messages import ENTRY_HEADER_BYTES, Entry, TermState
+from pyledger.protocol.raft.messages import ENTRY_HEADER_BYTES, Entry, EntryRun, TermState
 from pyledger.store.lock import StoreLock
 from pyledger.store.meta_file import write_file
 from pyledger.store.raft_folder import (
@@ -35,6 +36,7 @@ LOST_TAIL_FILE = "lost-tail"
 CHUNK_BYTES = 1 << 20
 ENTRY_BYTES_MAX = 4 << 20
 FILLER_BYTES = 8
+NOTHING_ASKED = (-1, 0, 0, -1)
 
 
 class RaftStore:
@@ -58,6 +60,7 @@ class RaftStore:
         self._committed = -1
         self._checkpoint = (-1, -1)
         self._checkpoint_ms = 0
+        self._run_asked, self._run = NOTHING_ASKED, EntryRun(b"", 0, 0)
         os.makedirs(path, exist_ok=True)
         self.lock = StoreLock(path).acquire()
         try:
@@ -73,9 +76,10 @@ class RaftStore:
 
     def _open(self) -> None:
         os.makedirs(os.path.join(self.path, DATA_FOLDER), exist_ok=True)
+        self._flush_names()
         folder = read_raft_folder(self.path)
         self._make_log(folder)
-        self.recovered = recover_log(self._log)
+        self.recovered = recover_log(self._log)  # flushes what a killed process left in the page cache
         self.saved = TermState(folder.vote.term, folder.vote.vote_for)
         promised = folder.checkpoint or {}
         self._committed = min(promised.get("committedIndex", -1), self._log.end_index)
@@ -87,6 +91,11 @@ class RaftStore:
             self.lost_tail = True
             write_file(Path(self.path, LOST_TAIL_FILE), b"", backup=False)
         self._flushed_index = self._log.end_index
+
+    def _flush_names(self) -> None:
+        """Make the folder durable, and a term file whose writer was killed before its name was."""
+        flush_folder(Path(self.path))
+        flush_folder(Path(self.path).absolute().parent)
 
     def _make_log(self, folder: RaftFolder) -> None:
         data_size, index_size = self.config.data_file_size_bytes, self.config.index_file_size_bytes
@@ -177,32 +186,37 @@ class RaftStore:
         """One entry, its checksum verified."""
         return Entry._make(self._log.read(index))
 
-    def entries(self, index: int, count_max: int, size_bytes_max: int) -> list[Entry]:
-        """Entries from `index` on: at least one, then as many as the limits (bytes) and the end allow."""
-        return list(map(Entry._make, self._log.read_many(index, count_max, size_bytes_max)))
+    def entries(self, index: int, count_max: int, size_bytes_max: int) -> EntryRun:
+        """Entries from `index` on: at least one, then as many as the limits (bytes) and the end allow.
+
+        Cost: one copy of their bytes, each checksum verified; none when asked the same as before.
+        """
+        asked = (index, count_max, size_bytes_max, self._log.end_index)
+        if asked != self._run_asked:
+            self._run = EntryRun(*self._log.read_run(index, count_max, size_bytes_max))
+            self._run_asked = asked
+        return self._run
 
     # -- changing it
 
-    def append_bodies(self, term: int, bodies: Sequence[bytes]) -> list[Entry]:
-        """As leader: make entries at the end. All or none.
+    def append_bodies(self, term: int, bodies: Sequence[bytes]) -> list[int]:
+        """As leader: make entries at the end; returns their places. All or none.
 
         Raises:
             StoreFullError: there is no room.
             RecordTooLargeError: a body exceeds 4 MiB less 48 bytes, or does not fit into a data file.
         """
         log, end = self._log, self._log.end_index
-        found: list[Entry] = []
         limit = min(ENTRY_BYTES_MAX, log.data.file_size_bytes - FILLER_BYTES) - ENTRY_HEADER_BYTES
         for body in bodies:
             if len(body) > limit:
                 raise RecordTooLargeError("the body of an entry", len(body), limit)
         try:
-            found.extend(Entry._make(log.append(term, body)) for body in bodies)
+            return log.append_many(term, bodies)
         except StoreFullError:
             if log.end_index > end:
                 self._cut(end)
             raise
-        return found
 
     def append_entries(self, entries: Sequence[Entry]) -> int:
         """As follower: take entries that follow the end; returns how many, before one that has another place.
@@ -211,6 +225,8 @@ class RaftStore:
             StoreFullError: there is no room for the first of them.
         """
         log = self._log
+        if isinstance(entries, EntryRun):
+            return log.append_run(entries.data)
         for count, entry in enumerate(entries):
             try:
                 log.append_entry(
@@ -249,6 +265,7 @@ class RaftStore:
         """Let the log end with an entry; one below its first one empties it. Data go before their units."""
         log = self._log
         begin = log.begin_index
+        self._run_asked = NOTHING_ASKED
         if end_index < begin:
             where, term = log.position_of(begin), -1
         else:
@@ -262,6 +279,7 @@ class RaftStore:
     def _start_at(self, entry: Entry) -> None:
         """Drop everything; the log begins anew with this entry."""
         log = self._log
+        self._run_asked = NOTHING_ASKED
         log.clear()
         log.start_at(entry.index, entry.pos, -1)
         self._flushed_index = -1

@@ -71,7 +71,8 @@ CODES: Mapping[type[Request], int] = {kind: code for code, kind in REQUEST_TYPES
 NOT_ON_THE_WIRE = {"positions"}
 _MEMBERS: dict[str, tuple[tuple[str, str, Any], ...]] = {}
 
-_dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
+encode_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
+"""A value as fastjson writes it."""
 
 
 def encode_body(message: RequestOrResponse) -> bytes:
@@ -85,7 +86,7 @@ def encode_body(message: RequestOrResponse) -> bytes:
             members[key] = _written(name, value)
     if isinstance(message, AppendEntryRequest) and message.batch_msgs is not None:
         del members["body"]
-    return _dump(members).encode()
+    return encode_text(members).encode()
 
 
 def decode_request(code: int, body: bytes | memoryview) -> Request:
@@ -192,7 +193,7 @@ def _encode_push(push: PushEntryRequest) -> str:
 
 
 def _member(key: str, value: str | None) -> str:
-    return "" if value is None else f'"{key}":{_dump(value)},'
+    return "" if value is None else f'"{key}":{encode_text(value)},'
 
 
 # --- reading
@@ -237,18 +238,23 @@ def _read(name: str, default: Any, value: Any) -> Any:
     if name in _READERS:
         return _READERS[name](value)
     if isinstance(default, bytes):
-        return _unbase64(value)
+        return unbase64(value)
     return int(value) if isinstance(default, int) else str(value)
 
 
-def _unbase64(text: str) -> bytes:
+def unbase64(text: str) -> bytes:
+    """The bytes that a text holds.
+
+    Raises:
+        ValueError: it is no base64.
+    """
     return binascii.a2b_base64(text, strict_mode=True)
 
 
 def _entry_of(value: Any) -> Entry:
     """An entry as Java decodes it: members that are missing are 0, and so is the size."""
     get = value.get
-    body = _unbase64(get("body") or "")
+    body = unbase64(get("body") or "")
     return Entry(
         index=int(get("index", 0)),
         term=int(get("term", 0)),
@@ -268,7 +274,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "entry": _entry_of,
     "batch_entry": lambda value: tuple(map(_entry_of, value)),
     "entries": lambda value: tuple(map(_entry_of, value)),
-    "batch_msgs": lambda value: tuple(map(_unbase64, value)),
+    "batch_msgs": lambda value: tuple(map(unbase64, value)),
     "peers": lambda value: tuple((str(peer), str(address)) for peer, address in value.items()),
     "index": int,
 }

@@ -24,10 +24,13 @@ from pyledger._core import (
     decode_head,
     encode_pull_response,
     encode_send_response,
+    join_bodies,
+    measure_entries,
     prepare_message,
     prepare_messages,
     read_records,
     set_send_result,
+    split_bodies,
 )
 from pyledger.wire.framing import StreamDecoder
 
@@ -49,10 +52,13 @@ __all__ = [
     "decode_head",
     "encode_pull_response",
     "encode_send_response",
+    "join_bodies",
+    "measure_entries",
     "prepare_message",
     "prepare_messages",
     "read_records",
     "set_send_result",
+    "split_bodies",
 ]
 
 

@@ -36,6 +36,9 @@ VALUE_LENGTH = struct.Struct(">i")
 HEADER_SIZE_MAX_BYTES = (1 << 24) - 1
 FRAME_LENGTH_MAX = (1 << 31) - 1
 CODE_BINARY_MAX = (1 << 15) - 1
+PLAIN_HEADER = (
+    b'{"code":%d,"flag":%d,"language":"PYTHON","opaque":%d,"serializeTypeCurrentRPC":"JSON","version":%d}'
+)
 NAMES = ("code", "extFields", "flag", "language", "opaque", "remark", "serializeTypeCurrentRPC", "version")
 KNOWN = frozenset(NAMES)
 FOLDED = {name.lower(): name for name in NAMES}
@@ -185,6 +188,19 @@ def encode_head(command: RemotingCommand, body_size_bytes: int | None = None) ->
 def encode_frame(command: RemotingCommand) -> bytes:
     """Encode a whole frame. Copies the body; for large ones see `encode_head`."""
     return encode_head(command) + command.body
+
+
+def encode_plain_frame(code: int, flag: int, opaque: int, body: Buffer) -> bytes:
+    """Encode a frame with a JSON header that has neither fields nor a remark, as `encode_frame` does.
+
+    Raises:
+        FrameError: the frame is larger than its length field can say.
+    """
+    header = PLAIN_HEADER % (code, flag, opaque, CURRENT_VERSION)
+    length = WORD.size + len(header) + len(body)
+    if length > FRAME_LENGTH_MAX:
+        raise FrameError(f"a body of {len(body)} bytes fits in no frame")
+    return b"".join((WORDS.pack(length, len(header)), header, body))
 
 
 def encode_json_header(command: RemotingCommand) -> bytes:

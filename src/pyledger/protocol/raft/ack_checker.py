@@ -8,7 +8,7 @@ from collections.abc import Hashable, Sequence
 
 from pyledger.protocol.raft.codes import ResponseCode
 from pyledger.protocol.raft.member_state import MemberState
-from pyledger.protocol.raft.messages import NO_INDEX, NO_TERM, AppendEntryResponse, Entry
+from pyledger.protocol.raft.messages import NO_INDEX, NO_TERM, AppendEntryResponse
 from pyledger.protocol.raft.ready import Appended
 from pyledger.quorum import quorum_index
 
@@ -96,16 +96,32 @@ class QuorumAckChecker:
         while waiting and waiting[0].last_index <= index:
             done.append(waiting.popleft())
 
+    @property
+    def room(self) -> int:
+        """How many more appends may wait."""
+        return self.config.max_pending_requests_num + 1 - len(self.waiting)
+
     def is_full(self) -> bool:
         """Do too many appends wait?"""
-        return len(self.waiting) > self.config.max_pending_requests_num
+        return self.room <= 0
 
-    def wait(self, token: Hashable, entries: Sequence[Entry], now_ms: int) -> None:
-        """Answer when these entries are committed."""
-        last = entries[-1]
-        positions = tuple(entry.pos for entry in entries) if len(entries) > 1 else ()
+    def wait(self, token: Hashable, last_index: int, places: Sequence[int], now_ms: int) -> None:
+        """Answer when the entries at these places, which end with `last_index`, are committed."""
+        positions = tuple(places) if len(places) > 1 else ()
         deadline_ms = now_ms + self.config.max_wait_ack_time_ms
-        self.waiting.append(Appended(token, last.term, last.index, last.pos, positions, deadline_ms))
+        term = self.state.term
+        self.waiting.append(Appended(token, term, last_index, places[-1], positions, deadline_ms))
+
+    def wait_each(
+        self, tokens: Sequence[Hashable], first_index: int, places: Sequence[int], now_ms: int
+    ) -> None:
+        """Answer each append of one entry when it is committed."""
+        deadline_ms = now_ms + self.config.max_wait_ack_time_ms
+        term = self.state.term
+        self.waiting.extend(
+            Appended(token, term, index, place, (), deadline_ms)
+            for index, (token, place) in enumerate(zip(tokens, places, strict=True), first_index)
+        )
 
     def run(self, now_ms: int) -> None:
         """Answer appends that waited too long: nobody knows yet what becomes of them."""

@@ -5,6 +5,7 @@ makes an entry the follower's last. APPEND sends on from there, many pushes at o
 Source: DLedger DLedgerEntryPusher.java (EntryDispatcher).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -91,7 +92,7 @@ class EntryDispatcher:
             self.pending.clear()
             self.checker.forget(self.peer)
 
-    def _request(self, kind: PushType, entries: tuple[Entry, ...]) -> PushEntryRequest:
+    def _request(self, kind: PushType, entries: Sequence[Entry]) -> PushEntryRequest:
         state = self.state
         many = len(entries) > 1
         return PushEntryRequest(
@@ -177,7 +178,7 @@ class EntryDispatcher:
         config = self.config
         if count_max is None:
             count_max = config.max_batch_push_entries if self.batching else 1
-        entries = tuple(self.state.storage.entries(first, count_max, config.max_batch_push_bytes))
+        entries = self.state.storage.entries(first, count_max, config.max_batch_push_bytes)
         if not self._within_quota(entries, now_ms):
             return 0
         self.pending[first] = PendingPush(now_ms, len(entries))
@@ -186,7 +187,7 @@ class EntryDispatcher:
         self.calls.send(self.peer, self._request(PushType.APPEND, entries), answer, now_ms)
         return len(entries)
 
-    def _within_quota(self, entries: tuple[Entry, ...], now_ms: int) -> bool:
+    def _within_quota(self, entries: Sequence[Entry], now_ms: int) -> bool:
         config, storage = self.config, self.state.storage
         if storage.end_position - entries[0].pos < config.peer_push_throttle_point_bytes:
             return True

@@ -117,7 +117,8 @@ class EntryHandler:
     def _take(self, push: WaitingPush) -> ResponseCode | None:
         request, state = push.request, self.state
         storage, entries = state.storage, push.request.entries
-        before = max(min(storage.end_index + 1 - entries[0].index, len(entries)), 0)
+        first = entries[0].index
+        before = max(min(storage.end_index + 1 - first, len(entries)), 0)
         if not all(self._stored(entry) for entry in entries[:before]):
             return ResponseCode.INCONSISTENT_STATE
         new = entries[before:] if before else entries
@@ -132,9 +133,9 @@ class EntryHandler:
         if taken < len(new):  # files of another size: the places of the two logs differ
             state.outbox.alarm(f"entry {new[taken].index} of {request.leader_id} does not fit at its place")
             return ResponseCode.INCONSISTENT_STATE
-        self._verified(entries[-1].index)
+        self._verified(first + len(entries) - 1)
         self._commit(request)
-        response = self._response(request, ResponseCode.SUCCESS, entries[0].index, len(entries))
+        response = self._response(request, ResponseCode.SUCCESS, first, len(entries))
         state.outbox.acknowledge(push.token, response)
         return None
 

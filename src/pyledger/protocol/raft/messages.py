@@ -5,8 +5,10 @@ Every request and response has the base members `group`, `remote_id` (addressee)
 Source: DLedger protocol/*.java, entry/DLedgerEntry.java.
 """
 
+import struct
+from collections.abc import Sequence
 from enum import Enum
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, overload
 
 from pyledger.protocol.raft.codes import ResponseCode
 from pyledger.value_type import value_type
@@ -18,6 +20,7 @@ NO_TERM = -1
 ENTRY_HEADER_BYTES = 48
 """What a stored entry has before its body."""
 NORMAL_MAGIC = 1
+ENTRY_HEADER = struct.Struct(">iiqqqiiii")
 
 
 class Entry(NamedTuple):
@@ -36,6 +39,56 @@ class Entry(NamedTuple):
     def same_as(self, other: "Entry") -> bool:
         """DLedger's equality: all but the two CRCs."""
         return self[:7] == other[:7]
+
+
+class EntryRun(Sequence[Entry]):
+    """Entries that follow one another, as they are stored: no entry is decoded before it is looked at.
+
+    Attributes:
+        data: Their bytes in one piece, without fillers.
+        first_index: Index of the first.
+    """
+
+    __slots__ = ("_count", "_entries", "data", "first_index")
+
+    def __init__(self, data: bytes | memoryview, first_index: int, count: int) -> None:
+        self.data, self.first_index = data, first_index
+        self._count = count
+        self._entries: tuple[Entry, ...] = ()
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, at: int) -> Entry: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Entry]: ...
+
+    def __getitem__(self, at: int | slice) -> Entry | Sequence[Entry]:
+        if at == 0 and not self._entries:
+            return self._decoded(0)
+        if not self._entries:
+            found, place = [], 0
+            for _ in range(self._count):
+                found.append(self._decoded(place))
+                place += found[-1].size
+            self._entries = tuple(found)
+        return self._entries[at]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"EntryRun({len(self.data)} bytes, first_index={self.first_index}, count={self._count})"
+
+    def _decoded(self, place: int) -> Entry:
+        head = ENTRY_HEADER.unpack_from(self.data, place)
+        magic, size, index, term, pos, channel, chain_crc, body_crc, _ = head
+        body = bytes(self.data[place + ENTRY_HEADER_BYTES : place + size])
+        return Entry(index, term, pos, size, body, magic, channel, chain_crc, body_crc)
 
 
 class TermState(NamedTuple):
@@ -117,11 +170,11 @@ class PushEntryRequest(RequestOrResponse):
 
     type: PushType = PushType.APPEND
     entry: Entry | None = None
-    batch_entry: tuple[Entry, ...] = ()
+    batch_entry: Sequence[Entry] = ()
     commit_index: int = NO_INDEX
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> Sequence[Entry]:
         """What is pushed, however it was packed."""
         if self.batch_entry:
             return self.batch_entry

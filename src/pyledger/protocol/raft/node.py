@@ -40,7 +40,18 @@ from pyledger.protocol.raft.messages import (
 from pyledger.protocol.raft.outbox import Outbox
 from pyledger.protocol.raft.ports import LogStorage, RandomSource
 from pyledger.protocol.raft.read_index import ReadIndex
-from pyledger.protocol.raft.ready import Answered, Appended, CallFailed, Event, Persist, Ready, Received, Role
+from pyledger.protocol.raft.ready import (
+    Answered,
+    Appended,
+    Appends,
+    CallFailed,
+    Event,
+    Persist,
+    Ready,
+    Received,
+    Role,
+    is_replication,
+)
 from pyledger.protocol.raft.transfer import Transfer
 
 RESPONSES: Mapping[type[Request], type[Response]] = {
@@ -136,14 +147,36 @@ class RaftNode:
         if self.failed:
             return
         self.now_ms = max(self.now_ms, now_ms)
+        self._take(event)
+        self._run()
+
+    def _take(self, event: Event) -> None:
         match event:
             case Received(token, request):
                 self._receive(token, request)
             case Answered(call_id, response):
                 self.calls.answered(call_id, response, self.now_ms)
+            case Appends(tokens, bodies):
+                self._append_each(tokens, bodies)
             case CallFailed(call_id):
                 self.calls.answered(call_id, None, self.now_ms)
-        self._run()
+
+    def step_all(self, events: Sequence[Event], now_ms: int) -> None:
+        """Take events that came together, in their order, as `step` does.
+
+        Cost: what follows from appends, pushes and their answers is found once for all that stand together.
+        """
+        due = False
+        for event in events:
+            if self.failed:
+                return
+            self.now_ms = max(self.now_ms, now_ms)
+            self._take(event)
+            due = is_replication(event)
+            if not due:
+                self._run()
+        if due:
+            self._run()
 
     def tick(self, now_ms: int) -> None:
         """Time went on, to `now_ms`."""
@@ -245,15 +278,33 @@ class RaftNode:
             return
         bodies = (request.body,) if request.batch_msgs is None else request.batch_msgs
         try:
-            entries = self.storage.append_bodies(self.state.term, bodies)
+            places = self.storage.append_bodies(self.state.term, bodies)
         except StoreFullError:
             self._refuse(token, request, ResponseCode.DISK_FULL)
         except StoreError as error:
             self.outbox.alarm(str(error))
             self._refuse(token, request, ResponseCode.UNEXPECTED_ARGUMENT)
         else:
-            self.checker.wait(token, entries, self.now_ms)
-            self.outbox.wrote_log(entries[-1].index)
+            self.checker.wait(token, self.storage.end_index, places, self.now_ms)
+            self.outbox.wrote_log(self.storage.end_index)
+
+    def _append_each(self, tokens: Sequence[Hashable], bodies: Sequence[bytes]) -> None:
+        """Take appends of one entry each, which came together; where they do not all fit, one by one."""
+        state, storage = self.state, self.storage
+        room = self.checker.room if state.is_leader else 0
+        template = AppendEntryRequest(group=state.group, remote_id=state.self_id)
+        if len(tokens) <= room and self._check_append(template) is None:
+            first = storage.end_index + 1
+            try:
+                places = storage.append_bodies(state.term, bodies)
+            except StoreError:
+                pass  # nothing was appended: find out whose fault it is
+            else:
+                self.checker.wait_each(tokens, first, places, self.now_ms)
+                self.outbox.wrote_log(storage.end_index)
+                return
+        for token, body in zip(tokens, bodies, strict=True):
+            self._append(token, AppendEntryRequest(group=state.group, remote_id=state.self_id, body=body))
 
     def _check_append(self, request: AppendEntryRequest) -> ResponseCode | None:
         if not self.state.is_leader:

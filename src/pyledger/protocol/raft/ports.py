@@ -61,8 +61,8 @@ class LogStorage(Protocol):
     def entries(self, index: int, count_max: int, size_bytes_max: int) -> Sequence[Entry]:
         """Entries from `index` on: at least one, then as many as the limits and the end allow."""
 
-    def append_bodies(self, term: int, bodies: Sequence[bytes]) -> Sequence[Entry]:
-        """As leader: make entries at the end and give them their places.
+    def append_bodies(self, term: int, bodies: Sequence[bytes]) -> Sequence[int]:
+        """As leader: make entries at the end; returns their places.
 
         Raises:
             StoreFullError: there is no room; nothing was appended.

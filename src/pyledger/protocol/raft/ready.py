@@ -9,7 +9,16 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
-from pyledger.protocol.raft.messages import PeerRequest, Request, Response, TermState
+from pyledger.protocol.raft.messages import (
+    AppendEntryRequest,
+    PeerRequest,
+    PushEntryRequest,
+    PushEntryResponse,
+    PushType,
+    Request,
+    Response,
+    TermState,
+)
 
 
 class Role(Enum):
@@ -43,7 +52,24 @@ class CallFailed:
     call_id: int
 
 
-Event: TypeAlias = Received | Answered | CallFailed
+class Appends(NamedTuple):
+    """Requests to append one entry each came together, for this group and member. Token and body of each."""
+
+    tokens: list[Hashable]
+    bodies: list[bytes]
+
+
+Event: TypeAlias = Received | Answered | CallFailed | Appends
+
+
+def is_replication(event: Event) -> bool:
+    """Is it part of the stream of entries, and so never changes a role or term by itself?"""
+    match event:
+        case Appends() | Received(request=AppendEntryRequest()) | Answered(response=PushEntryResponse()):
+            return True
+        case Received(request=PushEntryRequest(type=PushType.APPEND)):
+            return True
+    return False
 
 
 @dataclass(frozen=True, slots=True)

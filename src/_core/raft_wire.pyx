@@ -1,0 +1,79 @@
+# Entries and bodies in requests of our own groups: as they are stored, and with a length before each.
+from _core.layout cimport PARSED_RECORD, get_i32, put_i32
+from _core.raft_layout cimport ENTRY_BYTES_MAX, Entry, parse_entry
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport (PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize,
+                            PyBytes_GET_SIZE)
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memcpy
+
+
+def measure_entries(data not None):
+    """First index and count of stored entries; None when they do not follow one another to the end."""
+    cdef Entry entry
+    cdef Py_buffer view
+    cdef int64_t at = 0
+    cdef int64_t count = 0
+    cdef int64_t first = -1
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        while at < view.len:
+            if parse_entry(<const uint8_t*>view.buf + at, view.len - at, &entry) != PARSED_RECORD:
+                return None
+            if entry.index < 0 or entry.size_bytes > ENTRY_BYTES_MAX:
+                return None
+            if count == 0:
+                first = entry.index
+            elif entry.index != first + count:
+                return None
+            at += entry.size_bytes
+            count += 1
+        return (first, count) if count else None
+    finally:
+        PyBuffer_Release(&view)
+
+
+def split_bodies(data not None):
+    """Bodies that each have their length (i32) before them; None when the lengths do not add up."""
+    cdef Py_buffer view
+    cdef const uint8_t* p
+    cdef int64_t left
+    cdef int32_t size_bytes
+    cdef list bodies = []
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        p = <const uint8_t*>view.buf
+        left = view.len
+        while left:
+            if left < 4:
+                return None
+            size_bytes = get_i32(p)
+            if size_bytes < 0 or size_bytes > left - 4:
+                return None
+            bodies.append(PyBytes_FromStringAndSize(<const char*>p + 4, size_bytes))
+            p += 4 + size_bytes
+            left -= 4 + size_bytes
+        return bodies
+    finally:
+        PyBuffer_Release(&view)
+
+
+def join_bodies(bytes head not None, bodies not None):
+    """A head and bodies, each with its length (i32) before it, in one piece."""
+    cdef int64_t size_bytes = 4 + PyBytes_GET_SIZE(head)
+    cdef Py_ssize_t length
+    cdef bytes joined
+    cdef uint8_t* p
+    cdef tuple run = tuple(bodies)
+    for body in run:
+        if not PyBytes_CheckExact(body):
+            raise TypeError(f"a body is bytes, not {type(body).__name__}")
+        size_bytes += 4 + PyBytes_GET_SIZE(body)
+    joined = PyBytes_FromStringAndSize(NULL, size_bytes)
+    p = <uint8_t*>PyBytes_AS_STRING(joined)
+    for body in (head, *run):
+        length = PyBytes_GET_SIZE(body)
+        put_i32(p, <int32_t>length)
+        memcpy(p + 4, PyBytes_AS_STRING(body), <size_t>length)
+        p += 4 + length
+    return joined
