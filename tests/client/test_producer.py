@@ -90,6 +90,18 @@ def test_queues_are_taken_in_turn(run: Run) -> None:
     run(main())
 
 
+def test_queue_keeps_its_turn_while_its_broker_is_connected_anew(run: Run) -> None:
+    async def main() -> None:
+        async with cluster("a", "b") as peers, AsyncProducer("G", peers.address) as producer:
+            for broker in peers.brokers:
+                broker.refuse(SEND, ResponseCode.GO_AWAY)
+            queues = [(await producer.send(ORDER)).queue for _ in range(8)]
+            assert len(set(queues[:4])) == 4
+            assert queues[:4] == queues[4:]
+
+    run(main())
+
+
 @pytest.mark.parametrize("code", sorted(RETRY_CODES - {ResponseCode.GO_AWAY}))
 def test_some_refusals_are_tried_at_the_other_broker(run: Run, code: int) -> None:
     async def main() -> None:

@@ -214,6 +214,7 @@ class Sender:
         lane = self._lane_of(out)
         if lane is None:
             return False
+        out.target = lane.queue
         connection = lane.connection
         if connection is None or not connection.has_room:
             connection = lane.connection = self._client.calls.remoting.ready(lane.address)
@@ -223,7 +224,6 @@ class Sender:
         body = out.body
         is_small = len(body) <= COPIED_BODY_BYTES_MAX
         frame = lane.heads[out.is_batch].encode(out, opaque, now_ms(), is_small)
-        out.target = lane.queue
         out.tried.append(lane.queue.broker_name)
         connection.start_encoded(out, opaque, (frame,) if is_small else (frame, body), out.timeout_ms)
         return True
@@ -336,6 +336,7 @@ class Sender:
                 target = (
                     out.queue
                     or (out.select(queues) if out.select else None)
+                    or self._turn(out, queues)
                     or chooser.choose(
                         queues,
                         out.tried[-1] if out.tried else None,
@@ -355,6 +356,10 @@ class Sender:
         if result is not None:
             return result
         raise given_up(out, failure)
+
+    def _turn(self, out: Outgoing, queues: Sequence[MessageQueue]) -> MessageQueue | None:
+        """The queue whose turn it was when there was no connection yet: no queue is passed over for that."""
+        return out.target if not out.tried and out.target in queues else None
 
     def _chooser(self, topic: str) -> QueueChooser:
         found = self._choosers.get(topic)
