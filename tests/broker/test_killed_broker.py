@@ -51,7 +51,12 @@ def test_transactions_have_their_ends(tmp_path: Path) -> None:
     """
     kinds = {b"commit": COMMIT, b"rollback": ROLLBACK, b"open": COMMIT}
     bodies = {kind: [b"%s %d" % (kind, number) for number in range(10)] for kind in kinds}
-    settings = {"transactionCheckInterval": 100, "transactionTimeOut": 2000, "transactionOpBatchInterval": 50}
+    settings = {
+        "transactionCheckInterval": 100,
+        "transactionTimeOut": 2000,
+        "transactionOpBatchInterval": 50,
+        "transactionCheckMax": 10_000,
+    }
 
     async def begin(client: RawPeer) -> None:
         now_ms = time.time_ns() // 1_000_000
