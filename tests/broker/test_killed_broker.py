@@ -24,7 +24,7 @@ from tests.cli.command_line import ENVIRONMENT
 from tests.net.peers import RawPeer
 from tests.source_tree import ROOT
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 
 async def eventually(condition: Callable[[], bool]) -> None:

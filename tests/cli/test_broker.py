@@ -29,7 +29,7 @@ def serving(*arguments: str | Path) -> Iterator[tuple[subprocess.Popen[str], str
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
-        assert line.startswith("READY "), line + process.communicate(timeout=20)[1]
+        assert line.startswith("READY "), line + process.communicate(timeout=100)[1]
         yield process, line.split()[2]
     finally:
         process.kill()
@@ -55,7 +55,7 @@ def test_node_serves_clients_and_ends_cleanly(tmp_path: Path, number: signal.Sig
             for count in range(10):
                 producer.send(Message("Orders", b"%d" % count))
         process.send_signal(number)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=100)
         assert (process.returncode, out) == (0, "")
         assert "broker closed" in err
         assert "Traceback" not in err
@@ -77,7 +77,7 @@ def test_killed_broker_has_what_it_acknowledged(tmp_path: Path) -> None:
         for count in range(50):
             assert ask(address, send("T", b"%d" % count)).code == 0
         process.kill()
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=100)
         assert "setting has no effect here setting=sendMessageThreadPoolNums" in err
     with serving("broker", "--config", conf) as (process, address):
         found = ask(
@@ -87,7 +87,7 @@ def test_killed_broker_has_what_it_acknowledged(tmp_path: Path) -> None:
         assert found.ext_fields == {"offset": "50"}
         assert ask(address, send("T", b"after")).ext_fields["queueOffset"] == "50"
         process.terminate()
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=100) == 0
 
 
 def test_topics_are_not_created_unless_allowed(tmp_path: Path) -> None:

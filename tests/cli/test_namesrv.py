@@ -21,7 +21,7 @@ def test_namesrv_answers_once_ready_and_ends_cleanly(tmp_path: Path, number: sig
         )
         assert ask(address, put).code == 16
         process.send_signal(number)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=100)
         assert (process.returncode, out) == (0, "")
         assert "name server closed" in err
     assert not list(tmp_path.iterdir()), "nothing is written unless a pair is put"
@@ -40,7 +40,7 @@ def test_namesrv_takes_upstreams_properties_and_says_what_has_no_effect(tmp_path
         shown = ask(address, RemotingCommand.request(RequestCode.GET_NAMESRV_CONFIG))
         assert b"orderMessageEnable=true" in bytes(shown.body)
         process.terminate()
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=100)
         assert "setting has no effect here setting=defaultThreadPoolNums" in err
     assert (tmp_path / "kv.json").exists()
 

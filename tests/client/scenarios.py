@@ -27,7 +27,7 @@ from pyledger.client.identity import now_ms
 
 Scenario = Callable[[str, str, str], Coroutine[Any, Any, None]]
 """Gets the name server, a word for names, and a folder."""
-LIMIT_S = 60
+LIMIT_S = 100
 
 
 async def until(is_done: Callable[[], bool], what: str, limit_s: float = LIMIT_S) -> None:

@@ -10,7 +10,7 @@ import pytest
 from pyledger.broker.background import BackgroundNode
 from tests.cli.command_line import Finished, pyledger
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ from pyledger.wire.codes import RequestCode, ResponseCode
 from pyledger.wire.statistics import ConsumerRunning
 from tests.client.scenarios import settle, until
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 TOPIC, GROUP = "T", "g"
 

@@ -12,7 +12,7 @@ from tests.source_tree import ROOT
 PROGRAM = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_programs_of_the_page_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = (ROOT / "docs" / "client.md").read_text()
     programs = PROGRAM.findall(page)

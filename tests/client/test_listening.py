@@ -61,7 +61,7 @@ def test_close_waits_for_what_runs(run: Run) -> None:
 
     def slow(_message: object) -> None:
         begun.set()
-        finish.wait(30)
+        finish.wait(100)
         ended.set()
 
     async def main() -> None:

@@ -18,7 +18,7 @@ from pyledger.client.blocking import Producer
 from pyledger.message import Message
 from tests.cli.command_line import Finished, pyledger
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 DAY = 24 * 3_600_000
 
 

@@ -16,7 +16,7 @@ from tests.client.scenarios import (
     transactions_end_as_told,
 )
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 DELIVERY = replace(OPEN_DELIVERY, transaction_timeout_ms=4000, transaction_check_interval_ms=1000)
 WAITING = {delayed_messages_wait, timed_messages_wait, transactions_end_as_told}

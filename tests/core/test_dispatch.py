@@ -362,7 +362,7 @@ def test_close_waits_for_the_walk_under_way_and_refuses_the_next(tmp_path: Path)
 
     def open_queue(topic: str, queue_id: int, inner_batch: bool) -> ConsumeQueue | BatchConsumeQueue:
         entered.set()
-        assert go_on.wait(timeout=30)
+        assert go_on.wait(timeout=100)
         order.append("walked")
         return folder.open_queue(topic, queue_id, inner_batch)
 
@@ -376,7 +376,7 @@ def test_close_waits_for_the_walk_under_way_and_refuses_the_next(tmp_path: Path)
     walker = threading.Thread(target=dispatcher.dispatch, args=(view, log.offsets[5]))
     closer = threading.Thread(target=close)
     walker.start()
-    assert entered.wait(timeout=30)
+    assert entered.wait(timeout=100)
     closer.start()
     closer.join(timeout=0.1)
     assert closer.is_alive(), "the walk is under way"

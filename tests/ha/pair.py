@@ -70,7 +70,7 @@ async def brokers(folder: Path) -> AsyncIterator[Pair]:
 
 async def until(holds: Callable[[], bool], what: str = "") -> None:
     """Wait until something holds."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(100):
         while not holds():
             await asyncio.sleep(0.002)
     assert holds(), what

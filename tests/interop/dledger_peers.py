@@ -91,7 +91,7 @@ class JavaNode:
 
     def _end(self, number: int) -> None:
         self.process.send_signal(number)
-        self.process.wait(30)
+        self.process.wait(100)
         self.reader.join(10)
         for stream in (self.process.stdin, self.process.stdout, self.log):
             if stream is not None:

@@ -51,7 +51,7 @@ def log_files(folder: Path) -> dict[str, bytes]:
 
 async def equal_logs(ours: Path, java: Path) -> None:
     """Wait until two logs have the same bytes."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(100):
         while not (found := await asyncio.to_thread(log_files, ours)) or found != log_files(java):
             await asyncio.sleep(0.2)
 
@@ -126,7 +126,7 @@ async def our_slave_follows(version: str, folder: Path, role: str) -> None:
             await until(lambda: replication(slave).ha_client.connection is not None)
             await send_all_kinds(pair)
             await equal_logs(folder / "1", folder / "java")
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(100):
                 while await tables(master_port) != await tables(slave_port):
                     await asyncio.sleep(0.5)
             count = sum(

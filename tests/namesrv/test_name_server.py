@@ -461,7 +461,7 @@ def test_large_registration_is_read_while_others_are_answered(
 
     def held(request: RemotingCommand, broker_name: str, compressed: bool) -> Any:
         begun.set()
-        may_go_on.wait(30)
+        may_go_on.wait(100)
         return decoded(request, broker_name, compressed)
 
     monkeypatch.setattr(processor_module, "decoded_content", held)

@@ -9,7 +9,7 @@ import pytest
 from pyledger.net.loop import loop_factory
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
-LIMIT_SECONDS = 60
+LIMIT_SECONDS = 200
 
 
 @pytest.fixture(params=["asyncio", "uvloop"])

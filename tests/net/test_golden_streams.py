@@ -83,7 +83,7 @@ def test_damaged_recordings_end_their_connection_at_most(data: st.DataObject) ->
     async def main() -> None:
         problems: list[dict[str, Any]] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
-        async with asyncio.timeout(30), serving(HandlerTable()) as server:
+        async with asyncio.timeout(100), serving(HandlerTable()) as server:
             async with raw(server.port) as peer:
                 await peer.send(bytes(stream))
                 peer.socket.shutdown(socket.SHUT_WR)

@@ -101,7 +101,7 @@ def test_any_bytes_get_answers_or_a_closed_connection(parts: list[bytes]) -> Non
     async def main() -> None:
         problems: list[Any] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
-        async with asyncio.timeout(20), serving() as server:
+        async with asyncio.timeout(100), serving() as server:
             async with raw(server.port) as peer:
                 await peer.send(b"".join(parts))
                 peer.socket.shutdown(socket.SHUT_WR)

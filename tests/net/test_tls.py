@@ -37,7 +37,7 @@ def make_identity(folder: Path, name: str, host: str, password: str = "") -> Ide
         [*OPENSSL, *secret, *names, "-keyout", key, "-out", cert],
         check=True,
         capture_output=True,
-        timeout=30,
+        timeout=100,
     )
     return Identity(str(cert), str(key), password)
 

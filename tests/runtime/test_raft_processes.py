@@ -51,7 +51,7 @@ class Processes:
     def end(self, one: str, number: signal.Signals) -> None:
         process = self.running.pop(one)
         process.send_signal(number)
-        process.wait(20)
+        process.wait(100)
         assert process.stdout is not None
         process.stdout.close()
 

@@ -54,7 +54,7 @@ def write_until_killed(
             seen.append(line)
             if len(seen) == lines:
                 writer.send_signal(signal.SIGKILL)
-        writer.wait(30)
+        writer.wait(100)
     assert writer.returncode == -signal.SIGKILL, "the writer ended by itself"
     words = [line.split() for line in seen if line.endswith(b"\n")]
     return [(kind.decode(), int(queue_id), int(number)) for kind, queue_id, number in words]
