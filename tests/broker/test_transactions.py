@@ -1,5 +1,6 @@
 """Transactions over a real socket: half messages, their ends, checks, a restart."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -97,15 +98,21 @@ def test_commit_delivers_and_rollback_does_not(run: Run, tmp_path: Path, flush: 
     run(main())
 
 
-def test_open_transaction_is_checked_at_its_producer(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("flush", ["async", "sync"])
+def test_open_transaction_is_checked_at_its_producer(run: Run, tmp_path: Path, flush: str) -> None:
+    """Its answer is taken however soon it comes."""
+
     async def main() -> None:
         clock = LateClock()
-        async with broker(tmp_path, clock=clock) as one, peer(one) as client:
+        async with (
+            broker(tmp_path, store={"flush_disk_type": flush}, clock=clock) as one,
+            peer(one) as client,
+        ):
             place = await half(client, b"open", clock.now_ms(), KEYS="k")
             await become_producer(client)
             await check(one)
             clock.ahead_ms += 7_000
-            await check(one)
+            checking = asyncio.create_task(check(one))
             question = await client.receive()
             assert (question.code, question.is_oneway) == (RequestCode.CHECK_TRANSACTION_STATE, True)
             fields = question.ext_fields
@@ -122,6 +129,7 @@ def test_open_transaction_is_checked_at_its_producer(run: Run, tmp_path: Path) -
             assert record.properties["TRANSACTION_CHECK_TIMES"] == "1"
             answer = {name: fields[name] for name in ("topic", "tranStateTableOffset", "commitLogOffset")}
             assert (await client.request(end(answer, COMMIT, fromTransactionCheck="true"))).code == 0
+            await checking
             assert [message.body for message in await stored(client)] == [b"open"]
             assert place["commitLogOffset"] < int(fields["commitLogOffset"])
             clock.ahead_ms += 60_000

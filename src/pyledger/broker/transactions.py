@@ -73,6 +73,8 @@ class Transactions:
         self._now_ms = now_ms
         self._ended = EndedHalves(config)
         self._put_back: dict[int, bool] = {}
+        self._again: list[tuple[Step, StoredMessage, dict[str, str], PutResult]] = []
+        """What was put back and perhaps cannot be read yet."""
         self._timer: asyncio.TimerHandle | None = None
         self._checks: asyncio.Task[None] | None = None
 
@@ -205,6 +207,7 @@ class Transactions:
         )
         current.take_ops(self._ops(current.next_op_offset))
         await self._go_through(current)
+        await self._settle()
         if (current.half_offset, current.op_offset) == (half_start, op_start):
             return
         await asyncio.to_thread(self._store.flush_log)
@@ -217,6 +220,7 @@ class Transactions:
         while True:
             if current.steps % PAGE == 0:
                 await asyncio.sleep(0)
+                await self._settle()
             found = None if current.noted() else self._half(current)
             step = current.judge(half_of(found) if found else None, self._now_ms(), kept_ms=kept_ms)
             if step is Step.STOP:
@@ -239,14 +243,21 @@ class Transactions:
             given_up = copy_of(found, names.CHECK_EXPIRED_TOPIC, 0)
             return bool((await settled(self._puts.put_as_it_is(given_up))).places)
         change = checked_properties if step is Step.CHECK else put_back_properties
-        properties = {**change(half), names.WAIT: "false"}
-        again = copy_of(found, names.HALF_TOPIC, HALF_QUEUE, properties)
-        outcome = await settled(self._puts.put_as_it_is(again))
-        if not outcome.places:
+        properties = change(half)
+        place, _ = self._puts.put_placed(copy_of(found, names.HALF_TOPIC, HALF_QUEUE, properties))
+        if place is None:
             return False
-        if step is Step.CHECK:
-            self._ask(found, properties, outcome.places[0])
+        self._again.append((step, found, properties, place))
         return True
+
+    async def _settle(self) -> None:
+        """Ask producers about what was put back once it can be read, for they may answer at once."""
+        again, self._again = self._again, []
+        if again:
+            await asyncio.to_thread(self._store.flush_log)
+        for step, found, properties, place in again:
+            if step is Step.CHECK:
+                self._ask(found, properties, place)
 
     def _ask(self, found: StoredMessage, properties: dict[str, str], place: PutResult) -> None:
         """Ask a producer of the group what became of a transaction; it answers with END_TRANSACTION."""
