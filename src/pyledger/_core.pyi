@@ -589,6 +589,91 @@ class FlushPolicy:
             Why to flush the file that holds `flushed_where` now; None to wait.
         """
 
+# --- journal_writer.pyx
+
+@final
+class JournalWriter:
+    """The end of a bookie's journal: one thread appends, another writes and syncs by `run`.
+
+    Each batch that was synced at once ends with padding to a block of 512 bytes, and in it a seal; see
+    `pyledger.wire.ledger.journal`.
+
+    Attributes:
+        path: The file that is written.
+        syncs: How many batches are durable.
+    """
+
+    path: str
+    syncs: int
+
+    def __init__(
+        self, *, file_bytes_max: int, allocate_bytes: int, group_wait_ms: int = 0, group_bytes: int = 524288
+    ) -> None:
+        """A writer without a file; `open_file` gives it one.
+
+        Args:
+            file_bytes_max: From this size on a file is full.
+            allocate_bytes: So much is allocated ahead; 0: nothing.
+            group_wait_ms: How long a batch waits for more records.
+            group_bytes: A batch of so many bytes does not wait.
+        """
+
+    def append(self, record: Buffer) -> int:
+        """Append one record, its length included; nothing is written before `kick`.
+
+        Returns: `appended` behind it: it is durable once `synced` is not less.
+
+        Raises:
+            StoreFailedError: An earlier write failed.
+            StoreClosedError: The writer was closed.
+        """
+
+    def kick(self) -> None:
+        """Have what was appended written."""
+
+    @property
+    def bell(self) -> int:
+        """Descriptor that is readable (8 bytes) after a sync, and when the writer failed."""
+
+    @property
+    def appended(self) -> int:
+        """Bytes of all records that were appended."""
+
+    @property
+    def written(self) -> int:
+        """Of them, those the operating system has."""
+
+    @property
+    def synced(self) -> int:
+        """Of them, those on disk."""
+
+    @property
+    def mark(self) -> tuple[int, int]:
+        """Number of the file and position (bytes) up to which all is on disk."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether a write or sync failed: what is not on disk never will be."""
+
+    def open_file(self, path: str, fd: int, number: int, position: int) -> None:
+        """Go on in another file, whose header (`position` bytes) is there; while `run` does not run."""
+
+    def run(self) -> bool:
+        """Write and sync what is appended, without the GIL, until the file is full or the writer was closed.
+
+        Returns: True: the file is full. False: closed, and all is on disk.
+
+        Raises:
+            StoreFullError: No room; the writer has failed.
+            StoreIOError: The operating system refused; the writer has failed.
+        """
+
+    def fail(self, cause: BaseException) -> None:
+        """Let it fail from outside, as when no new file can be made."""
+
+    def close(self) -> None:
+        """Append no more; `run` ends once all is on disk."""
+
 # --- record_encoder.pyx
 
 def copy_and_digest(target: Buffer, bodies: list[bytes]) -> int:

@@ -16,7 +16,7 @@ def backup_of(path: Path) -> Path:
     return path.with_name(path.name + ".bak")
 
 
-def flush_folder(folder: Path) -> None:
+def flush_folder(folder: Path | str) -> None:
     """Make names in a folder durable."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:

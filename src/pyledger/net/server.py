@@ -19,6 +19,7 @@ from pyledger.log import event, logger
 from pyledger.net.connection import Connection, Handler
 from pyledger.net.endpoint import Endpoint, Quick
 from pyledger.net.sockets import listening_socket, prepare, reason_of
+from pyledger.net.stream import FrameStream
 from pyledger.net.tls import TLS_HELLO, server_context
 
 log = logger("net")
@@ -139,6 +140,12 @@ class RemotingServer:
         await endpoint.close()
         event(log, logging.INFO, "server closed", port=self.port)
 
+    def connection(
+        self, endpoint: Endpoint[Connection], accepted: socket.socket, *, secure: bool
+    ) -> FrameStream:
+        """What speaks on an accepted socket; another protocol has another class."""
+        return Connection(endpoint, accepted, secure=secure)
+
     def _stop_accepting(self) -> None:
         assert self._listener is not None
         if self._resume is not None:
@@ -195,7 +202,7 @@ class RemotingServer:
                     if await first_byte(endpoint.loop, accepted) != TLS_HELLO:
                         context = None
             await endpoint.loop.connect_accepted_socket(
-                lambda: Connection(endpoint, accepted, secure=context is not None),
+                lambda: self.connection(endpoint, accepted, secure=context is not None),
                 accepted,
                 ssl=context,
                 ssl_handshake_timeout=None if context is None else self._tls.handshake_timeout_ms / 1000,

@@ -18,6 +18,7 @@ from pyledger.wire.ledger.journal import decode_mark
 
 CURRENT = "current"
 COOKIE_FILE = "VERSION"
+MARK_FILE = "lastMark"
 DIRTY_FILE = "DIRTY"
 LOCATIONS_FOLDER = "locations"
 """The RocksDB index of a `DbLedgerStorage`."""
@@ -105,7 +106,7 @@ class _Found:
                 self._mark(whole)
             elif name == COOKIE_FILE:
                 self._cookie(whole)
-        for ledger_id, whole in _index_files(current):
+        for ledger_id, whole in index_files(current):
             self._add(self.indexes, ledger_id, whole)
 
     def _add(self, files: dict[int, str], number: int, path: str) -> None:
@@ -132,6 +133,32 @@ class _Found:
         self.cookies.append(cookie)
 
 
+def read_mark(current: str) -> tuple[int, int]:
+    """The mark in one `current`: journal file and position (bytes); zeros where there is none."""
+    path = os.path.join(current, MARK_FILE)
+    return (decode_mark(_small_file(path)) if os.path.exists(path) else None) or (0, 0)
+
+
+def journal_files(current: str) -> dict[int, str]:
+    """The journals of one `current`, by number."""
+    return _numbered(current, _JOURNAL)
+
+
+def entry_log_files(current: str) -> dict[int, str]:
+    """The entry logs of one `current`, by number."""
+    return _numbered(current, _LOG)
+
+
+def index_path(current: str, ledger_id: int) -> str:
+    """Where the index of a ledger stands."""
+    return os.path.join(current, f"{ledger_id >> 8 & 0xFF:x}", f"{ledger_id & 0xFF:x}", f"{ledger_id:x}.idx")
+
+
+def _numbered(current: str, pattern: re.Pattern[str]) -> dict[int, str]:
+    found = (pattern.fullmatch(name) for name in sorted(names_in(current)))
+    return {int(one[1], 16): os.path.join(current, one[0]) for one in found if one}
+
+
 def _current_folders(root: str, depth: int) -> Iterator[str]:
     for name in sorted(names_in(root)):
         below = os.path.join(root, name)
@@ -143,8 +170,8 @@ def _current_folders(root: str, depth: int) -> Iterator[str]:
             yield from _current_folders(below, depth - 1)
 
 
-def _index_files(current: str) -> Iterator[tuple[int, str]]:
-    """`<two bytes of the id>/<ledger>.idx`, all in hex."""
+def index_files(current: str) -> Iterator[tuple[int, str]]:
+    """Ledgers and their indexes: `<two bytes of the id>/<ledger>.idx`, all in hex."""
     for high in sorted(names_in(current)):
         for low in sorted(names_in(os.path.join(current, high))) if len(high) <= 2 else ():
             folder = os.path.join(current, high, low)

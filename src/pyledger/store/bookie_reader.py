@@ -16,8 +16,9 @@ from typing import Self
 from pyledger.errors import LedgerFileError, StoreIOError
 from pyledger.protocol.bookkeeper.bookie import EntryRecord, FenceRecord, KeyRecord, LacRecord
 from pyledger.store.bookie_folder import BookieFolder, read_bookie_folder
+from pyledger.store.bookie_journal import replayed_records
 from pyledger.wire.ledger.entry_log import LedgerIndex, decode_index, entry_at, logged_entries
-from pyledger.wire.ledger.journal import JournalRecord, records, start_of
+from pyledger.wire.ledger.journal import JournalRecord
 
 LENGTH_BYTES = 4
 
@@ -123,14 +124,7 @@ class BookieReader:
         Raises:
             LedgerFileError: A record is damaged.
         """
-        first, position = self.folder.mark
-        for number, path in self.folder.journals.items():
-            if number < first:
-                continue
-            data = self._files.map(path)
-            start = start_of(path, data)
-            for one in records(path, data, max(start, position) if number == first else start):
-                yield path, one
+        yield from replayed_records(self.folder.journals, self.folder.mark, self._files.map)
 
     def _replay(self, path: str, one: JournalRecord) -> None:
         record = one.record

@@ -15,7 +15,7 @@ from pyledger.store.bookie_reader import FileMaps
 from pyledger.store.problem import Problem
 from pyledger.wire.ledger.entry import digest_found
 from pyledger.wire.ledger.entry_log import decode_index, entry_at, ledgers_map, logged_entries
-from pyledger.wire.ledger.journal import records, start_of
+from pyledger.wire.ledger.journal import records, start_of, whole_end
 
 
 class BookieCheck:
@@ -46,18 +46,19 @@ class BookieCheck:
             yield Problem("unusual", stranger.path, None, stranger.what, "note")
         if self.folder.dirty:
             yield Problem("unclean", self.folder.path, None, "its writer runs, or was killed", "note")
-        for path in self.folder.journals.values():
-            yield from self._journal(path)
+        for number, path in self.folder.journals.items():
+            yield from self._journal(number, path)
         for path in self.folder.entry_logs.values():
             yield from self._entry_log(path)
         for ledger_id, path in self.folder.indexes.items():
             yield from self._index(ledger_id, path)
         yield from self._digest_problems()
 
-    def _journal(self, path: str) -> Iterator[Problem]:
+    def _journal(self, number: int, path: str) -> Iterator[Problem]:
         data = self._files.map(path)
         try:
-            for one in records(path, data, start_of(path, data)):
+            start = start_of(path, data)
+            for one in records(path, data[: whole_end(path, number, data, start)], start):
                 if isinstance(one.record, EntryRecord):
                     self._look(
                         one.record.ledger_id, one.record.entry_id, path, one.position, one.record.entry

@@ -24,6 +24,8 @@ BATCH_BYTES_MAX = 5 << 20
 BATCH_HEAD_BYTES = 36
 """What the first bytes of a batched answer are counted as."""
 ENTRY_HEAD_BYTES = 4
+PACKET_BYTES_MAX = 256
+"""Of a LAC packet; with the longest digest it has 36."""
 _IDS_AND_LAC = struct.Struct(">qqq")
 _PACKET_LAC = struct.Struct(">8xq")
 
@@ -106,6 +108,12 @@ class LedgerAtBookie:
     last_add_confirmed: int = -1
     packet: bytes | None = None
 
+    def tell(self, packet: bytes) -> None:
+        """Take a LAC packet, which a writer sent apart from its entries."""
+        (confirmed,) = _PACKET_LAC.unpack_from(packet)
+        self.packet = packet
+        self.last_add_confirmed = max(self.last_add_confirmed, confirmed)
+
 
 @dataclass(slots=True)
 class BookieRules:
@@ -116,12 +124,14 @@ class BookieRules:
         ledgers: All that it has heard of.
         read_only: Ordinary adds are refused.
         room_for_recovery: A read-only bookie still takes adds of high priority.
+        entry_id_max: The highest entry that the storage can keep.
     """
 
     storage: EntryStorage
     ledgers: dict[int, LedgerAtBookie] = field(default_factory=dict)
     read_only: bool = False
     room_for_recovery: bool = True
+    entry_id_max: int = (1 << 63) - 1
 
     def replay(self, record: Record) -> None:
         """Take a record of the journal again. Fences do not stop what was acknowledged before them."""
@@ -133,7 +143,7 @@ class BookieRules:
         if isinstance(record, FenceRecord):
             ledger.fenced = True
         elif isinstance(record, LacRecord):
-            _tell(ledger, record.packet)
+            ledger.tell(record.packet)
         else:
             self._put(ledger, record)
 
@@ -182,7 +192,7 @@ class BookieRules:
         if self.read_only and not (request.priority > 0 and self.room_for_recovery):
             return Status.EREADONLY, ()
         ledger_id, entry_id, _ = _IDS_AND_LAC.unpack_from(request.entry)
-        if entry_id < 0 or ledger_id < 0:
+        if not 0 <= entry_id <= self.entry_id_max or ledger_id < 0:
             return Status.EBADREQ, ()
         opened, records = self._open(ledger_id, request.master_key)
         if opened is None:
@@ -311,14 +321,14 @@ class BookieRules:
     def _write_lac(self, request: m.WriteLacRequest) -> Outcome:
         status = Status.EOK
         records: tuple[Record, ...] = ()
-        if len(request.packet) < _PACKET_LAC.size:
+        if not _PACKET_LAC.size <= len(request.packet) <= PACKET_BYTES_MAX or request.ledger_id < 0:
             status = Status.EBADREQ
         else:
             ledger, opening = self._open(request.ledger_id, request.master_key)
             if ledger is None:
                 status = Status.EUA
             else:
-                _tell(ledger, request.packet)
+                ledger.tell(request.packet)
                 records = (*opening, LacRecord(request.ledger_id, request.packet))
         answer = m.WriteLacResponse(status=status, txn_id=request.txn_id, ledger_id=request.ledger_id)
         return Outcome(answer, records)
@@ -335,12 +345,6 @@ class BookieRules:
         )
 
 
-def _tell(ledger: LedgerAtBookie, packet: bytes) -> None:
-    (confirmed,) = _PACKET_LAC.unpack_from(packet)
-    ledger.packet = packet
-    ledger.last_add_confirmed = max(ledger.last_add_confirmed, confirmed)
-
-
 def _read_answer(
     request: m.ReadRequest, status: Status, entry: bytes | None = None, max_lac: int | None = None
 ) -> m.ReadResponse:
@@ -352,3 +356,27 @@ def _read_answer(
         entry=entry,
         max_lac=max_lac,
     )
+
+
+_ANSWERS: dict[type[m.Request], type[m.Response]] = {
+    m.AddRequest: m.AddResponse,
+    m.ReadRequest: m.ReadResponse,
+    m.BatchReadRequest: m.BatchReadResponse,
+    m.WriteLacRequest: m.WriteLacResponse,
+    m.ReadLacRequest: m.ReadLacResponse,
+    m.ForceLedgerRequest: m.ForceLedgerResponse,
+    m.ListEntriesRequest: m.ListEntriesResponse,
+    m.BookieInfoRequest: m.BookieInfoResponse,
+}
+
+
+def refusal(request: m.Request, status: Status) -> m.Response:
+    """An answer that says nothing but a status, in the words of its request."""
+    txn_id = request.txn_id
+    if (kind := _ANSWERS.get(type(request))) is not None:
+        ids = {name: getattr(request, name) for name in ("ledger_id", "entry_id") if hasattr(request, name)}
+        return kind(status=status, txn_id=txn_id, **ids)
+    number = request.number if isinstance(request, m.UnknownRequest) else request.operation
+    if number == m.Operation.ADD_ENTRY:
+        return m.AddResponse(status=status, txn_id=txn_id, ledger_id=0, entry_id=0)  # as upstream
+    return m.RefusedResponse(status=status, txn_id=txn_id, number=number)

@@ -6,7 +6,7 @@ Source: BookKeeper bookie/DefaultEntryLogger.java, FileInfo.java.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pyledger.errors import LedgerFileError
@@ -14,6 +14,7 @@ from pyledger.errors import LedgerFileError
 LOG_MAGIC, INDEX_MAGIC = b"BKLO", b"BKLE"
 LOG_HEADER_BYTES = INDEX_HEADER_BYTES = 1024
 LEDGERS_MAP_MARK = (-1, -2)
+MAP_ITEMS_MAX = 10_000
 FENCED = 1
 _LOG_HEADER = struct.Struct(">4siqi")
 _SIZE = struct.Struct(">i")
@@ -146,3 +147,40 @@ def ledgers_map(path: str, data: memoryview) -> dict[int, int] | None:
             found[ledger_id] = total_bytes
         at += _SIZE.size + size
     return found
+
+
+def log_header(map_position: int = 0, ledgers: int = 0) -> bytes:
+    """What an entry log begins with: position (bytes) and length of its map of ledgers, 0 until it is closed."""
+    return _LOG_HEADER.pack(LOG_MAGIC, 1, map_position, ledgers).ljust(LOG_HEADER_BYTES, b"\0")
+
+
+def encode_ledgers_map(sizes: Mapping[int, int]) -> bytes:
+    """The map that ends a closed log: bytes of each ledger's entries with their sizes."""
+    items = sorted(sizes.items())
+    parts: list[bytes] = []
+    for at in range(0, len(items), MAP_ITEMS_MAX):
+        batch = items[at : at + MAP_ITEMS_MAX]
+        body = b"".join(
+            (_IDS.pack(*LEDGERS_MAP_MARK), _SIZE.pack(len(batch)), *(_MAP_ITEM.pack(*i) for i in batch))
+        )
+        parts += (_SIZE.pack(len(body)), body)
+    return b"".join(parts)
+
+
+def encode_index_header(master_key: bytes, *, fenced: bool, packet: bytes | None) -> bytes:
+    """The first 1024 bytes of the index of a ledger.
+
+    Raises:
+        LedgerFileError: Key and packet do not fit.
+    """
+    parts = (
+        _INDEX_HEAD.pack(INDEX_MAGIC, 1, len(master_key)),
+        master_key,
+        _SIZE.pack(FENCED if fenced else 0),
+        _SIZE.pack(len(packet or b"")),
+        packet or b"",
+    )
+    encoded = b"".join(parts)
+    if len(encoded) > INDEX_HEADER_BYTES:
+        raise LedgerFileError("", 0, f"{len(encoded)} bytes are too many for the header of an index")
+    return encoded.ljust(INDEX_HEADER_BYTES, b"\0")

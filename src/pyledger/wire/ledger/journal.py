@@ -1,15 +1,19 @@
 """Bytes of a bookie's journal: a header, records, padding.
 
 No record has a checksum: a length of zero or a short read ends the file, and whoever writes one leaves
-nothing but zeros behind its end.
+nothing but zeros behind its end. In the files of our own bookies every batch that was synced at once ends
+with a seal, which lies in its padding, where readers that know of none read over it: i32 "PLJS", the CRC-32C
+of file number, batch position and batch, i64 the position (bytes) of the batch. A flag in the header tells.
 
 Source: BookKeeper bookie/Journal.java, JournalChannel.java.
 """
 
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pyledger.digest import crc32c
 from pyledger.errors import LedgerFileError
 from pyledger.protocol.bookkeeper.bookie import EntryRecord, FenceRecord, KeyRecord, LacRecord, Record
 
@@ -22,9 +26,17 @@ ALIGNMENT_BYTES = 512
 
 KEY_MARK, FENCE_MARK, FORCE_MARK, LAC_MARK = -0x1000, -0x2000, -0x4000, -0x8000
 PADDING_MARK = -0x100
+SEAL_MAGIC = 0x504C4A53
+SEALED = b"sealed"
+"""Stands in the header of a file whose batches are sealed."""
 _LENGTH = struct.Struct(">i")
 _IDS = struct.Struct(">qq")
 _MARK = struct.Struct(">qq")
+_SEAL = struct.Struct(">iIq")
+_SEALED_PADDING = re.compile(
+    re.escape(_LENGTH.pack(PADDING_MARK)) + b"...." + re.escape(_LENGTH.pack(SEAL_MAGIC)) + b".{12}",
+    re.DOTALL,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +47,9 @@ class JournalRecord:
     record: Record
 
 
-def header() -> bytes:
+def header(*, sealed: bool = False) -> bytes:
     """What a new journal file begins with."""
-    return (MAGIC + _LENGTH.pack(VERSION)).ljust(HEADER_BYTES, b"\0")
+    return (MAGIC + _LENGTH.pack(VERSION) + (SEALED if sealed else b"")).ljust(HEADER_BYTES, b"\0")
 
 
 def encode_record(record: Record) -> bytes:
@@ -101,6 +113,58 @@ def records(path: str, data: memoryview, start: int) -> Iterator[JournalRecord]:
         if (record := _record(path, at, body)) is not None:
             yield JournalRecord(at, record)
         at += _LENGTH.size + size
+
+
+def whole_end(path: str, number: int, data: memoryview, start: int) -> int:
+    """Where the last whole batch of a file ends (bytes), or its start; all else was never vouched for.
+
+    A file without seals is taken as a whole: nobody can tell.
+
+    Args:
+        path: For errors.
+        number: Of the file, as in its name.
+        data: The file.
+        start: Where a batch begins (bytes).
+
+    Raises:
+        LedgerFileError: A batch is damaged that a whole one follows.
+    """
+    flag = data[len(MAGIC) + _LENGTH.size : len(MAGIC) + _LENGTH.size + len(SEALED)]
+    if bytes(data[: len(MAGIC)]) != MAGIC or bytes(flag) != SEALED:
+        return len(data)
+    end = at = batch = start
+    while at + _LENGTH.size <= len(data):
+        (size,) = _LENGTH.unpack_from(data, at)
+        if size != PADDING_MARK:
+            if size <= 0:
+                break
+            at += _LENGTH.size + size
+            continue
+        seal_at = at + 2 * _LENGTH.size
+        behind = _behind_padding(path, data, at)
+        if behind > len(data) or not _is_sealed(number, data, batch, at, seal_at):
+            break
+        end = at = batch = behind
+    _refuse_later_seals(path, number, data, end)
+    return end
+
+
+def _is_sealed(number: int, data: memoryview, batch: int, records_end: int, seal_at: int) -> bool:
+    if seal_at + _SEAL.size > len(data):
+        return False
+    magic, crc, position = _SEAL.unpack_from(data, seal_at)
+    bound = crc32c(_MARK.pack(number, batch))
+    return (magic, position, crc) == (SEAL_MAGIC, batch, crc32c(data[batch:records_end], bound))
+
+
+def _refuse_later_seals(path: str, number: int, data: memoryview, end: int) -> None:
+    """A batch was synced before the next was written: one that is torn is the last."""
+    for found in _SEALED_PADDING.finditer(data, end):
+        _, _, batch = _SEAL.unpack_from(data, found.start() + 2 * _LENGTH.size)
+        if end < batch < found.start() and _is_sealed(
+            number, data, batch, found.start(), found.start() + 2 * _LENGTH.size
+        ):
+            raise LedgerFileError(path, end, "a damaged batch that a whole one follows")
 
 
 def encode_mark(log_id: int, position: int) -> bytes:

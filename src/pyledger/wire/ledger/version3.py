@@ -120,9 +120,12 @@ def _status(number: int) -> m.Status:
 
 def _parse(name: str, body: memoryview) -> Any:
     try:
-        return message(name).FromString(bytes(body))
+        found = message(name).FromString(bytes(body))
     except DecodeError as error:
         raise LedgerFrameError(f"{len(body)} bytes are no {name}: {error}") from None
+    if not found.IsInitialized():
+        raise LedgerFrameError(f"{len(body)} bytes are no {name}: a field is missing")
+    return found
 
 
 def _encode(name: str, header: dict[str, int], fields: dict[str, Any]) -> bytes:

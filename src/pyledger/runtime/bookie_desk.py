@@ -1,0 +1,286 @@
+"""What a bookie does with the requests of its connections: rules, journal, answers.
+
+An answer that needs the disk waits in a line for the journal, which rings once a batch is durable; all others
+go at once. A reader that wants what is not confirmed yet is held until it is, or its time is over. Entries
+that are not in memory are fetched by a thread, and the rules are asked again.
+
+Source: BookKeeper proto/BookieRequestProcessor.java, LongPollReadEntryProcessorV3.java.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from pyledger.errors import LedgerFrameError, PyLedgerError, StoreError
+from pyledger.log import event, logger
+from pyledger.net.ledger_server import LedgerConnection
+from pyledger.protocol.bookkeeper import messages as m
+from pyledger.protocol.bookkeeper.bookie import BookieRules, Outcome, refusal
+from pyledger.protocol.bookkeeper.messages import Status
+from pyledger.store.bookie_entry_log import PageNotCachedError
+from pyledger.store.bookie_store import BookieStore
+from pyledger.store.clock import Clock
+from pyledger.wire.ledger.dialect import encode_answer
+from pyledger.wire.ledger.journal import encode_record
+from pyledger.wire.ledger.version3 import VERSION
+
+log = logger("bookie")
+
+FETCHES_MAX = 3
+"""Tries to bring an entry to memory before a read just waits for the disk."""
+AUTH_DISABLED = "AuthDisabledPlugin"
+BEHIND_BYTES_MAX = 64 << 20
+"""Bytes that the journal may be behind; above, nothing is read from any connection."""
+HELD_MAX = 100_000
+"""Readers that may wait for an entry; one more is answered at once."""
+TOTAL_CAPACITY, FREE_SPACE = 1, 2
+
+
+class Asker(NamedTuple):
+    """Who waits for an answer."""
+
+    connection: LedgerConnection
+    request: m.Request
+    manner: int
+    woken: bool = False
+    """It was held until more was confirmed."""
+
+
+class Waiting(NamedTuple):
+    """An answer that is sent once the journal has all before `appended` (bytes) on disk."""
+
+    appended: int
+    asker: Asker
+    response: m.Response
+
+
+class Held(NamedTuple):
+    """A reader of what is not confirmed yet."""
+
+    asker: Asker
+    timer: asyncio.TimerHandle
+
+
+class BookieDesk:
+    """Takes requests and answers them; belongs to one event loop.
+
+    Attributes:
+        rules: What is answered.
+        on_full: Called when the cache of entries is full, so that a checkpoint is due.
+    """
+
+    def __init__(
+        self,
+        store: BookieStore,
+        rules: BookieRules,
+        disk: Executor,
+        clock: Clock,
+        on_full: Callable[[], None],
+    ) -> None:
+        """A desk at an open store, of the event loop that runs.
+
+        Args:
+            store: Whose reads do not wait from now on.
+            rules: Over that store.
+            disk: Threads that may wait for the disk.
+            clock: Tells when a reader learned of an entry.
+            on_full: See above.
+        """
+        self.rules, self.on_full = rules, on_full
+        self._store, self._writer, self._disk, self._clock = store, store.journal.writer, disk, clock
+        self._loop = asyncio.get_running_loop()
+        self._line: deque[Waiting] = deque()
+        self._held: dict[int, list[Held]] = {}
+        self._held_count = 0
+        store.waits = False
+        self._loop.add_reader(self._writer.bell, self._rung)
+
+    def close(self) -> None:
+        """Hold nobody any more: the connections are gone."""
+        self._loop.remove_reader(self._writer.bell)
+        for held in self._held.values():
+            for one in held:
+                one.timer.cancel()
+        self._held.clear()
+
+    def full(self) -> bool:
+        """Whether nothing more should be taken: disk or journal cannot follow."""
+        behind = self._writer.appended - self._writer.synced > BEHIND_BYTES_MAX
+        return behind or self._store.cached_bytes > 2 * self._store.config.write_cache_bytes
+
+    def take(self, connection: LedgerConnection, frames: list[Any]) -> list[Any]:
+        """Handle frames of a connection; those that have to wait because it was paused."""
+        appended = self._writer.appended
+        rest: list[Any] = []
+        for at, frame in enumerate(frames):
+            try:
+                request, manner = connection.dialect.decode(frame)
+            except LedgerFrameError as error:
+                event(log, logging.WARNING, "frame refused", peer=connection.remote_address, problem=error)
+                connection.abort()
+                break
+            self._handle(Asker(connection, request, manner))
+            if connection.closed:
+                break
+            if connection.congested and connection.must_pause():
+                rest = frames[at + 1 :]
+                break
+        if self._writer.appended != appended:
+            self._writer.kick()
+        if self._store.cached_bytes > self._store.config.write_cache_bytes:
+            self.on_full()
+        return rest
+
+    # --- one request
+
+    def _handle(self, asker: Asker, fetches: int = 0) -> None:
+        request = asker.request
+        if (asker.manner < 0 and ~asker.manner > 2) or (asker.manner == 0 and request.version != VERSION):
+            self._say(asker, refusal(request, Status.EBADVERSION))
+            return
+        if isinstance(request, m.ReadRequest) and self._holds(asker, request):
+            return
+        self._store.waits = fetches >= FETCHES_MAX
+        try:
+            outcome = self._outcome(asker)
+        except PageNotCachedError as miss:
+            self._fetch(asker, miss, fetches)
+            return
+        except PyLedgerError as error:
+            event(log, logging.ERROR, "request failed", request=type(request).__name__, problem=error)
+            outcome = Outcome(refusal(request, Status.EIO))
+        finally:
+            self._store.waits = False
+        assert outcome.response is not None
+        if outcome.records or isinstance(request, m.ForceLedgerRequest):
+            self._journal(asker, outcome)
+        else:
+            self._say(asker, outcome.response)
+
+    def _outcome(self, asker: Asker) -> Outcome:
+        request = asker.request
+        match request:
+            case m.AuthRequest():
+                return Outcome(
+                    m.AuthResponse(status=Status.EOK, txn_id=request.txn_id, plugin_name=AUTH_DISABLED)
+                )
+            case m.BookieInfoRequest():
+                return Outcome(self._room(request))
+            case m.ForceLedgerRequest():
+                return Outcome(refusal(request, Status.EOK))
+            case m.StartTlsRequest() | m.UnknownRequest():
+                return Outcome(refusal(request, Status.EBADREQ))
+        outcome = self.rules.handle(request)
+        answer = outcome.response
+        if asker.woken and isinstance(answer, m.ReadResponse) and answer.entry is not None:
+            told = replace(answer, lac_update_timestamp=self._clock.now_ms())
+            return replace(outcome, response=told)
+        return outcome
+
+    def _journal(self, asker: Asker, outcome: Outcome) -> None:
+        assert outcome.response is not None
+        appended = self._writer.appended
+        try:
+            for record in outcome.records:
+                appended = self._writer.append(encode_record(record))
+        except StoreError:
+            self._say(asker, refusal(asker.request, Status.EIO))
+            return
+        for record in outcome.records:
+            self._store.changed.add(record.ledger_id)
+            if record.ledger_id in self._held:
+                self._look_at_held(record.ledger_id)
+        asker.connection.begin()
+        self._line.append(Waiting(appended, asker, outcome.response))
+        if not outcome.records and appended <= self._writer.synced:
+            self._rung()
+
+    def _say(self, asker: Asker, response: m.Response, done: int = 0) -> None:
+        try:
+            asker.connection.answer((encode_answer(response, asker.manner),), done)
+        except LedgerFrameError as error:
+            event(log, logging.ERROR, "answer failed", peer=asker.connection.remote_address, problem=error)
+            asker.connection.abort()
+
+    def _room(self, request: m.BookieInfoRequest) -> m.BookieInfoResponse:
+        total, free = self._store.room()
+        return m.BookieInfoResponse(
+            status=Status.EOK,
+            txn_id=request.txn_id,
+            total_disk_capacity=total if request.requested & TOTAL_CAPACITY else None,
+            free_disk_space=free if request.requested & FREE_SPACE else None,
+        )
+
+    # --- what waits
+
+    def _rung(self) -> None:
+        """The journal made more durable, or failed."""
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._writer.bell)
+        line, synced = self._line, self._writer.synced
+        failed = self._writer.failed
+        answers: dict[LedgerConnection, list[bytes]] = {}
+        while line and (line[0].appended <= synced or failed):
+            appended, asker, response = line.popleft()
+            if appended > synced:
+                response = refusal(asker.request, Status.EIO)
+            answers.setdefault(asker.connection, []).append(encode_answer(response, asker.manner))
+        for connection, frames in answers.items():
+            connection.answer(frames, len(frames))
+
+    def _fetch(self, asker: Asker, miss: PageNotCachedError, fetches: int) -> None:
+        asker.connection.begin()
+        work = self._loop.run_in_executor(self._disk, miss.load)
+
+        def fetched(_work: asyncio.Future[None]) -> None:
+            asker.connection.in_work -= 1
+            if not asker.connection.closed:
+                self._handle(asker, fetches + 1)
+                asker.connection.go_on()
+
+        work.add_done_callback(fetched)
+
+    # --- readers of what is not confirmed yet
+
+    def _holds(self, asker: Asker, request: m.ReadRequest) -> bool:
+        """Whether a reader has to wait; it then will be answered."""
+        ledger = self.rules.ledgers.get(request.ledger_id)
+        if request.time_out is None or request.previous_lac is None or request.fence or ledger is None:
+            return False
+        if request.piggyback and request.entry_id != m.INVALID_ENTRY_ID:
+            return False
+        if ledger.last_add_confirmed > request.previous_lac or ledger.fenced or self._held_count >= HELD_MAX:
+            return False
+        timer = self._loop.call_later(max(request.time_out, 0) / 1000, self._release, asker)
+        self._held.setdefault(request.ledger_id, []).append(Held(asker, timer))
+        self._held_count += 1
+        return True
+
+    def _look_at_held(self, ledger_id: int) -> None:
+        ledger = self.rules.ledgers.get(ledger_id)
+        for held in tuple(self._held.get(ledger_id, ())):
+            request = held.asker.request
+            assert isinstance(request, m.ReadRequest)
+            assert request.previous_lac is not None
+            if ledger is None or ledger.fenced or ledger.last_add_confirmed > request.previous_lac:
+                held.timer.cancel()
+                self._release(held.asker, woken=True)
+
+    def _release(self, asker: Asker, *, woken: bool = False) -> None:
+        """Answer a reader now."""
+        request = asker.request
+        assert isinstance(request, m.ReadRequest)
+        left = [one for one in self._held.get(request.ledger_id, ()) if one.asker is not asker]
+        self._held_count -= 1
+        if left:
+            self._held[request.ledger_id] = left
+        else:
+            self._held.pop(request.ledger_id, None)
+        if not asker.connection.closed:
+            self._handle(asker._replace(request=replace(request, time_out=None), woken=woken))

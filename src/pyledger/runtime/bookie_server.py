@@ -1,0 +1,193 @@
+"""A bookie: its folders, its port, its place in a cluster.
+
+Source: BookKeeper bookie/BookieImpl.java, BookieStateManager.java, SyncThread.java.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pyledger.config.bookie import BookieConfig
+from pyledger.config.net import NetConfig, TlsConfig
+from pyledger.errors import StoreError, StoreFullError
+from pyledger.log import event, logger
+from pyledger.net.ledger_server import IDLE_SECONDS, LedgerConnection, LedgerServer
+from pyledger.protocol.bookkeeper.bookie import BookieRules
+from pyledger.runtime.bookie_desk import BookieDesk
+from pyledger.store.bookie_index import ENTRY_ID_MAX
+from pyledger.store.bookie_store import BookieStore, Checkpoint
+from pyledger.store.clock import SystemClock
+
+log = logger("bookie")
+
+READ_THREADS = 4
+CLOSE_GRACE_MS = 3_000
+RETRY_S = 1.0
+
+
+class BookieServer:
+    """Serves one bookie from `start` to `close`.
+
+    Attributes:
+        ended: Set when it cannot go on: its disk failed.
+    """
+
+    def __init__(
+        self,
+        journal_path: Path,
+        ledgers_path: Path,
+        *,
+        config: BookieConfig | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        tls: TlsConfig | None = None,
+    ) -> None:
+        """A bookie that opens its folders and listens once it is started.
+
+        Args:
+            journal_path: Folder of its journal.
+            ledgers_path: Folder of its entry logs and indexes.
+            config: How it keeps them.
+            host: Address or name to listen on.
+            port: 0 takes any free port.
+            tls: Certificates; without, it speaks no TLS.
+        """
+        self.config = config or BookieConfig()
+        self.ended = asyncio.Event()
+        self._paths = (str(journal_path), str(ledgers_path))
+        self._clock = SystemClock()
+        self._host = host
+        net = NetConfig(
+            frame_max_bytes=self.config.frame_max_bytes,
+            server_idle_seconds=IDLE_SECONDS,
+            requests_max=self.config.adds_in_progress_max,
+        )
+        self._server = LedgerServer(
+            self._take,
+            self._full,
+            host=host,
+            port=port,
+            config=net,
+            tls=tls,
+        )
+        self._disk = ThreadPoolExecutor(1, "bookie-disk")
+        self._reads = ThreadPoolExecutor(READ_THREADS, "bookie-read")
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._moving: asyncio.Future[None] | None = None
+        self._started = self._closing = False
+        self._store: BookieStore
+        self._desk: BookieDesk
+
+    @property
+    def address(self) -> str:
+        """`host:port` that it listens on."""
+        return f"{self._host}:{self._server.port}"
+
+    async def start(self) -> None:
+        """Replay the journal, listen.
+
+        Raises:
+            StoreError: The folders cannot be opened.
+            LedgerFileError: A file in them is damaged.
+            ListenError: The port cannot be had.
+        """
+        self._loop = asyncio.get_running_loop()
+        opening = partial(BookieStore.open, *self._paths, self.config, self._clock, self._journal_failed)
+        store = self._store = await self._loop.run_in_executor(self._disk, opening)
+        self.rules = BookieRules(store, store.ledgers, entry_id_max=ENTRY_ID_MAX)
+        self._desk = BookieDesk(store, self.rules, self._reads, self._clock, self._checkpoint)
+        self._started = True
+        self._look_at_disk()
+        try:
+            await self._server.start()
+        except BaseException:
+            await self.close()
+            raise
+        self._arm("checkpoint", self.config.flush_interval_ms / 1000, self._checkpoint)
+        event(log, logging.INFO, "bookie serves", address=self.address, ledgers=len(store.ledgers))
+
+    async def close(self) -> None:
+        """Answer what was taken, move all to the entry logs, end. Idempotent."""
+        if self._closing:
+            return
+        self._closing = True
+        for timer in self._timers.values():
+            timer.cancel()
+        await self._server.close(CLOSE_GRACE_MS)
+        if self._started:
+            self._desk.close()
+            if self._moving is not None:
+                await asyncio.wait([self._moving])
+            self._reads.shutdown()
+            self._store.waits = True
+            await self._loop.run_in_executor(self._disk, self._store.close)
+        self._disk.shutdown()
+
+    # --- inside
+
+    def _take(self, connection: LedgerConnection, frames: list[Any]) -> list[Any]:
+        return self._desk.take(connection, frames)
+
+    def _full(self) -> bool:
+        return self._desk.full()
+
+    def _arm(self, name: str, delay_s: float, call: Callable[[], None]) -> None:
+        if (timer := self._timers.pop(name, None)) is not None:
+            timer.cancel()
+        if not self._closing:
+            self._timers[name] = self._loop.call_later(delay_s, call)
+
+    def _checkpoint(self) -> None:
+        """Begin a checkpoint, unless one is under way."""
+        if self._moving is not None or self._closing:
+            return
+        self._arm("checkpoint", self.config.flush_interval_ms / 1000, self._checkpoint)
+        if (checkpoint := self._store.begin_checkpoint()) is not None:
+            self._move(checkpoint)
+
+    def _move(self, checkpoint: Checkpoint) -> None:
+        self._moving = self._loop.run_in_executor(self._disk, self._store.write_checkpoint, checkpoint)
+        self._moving.add_done_callback(partial(self._moved, checkpoint))
+
+    def _moved(self, checkpoint: Checkpoint, work: asyncio.Future[None]) -> None:
+        self._moving = None
+        error = None if work.cancelled() else work.exception()
+        if error is None:
+            self._store.end_checkpoint(checkpoint)
+            if self._store.cached_bytes > self.config.write_cache_bytes:
+                self._checkpoint()
+            for connection in self._server.connections:
+                connection.go_on()
+        elif isinstance(error, StoreFullError):
+            # Nothing is lost: it is all in the journal. Only nothing more may come.
+            event(log, logging.ERROR, "no room for entries", problem=error)
+            self.rules.read_only, self.rules.room_for_recovery = True, False
+            self._arm("move", RETRY_S, partial(self._move, checkpoint))
+        else:
+            event(log, logging.ERROR, "checkpoint failed", problem=error)
+            self._give_up()
+            if not isinstance(error, StoreError):
+                raise error
+
+    def _look_at_disk(self) -> None:
+        total, free = self._store.room()
+        used = 100 * (1 - free / max(total, 1))
+        low, high = self.config.disk_usage_lwm_threshold_percent, self.config.disk_usage_threshold_percent
+        read_only = self.config.force_read_only_bookie or used > (low if self.rules.read_only else high)
+        if read_only != self.rules.read_only:
+            event(log, logging.WARNING, "disk", used_percent=round(used, 1), read_only=read_only)
+        self.rules.read_only = read_only
+        self.rules.room_for_recovery = free >= self.config.min_usable_size_for_high_priority_writes_bytes
+        self._arm("disk", self.config.disk_check_interval_ms / 1000, self._look_at_disk)
+
+    def _journal_failed(self) -> None:
+        self._loop.call_soon_threadsafe(self._give_up)
+
+    def _give_up(self) -> None:
+        """The disk cannot be trusted: acknowledge nothing any more."""
+        self.rules.read_only, self.rules.room_for_recovery = True, False
+        self.ended.set()

@@ -1,0 +1,241 @@
+"""Entry logs of a running bookie: one is written, all are read.
+
+An entry is read from the page cache, or not at all: who may wait for the disk says so. So an event loop can
+serve what is in memory itself and leave the rest to a thread.
+
+Source: BookKeeper bookie/DefaultEntryLogger.java.
+"""
+
+import errno
+import os
+import struct
+from collections.abc import Iterable
+from contextlib import suppress
+
+from pyledger.atomic_file import flush_folder
+from pyledger.errors import LedgerFileError, StoreFullError, StoreIOError
+from pyledger.store.bookie_folder import entry_log_files
+from pyledger.wire.ledger.entry_log import (
+    LOG_HEADER_BYTES,
+    encode_ledgers_map,
+    log_header,
+)
+
+SIZE_BYTES = 4
+CHUNK_BYTES = 64 << 10
+"""So much is written by one call, which lets other threads run."""
+READ_BYTES = 4096
+AHEAD_BYTES = 512 << 10
+"""So much is read ahead of an entry that was not in memory."""
+ENTRY_BYTES_MAX = 64 << 20
+_SIZE = struct.Struct(">i")
+_IDS = struct.Struct(">qq")
+_NOT_SUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
+
+
+class PageNotCachedError(Exception):
+    """What was asked for is on disk only; `load` brings it to memory, waiting."""
+
+    def __init__(self, file: int, position: int) -> None:
+        """Of an open file, from a position (bytes) on."""
+        super().__init__(file, position)
+        self.file, self.position = file, position
+
+    def load(self) -> None:
+        """Read it; in a thread that may wait."""
+        with suppress(OSError):  # whoever asks again meets the error
+            os.pread(self.file, AHEAD_BYTES, self.position)
+
+
+class EntryLogs:
+    """All entry logs of one folder.
+
+    Attributes:
+        sizes: By log, bytes of each ledger's entries; only of logs that this object wrote.
+    """
+
+    def __init__(self, folder: str, size_limit_bytes: int) -> None:
+        """The logs of a `current`; the first write begins a new one."""
+        self.folder = folder
+        self.sizes: dict[int, dict[int, int]] = {}
+        self._limit_bytes = size_limit_bytes
+        self._open: dict[int, int] = {}
+        self._number = -1
+        self._position = 0
+        self._next = max(entry_log_files(folder), default=-1) + 1
+        self._cached_only = hasattr(os, "RWF_NOWAIT")
+
+    # --- writing
+
+    @property
+    def current(self) -> int:
+        """The log that is written; -1: none."""
+        return self._number
+
+    def append(self, ledger_id: int, entries: Iterable[bytes]) -> list[int]:
+        """Write entries of one ledger; their locations. Nothing is durable before `sync`.
+
+        Raises:
+            StoreFullError: No room.
+            StoreIOError: The operating system refused.
+        """
+        locations: list[int] = []
+        parts: list[bytes] = []
+        pending = 0
+        for entry in entries:
+            if self._number < 0 or self._position + pending + len(entry) > self._limit_bytes:
+                self._write(ledger_id, parts)
+                parts, pending = [], 0
+                self._roll()
+            parts += (_SIZE.pack(len(entry)), entry)
+            locations.append(self._number << 32 | self._position + pending + SIZE_BYTES)
+            pending += SIZE_BYTES + len(entry)
+            if pending >= CHUNK_BYTES:
+                self._write(ledger_id, parts)
+                parts, pending = [], 0
+        self._write(ledger_id, parts)
+        return locations
+
+    def sync(self) -> None:
+        """Make what was written durable.
+
+        Raises:
+            StoreIOError: The operating system refused; the log must not be used any more.
+        """
+        if self._number >= 0:
+            try:
+                os.fdatasync(self._open[self._number])
+            except OSError as error:
+                raise self._failure("sync", error) from error
+
+    def close(self) -> None:
+        """Close the log that is written, with its map of ledgers, and all files."""
+        self._finish()
+        for file in self._open.values():
+            os.close(file)
+        self._open.clear()
+
+    def remove(self, number: int) -> None:
+        """Remove a log that nothing points to any more."""
+        if (file := self._open.pop(number, -1)) >= 0:
+            os.close(file)
+        self.sizes.pop(number, None)
+        with suppress(FileNotFoundError):
+            os.unlink(self._path(number))
+
+    def _write(self, ledger_id: int, parts: list[bytes]) -> None:
+        if not parts:
+            return
+        data = b"".join(parts)
+        try:
+            self._write_at(data, self._position)
+        except OSError as error:
+            raise self._failure("write", error) from error
+        self._position += len(data)
+        sizes = self.sizes[self._number]
+        sizes[ledger_id] = sizes.get(ledger_id, 0) + len(data)
+
+    def _write_at(self, data: bytes, position: int) -> None:
+        file, view = self._open[self._number], memoryview(data)
+        while view:
+            done = os.pwrite(file, view, position)
+            view, position = view[done:], position + done
+
+    def _roll(self) -> None:
+        self._finish()
+        number = self._next
+        path = self._path(number)
+        try:
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            os.pwrite(file, log_header(), 0)
+            flush_folder(self.folder)
+        except OSError as error:
+            raise StoreIOError(path, "make", error.strerror or str(error)) from error
+        self._open[number] = file
+        self._number, self._next, self._position = number, number + 1, LOG_HEADER_BYTES
+        self.sizes[number] = {}
+
+    def _finish(self) -> None:
+        """Write the map of ledgers of the log that is written, and sync it."""
+        if self._number < 0:
+            return
+        sizes = self.sizes[self._number]
+        try:
+            if sizes:
+                # The header tells of the map once that is on disk.
+                self._write_at(encode_ledgers_map(sizes), self._position)
+                os.fdatasync(self._open[self._number])
+                self._write_at(log_header(self._position, len(sizes)), 0)
+            os.fsync(self._open[self._number])
+        except OSError as error:
+            raise self._failure("write", error) from error
+        self._number = -1
+
+    def _failure(self, doing: str, error: OSError) -> StoreIOError | StoreFullError:
+        path = self._path(self._number)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return StoreFullError(path, doing)
+        return StoreIOError(path, doing, error.strerror or str(error))
+
+    # --- reading
+
+    def read(self, location: int, ledger_id: int, entry_id: int, *, wait: bool) -> bytes:
+        """An entry that an index points to.
+
+        Raises:
+            PageNotCachedError: It is not in memory, and the caller does not wait.
+            LedgerFileError: Another one stands there, or none. It is damage, never absence.
+            StoreIOError: The operating system refused.
+        """
+        number, position = location >> 32, location & 0xFFFFFFFF
+        file = self._file(number, ledger_id, entry_id)
+        start = position - SIZE_BYTES
+        data = self._read_at(file, number, start, READ_BYTES, wait=wait)
+        size = _SIZE.unpack_from(data)[0] if len(data) >= SIZE_BYTES else -1
+        if not _IDS.size <= size <= ENTRY_BYTES_MAX:
+            raise self._damage(number, position, ledger_id, entry_id)
+        if len(data) < SIZE_BYTES + size:
+            data += self._read_at(file, number, start + len(data), SIZE_BYTES + size - len(data), wait=wait)
+        entry = data[SIZE_BYTES : SIZE_BYTES + size]
+        if len(entry) < size or _IDS.unpack_from(entry) != (ledger_id, entry_id):
+            raise self._damage(number, position, ledger_id, entry_id)
+        return entry
+
+    def _read_at(self, file: int, number: int, position: int, size_bytes: int, *, wait: bool) -> bytes:
+        try:
+            if wait or not self._cached_only:
+                return os.pread(file, size_bytes, position)
+            room = bytearray(size_bytes)
+            count = os.preadv(file, [room], position, os.RWF_NOWAIT)
+        except BlockingIOError:
+            raise PageNotCachedError(file, position) from None
+        except OSError as error:
+            if error.errno in _NOT_SUPPORTED and not wait:
+                self._cached_only = False  # this file system cannot tell: all reads wait
+                return self._read_at(file, number, position, size_bytes, wait=True)
+            raise StoreIOError(self._path(number), "read", error.strerror or str(error)) from error
+        if 0 < count < size_bytes and position + count < os.fstat(file).st_size:
+            raise PageNotCachedError(file, position)
+        return bytes(memoryview(room)[:count])
+
+    def _file(self, number: int, ledger_id: int, entry_id: int) -> int:
+        if (file := self._open.get(number)) is not None:
+            return file
+        path = self._path(number)
+        try:
+            file = self._open[number] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise LedgerFileError(
+                path, 0, f"the log of entry {entry_id} of ledger {ledger_id} is gone"
+            ) from None
+        except OSError as error:
+            raise StoreIOError(path, "open", error.strerror or str(error)) from error
+        return file
+
+    def _damage(self, number: int, position: int, ledger_id: int, entry_id: int) -> LedgerFileError:
+        return LedgerFileError(
+            self._path(number), position, f"no entry {entry_id} of ledger {ledger_id} stands here"
+        )
+
+    def _path(self, number: int) -> str:
+        return os.path.join(self.folder, f"{number:x}.log")

@@ -1,0 +1,138 @@
+"""The journal of a bookie: its files, the thread that writes them, and what a start replays.
+
+Source: BookKeeper bookie/Journal.java, JournalChannel.java.
+"""
+
+import contextlib
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+
+from pyledger._core import JournalWriter
+from pyledger.atomic_file import flush_folder
+from pyledger.config.bookie import BookieConfig
+from pyledger.errors import LedgerFileError, StoreError, StoreIOError
+from pyledger.log import event, logger
+from pyledger.store.bookie_folder import journal_files
+from pyledger.store.clock import Clock
+from pyledger.wire.ledger.journal import HEADER_BYTES, JournalRecord, header, records, start_of, whole_end
+
+log = logger("store")
+
+Map = Callable[[str], memoryview]
+
+
+def replayed_records(
+    files: Mapping[int, str], mark: tuple[int, int], map_file: Map
+) -> Iterator[tuple[str, JournalRecord]]:
+    """Records behind the mark with their files: what a start takes over.
+
+    Args:
+        files: Journal files by number.
+        mark: File and position (bytes) before which nothing is needed.
+        map_file: Gives the bytes of a file.
+
+    Raises:
+        LedgerFileError: A record is damaged, or a batch that others follow.
+    """
+    first, position = mark
+    for number, path in sorted(files.items()):
+        if number < first:
+            continue
+        data = map_file(path)
+        start = start_of(path, data)
+        start = max(start, position) if number == first else start
+        for one in records(path, data[: whole_end(path, number, data, start)], start):
+            yield path, one
+
+
+def require_marked_file(files: Mapping[int, str], mark: tuple[int, int], folder: str) -> None:
+    """Refuse a journal that lacks the file from which a replay begins.
+
+    Raises:
+        LedgerFileError: It does: what was acknowledged last is lost here.
+    """
+    number, position = mark
+    if number > 0 and number not in files:
+        path = os.path.join(folder, f"{number:x}.txn")
+        raise LedgerFileError(path, position, "the journal that the last mark names is not there")
+
+
+class Journal:
+    """The journal that a running bookie writes. `writer` is where records go."""
+
+    def __init__(self, folder: str, config: BookieConfig, clock: Clock, failed: Callable[[], None]) -> None:
+        """A journal that goes on in a new file once it is started.
+
+        Args:
+            folder: The `current` of its folder.
+            config: Sizes and waits.
+            clock: Names the first file.
+            failed: Called in the journal's thread when nothing can be written any more.
+        """
+        self.folder = folder
+        self.writer = JournalWriter(
+            file_bytes_max=config.journal_max_size_bytes,
+            allocate_bytes=config.journal_pre_alloc_bytes,
+            group_wait_ms=config.journal_max_group_wait_ms,
+            group_bytes=config.journal_buffered_writes_threshold_bytes,
+        )
+        self._backups = config.journal_max_backups
+        self._failed = failed
+        newest = max(journal_files(folder), default=clock.now_ms())
+        self._number = newest + 1
+        self._file = -1
+        self._thread = threading.Thread(target=self._serve, name="bookie-journal", daemon=True)
+
+    def start(self) -> None:
+        """Make the first file and write from now on.
+
+        Raises:
+            StoreIOError: The operating system refused.
+        """
+        self._next_file()
+        self._thread.start()
+
+    def close(self) -> None:
+        """Write what was appended, then end. Idempotent."""
+        self.writer.close()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._close_file()
+
+    def remove_before(self, number: int) -> None:
+        """Remove files before that of a mark, but for some of the newest."""
+        files = journal_files(self.folder)
+        old = sorted(at for at in files if at < number)
+        for at in old[: max(len(old) - self._backups, 0)]:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(files[at])
+
+    def _serve(self) -> None:
+        try:
+            while self.writer.run():
+                self._next_file()
+        except StoreError as error:
+            event(log, logging.ERROR, "journal failed", path=self.writer.path, problem=error)
+            self.writer.fail(error)
+            self._failed()
+
+    def _next_file(self) -> None:
+        path = os.path.join(self.folder, f"{self._number:x}.txn")
+        try:
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            os.pwrite(file, header(sealed=True), 0)
+            os.fsync(file)
+            flush_folder(self.folder)
+        except OSError as error:
+            raise StoreIOError(path, "make", error.strerror or str(error)) from error
+        self._close_file()
+        self._file = file
+        self.writer.open_file(path, file, self._number, HEADER_BYTES)
+        self._number += 1
+
+    def _close_file(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1

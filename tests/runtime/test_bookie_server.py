@@ -1,0 +1,166 @@
+"""A bookie behind its port: odd requests, restarts, readers that wait."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyledger.protocol.bookkeeper import messages as m
+from pyledger.protocol.bookkeeper.messages import Status
+from pyledger.store.bookie_reader import BookieReader
+from pyledger.store.bookie_verify import BookieCheck
+from pyledger.wire.ledger.entry import pack_lac
+from pyledger.wire.ledger.schema import message
+from tests.golden.ledger_recordings import lines
+from tests.runtime.bookie_peer import DIGEST, KEY, Peer, bookie, entry_of
+
+CUT = "…"
+HERE_ONLY = {"getBookieInfoResponse"}
+"""Says how full this machine's disk is."""
+
+
+def whole(request: str) -> bytes:
+    """A recorded request; a long one was cut, and goes on as its last byte."""
+    if not request.endswith(CUT):
+        return bytes.fromhex(request)
+    start = bytes.fromhex(request.removesuffix(CUT))
+    return start.ljust(4 + int.from_bytes(start[:4], "big"), b"\0")
+
+
+def meaning(frame: bytes) -> Any:
+    response = message("Response").FromString(frame[4:])
+    for field in HERE_ONLY:
+        if response.HasField(field):
+            response.ClearField(field)
+    if response.readResponse.HasField("lacUpdateTimestamp"):
+        response.readResponse.lacUpdateTimestamp = 1
+    return response
+
+
+def test_it_answers_odd_requests_as_a_real_bookie_does(tmp_path: Path) -> None:
+    async def converse() -> None:
+        peers: dict[str, Peer] = {}
+        async with bookie(tmp_path) as server:
+            for one in lines("frames/raw-client.jsonl"):
+                name = one["connection"]
+                if name not in peers:
+                    peers[name] = await Peer.connect(server.address)
+                peer, request = peers[name], whole(one["request"])
+                peer.writer.write(request)
+                answer = await peer.frame()
+                if not one.get("response"):
+                    assert not answer, one["what"]
+                    continue
+                ours = len(answer).to_bytes(4, "big") + answer
+                theirs = bytes.fromhex(one["response"])
+                if request[4] == 0x0A:
+                    assert meaning(ours) == meaning(theirs), one["what"]
+                else:
+                    assert ours == theirs, one["what"]
+            for peer in peers.values():
+                await peer.close()
+
+    asyncio.run(converse())
+
+
+def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path) -> None:
+    async def fill() -> None:
+        async with bookie(tmp_path) as server:
+            peer = await Peer.connect(server.address)
+            sent = [peer.send_add(7, entry_id, b"%d" % entry_id) for entry_id in range(100)]
+            sent.append(peer.send_add(8, 3))
+            for txn_id in sent:
+                assert (await peer.answer(txn_id)).status is Status.EOK
+            packet = pack_lac(DIGEST, 7, 99)
+            told = await peer.ask(m.WriteLacRequest, ledger_id=7, lac=99, master_key=KEY, packet=packet)
+            assert told.status is Status.EOK
+            fenced = await peer.read(8, -1, fence=True, master_key=KEY)
+            assert fenced.entry == entry_of(8, 3)
+            await peer.close()
+
+    async def look() -> None:
+        async with bookie(tmp_path) as server:
+            peer = await Peer.connect(server.address)
+            for entry_id in range(100):
+                found = await peer.read(7, entry_id)
+                assert found.entry == entry_of(7, entry_id, b"%d" % entry_id)
+            assert found.max_lac == 99
+            assert (await peer.read(7, 100)).status is Status.ENOENTRY
+            assert (await peer.read(9, 0)).status is Status.ENOLEDGER
+            assert (await peer.add(8, 4)).status is Status.EFENCED
+            listed = await peer.ask(m.ListEntriesRequest, ledger_id=8)
+            assert listed.runs == (range(3, 4),)
+            await peer.close()
+
+    asyncio.run(fill())
+    assert [p for p in BookieCheck(str(tmp_path)).problems() if p.severity != "note"] == []
+    held = [(one.ledger_id, one.entry_id) for one in BookieReader.open(tmp_path).entries()]
+    assert held == [(7, entry_id) for entry_id in range(100)] + [(8, 3)]
+    asyncio.run(look())
+    asyncio.run(look())
+
+
+def test_entries_move_to_small_logs_and_are_read_from_there(tmp_path: Path) -> None:
+    async def serve() -> None:
+        small = {"write_cache_bytes": 1 << 14, "log_size_limit_bytes": 1 << 16}
+        async with bookie(tmp_path, **small) as server:
+            peer = await Peer.connect(server.address)
+            for start in range(0, 600, 50):
+                sent = [peer.send_add(at % 3, at // 3, bytes(1000)) for at in range(start, start + 50)]
+                for txn_id in sent:
+                    assert (await peer.answer(txn_id)).status is Status.EOK
+            for at in range(600):
+                assert (await peer.read(at % 3, at // 3)).entry == entry_of(at % 3, at // 3, bytes(1000))
+            await peer.close()
+
+    asyncio.run(serve())
+    assert len(list(tmp_path.rglob("*.log"))) > 5
+    assert [p for p in BookieCheck(str(tmp_path)).problems() if p.severity != "note"] == []
+
+
+@pytest.mark.parametrize("piggyback", [True, False])
+def test_a_reader_waits_for_what_is_confirmed_next(tmp_path: Path, piggyback: bool) -> None:
+    async def wait() -> None:
+        async with bookie(tmp_path) as server:
+            reader, writer = await Peer.connect(server.address), await Peer.connect(server.address)
+            await writer.add(1, 0)
+            wanted = {"piggyback": True, "entry_id": -1} if piggyback else {"entry_id": 0}
+            waiting = reader.send(m.ReadRequest, ledger_id=1, previous_lac=-1, time_out=3_600_000, **wanted)
+            await reader.ask(m.ReadLacRequest, ledger_id=1)  # so the other one was taken
+            await writer.add(1, 1)
+            found = await reader.answer(waiting)
+            assert (found.entry, found.max_lac) == (entry_of(1, 0), 0)
+            await reader.close()
+            await writer.close()
+
+    asyncio.run(wait())
+
+
+def test_a_fence_wakes_who_waits(tmp_path: Path) -> None:
+    async def wait() -> None:
+        async with bookie(tmp_path) as server:
+            peer = await Peer.connect(server.address)
+            await peer.add(1, 0)
+            waiting = peer.send(
+                m.ReadRequest, ledger_id=1, entry_id=-1, previous_lac=0, time_out=3_600_000, piggyback=True
+            )
+            await peer.read(1, -1, fence=True, master_key=KEY)
+            found = await peer.answer(waiting)
+            assert (found.status, found.entry, found.max_lac) == (Status.EOK, None, -1)
+            await peer.close()
+
+    asyncio.run(wait())
+
+
+def test_a_full_bookie_takes_recoveries_only(tmp_path: Path) -> None:
+    async def fill() -> None:
+        always = {"force_read_only_bookie": True, "min_usable_size_for_high_priority_writes_bytes": 0}
+        async with bookie(tmp_path, **always) as server:
+            peer = await Peer.connect(server.address)
+            assert (await peer.add(1, 0)).status is Status.EREADONLY
+            assert (await peer.add(1, 0, priority=100, recovery=True)).status is Status.EOK
+            assert (await peer.read(1, 0)).entry == entry_of(1, 0)
+            await peer.close()
+
+    asyncio.run(fill())
