@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pyledger import errors
+from pyledger.config.bookie import BookieConfig
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.client import ClientConfig, ConsumerConfig, ProducerConfig
 from pyledger.config.delivery import DeliveryConfig
@@ -32,6 +33,7 @@ SECTIONS: tuple[tuple[str, type[Settings]], ...] = (
     ("raft", RaftConfig),
     ("ha", HaConfig),
     ("raft_store", RaftStoreConfig),
+    ("bookie", BookieConfig),
 )
 
 

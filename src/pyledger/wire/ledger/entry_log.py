@@ -150,7 +150,7 @@ def ledgers_map(path: str, data: memoryview) -> dict[int, int] | None:
 
 
 def log_header(map_position: int = 0, ledgers: int = 0) -> bytes:
-    """What an entry log begins with: position (bytes) and length of its map of ledgers, 0 until it is closed."""
+    """What an entry log begins with: position (bytes) and length of its map; 0 until it is closed."""
     return _LOG_HEADER.pack(LOG_MAGIC, 1, map_position, ledgers).ljust(LOG_HEADER_BYTES, b"\0")
 
 

@@ -1,0 +1,194 @@
+"""The journal of a running bookie: batches, their seals, what a crash leaves, what a start takes over."""
+
+import os
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+from pyledger._core import JournalWriter
+from pyledger.config.bookie import BookieConfig
+from pyledger.errors import LedgerFileError, StoreClosedError, StoreError, StoreFailedError, StoreLockedError
+from pyledger.protocol.bookkeeper.bookie import (
+    EntryRecord,
+    FenceRecord,
+    KeyRecord,
+    LacRecord,
+    LedgerAtBookie,
+    Record,
+)
+from pyledger.store.bookie_store import BookieStore
+from pyledger.store.clock import SystemClock
+from pyledger.wire.ledger.journal import (
+    HEADER_BYTES,
+    encode_record,
+    header,
+    records,
+    start_of,
+    whole_end,
+)
+from tests.runtime.bookie_peer import KEY, entry_of
+
+NUMBER = 5
+
+
+def written(path: Path, batches: list[list[Record]]) -> list[int]:
+    """A journal of these batches; where each ends."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT)
+    os.pwrite(file, header(sealed=True), 0)
+    writer, ends = JournalWriter(file_bytes_max=1 << 30, allocate_bytes=1 << 16), []
+    writer.open_file(str(path), file, NUMBER, HEADER_BYTES)
+    thread = threading.Thread(target=writer.run)
+    thread.start()
+    for batch in batches:
+        for record in batch:
+            wanted = writer.append(encode_record(record))
+        writer.kick()
+        while writer.synced < wanted:
+            thread.join(0.001)
+        ends.append(writer.mark[1])
+    writer.close()
+    thread.join()
+    os.close(file)
+    assert writer.syncs == len(batches)
+    with pytest.raises(StoreClosedError):
+        writer.append(b"late")
+    return ends
+
+
+def found(data: bytes) -> list[Record]:
+    view = memoryview(data)
+    start = start_of("journal", view)
+    end = whole_end("journal", NUMBER, view, start)
+    return [one.record for one in records("journal", view[:end], start)]
+
+
+BATCHES: list[list[Record]] = [
+    [KeyRecord(1, KEY), EntryRecord(1, 0, entry_of(1, 0)), EntryRecord(1, 1, entry_of(1, 1, bytes(700)))],
+    [FenceRecord(1)],
+    [LacRecord(1, bytes(20)), EntryRecord(1, 2, entry_of(1, 2, b"\xff\xff\xff\x00" * 100))],
+]
+
+
+def test_every_size_of_a_batch_ends_at_a_block(tmp_path: Path) -> None:
+    for size in range(440, 520):
+        one: list[Record] = [EntryRecord(1, 0, entry_of(1, 0, bytes(size)))]
+        path = tmp_path / str(size)
+        first, second = written(path, [one, one])
+        assert (first % 512, second % 512) == (0, 0)
+        assert found(path.read_bytes()) == one + one
+
+
+def test_a_torn_batch_was_never_there(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    ends = written(path, BATCHES)
+    data = path.read_bytes()
+    assert found(data) == [record for batch in BATCHES for record in batch]
+    before = [record for batch in BATCHES[:-1] for record in batch]
+    for cut in range(ends[-2], ends[-1]):
+        torn = data[:cut].ljust(len(data), b"\0")
+        # The last bytes of a batch are zeros anyway, which nobody can miss.
+        assert found(torn) == before or torn == data
+        assert found(data[:cut]) == before
+    for lost in range(ends[-2], ends[-1], 512):
+        torn = data[:lost] + bytes(512) + data[lost + 512 :]
+        assert found(torn) == before
+
+
+def test_damage_before_a_whole_batch_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    ends = written(path, BATCHES)
+    data = bytearray(path.read_bytes())
+    data[ends[0] - 400] ^= 1
+    with pytest.raises(LedgerFileError, match="whole one follows"):
+        found(bytes(data))
+
+
+def test_a_failed_write_is_final(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    path.write_bytes(header(sealed=True))
+    file = os.open(path, os.O_RDONLY)  # so every write fails
+    writer = JournalWriter(file_bytes_max=1 << 30, allocate_bytes=0)
+    writer.open_file(str(path), file, NUMBER, HEADER_BYTES)
+    writer.append(encode_record(FenceRecord(1)))
+    with pytest.raises(StoreError):
+        writer.run()
+    os.close(file)
+    assert writer.failed
+    assert writer.synced == 0
+    with pytest.raises(StoreFailedError):
+        writer.append(encode_record(FenceRecord(1)))
+
+
+def opened(folder: Path, **settings: int) -> BookieStore:
+    config = BookieConfig(**settings)
+    return BookieStore.open(str(folder / "journal"), str(folder / "ledgers"), config, SystemClock())
+
+
+def add(store: BookieStore, ledger_id: int, entry_id: int) -> int:
+    entry = entry_of(ledger_id, entry_id, b"%d" % entry_id)
+    store.put(ledger_id, entry_id, entry)
+    return store.journal.writer.append(encode_record(EntryRecord(ledger_id, entry_id, entry)))
+
+
+def wait_for(store: BookieStore, appended: int) -> None:
+    store.journal.writer.kick()
+    pause = threading.Event()
+    while store.journal.writer.synced < appended:
+        pause.wait(0.001)
+
+
+def test_every_image_of_a_crash_has_what_was_acknowledged(tmp_path: Path) -> None:
+    live, images = tmp_path / "live", []
+    # Small files: the journal rolls, entry logs roll, checkpoints come in between.
+    store = opened(
+        live, journal_max_size_bytes=1 << 16, journal_pre_alloc_bytes=1 << 12, log_size_limit_bytes=1 << 12
+    )
+    store.journal.writer.append(encode_record(KeyRecord(1, KEY)))
+    store.ledgers[1] = LedgerAtBookie(KEY)
+    acknowledged = 0
+    for round_number in range(12):
+        for _ in range(40):
+            appended = add(store, 1, acknowledged)
+            acknowledged += 1
+        wait_for(store, appended)
+        checkpoint = store.begin_checkpoint() if round_number % 3 == 1 else None
+        for moment in ("before", "after"):
+            image = tmp_path / f"{round_number}-{moment}"
+            shutil.copytree(live, image)
+            images.append((image, acknowledged))
+            if checkpoint is not None and moment == "before":
+                store.write_checkpoint(checkpoint)
+                store.end_checkpoint(checkpoint)
+    store.close()
+    images.append((live, acknowledged))
+    for image, count in images:
+        again = opened(image)
+        try:
+            for entry_id in range(count):
+                assert again.get(1, entry_id) == entry_of(1, entry_id, b"%d" % entry_id), (
+                    image.name,
+                    entry_id,
+                )
+            assert list(again.runs(1)) == [range(count)]
+        finally:
+            again.close()
+
+
+def test_a_second_bookie_is_kept_out(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    try:
+        with pytest.raises(StoreLockedError):
+            opened(tmp_path)
+    finally:
+        store.close()
+
+
+def test_a_journal_that_the_mark_names_must_be_there(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    store.close()
+    for path in (tmp_path / "journal/current").glob("*.txn"):
+        path.unlink()
+    with pytest.raises(LedgerFileError, match="is not there"):
+        opened(tmp_path)
