@@ -13,6 +13,7 @@ from pyledger.config.client import ClientConfig, ConsumerConfig, ProducerConfig
 from pyledger.config.delivery import DeliveryConfig
 from pyledger.config.fields import Setting, Settings, settings_of
 from pyledger.config.ha import HaConfig
+from pyledger.config.ledger import LedgerConfig
 from pyledger.config.namesrv import NamesrvConfig
 from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.config.raft import RaftConfig
@@ -34,6 +35,7 @@ SECTIONS: tuple[tuple[str, type[Settings]], ...] = (
     ("ha", HaConfig),
     ("raft_store", RaftStoreConfig),
     ("bookie", BookieConfig),
+    ("ledger", LedgerConfig),
 )
 
 

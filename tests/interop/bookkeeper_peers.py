@@ -116,6 +116,7 @@ class JavaWriter:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
         self.first = self._line()
+        self._line()  # what the entries came to that it wrote of itself
 
     def tell(self, words: str) -> Line:
         """One command, and its answer."""

@@ -133,3 +133,76 @@ class LedgerExistsError(LedgerError):
     def __init__(self, ledger_id: int) -> None:
         self.ledger_id = ledger_id
         super().__init__(f"ledger {ledger_id} exists; choose another id, or let one be chosen")
+
+
+class NotEnoughBookiesError(LedgerError):
+    """There are fewer bookies than a ledger needs."""
+
+    code = 1920
+    retriable = True
+
+    def __init__(self, asked: int, there: int) -> None:
+        self.asked, self.there = asked, there
+        super().__init__(
+            f"{asked} bookies are needed, {there} can be written to; start more, or ask for fewer"
+        )
+
+
+class LedgerOperationError(LedgerError):
+    """Something done to a ledger has failed; `result` is BookKeeper's number for it."""
+
+    code = 1921
+
+    def __init__(self, ledger_id: int, result: int, problem: str) -> None:
+        self.ledger_id, self.result, self.problem = ledger_id, result, problem
+        super().__init__(f"ledger {ledger_id}: {problem}")
+
+
+class LedgerFencedError(LedgerOperationError):
+    """Somebody else has recovered a ledger, so its writer cannot go on."""
+
+    code = 1922
+
+
+class LedgerClosedError(LedgerOperationError):
+    """A ledger is closed: nothing can be added, or this handle is closed."""
+
+    code = 1923
+
+
+class AddFailedError(LedgerOperationError):
+    """An entry was not confirmed. Whether it is part of the ledger is not known: a recovery may find it."""
+
+    code = 1924
+
+
+class EntryReadError(LedgerOperationError):
+    """An entry cannot be read now. That does not mean that there is none."""
+
+    code = 1925
+    retriable = True
+
+
+class NoSuchEntryError(LedgerOperationError):
+    """A ledger ends before an entry, or all of its bookies deny it."""
+
+    code = 1926
+
+
+class LedgerPasswordError(LedgerOperationError):
+    """The password of a ledger is another one."""
+
+    code = 1927
+
+
+class LedgerRecoveryError(LedgerOperationError):
+    """The end of a ledger cannot be known now; it stays in recovery."""
+
+    code = 1928
+    retriable = True
+
+
+class DuplicateEntryIdError(LedgerOperationError):
+    """An entry of this id was added already."""
+
+    code = 1929

@@ -74,9 +74,7 @@ class LedgerMetadata:
         Raises:
             LedgerMetadataError: They do not.
         """
-        sizes = (self.ensemble_size, self.write_quorum, self.ack_quorum)
-        if not self.ensemble_size >= self.write_quorum >= self.ack_quorum >= 1:
-            raise LedgerMetadataError(f"ensemble, write and ack quorum {sizes} must fall, to 1 at least")
+        check_sizes(self.ensemble_size, self.write_quorum, self.ack_quorum)
         starts = [segment.first_entry_id for segment in self.segments]
         if starts and (starts[0] != 0 or starts != sorted(set(starts))):
             raise LedgerMetadataError(f"segments begin at entries {starts}; they must ascend from 0")
@@ -148,3 +146,19 @@ class LedgerMetadata:
     def _changed(self, **fields: object) -> Self:
         # As upstream: whoever changes a ledger does not know its token.
         return replace(self, token=0, **fields)  # type: ignore[arg-type]
+
+
+def check_sizes(ensemble_size: int, write_quorum: int, ack_quorum: int) -> None:
+    """Make sure that numbers of bookies agree with each other.
+
+    Args:
+        ensemble_size: Bookies that entries are spread over.
+        write_quorum: Copies of each entry.
+        ack_quorum: Copies that are on disk when an add is confirmed.
+
+    Raises:
+        LedgerMetadataError: They do not.
+    """
+    if not ensemble_size >= write_quorum >= ack_quorum >= 1:
+        sizes = (ensemble_size, write_quorum, ack_quorum)
+        raise LedgerMetadataError(f"ensemble, write and ack quorum {sizes} must fall, to 1 at least")

@@ -200,6 +200,13 @@ class LedgerWriter:
         self._drop(Result.LEDGER_CLOSED)
         self._propose_close()
 
+    def fail(self, result: Result) -> None:
+        """Nothing can be added any more: the metadata cannot be changed, or the ledger is gone."""
+        self._proposal = None
+        self._fail(result)
+        if self._closing:
+            self._closed = result
+
     def tick(self, now_ms: int) -> None:
         """Time passed."""
         deadline = self.deadline_ms()

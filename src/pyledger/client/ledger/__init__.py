@@ -1,0 +1,16 @@
+"""Clients of ledgers: of Java's bookies or ours."""
+
+from pyledger.client.ledger.client import AsyncLedgerClient
+from pyledger.client.ledger.reader import AsyncLedgerReader
+from pyledger.client.ledger.writer import AsyncAdvancedLedgerWriter, AsyncLedgerWriter
+from pyledger.config.ledger import LedgerConfig
+from pyledger.protocol.bookkeeper.entry import DigestType
+
+__all__ = [
+    "AsyncAdvancedLedgerWriter",
+    "AsyncLedgerClient",
+    "AsyncLedgerReader",
+    "AsyncLedgerWriter",
+    "DigestType",
+    "LedgerConfig",
+]

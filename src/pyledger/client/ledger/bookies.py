@@ -1,0 +1,152 @@
+"""The bookies of a cluster, as a client sees them: who is there, who failed lately, how to ask one."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from pyledger.config.ledger import LedgerConfig
+from pyledger.errors import MetadataUnreachableError, NotEnoughBookiesError
+from pyledger.metadata.bookies import RegisteredBookies
+from pyledger.metadata.cluster import Cluster
+from pyledger.net.bookie_client import BookieClient, Codec
+from pyledger.protocol.bookkeeper.messages import Request
+from pyledger.protocol.bookkeeper.placement import Placement
+from pyledger.wire.ledger.asking import Asked, Version2, Version3
+
+RETRY_PAUSE_S = 0.1
+
+
+class Bookies:
+    """Asks bookies, and chooses them. Belongs to one event loop."""
+
+    def __init__(
+        self, cluster: Cluster, config: LedgerConfig, *, random: Random, racks: Mapping[str, str]
+    ) -> None:
+        """Not started yet.
+
+        Args:
+            cluster: Where bookies register.
+            config: Times and limits.
+            random: Spreads ledgers over bookies.
+            racks: Where bookies stand, by id.
+        """
+        self._cluster, self._config = cluster, config
+        self._placement = Placement(random.shuffle, racks, config.min_num_racks_per_write_quorum)
+        self._registered = RegisteredBookies({}, {})
+        self._failed_at: dict[str, float] = {}
+        self._version3, self._version2 = Version3(), Version2()
+        self._clients = [
+            BookieClient(
+                Codec(version.decode),
+                frame_max_bytes=config.frame_max_bytes,
+                connect_timeout_ms=config.connect_timeout_ms,
+            )
+            for version in (self._version3, self._version2)
+        ]
+        self._following: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Learn who is there."""
+        self._registered = await self._cluster.bookies.registered()
+        self._following = asyncio.get_running_loop().create_task(self._follow())
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.gather(self._following, return_exceptions=True)
+        for client in self._clients:
+            await client.close()
+
+    # --- who
+
+    def choose(self, size: int, write_quorum: int) -> tuple[str, ...]:
+        """Bookies for a new ledger.
+
+        Args:
+            size: How many bookies.
+            write_quorum: Copies of an entry.
+
+        Raises:
+            NotEnoughBookiesError: There are fewer.
+        """
+        writable = self._writable()
+        found = self._placement.ensemble(writable, size, write_quorum, self._failed())
+        if found is None:
+            raise NotEnoughBookiesError(size, len(writable))
+        return found
+
+    def replace(self, ensemble: tuple[str, ...], failed: Mapping[int, str]) -> Mapping[int, str]:
+        """Other bookies for those that failed, as many as there are."""
+        return self._placement.replacements(ensemble, failed, self._writable(), self._failed())
+
+    def prefer(self, ensemble: Sequence[str]) -> list[str]:
+        """Bookies in the order in which they should be read from."""
+        failed, there = self._failed(), self._registered
+        return sorted(
+            ensemble,
+            key=lambda one: (one not in there.writable and one not in there.read_only, one in failed),
+        )
+
+    def note_failure(self, bookie: str) -> None:
+        """A bookie did not do what it was asked."""
+        self._failed_at[bookie] = asyncio.get_running_loop().time()
+
+    # --- asking
+
+    def encode(self, request: Request) -> Asked:
+        """A frame that may be sent to several bookies."""
+        return self._version3.ask(request)
+
+    def send(self, bookie: str, asked: Asked, timeout_ms: int, done: Callable[[Any], None]) -> None:
+        """Send a frame; `done` gets the answer, None: there is none. Never called before this returns."""
+        self._send(0, bookie, asked, timeout_ms, done)
+
+    def ask(self, bookie: str, request: Request, timeout_ms: int, done: Callable[[Any], None]) -> None:
+        """Ask a bookie in version 3; see `send`."""
+        self._send(0, bookie, self._version3.ask(request), timeout_ms, done)
+
+    async def answer(self, bookie: str, request: Request, timeout_ms: int, *, version: int = 3) -> Any:
+        """Ask a bookie and wait; None: there is no answer."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def done(response: Any) -> None:
+            if not future.done():
+                future.set_result(response)
+
+        asked = (self._version3 if version == 3 else self._version2).ask(request)
+        self._send(0 if version == 3 else 1, bookie, asked, timeout_ms, done)
+        return await future
+
+    def _send(
+        self, which: int, bookie: str, asked: Asked, timeout_ms: int, done: Callable[[Any], None]
+    ) -> None:
+        address = self._registered.address(bookie)
+        if address is None:
+            asyncio.get_running_loop().call_soon(done, None)
+            return
+        host, port = address
+        self._clients[which].send(f"{host}:{port}", *asked, timeout_ms, done)
+
+    # --- inside
+
+    def _writable(self) -> list[str]:
+        return [name for name, found in self._registered.writable.items() if found and found.address]
+
+    def _failed(self) -> list[str]:
+        if not self._failed_at:
+            return []
+        since = asyncio.get_running_loop().time() - self._config.bookie_failure_history_ms / 1000
+        return [bookie for bookie, at in self._failed_at.items() if at >= since]
+
+    async def _follow(self) -> None:
+        while True:
+            states = self._cluster.bookies.watch()
+            with contextlib.suppress(MetadataUnreachableError):
+                async with contextlib.aclosing(states):
+                    async for found in states:
+                        self._registered = found
+            # While the store does not answer, the bookies that were there are the best that is known.
+            await asyncio.sleep(RETRY_PAUSE_S)

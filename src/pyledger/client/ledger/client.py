@@ -1,0 +1,215 @@
+"""The client of a cluster of bookies: makes, opens, recovers, lists and deletes ledgers."""
+
+from collections.abc import AsyncIterator, Mapping
+from random import Random
+
+from pyledger.client.ledger.bookies import Bookies
+from pyledger.client.ledger.reader import AsyncLedgerReader
+from pyledger.client.ledger.recovering import RecoveryShell
+from pyledger.client.ledger.writer import AsyncAdvancedLedgerWriter, AsyncLedgerWriter
+from pyledger.client.lifecycle import Lifecycle
+from pyledger.config.ledger import LedgerConfig
+from pyledger.errors import LedgerPasswordError
+from pyledger.metadata.bookies import RegisteredBookies
+from pyledger.metadata.cluster import Cluster, locate
+from pyledger.metadata.ledgers import StoredMetadata
+from pyledger.protocol.bookkeeper.entry import DigestType
+from pyledger.protocol.bookkeeper.metadata import LedgerMetadata, Segment, check_sizes
+from pyledger.protocol.bookkeeper.results import Result
+from pyledger.wire.ledger.entry import EntryDigest
+
+TOKEN_BITS = 63
+
+
+class AsyncLedgerClient(Lifecycle):
+    """Ledgers of one cluster. Use it with `async with`, or start and close it. Belongs to one event loop."""
+
+    def __init__(
+        self,
+        metadata: str | Cluster,
+        *,
+        config: LedgerConfig | None = None,
+        racks: Mapping[str, str] | None = None,
+        random: Random | None = None,
+    ) -> None:
+        """A client that connects once it is started.
+
+        Args:
+            metadata: A cluster, or where its metadata is: `sqlite:FILE` or `zk://host:port/ledgers`.
+            config: Times and limits.
+            racks: Where bookies stand, by id: `/region/rack`.
+            random: Chance, for tests.
+
+        Raises:
+            ConfigError: The address is none.
+        """
+        self.cluster = locate(metadata) if isinstance(metadata, str) else metadata
+        self.config = config or LedgerConfig()
+        self._random = random or Random()
+        self._bookies = Bookies(self.cluster, self.config, random=self._random, racks=racks or {})
+
+    async def start(self) -> None:
+        """Connect to the metadata store, and learn which bookies there are.
+
+        Raises:
+            MetadataUnreachableError: Nobody answers.
+            LedgerMetadataError: There is no cluster, or its layout is not known.
+        """
+        await self.cluster.start()
+        try:
+            await self.cluster.check()
+            await self._bookies.start()
+        except BaseException:
+            await self.cluster.close()
+            raise
+
+    async def close(self) -> None:
+        """Close all connections. Ledgers stay as they are."""
+        await self._bookies.close()
+        await self.cluster.close()
+
+    # --- ledgers
+
+    async def create(
+        self,
+        ensemble_size: int = 3,
+        write_quorum: int = 2,
+        ack_quorum: int = 2,
+        *,
+        digest: DigestType = DigestType.CRC32C,
+        password: bytes = b"",
+        custom: Mapping[str, bytes] | None = None,
+        ledger_id: int | None = None,
+        deferred_sync: bool = False,
+    ) -> AsyncLedgerWriter:
+        """Make a ledger and write to it.
+
+        Args:
+            ensemble_size: Bookies that its entries are spread over.
+            write_quorum: Copies of each entry.
+            ack_quorum: Copies that are on disk when an add is confirmed.
+            digest: How entries are guarded.
+            password: Asked of everybody who opens it. It is stored in the metadata as it is.
+            custom: The application's own.
+            ledger_id: None lets one be chosen.
+            deferred_sync: Adds are answered before they are on disk; `force` puts them there.
+
+        Raises:
+            NotEnoughBookiesError: There are fewer bookies that can be written to.
+            LedgerExistsError: There is a ledger of this id.
+            LedgerMetadataError: The sizes do not agree.
+        """
+        stored = await self._create(
+            (ensemble_size, write_quorum, ack_quorum), digest, password, custom or {}, ledger_id
+        )
+        return AsyncLedgerWriter(
+            self._bookies,
+            self.cluster.ledgers,
+            stored,
+            EntryDigest(digest, password),
+            self.config,
+            deferred_sync=deferred_sync,
+        )
+
+    async def create_advanced(
+        self,
+        ensemble_size: int = 3,
+        write_quorum: int = 2,
+        ack_quorum: int = 2,
+        *,
+        digest: DigestType = DigestType.CRC32C,
+        password: bytes = b"",
+        custom: Mapping[str, bytes] | None = None,
+        ledger_id: int | None = None,
+    ) -> AsyncAdvancedLedgerWriter:
+        """Make a ledger whose entry ids are chosen by whoever adds; see `create`."""
+        stored = await self._create(
+            (ensemble_size, write_quorum, ack_quorum), digest, password, custom or {}, ledger_id
+        )
+        return AsyncAdvancedLedgerWriter(
+            self._bookies, self.cluster.ledgers, stored, EntryDigest(digest, password), self.config
+        )
+
+    async def open(
+        self,
+        ledger_id: int,
+        password: bytes = b"",
+        *,
+        recover: bool = True,
+        digest: DigestType = DigestType.CRC32,
+    ) -> AsyncLedgerReader:
+        """Read a ledger.
+
+        Args:
+            ledger_id: Which.
+            password: The one that it was made with.
+            recover: End it if it is open: its writer is fenced off, and its last entry fixed. Else it is only
+                read, and may be followed while somebody writes.
+            digest: Of a ledger whose metadata does not tell.
+
+        Raises:
+            NoSuchLedgerError: There is none.
+            LedgerPasswordError: The password is another one.
+            LedgerRecoveryError: Its end cannot be known now.
+        """
+        stored = await self.cluster.ledgers.get(ledger_id)
+        known = stored.metadata.password
+        if known is not None and known != password:
+            raise LedgerPasswordError(ledger_id, Result.UNAUTHORIZED, "its password is another one")
+        guard = EntryDigest(stored.metadata.digest or digest, password)
+        if recover and not stored.metadata.closed:
+            shell = RecoveryShell(self._bookies, self.cluster.ledgers, stored, guard, password, self.config)
+            stored = await shell.run()
+        reader = AsyncLedgerReader(self._bookies, self.cluster.ledgers, stored, guard, self.config)
+        if not reader.closed:
+            await reader.read_last_confirmed()
+        return reader
+
+    async def delete(self, ledger_id: int) -> None:
+        """Delete a ledger. Bookies give its room back at their next collection.
+
+        Raises:
+            NoSuchLedgerError: There is none.
+        """
+        await self.cluster.ledgers.delete(ledger_id)
+
+    def ledgers(self) -> AsyncIterator[int]:
+        """Ids of all ledgers, ascending."""
+        return self.cluster.ledgers.ids()
+
+    async def metadata(self, ledger_id: int) -> LedgerMetadata:
+        """Metadata of a ledger, as it is stored now.
+
+        Raises:
+            NoSuchLedgerError: There is none.
+        """
+        return (await self.cluster.ledgers.get(ledger_id)).metadata
+
+    async def bookies(self) -> RegisteredBookies:
+        """The bookies that are there now."""
+        return await self.cluster.bookies.registered()
+
+    # --- inside
+
+    async def _create(
+        self,
+        sizes: tuple[int, int, int],
+        digest: DigestType,
+        password: bytes,
+        custom: Mapping[str, bytes],
+        ledger_id: int | None,
+    ) -> StoredMetadata:
+        ensemble_size, write_quorum, ack_quorum = sizes
+        check_sizes(ensemble_size, write_quorum, ack_quorum)
+        first = Segment(0, self._bookies.choose(ensemble_size, write_quorum))
+        metadata = LedgerMetadata(
+            ensemble_size=ensemble_size,
+            write_quorum=write_quorum,
+            ack_quorum=ack_quorum,
+            segments=(first,),
+            digest=digest,
+            password=password,
+            custom=dict(custom),
+            token=self._random.getrandbits(TOKEN_BITS),
+        )
+        return await self.cluster.ledgers.create(metadata, ledger_id)

@@ -1,0 +1,89 @@
+"""Settings of a client of ledgers. Defaults are upstream's; where not, the docstring says why.
+
+Source: BookKeeper conf/ClientConfiguration.java.
+"""
+
+from dataclasses import dataclass
+
+from pyledger.config.fields import check, setting
+
+INT_MAX = (1 << 31) - 1
+HOUR_MS = 3_600_000
+FRAME_BYTES_MAX = 5_242_880
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerConfig:
+    """How a client writes, reads and recovers ledgers."""
+
+    add_timeout_ms: int = setting(5_000, unit="ms", range=(1, HOUR_MS), upstream=None)
+    """A bookie that has not answered an add by then has failed. Upstream: `addEntryTimeoutSec`."""
+
+    read_timeout_ms: int = setting(5_000, unit="ms", range=(1, HOUR_MS), upstream=None)
+    """A bookie that has not answered a read by then has failed. Upstream: `readEntryTimeoutSec`."""
+
+    connect_timeout_ms: int = setting(
+        10_000, unit="ms", range=(1, HOUR_MS), upstream="clientConnectTimeoutMillis"
+    )
+    """How long a connection to a bookie is tried."""
+
+    metadata_timeout_ms: int = setting(60_000, unit="ms", range=(1, HOUR_MS), upstream=None)
+    """How long a change of a ledger's metadata is tried while the metadata store does not answer."""
+
+    add_quorum_timeout_ms: int = setting(0, unit="ms", range=(0, HOUR_MS), upstream=None)
+    """An entry that waits longer for its quorum ends its writer; 0: never. Upstream:
+    `addEntryQuorumTimeoutSec`."""
+
+    speculative_read_timeout_ms: int = setting(
+        2_000, unit="ms", range=(0, HOUR_MS), upstream="speculativeReadTimeout"
+    )
+    """After so long without an answer the next bookie is asked too; 0: only after a failure."""
+
+    long_poll_ms: int = setting(1_000, unit="ms", range=(1, HOUR_MS), upstream=None)
+    """How long a bookie holds the question whether a ledger has grown."""
+
+    explicit_lac_interval_ms: int = setting(0, unit="ms", range=(0, HOUR_MS), upstream="explicitLacInterval")
+    """How often a writer tells the last confirmed entry apart from its entries; 0: never."""
+
+    adds_pending_max: int = setting(1_000, unit="entries", range=(1, 1 << 20), upstream=None)
+    """Entries of one writer on their way; an add waits while there are more. Upstream limits adds by the
+    second instead (`throttle`)."""
+
+    reads_ahead: int = setting(64, unit="entries", range=(1, 1 << 16), upstream=None)
+    """Entries that a reader asks for before they are wanted."""
+
+    batch_read_enabled: bool = setting(True, upstream="batchReadEnabled")
+    """Ask for many entries at once, where every bookie of the ensemble has all of them. Uses a second
+    connection, which speaks version 2. Upstream does so only when it speaks version 2 anyway."""
+
+    batch_read_bytes: int = setting(1 << 20, unit="bytes", range=(1024, FRAME_BYTES_MAX), upstream=None)
+    """Size of an answer with many entries."""
+
+    recovery_read_batch_size: int = setting(
+        16, unit="entries", range=(1, 1 << 16), upstream="recoveryReadBatchSize"
+    )
+    """Entries that a recovery looks for at once. Upstream: 1."""
+
+    max_num_ensemble_changes: int = setting(
+        INT_MAX, unit="changes", range=(0, INT_MAX), upstream="maxNumEnsembleChanges"
+    )
+    """A writer whose ensemble changes more often is ended."""
+
+    bookie_failure_history_ms: int = setting(
+        60_000, unit="ms", range=(0, HOUR_MS), upstream="bookieFailureHistoryExpirationMSec"
+    )
+    """A bookie that failed is chosen, and read from, only when there is no other, for so long."""
+
+    min_num_racks_per_write_quorum: int = setting(
+        2, unit="racks", range=(1, 64), upstream="minNumRacksPerWriteQuorum"
+    )
+    """Racks that copies of an entry should be spread over."""
+
+    frame_max_bytes: int = setting(
+        FRAME_BYTES_MAX, unit="bytes", range=(1024, 16 << 20), upstream="nettyMaxFrameSizeBytes"
+    )
+    """Longest frame, its length word included."""
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        check(self)

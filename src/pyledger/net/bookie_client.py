@@ -1,0 +1,204 @@
+"""Connections to bookies: requests go out as they come, answers come back in any order.
+
+Source: BookKeeper proto/PerChannelBookieClient.java.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyledger.config.net import DAY_S, NetConfig
+from pyledger.errors import FrameError, LedgerFrameError
+from pyledger.log import event, logger
+from pyledger.net.endpoint import Endpoint, Received
+from pyledger.net.sockets import open_socket, reason_of
+from pyledger.net.stream import FrameStream
+from pyledger.net.timers import Alarm
+
+log = logger("net")
+
+Done = Callable[[Any], None]
+"""Gets what the codec made of the answer; None: there is none, and none will come."""
+SWEEP_MS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """What a connection needs to know of a version of the protocol.
+
+    Attributes:
+        decode: Frame to the key of its request, and the answer.
+    """
+
+    decode: Callable[[memoryview], tuple[Hashable, Any]]
+
+
+class BookieConnection(FrameStream):
+    """A connection to one bookie."""
+
+    __slots__ = ("_codec", "_sweep", "calls")
+
+    def __init__(self, endpoint: Endpoint[Any], own: socket.socket, codec: Codec) -> None:
+        """Made by a client."""
+        super().__init__(endpoint, own, secure=False)
+        self.calls: dict[Hashable, list[tuple[float, Done]]] = {}
+        self._codec = codec
+        self._sweep = Alarm(self._end_late)
+
+    def connection_made(self, transport: Any) -> None:
+        """The connection stands."""
+        super().connection_made(transport)
+        self.endpoint.add(self)
+
+    def send(self, key: Hashable, parts: Sequence[bytes], timeout_ms: float, done: Done) -> None:
+        """Send a whole frame.
+
+        Args:
+            key: Tells the answer; requests of one key share the first answer.
+            parts: The frame, with its length.
+            timeout_ms: For the answer.
+            done: Called once, never before this returns.
+        """
+        if self.closed:
+            self.endpoint.loop.call_soon(done, None)
+            return
+        if not self.calls:
+            self.endpoint.wheel.arm(self._sweep, SWEEP_MS)
+        call = (self.endpoint.loop.time() + timeout_ms / 1000, done)
+        self.calls.setdefault(key, []).append(call)
+        self.write(parts)
+
+    # --- what the stream asks
+
+    def take(self, frames: list[Received]) -> list[Received]:
+        """Hand over answers."""
+        decode, calls = self._codec.decode, self.calls
+        for frame in frames:
+            assert isinstance(frame, memoryview)
+            try:
+                key, answer = decode(frame)
+            except LedgerFrameError as error:
+                raise FrameError(str(error)) from error
+            for _, done in calls.pop(key, ()):
+                done(answer)
+        return []
+
+    def busy(self) -> bool:
+        """Whether more is likely to be sent in this turn of the event loop."""
+        return len(self.calls) > 1
+
+    def ended(self, problem: str) -> None:
+        """The connection is gone; nobody who waits will be answered."""
+        event(log, logging.DEBUG, "bookie gone", peer=self.remote_address, problem=problem)
+        self._sweep.cancel()
+        self.endpoint.remove(self)
+        self._end(list(self.calls))
+
+    def _end_late(self) -> None:
+        now = self.endpoint.loop.time()
+        # Within one key the first has waited longest.
+        self._end([key for key, waiting in self.calls.items() if waiting[0][0] <= now])
+        if self.calls and not self.closed:
+            self.endpoint.wheel.arm(self._sweep, SWEEP_MS)
+
+    def _end(self, keys: list[Hashable]) -> None:
+        for key in keys:
+            for _, done in self.calls.pop(key, ()):
+                done(None)
+
+
+class BookieClient:
+    """One connection for each address, made when it is needed. Belongs to one event loop."""
+
+    def __init__(self, codec: Codec, *, frame_max_bytes: int, connect_timeout_ms: int) -> None:
+        """A client that connects when it is first used.
+
+        Args:
+            codec: Version of the protocol.
+            frame_max_bytes: Longest frame.
+            connect_timeout_ms: How long a connection is tried.
+        """
+        self._codec = codec
+        self._config = NetConfig(
+            frame_max_bytes=frame_max_bytes, client_idle_seconds=DAY_S, connect_timeout_ms=connect_timeout_ms
+        )
+        self._endpoint: Endpoint[Any] | None = None
+        self._connections: dict[str, BookieConnection] = {}
+        self._waiting: dict[str, list[tuple[Hashable, Sequence[bytes], float, Done]]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    def send(
+        self, address: str, key: Hashable, parts: Sequence[bytes], timeout_ms: float, done: Done
+    ) -> None:
+        """Send a whole frame, over a new connection where there is none.
+
+        Args:
+            address: `host:port`.
+            key: Tells the answer.
+            parts: The frame, with its length.
+            timeout_ms: For the answer, from the moment that the connection stands.
+            done: Gets the answer; None: there is none. Called once, never before this returns.
+        """
+        connection = self._connections.get(address)
+        if connection is not None and not connection.closed:
+            connection.send(key, parts, timeout_ms, done)
+            return
+        loop = asyncio.get_running_loop()
+        if self._closed:
+            loop.call_soon(done, None)
+            return
+        waiting = self._waiting.setdefault(address, [])
+        waiting.append((key, parts, timeout_ms, done))
+        if len(waiting) == 1:
+            task = loop.create_task(self._open(address))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Close every connection; whoever waits gets no answer. Idempotent."""
+        self._closed = True
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._endpoint is not None:
+            await self._endpoint.close()
+
+    async def _open(self, address: str) -> None:
+        connection: BookieConnection | None = None
+        try:
+            connection = await self._connect(address)
+        except (OSError, ValueError, TimeoutError) as error:
+            problem = reason_of(error) if isinstance(error, OSError) else str(error)
+            event(log, logging.WARNING, "bookie not reached", address=address, problem=problem)
+        finally:
+            for key, parts, timeout_ms, done in self._waiting.pop(address):
+                if connection is None:
+                    done(None)
+                else:
+                    connection.send(key, parts, timeout_ms, done)
+
+    async def _connect(self, address: str) -> BookieConnection:
+        loop = asyncio.get_running_loop()
+        if self._endpoint is None:
+            self._endpoint = Endpoint(loop, self._config, _unasked, server=False)
+        endpoint = self._endpoint
+        async with asyncio.timeout(self._config.connect_timeout_ms / 1000):
+            plain = await open_socket(address, 0, 0)
+            try:
+                _, connection = await loop.create_connection(
+                    lambda: BookieConnection(endpoint, plain, self._codec), sock=plain
+                )
+            except BaseException:
+                plain.close()
+                raise
+        self._connections[address] = connection
+        return connection
+
+
+def _unasked(*_request: object) -> None:
+    """Remoting's handler: a bookie asks nothing."""

@@ -1,0 +1,95 @@
+"""Requests of a client as whole frames, and answers with what tells whose they are.
+
+In version 3 that is a number that the client chose. Version 2 has none but in batched reads: there it is what
+the answer is about, and requests that are alike share an answer. So a client sends no fencing read in version
+2: an answer to a plain read of the same entry could be taken for its own.
+"""
+
+import itertools
+from collections.abc import Hashable
+from dataclasses import replace
+
+from pyledger.errors import LedgerFrameError
+from pyledger.protocol.bookkeeper.messages import (
+    AddRequest,
+    AddResponse,
+    BatchReadRequest,
+    BatchReadResponse,
+    ReadRequest,
+    ReadResponse,
+    Request,
+    Response,
+)
+from pyledger.wire.ledger import version2, version3
+
+LENGTH_BYTES = 4
+Asked = tuple[Hashable, tuple[bytes, ...]]
+"""Key of the answer, and the parts of the frame."""
+
+
+class Version3:
+    """Numbers requests; one count for all connections, so that a frame may go to several bookies."""
+
+    def __init__(self) -> None:
+        """Begin with 1."""
+        self._numbers = itertools.count(1)
+
+    def ask(self, request: Request) -> Asked:
+        """A frame.
+
+        Raises:
+            LedgerFrameError: There is no such request, or a field is out of its range.
+        """
+        number = next(self._numbers)
+        body = version3.encode_request(replace(request, txn_id=number))
+        return number, (len(body).to_bytes(LENGTH_BYTES, "big"), body)
+
+    @staticmethod
+    def decode(frame: memoryview) -> tuple[Hashable, Response]:
+        """Key and answer.
+
+        Raises:
+            LedgerFrameError: It is no answer.
+        """
+        response = version3.decode_response(frame)
+        return response.txn_id, response
+
+
+class Version2:
+    """Numbers batched reads alone."""
+
+    def __init__(self) -> None:
+        """Begin with 1."""
+        self._numbers = itertools.count(1)
+
+    def ask(self, request: Request) -> Asked:
+        """A frame.
+
+        Raises:
+            LedgerFrameError: There is no such request in version 2, or no way to tell its answer.
+        """
+        number = next(self._numbers)
+        if isinstance(request, ReadRequest) and request.fence:
+            raise LedgerFrameError("a fencing read in version 2 cannot be told from a plain one")
+        body = version2.encode_request(replace(request, txn_id=number))
+        return _key(request, number), (len(body).to_bytes(LENGTH_BYTES, "big"), body)
+
+    @staticmethod
+    def decode(frame: memoryview) -> tuple[Hashable, Response]:
+        """Key and answer.
+
+        Raises:
+            LedgerFrameError: It is no answer.
+        """
+        response = version2.decode_response(frame)
+        return _key(response, response.txn_id), response
+
+
+def _key(message: Request | Response, number: int) -> Hashable:
+    match message:
+        case BatchReadRequest() | BatchReadResponse():
+            return message.operation, number
+        case AddRequest() | AddResponse() | ReadRequest() | ReadResponse():
+            return message.operation, message.ledger_id, message.entry_id
+        case _:
+            return message.operation
