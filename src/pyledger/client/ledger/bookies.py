@@ -62,20 +62,20 @@ class Bookies:
 
     # --- who
 
-    def choose(self, size: int, write_quorum: int) -> tuple[str, ...]:
+    def choose(self, count: int, write_quorum: int) -> tuple[str, ...]:
         """Bookies for a new ledger.
 
         Args:
-            size: How many bookies.
+            count: How many bookies.
             write_quorum: Copies of an entry.
 
         Raises:
             NotEnoughBookiesError: There are fewer.
         """
         writable = self._writable()
-        found = self._placement.ensemble(writable, size, write_quorum, self._failed())
+        found = self._placement.ensemble(writable, count, write_quorum, self._failed())
         if found is None:
-            raise NotEnoughBookiesError(size, len(writable))
+            raise NotEnoughBookiesError(count, len(writable))
         return found
 
     def replace(self, ensemble: tuple[str, ...], failed: Mapping[int, str]) -> Mapping[int, str]:

@@ -72,7 +72,7 @@ class AsyncLedgerClient(Lifecycle):
 
     async def create(
         self,
-        ensemble_size: int = 3,
+        ensemble: int = 3,
         write_quorum: int = 2,
         ack_quorum: int = 2,
         *,
@@ -85,7 +85,7 @@ class AsyncLedgerClient(Lifecycle):
         """Make a ledger and write to it.
 
         Args:
-            ensemble_size: Bookies that its entries are spread over.
+            ensemble: Bookies that its entries are spread over.
             write_quorum: Copies of each entry.
             ack_quorum: Copies that are on disk when an add is confirmed.
             digest: How entries are guarded.
@@ -100,7 +100,7 @@ class AsyncLedgerClient(Lifecycle):
             LedgerMetadataError: The sizes do not agree.
         """
         stored = await self._create(
-            (ensemble_size, write_quorum, ack_quorum), digest, password, custom or {}, ledger_id
+            (ensemble, write_quorum, ack_quorum), digest, password, custom or {}, ledger_id
         )
         return AsyncLedgerWriter(
             self._bookies,
@@ -113,7 +113,7 @@ class AsyncLedgerClient(Lifecycle):
 
     async def create_advanced(
         self,
-        ensemble_size: int = 3,
+        ensemble: int = 3,
         write_quorum: int = 2,
         ack_quorum: int = 2,
         *,
@@ -124,7 +124,7 @@ class AsyncLedgerClient(Lifecycle):
     ) -> AsyncAdvancedLedgerWriter:
         """Make a ledger whose entry ids are chosen by whoever adds; see `create`."""
         stored = await self._create(
-            (ensemble_size, write_quorum, ack_quorum), digest, password, custom or {}, ledger_id
+            (ensemble, write_quorum, ack_quorum), digest, password, custom or {}, ledger_id
         )
         return AsyncAdvancedLedgerWriter(
             self._bookies, self.cluster.ledgers, stored, EntryDigest(digest, password), self.config
@@ -199,11 +199,11 @@ class AsyncLedgerClient(Lifecycle):
         custom: Mapping[str, bytes],
         ledger_id: int | None,
     ) -> StoredMetadata:
-        ensemble_size, write_quorum, ack_quorum = sizes
-        check_sizes(ensemble_size, write_quorum, ack_quorum)
-        first = Segment(0, self._bookies.choose(ensemble_size, write_quorum))
+        ensemble, write_quorum, ack_quorum = sizes
+        check_sizes(ensemble, write_quorum, ack_quorum)
+        first = Segment(0, self._bookies.choose(ensemble, write_quorum))
         metadata = LedgerMetadata(
-            ensemble_size=ensemble_size,
+            ensemble_size=ensemble,
             write_quorum=write_quorum,
             ack_quorum=ack_quorum,
             segments=(first,),

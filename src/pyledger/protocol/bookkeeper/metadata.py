@@ -148,17 +148,17 @@ class LedgerMetadata:
         return replace(self, token=0, **fields)  # type: ignore[arg-type]
 
 
-def check_sizes(ensemble_size: int, write_quorum: int, ack_quorum: int) -> None:
+def check_sizes(ensemble: int, write_quorum: int, ack_quorum: int) -> None:
     """Make sure that numbers of bookies agree with each other.
 
     Args:
-        ensemble_size: Bookies that entries are spread over.
+        ensemble: Bookies that entries are spread over.
         write_quorum: Copies of each entry.
         ack_quorum: Copies that are on disk when an add is confirmed.
 
     Raises:
         LedgerMetadataError: They do not.
     """
-    if not ensemble_size >= write_quorum >= ack_quorum >= 1:
-        sizes = (ensemble_size, write_quorum, ack_quorum)
+    if not ensemble >= write_quorum >= ack_quorum >= 1:
+        sizes = (ensemble, write_quorum, ack_quorum)
         raise LedgerMetadataError(f"ensemble, write and ack quorum {sizes} must fall, to 1 at least")

@@ -28,25 +28,25 @@ class Placement:
     racks_min: int = 2
 
     def ensemble(
-        self, candidates: Sequence[str], size: int, write_quorum: int, avoid: Sequence[str] = ()
+        self, candidates: Sequence[str], count: int, write_quorum: int, avoid: Sequence[str] = ()
     ) -> tuple[str, ...] | None:
         """Bookies for a new ledger; None: there are not enough.
 
         Args:
             candidates: All that can be written to.
-            size: How many are needed.
+            count: How many are needed.
             write_quorum: Copies of an entry.
             avoid: Taken only when there are no others.
         """
         left = self._ordered(candidates, avoid)
         chosen: list[str] = []
-        while left and len(chosen) < size:
+        while left and len(chosen) < count:
             window = chosen[-max(write_quorum - 1, 1) :]
             # The last ones are neighbours of the first ones.
-            if len(chosen) == size - 1:
+            if len(chosen) == count - 1:
                 window = window + chosen[: max(write_quorum - 1, 1)]
             chosen.append(self._take(left, window, avoid, fill=len(self._racks_of(chosen)) >= self.racks_min))
-        return tuple(chosen) if len(chosen) == size else None
+        return tuple(chosen) if len(chosen) == count else None
 
     def replacements(
         self,
