@@ -8,6 +8,7 @@ Source: RocketMQ common/.../MixAll.java (string2File).
 
 import contextlib
 import os
+from functools import partial
 from pathlib import Path
 
 
@@ -25,13 +26,14 @@ def flush_folder(folder: Path | str) -> None:
         os.close(handle)
 
 
-def replace_file(path: Path, content: bytes, *, backup: bool = True) -> None:
+def replace_file(path: Path, content: bytes, *, backup: bool = True, mode: int = 0o666) -> None:
     """Replace a file; its folder must exist.
 
     Args:
         path: The file.
         content: All of it.
         backup: Keep the old content as `<name>.bak`.
+        mode: Who may do what with the new file, less the process's mask.
 
     Raises:
         OSError: the operating system refused; the old file stands as it was.
@@ -42,7 +44,7 @@ def replace_file(path: Path, content: bytes, *, backup: bool = True) -> None:
     try:
         if backup and path.exists():
             replace_file(backup_of(path), path.read_bytes(), backup=False)
-        with fresh.open("wb") as file:
+        with open(fresh, "wb", opener=partial(os.open, mode=mode)) as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

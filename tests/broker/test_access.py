@@ -1,6 +1,7 @@
 """Requests are signed by users who may do what they ask for; nobody else gets anything."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from pyledger.broker.access_file import WatchedRules, read_rules
 from pyledger.broker.addresses import address_of
 from pyledger.broker.gate import is_loopback
+from pyledger.broker.server import Broker
 from pyledger.errors import ConfigError
 from pyledger.wire.codes import RequestCode, ResponseCode
 from pyledger.wire.remoting import RemotingCommand
@@ -208,3 +210,76 @@ def test_file_that_cannot_be_understood_changes_nothing(tmp_path: Path) -> None:
     path.write_text("accounts: []")
     assert rules.refresh()
     assert rules.user("rocketmq-alice") is None
+
+
+def test_operator_changes_users_and_policies(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "users.json"
+    path.write_text('{"users": [{"username": "root", "password": "root-secret", "userType": "Super"}]}')
+    path.chmod(0o600)
+    root, alice = ("root", "root-secret"), ("alice", "alice-secret")
+    rule = (
+        b'{"policies": [{"policyType": "Custom", "entries": '
+        b'[{"resource": "Topic:T", "actions": ["Pub"], "decision": "Allow"}]}]}'
+    )
+
+    async def main() -> None:
+        async with broker(tmp_path, acl_path=str(path), admin_enabled=True) as one, peer(one) as client:
+
+            async def ask(code: RequestCode, who: tuple[str, str], body: bytes = b"", **fields: str) -> bytes:
+                answer = await client.request(signed(asked(code, body, **fields), *who))
+                assert answer.code == ResponseCode.SUCCESS, answer.remark
+                return bytes(answer.body)
+
+            user = {"username": "alice"}
+            assert await ask(RequestCode.AUTH_GET_USER, root, **user) == b""
+            await ask(RequestCode.AUTH_CREATE_USER, root, b'{"password":"alice-secret"}', **user)
+            denied = await client.request(signed(send("T"), *alice))
+            assert denied.code == ResponseCode.NO_PERMISSION
+            await ask(RequestCode.AUTH_CREATE_ACL, root, rule, subject="User:alice")
+            assert (await client.request(signed(send("T"), *alice))).code == 0
+            assert json.loads(await ask(RequestCode.AUTH_LIST_USER, root))[1] == {
+                **user,
+                "password": "alice-secret",
+                "userType": "Normal",
+                "userStatus": "enable",
+            }
+            # Who may not change the cluster changes nothing, and learns nothing.
+            for code in (RequestCode.AUTH_LIST_USER, RequestCode.AUTH_DELETE_USER):
+                answer = await client.request(signed(asked(code, **user), *alice))
+                assert answer.code == ResponseCode.NO_PERMISSION
+            # Many at once: none is lost.
+            await asyncio.gather(*(one_more(one, f"u{number}", root) for number in range(8)))
+            assert path.stat().st_mode & 0o777 == 0o600
+            assert [one.name for one in tmp_path.iterdir() if one.name.startswith("users")] == ["users.json"]
+        async with broker(tmp_path, acl_path=str(path), admin_enabled=True) as one, peer(one) as client:
+            assert (await client.request(signed(send("T"), *alice))).code == 0
+            assert len(json.loads(await ask(RequestCode.AUTH_LIST_USER, root, filter="u"))) == 8
+            await ask(RequestCode.AUTH_DELETE_USER, root, **user)
+            assert (await client.request(signed(send("T"), *alice))).code == ResponseCode.NO_PERMISSION
+            assert await ask(RequestCode.AUTH_LIST_ACL, root) == b""
+
+    async def one_more(one: Broker, name: str, who: tuple[str, str]) -> None:
+        async with peer(one) as client:
+            request = asked(RequestCode.AUTH_CREATE_USER, b'{"password":"p"}', username=name)
+            assert (await client.request(signed(request, *who))).code == 0
+
+    run(main())
+
+
+def test_file_that_people_write_is_not_written(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "acl.toml"
+    path.write_text(POLICIES)
+    path.chmod(0o600)
+    request = asked(RequestCode.AUTH_DELETE_USER, username="alice")
+
+    async def main() -> None:
+        async with broker(tmp_path, acl_path=str(path), admin_enabled=True) as one, peer(one) as client:
+            answer = await client.request(signed(request, "root", "root-secret"))
+            assert answer.code == ResponseCode.NO_PERMISSION
+            assert ".json" in str(answer.remark)
+        assert path.read_text() == POLICIES
+        async with broker(tmp_path, admin_enabled=True) as one, peer(one) as client:
+            answer = await client.request(request)
+            assert (answer.code, "acl_path" in str(answer.remark)) == (ResponseCode.NO_PERMISSION, True)
+
+    run(main())

@@ -1,23 +1,30 @@
 """The file that says who may do what: upstream's `plain_acl.yml`, or users and policies in TOML or JSON."""
 
+import asyncio
 import json
 import logging
 import stat
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pyledger.atomic_file import replace_file
 from pyledger.errors import ConfigError
 from pyledger.log import event, logger
 from pyledger.protocol.access.accounts import AccountRules
-from pyledger.protocol.access.model import AccessRules, Need, User
+from pyledger.protocol.access.model import AccessRules, Need, Objection, User
 from pyledger.protocol.access.policies import PolicyRules
+from pyledger.wire.codes import ResponseCode
 
 log = logger("broker")
 
 SETTING = "acl_path"
+CHANGED_HERE = ".json"
+"""Only a file that people do not write is written here: comments and order of another would be lost."""
 SIZE_BYTES_MAX = 4 << 20
+TOO_LARGE = f"{{}} is larger than {SIZE_BYTES_MAX} bytes"
 PARSERS: Mapping[str, Callable[[Mapping[str, Any]], AccessRules]] = {
     ".yml": AccountRules.parse,
     ".yaml": AccountRules.parse,
@@ -39,6 +46,48 @@ class WatchedRules:
         self._path = path
         self._seen = edition_of(path)
         self._rules = read_rules(path)
+        self._changing = asyncio.Lock()
+
+    async def change(self, change: Callable[[PolicyRules], PolicyRules | Objection]) -> Objection | None:
+        """Change users and policies, and the file first.
+
+        Args:
+            change: What to make of the rules that are in force.
+
+        Returns:
+            Why they are as they were; None: they are as asked for.
+
+        Durability: on return without a refusal the change survives a power cut.
+        """
+        async with self._changing:
+            self.refresh()
+            rules = self.policies()
+            changed = change(rules) if isinstance(rules, PolicyRules) else rules
+            if isinstance(changed, Objection) or changed is rules:
+                return changed if isinstance(changed, Objection) else None
+            content = json.dumps(changed.document(), indent=2, ensure_ascii=False).encode() + b"\n"
+            if len(content) > SIZE_BYTES_MAX:
+                return Objection(ResponseCode.SYSTEM_ERROR, TOO_LARGE.format(self._path))
+            try:
+                mode = stat.S_IMODE(self._path.stat().st_mode)
+                write = partial(replace_file, self._path, content, backup=False, mode=mode)
+                await asyncio.to_thread(write)
+            except OSError as error:
+                return Objection(
+                    ResponseCode.SYSTEM_ERROR, f"{self._path} cannot be written: {error.strerror}"
+                )
+            self._rules, self._seen = changed, edition_of(self._path)
+            return None
+
+    def policies(self) -> PolicyRules | Objection:
+        """Users and policies that can be changed here."""
+        if isinstance(self._rules, PolicyRules) and self._path.suffix == CHANGED_HERE:
+            return self._rules
+        return Objection(
+            ResponseCode.NO_PERMISSION,
+            f"users and policies in a {self._path.suffix} file are changed there; to change them over the "
+            f"network let acl_path name a {CHANGED_HERE} file",
+        )
 
     def refresh(self) -> bool:
         """Read the file again if it has changed; whether there are other rules now."""
@@ -89,7 +138,7 @@ def read_rules(path: Path) -> AccessRules:
     except OSError as error:
         raise ConfigError(SETTING, f"{path} cannot be read: {error.strerror}") from None
     if len(data) > SIZE_BYTES_MAX:
-        raise ConfigError(SETTING, f"{path} is larger than {SIZE_BYTES_MAX} bytes")
+        raise ConfigError(SETTING, TOO_LARGE.format(path))
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         event(log, logging.WARNING, "secrets can be read by others", path=path, remedy=f"chmod 600 {path}")
     parse = PARSERS.get(path.suffix)

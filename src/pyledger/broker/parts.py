@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
 
+from pyledger.broker.access_file import WatchedRules
 from pyledger.broker.held_pulls import HeldPulls
 from pyledger.broker.pops import PopBook
 from pyledger.broker.puts import MessagePuts
@@ -18,7 +19,6 @@ from pyledger.config.delivery import DeliveryConfig
 from pyledger.config.net import NetConfig
 from pyledger.net.connection import Connection
 from pyledger.net.endpoint import Answer
-from pyledger.protocol.access.model import AccessRules
 from pyledger.protocol.delivery.clients import Notice
 from pyledger.protocol.delivery.counting import BrokerCounts
 from pyledger.protocol.delivery.standing import BrokerStanding
@@ -46,7 +46,7 @@ class BrokerParts:
     pops: PopBook
     routes: TopicRoutes
     counts: BrokerCounts
-    access_rules: AccessRules | None
+    access_rules: WatchedRules | None
     """Who may do what; None: everybody everything that is not a change."""
     net: NetConfig
     clock: Clock

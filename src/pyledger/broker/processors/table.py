@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pyledger.broker.access import AccessControl
 from pyledger.broker.gate import guarded
 from pyledger.broker.parts import BrokerParts, Method
+from pyledger.broker.processors.access import AccessProcessor
 from pyledger.broker.processors.ack import AckProcessor
 from pyledger.broker.processors.assignment import AssignmentProcessor
 from pyledger.broker.processors.end_transaction import EndTransactionProcessor
@@ -55,6 +56,7 @@ def request_handlers(parts: BrokerParts) -> Mapping[RequestCode, Method]:
         ReplicationProcessor(parts),
         SettingsProcessor(parts),
         AssignmentProcessor(parts),
+        AccessProcessor(parts),
     )
     methods: dict[RequestCode, Method] = {}
     for processor in (*processors, *operators):

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from pyledger.value_type import value_type
+from pyledger.wire.codes import ResponseCode
 
 
 class Action(StrEnum):
@@ -55,6 +56,14 @@ class User:
 
     def __repr__(self) -> str:
         return f"User({self.name!r})"
+
+
+@value_type()
+class Objection:
+    """Why users or policies are not changed: the code and the remark of the response."""
+
+    code: ResponseCode
+    remark: str
 
 
 class AccessRules(Protocol):

@@ -22,7 +22,7 @@ USER_SUBJECT = "User:"
 USER_TYPES = {"super": True, "normal": False}
 USER_STATES = {"enable": True, "disable": False}
 DECISIONS = {"allow": True, "deny": False}
-POLICY_TYPES = ("custom", "default")
+POLICY_TYPES = {"custom": True, "default": False}
 
 
 @value_type()
@@ -71,6 +71,24 @@ class Entry:
             custom,
         )
 
+    @property
+    def resource(self) -> str:
+        """Upstream's text for what it is about."""
+        name = self.name + ANY * self.prefix
+        return name if self.kind is None else f"{self.kind}:{name}"
+
+    def document(self) -> dict[str, Any]:
+        """The object that says the same."""
+        found: dict[str, Any] = {
+            "resource": self.resource,
+            "actions": [one.value for one in Action if one in self.actions],
+            "decision": "Allow" if self.allow else "Deny",
+        }
+        if self.networks:
+            single = ((network, network.num_addresses == 1) for network in self.networks)
+            found["sourceIps"] = [str(one.network_address if alone else one) for one, alone in single]
+        return found
+
     def matches(self, need: Need, address: str) -> bool:
         """Whether it has a say."""
         if self.kind is not None and self.kind is not need.kind:
@@ -92,8 +110,11 @@ class PolicyRules:
 
     def __init__(self, users: Iterable[User], entries: Mapping[str, Sequence[Entry]]) -> None:
         """Take users, and entries by the name of a user."""
-        self._users = {user.name: user for user in users}
-        self._entries = {name: sorted(found, key=lambda one: one.rank) for name, found in entries.items()}
+        self.users: Mapping[str, User] = {user.name: user for user in users}
+        self.entries: Mapping[str, tuple[Entry, ...]] = {
+            name: tuple(found) for name, found in entries.items()
+        }
+        self._ranked = {name: sorted(found, key=lambda one: one.rank) for name, found in entries.items()}
 
     @classmethod
     def parse(cls, document: Mapping[str, Any]) -> Self:
@@ -102,33 +123,24 @@ class PolicyRules:
         Raises:
             ConfigError: a word is unknown, a name or password is missing, or an address is none.
         """
-        users = []
-        for at, one in enumerate(listed(document.get("users"))):
-            place = f"users[{at}]"
-            name, secret = str(one.get("username") or ""), str(one.get("password") or "")
-            if not name or not secret:
-                raise ConfigError(place, "username or password is missing")
-            users.append(
-                User(
-                    name,
-                    secret,
-                    word(one.get("userType", "Normal"), USER_TYPES, place, "userType"),
-                    word(one.get("userStatus", "enable"), USER_STATES, place, "userStatus"),
-                )
-            )
+        users = [parse_user(one, f"users[{at}]") for at, one in enumerate(listed(document.get("users")))]
         entries: dict[str, list[Entry]] = {}
         for at, one in enumerate(listed(document.get("acls"))):
-            subject = str(one.get("subject") or "")
-            if not subject.startswith(USER_SUBJECT):
-                raise ConfigError(f"acls[{at}]", f"the subject {subject!r} is no user", "write User:name")
-            found = entries.setdefault(subject.removeprefix(USER_SUBJECT), [])
+            found = entries.setdefault(subject_of(one.get("subject"), f"acls[{at}]"), [])
             for policy in listed(one.get("policies")):
                 found += entries_of(policy, f"acls[{at}]")
         return cls(users, entries)
 
+    def document(self) -> dict[str, Any]:
+        """What `parse` reads."""
+        return {
+            "users": [user_document(one) for one in self.users.values()],
+            "acls": [acl_document(name, entries) for name, entries in self.entries.items()],
+        }
+
     def user(self, name: str) -> User | None:
         """The user with a name."""
-        return self._users.get(name)
+        return self.users.get(name)
 
     def trusts(self, address: str, name: str | None) -> bool:  # noqa: ARG002 - the form has no white lists
         """No address is trusted without a signature."""
@@ -138,7 +150,7 @@ class PolicyRules:
         """Why a user may not make a request from an address; None: it may."""
         if user.superuser:
             return None
-        entries = self._entries.get(user.name, [])
+        entries = self._ranked.get(user.name, [])
         for need in needs:
             first = next((one for one in entries if one.matches(need, address)), None)
             if first is None or not first.allow:
@@ -146,13 +158,59 @@ class PolicyRules:
         return None
 
 
+def parse_user(document: Mapping[str, Any], place: str) -> User:
+    """A user from an object in upstream's form.
+
+    Raises:
+        ConfigError: name or password is missing, or a word is unknown.
+    """
+    name, secret = str(document.get("username") or ""), str(document.get("password") or "")
+    if not name or not secret:
+        raise ConfigError(place, "username or password is missing")
+    return User(
+        name,
+        secret,
+        word(document.get("userType") or "Normal", USER_TYPES, place, "userType"),
+        word(document.get("userStatus") or "enable", USER_STATES, place, "userStatus"),
+    )
+
+
+def user_document(user: User) -> dict[str, Any]:
+    """The object that says the same."""
+    return {
+        "username": user.name,
+        "password": user.secret,
+        "userType": "Super" if user.superuser else "Normal",
+        "userStatus": "enable" if user.enabled else "disable",
+    }
+
+
+def acl_document(name: str, entries: Iterable[Entry]) -> dict[str, Any]:
+    """The policies of a user, by type, as an object in upstream's form."""
+    by_type: dict[str, list[dict[str, Any]]] = {}
+    for one in entries:
+        by_type.setdefault("Custom" if one.custom else "Default", []).append(one.document())
+    policies = [{"policyType": kind, "entries": found} for kind, found in by_type.items()]
+    return {"subject": f"{USER_SUBJECT}{name}", "policies": policies}
+
+
+def subject_of(text: object, place: str) -> str:
+    """The user that a subject names.
+
+    Raises:
+        ConfigError: it is no user.
+    """
+    kind, separator, name = str(text or "").partition(":")
+    if kind.lower() != "user" or not separator or not name:
+        raise ConfigError(place, f"the subject {str(text)!r} is no user", "write User:name")
+    return name
+
+
 def entries_of(policy: Mapping[str, Any], place: str) -> list[Entry]:
     """The entries of a policy, one for each resource that they name."""
-    kind = str(policy.get("policyType") or "Custom").lower()
-    if kind not in POLICY_TYPES:
-        raise ConfigError(place, f"the policyType {kind!r} is unknown", "it is Custom or Default")
+    custom = word(policy.get("policyType") or "Custom", POLICY_TYPES, place, "policyType")
     return [
-        Entry.parse(one, resource, custom=kind == POLICY_TYPES[0], place=place)
+        Entry.parse(one, resource, custom=custom, place=place)
         for one in listed(policy.get("entries"))
         for resource in listed(one.get("resource"))
     ]

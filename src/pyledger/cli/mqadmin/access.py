@@ -1,0 +1,323 @@
+"""Users and policies in the words of `mqadmin`.
+
+Source: RocketMQ tools/.../command/auth/*.java.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import click
+
+from pyledger.cli.mqadmin.verb import BROKER, CLUSTER, Printer, chosen_brokers, verb
+from pyledger.cli.output import WrongUseError
+from pyledger.wire import fastjson
+from pyledger.wire.codes import RequestCode
+from pyledger.wire.headers.access import (
+    AclRequestHeader,
+    DeleteAclRequestHeader,
+    ListAclsRequestHeader,
+    ListUsersRequestHeader,
+    UserRequestHeader,
+)
+from pyledger.wire.headers.codec import Header
+
+VERBS: dict[str, click.Command] = {}
+Document = Mapping[str, Any]
+
+USER = click.option("-u", "--username", required=True, help="Name of the user.")
+SUBJECT = click.option("-s", "--subject", required=True, help="Who it is about: User:name.")
+RULE_OPTIONS = (
+    SUBJECT,
+    click.option(
+        "-r", "--resources", required=True, help="Topic:name, Group:name, Cluster:name, with commas."
+    ),
+    click.option("-a", "--actions", required=True, help="Pub, Sub, Create, …, or All, with commas."),
+    click.option("-i", "--sourceIp", "sources", help="Addresses or networks, with commas; without: any."),
+    click.option("-d", "--decision", required=True, help="Allow or Deny."),
+)
+FROM = click.option("-f", "--fromBroker", "source", required=True, metavar="HOST:PORT", help="From here.")
+TO = click.option("-t", "--toBroker", "target", required=True, metavar="HOST:PORT", help="To here.")
+USERS = "{username:<16}  {password:<22}  {userType:<22}  {userStatus:<22}"
+USER_HEADS = ("#UserName", "#Password", "#UserType", "#UserStatus")
+ACLS = "{subject:<16}  {policyType:<10}  {resource:<22}  {actions:<20}  {sourceIps:<24}  {decision:<10}"
+ACL_HEADS = ("#Subject", "#PolicyType", "#Resource", "#Actions", "#SourceIp", "#Decision")
+
+
+async def every_broker(admin: Any, broker: str | None, cluster: str | None) -> tuple[str, ...]:
+    """One broker, or masters and slaves of a cluster: each has a file of its own."""
+    if broker or not cluster:
+        return await chosen_brokers(admin, broker, cluster)
+    known = await admin.clusters()
+    if cluster.strip() not in known.clusters:
+        raise WrongUseError(f"no cluster {cluster!r}; there is {', '.join(sorted(known.clusters)) or 'none'}")
+    addresses = (known.brokers[name].broker_addrs.values() for name in known.clusters[cluster.strip()])
+    return tuple(sorted(address for of_broker in addresses for address in of_broker))
+
+
+async def tell_all(
+    admin: Any,
+    out: Printer,
+    place: tuple[str | None, str | None],
+    done: str,
+    code: RequestCode,
+    header: Header,
+    document: Document | None = None,
+) -> None:
+    """Send a change to brokers and say of each that it is done."""
+    body = b"" if document is None else fastjson.compact(given(document)).encode()
+    for address in await every_broker(admin, *place):
+        await admin.ask(address, code, header, body)
+        out.done(f"{done} to {address} success.", broker=address)
+
+
+def given(document: Document) -> dict[str, Any]:
+    """An object without what was not given."""
+    return {name: value for name, value in document.items() if value is not None}
+
+
+async def found(admin: Any, address: str, code: RequestCode, header: Header) -> list[dict[str, Any]]:
+    """The objects of an answer: none, one, or a list."""
+    answer = await admin.ask(address, code, header)
+    value = fastjson.parse(str(answer.body, "utf-8", "replace")) if len(answer.body) else []
+    return value if isinstance(value, list) else [value]
+
+
+def parts(text: str | None) -> list[str] | None:
+    """What stands between commas."""
+    return None if text is None else [one.strip() for one in text.split(",") if one.strip()]
+
+
+# --- users
+
+
+@verb(
+    "createUser",
+    BROKER,
+    CLUSTER,
+    USER,
+    click.option("-p", "--password", required=True, help="What the user signs with."),
+    click.option("-t", "--userType", "kind", help="Super or Normal. [default: Normal]"),
+    table=VERBS,
+)
+async def create_user(
+    admin: Any,
+    out: Printer,
+    broker: str | None,
+    cluster: str | None,
+    username: str,
+    password: str,
+    kind: str | None,
+) -> None:
+    """Create a user."""
+    document = {"username": username, "password": password, "userType": kind}
+    code, header = RequestCode.AUTH_CREATE_USER, UserRequestHeader(username=username)
+    await tell_all(admin, out, (broker, cluster), "create user", code, header, document)
+
+
+@verb(
+    "updateUser",
+    BROKER,
+    CLUSTER,
+    USER,
+    click.option("-p", "--password", help="What the user signs with."),
+    click.option("-t", "--userType", "kind", help="Super or Normal."),
+    click.option("-s", "--userStatus", "status", help="enable or disable."),
+    table=VERBS,
+)
+async def update_user(
+    admin: Any,
+    out: Printer,
+    broker: str | None,
+    cluster: str | None,
+    username: str,
+    password: str | None,
+    kind: str | None,
+    status: str | None,
+) -> None:
+    """Change password, type or status of a user."""
+    if password is None and kind is None and status is None:
+        raise WrongUseError("say what to change: -p PASSWORD, -t TYPE or -s STATUS")
+    document = {"username": username, "password": password, "userType": kind, "userStatus": status}
+    code, header = RequestCode.AUTH_UPDATE_USER, UserRequestHeader(username=username)
+    await tell_all(admin, out, (broker, cluster), "update user", code, header, document)
+
+
+@verb("deleteUser", BROKER, CLUSTER, USER, table=VERBS)
+async def delete_user(
+    admin: Any, out: Printer, broker: str | None, cluster: str | None, username: str
+) -> None:
+    """Delete a user and the policies about it."""
+    code, header = RequestCode.AUTH_DELETE_USER, UserRequestHeader(username=username)
+    await tell_all(admin, out, (broker, cluster), "delete user", code, header)
+
+
+@verb("getUser", BROKER, CLUSTER, USER, table=VERBS)
+async def get_user(admin: Any, out: Printer, broker: str | None, cluster: str | None, username: str) -> None:
+    """A user; super users are told the password, too."""
+    header = UserRequestHeader(username=username)
+    await print_users(admin, out, broker, cluster, RequestCode.AUTH_GET_USER, header)
+
+
+@verb(
+    "listUser",
+    BROKER,
+    CLUSTER,
+    click.option("-f", "--filter", "part", help="Only names with this in them."),
+    table=VERBS,
+)
+async def list_users(
+    admin: Any, out: Printer, broker: str | None, cluster: str | None, part: str | None
+) -> None:
+    """All users."""
+    header = ListUsersRequestHeader(filter=part)
+    await print_users(admin, out, broker, cluster, RequestCode.AUTH_LIST_USER, header)
+
+
+async def print_users(
+    admin: Any, out: Printer, broker: str | None, cluster: str | None, code: RequestCode, header: Header
+) -> None:
+    """Users of the first broker that has some."""
+    for address in await chosen_brokers(admin, broker, cluster):
+        users = await found(admin, address, code, header)
+        if users:
+            names = ("username", "password", "userType", "userStatus")
+            rows = [{name: one.get(name) for name in names} for one in users]
+            out.table(USERS, USER_HEADS, rows)
+            return
+
+
+@verb(
+    "copyUser",
+    FROM,
+    TO,
+    click.option("-u", "--usernames", help="Only these, with commas."),
+    table=VERBS,
+)
+async def copy_users(admin: Any, out: Printer, source: str, target: str, usernames: str | None) -> None:
+    """Copy users from a broker to another one, with their passwords: sign as a super user."""
+    users = await found(admin, source, RequestCode.AUTH_LIST_USER, ListUsersRequestHeader())
+    chosen = parts(usernames)
+    for user in users:
+        name = user["username"]
+        if chosen is not None and name not in chosen:
+            continue
+        header, body = UserRequestHeader(username=name), fastjson.compact(user).encode()
+        there = await found(admin, target, RequestCode.AUTH_GET_USER, header)
+        code = RequestCode.AUTH_UPDATE_USER if there else RequestCode.AUTH_CREATE_USER
+        await admin.ask(target, code, header, body)
+        out.done(f"copy user of {name} from {source} to {target} success.", user=name, broker=target)
+
+
+# --- policies
+
+
+def rule_of(subject: str, resources: str, actions: str, sources: str | None, decision: str) -> Document:
+    """A policy of type Custom with an entry for each resource."""
+    rights = {"actions": parts(actions), "sourceIps": parts(sources), "decision": decision.strip()}
+    entries = [given({"resource": one, **rights}) for one in parts(resources) or ()]
+    return {"subject": subject, "policies": [{"policyType": "Custom", "entries": entries}]}
+
+
+def granting(name: str, code: RequestCode, said: str, what: str) -> None:
+    """Make a command that adds entries; brokers do the same for both."""
+
+    async def grant(admin: Any, out: Printer, broker: str | None, cluster: str | None, **rule: Any) -> None:
+        subject = rule["subject"].strip()
+        document = rule_of(**{**rule, "subject": subject})
+        await tell_all(admin, out, (broker, cluster), said, code, AclRequestHeader(subject=subject), document)
+
+    grant.__doc__ = what
+    verb(name, BROKER, CLUSTER, *RULE_OPTIONS, table=VERBS)(grant)
+
+
+granting("createAcl", RequestCode.AUTH_CREATE_ACL, "create acl", "Say what a user may do.")
+granting("updateAcl", RequestCode.AUTH_UPDATE_ACL, "update acl", "Change what a user may do.")
+
+
+@verb(
+    "deleteAcl",
+    BROKER,
+    CLUSTER,
+    SUBJECT,
+    click.option("-r", "--resources", "resource", help="Only what is said of this one."),
+    table=VERBS,
+)
+async def delete_acl(
+    admin: Any, out: Printer, broker: str | None, cluster: str | None, subject: str, resource: str | None
+) -> None:
+    """Forget what a user may do."""
+    header = DeleteAclRequestHeader(subject=subject, resource=resource)
+    await tell_all(admin, out, (broker, cluster), "delete acl", RequestCode.AUTH_DELETE_ACL, header)
+
+
+@verb("getAcl", BROKER, CLUSTER, SUBJECT, table=VERBS)
+async def get_acl(admin: Any, out: Printer, broker: str | None, cluster: str | None, subject: str) -> None:
+    """What a user may do."""
+    header = AclRequestHeader(subject=subject)
+    for address in await chosen_brokers(admin, broker, cluster):
+        print_acls(out, await found(admin, address, RequestCode.AUTH_GET_ACL, header))
+
+
+@verb(
+    "listAcl",
+    BROKER,
+    CLUSTER,
+    click.option("-s", "--subject", "subject_part", help="Only subjects with this in them."),
+    click.option("-r", "--resource", "resource_part", help="Only resources with this in them."),
+    table=VERBS,
+)
+async def list_acls(
+    admin: Any,
+    out: Printer,
+    broker: str | None,
+    cluster: str | None,
+    subject_part: str | None,
+    resource_part: str | None,
+) -> None:
+    """What all users may do."""
+    header = ListAclsRequestHeader(subject_filter=subject_part, resource_filter=resource_part)
+    for address in await chosen_brokers(admin, broker, cluster):
+        print_acls(out, await found(admin, address, RequestCode.AUTH_LIST_ACL, header))
+
+
+def print_acls(out: Printer, acls: Iterable[Document]) -> None:
+    """A line for each entry."""
+    rows = [
+        {
+            "subject": acl.get("subject"),
+            "policyType": policy.get("policyType"),
+            **{name: entry.get(name) for name in ("resource", "actions", "sourceIps", "decision")},
+        }
+        for acl in acls
+        for policy in acl.get("policies") or ()
+        for entry in policy.get("entries") or ()
+    ]
+    if rows:
+        out.table(ACLS, ACL_HEADS, rows, actions=listing, sourceIps=listing)
+
+
+def listing(value: list[str] | None) -> str:
+    """A list as Java prints it."""
+    return "null" if value is None else f"[{', '.join(value)}]"
+
+
+@verb(
+    "copyAcl",
+    FROM,
+    TO,
+    click.option("-s", "--subjects", help="Only of these, with commas."),
+    table=VERBS,
+)
+async def copy_acls(admin: Any, out: Printer, source: str, target: str, subjects: str | None) -> None:
+    """Copy what users may do from a broker to another one."""
+    acls = await found(admin, source, RequestCode.AUTH_LIST_ACL, ListAclsRequestHeader())
+    chosen = parts(subjects)
+    for acl in acls:
+        subject = acl["subject"]
+        if chosen is not None and subject not in chosen:
+            continue
+        header, body = AclRequestHeader(subject=subject), fastjson.compact(acl).encode()
+        there = await found(admin, target, RequestCode.AUTH_GET_ACL, header)
+        code = RequestCode.AUTH_UPDATE_ACL if there else RequestCode.AUTH_CREATE_ACL
+        await admin.ask(target, code, header, body)
+        out.done(f"copy acl of {subject} from {source} to {target} success.", subject=subject, broker=target)
