@@ -8,6 +8,7 @@ Source: DLedger DLedgerClient.java.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -271,11 +272,18 @@ class RaftClient:
                 known = dict(answer.peers)
                 if answer.leader_id is not None and answer.leader_id in {**known, **self.peers}:
                     self.peers = {**known, **self.peers}
+                    if answer.leader_id != member:
+                        await self._greet(answer.leader_id)
                     self.leader = answer.leader_id
                     return answer.leader_id
             if loop.time() > deadline:
                 raise NoLeaderError(self.group, self.timeout_ms)
             await asyncio.sleep(PAUSE_MS / 1000)
+
+    async def _greet(self, leader: str) -> None:
+        """Connect to a leader that another member named, and learn what it takes."""
+        with contextlib.suppress(RemotingError, MalformedBodyError):
+            await self.metadata(leader)
 
     async def _call(self, member: str, request: Request, timeout_ms: int) -> Any:
         command = RemotingCommand.request(CODES[type(request)], body=encode_body(request))

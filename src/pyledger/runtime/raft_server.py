@@ -89,6 +89,19 @@ class Asked(NamedTuple):
     command: RemotingCommand
 
 
+class RawCall:
+    """A push of entries as they are stored; `done` is told what became of it."""
+
+    __slots__ = ("_done",)
+
+    def __init__(self, done: Callable[[object], None]) -> None:
+        self._done = done
+
+    def finish(self, outcome: object) -> None:
+        """Take the answer, or the error."""
+        self._done(outcome)
+
+
 class RaftServer:
     """Serves one member from `start` to `close`."""
 
@@ -320,15 +333,18 @@ class RaftServer:
             connection.write((b"".join(frames),))
 
     def _call(self, call: Call) -> None:
-        request, run = call.request, None
-        if isinstance(request, PushEntryRequest) and call.peer in self._raw_peers:
-            run = request.batch_entry
-        if isinstance(request, PushEntryRequest) and isinstance(run, EntryRun):
-            command = RemotingCommand.request(PUSH_RAW, body=encode_raw_push(request, run))
-        else:
-            command = RemotingCommand.request(CODES[type(request)], body=encode_body(request))
+        request, timeout_ms = call.request, self.config.rpc_timeout_ms
         done = partial(self._called, call)
-        self._client.start_call(self.peers[call.peer], command, self.config.rpc_timeout_ms, done)
+        if isinstance(request, PushEntryRequest) and isinstance(request.batch_entry, EntryRun):
+            connection = self._client.ready(self.peers[call.peer])
+            if call.peer in self._raw_peers and connection is not None:
+                opaque = connection.endpoint.next_opaque()
+                parts = encode_raw_push(request), request.batch_entry.data
+                head = encode_plain_frame(PUSH_RAW, 0, opaque, parts[0], more_bytes=len(parts[1]))
+                connection.start_encoded(RawCall(done), opaque, (head, parts[1]), timeout_ms)
+                return
+        command = RemotingCommand.request(CODES[type(request)], body=encode_body(request))
+        self._client.start_call(self.peers[call.peer], command, timeout_ms, done)
 
     def _called(self, call: Call, outcome: object) -> None:
         if isinstance(outcome, RemotingCommand) and outcome.code in (0, HEADER_CODE):

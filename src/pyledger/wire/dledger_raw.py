@@ -45,10 +45,10 @@ class PlainAppend(NamedTuple):
     bodies: list[bytes]
 
 
-def encode_raw_push(push: PushEntryRequest, run: EntryRun) -> bytes:
-    """The body of a push of entries as they are stored."""
+def encode_raw_push(push: PushEntryRequest) -> bytes:
+    """What stands before the entries in the body of a push of entries as they are stored."""
     head = encode_body(replace(push, entry=None, batch_entry=()))
-    return b"".join((LENGTH.pack(len(head)), head, run.data))
+    return LENGTH.pack(len(head)) + head
 
 
 def decode_raw_push(body: Buffer) -> PushEntryRequest:

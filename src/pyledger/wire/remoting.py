@@ -190,16 +190,23 @@ def encode_frame(command: RemotingCommand) -> bytes:
     return encode_head(command) + command.body
 
 
-def encode_plain_frame(code: int, flag: int, opaque: int, body: Buffer) -> bytes:
+def encode_plain_frame(code: int, flag: int, opaque: int, body: Buffer, *, more_bytes: int = 0) -> bytes:
     """Encode a frame with a JSON header that has neither fields nor a remark, as `encode_frame` does.
+
+    Args:
+        code: Of the command.
+        flag: Of the command.
+        opaque: Of the command.
+        body: The body, or its begin.
+        more_bytes: Size of the rest of the body, which follows as a buffer of its own.
 
     Raises:
         FrameError: the frame is larger than its length field can say.
     """
     header = PLAIN_HEADER % (code, flag, opaque, CURRENT_VERSION)
-    length = WORD.size + len(header) + len(body)
+    length = WORD.size + len(header) + len(body) + more_bytes
     if length > FRAME_LENGTH_MAX:
-        raise FrameError(f"a body of {len(body)} bytes fits in no frame")
+        raise FrameError(f"a body of {len(body) + more_bytes} bytes fits in no frame")
     return b"".join((WORDS.pack(length, len(header)), header, body))
 
 

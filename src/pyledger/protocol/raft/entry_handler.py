@@ -119,7 +119,7 @@ class EntryHandler:
         storage, entries = state.storage, push.request.entries
         first = entries[0].index
         before = max(min(storage.end_index + 1 - first, len(entries)), 0)
-        if not all(self._stored(entry) for entry in entries[:before]):
+        if before and not all(self._stored(entry) for entry in entries[:before]):
             return ResponseCode.INCONSISTENT_STATE
         new = entries[before:] if before else entries
         taken = len(new)
