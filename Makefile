@@ -11,7 +11,7 @@ TESTS ?= tests
 PARALLEL := -n auto --maxprocesses=4 --dist=loadgroup --no-loadscope-reorder -p no:benchmark
 
 .DEFAULT_GOAL := help
-.PHONY: sim sim-soak help setup build build-debug annotate demo smoke test all-tests test-all interop interop-live bench bench-report \
+.PHONY: chaos-raft sim sim-soak help setup build build-debug annotate demo smoke test all-tests test-all interop interop-live bench bench-report \
 	compare lint type tidy docs rewrite format package clean
 
 help:  ## this list
@@ -44,6 +44,9 @@ annotate: $(READY)  ## build/cython/src/_core/_core.html: the lines that touch P
 
 sim: $(NATIVE)  ## one history of a DLedger group: SEED=7 NODES=5 TICKS=1000
 	$(BIN)/python -m pyledger sim --seed $(or $(SEED),1) --nodes $(or $(NODES),5) --ticks $(or $(TICKS),1000)
+
+chaos-raft: $(NATIVE)  ## SECONDS=300 of faults for a group of processes: SEED=1 NODES=3
+	$(BIN)/python -m tests.chaos.group --seconds $(or $(SECONDS),300) --seed $(or $(SEED),1) --nodes $(or $(NODES),3)
 
 FROM ?= 1
 COUNT ?= 10000

@@ -14,7 +14,7 @@ from pyledger.protocol.raft.messages import Entry, TermState
 from pyledger.runtime.raft_server import RaftServer
 from pyledger.store.raft_store import RaftStore
 from tests.interop.dledger_peers import JavaNode, judge, require_kit, run
-from tests.runtime.group import free_ports
+from tests.runtime.group import free_ports, hand_over
 from tests.runtime.test_raft_group import entries_of
 
 pytestmark = pytest.mark.java
@@ -100,9 +100,7 @@ def test_mixed_groups_hold_the_same_entries(ours: tuple[str, ...], tmp_path: Pat
             await group.start(*IDS)
             async with RaftClient("g", group.peers, timeout_ms=30_000) as client:
                 for one in IDS:
-                    await client.append(b"wake")
-                    if client.leader != one:
-                        await client.transfer(one)
+                    await hand_over(client, one)
                     answers = await asyncio.gather(*(client.append(b"%d " % n * n) for n in range(80)))
                     acknowledged |= {a.index: b"%d " % n * n for n, a in enumerate(answers)}
                     assert {answer.leader_id for answer in answers} == {one}

@@ -3,14 +3,14 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from pyledger.client.raft_client import RaftClient
 from pyledger.config.raft import RaftConfig
 from pyledger.config.raft_store import RaftStoreConfig
-from pyledger.errors import OutcomeUnknownError
+from pyledger.errors import OutcomeUnknownError, RaftRefusedError
 from pyledger.runtime.raft_server import RaftServer
 
 SMALL = RaftStoreConfig(data_file_size_bytes=1 << 16, index_file_size_bytes=1 << 12)
@@ -91,6 +91,13 @@ async def append_surely(asking: RaftClient, body: bytes) -> int:
             return (await asking.append(body)).index
         except OutcomeUnknownError:
             continue
+
+
+async def hand_over(asking: RaftClient, to: str) -> None:
+    """Let a member lead. A transfer fails where a third one stands before its heart beat comes."""
+    while (await asking.append(b"who leads?")).leader_id != to:
+        with suppress(RaftRefusedError):
+            await asking.transfer(to)
 
 
 def client(group: Group, **options: Any) -> RaftClient:

@@ -9,7 +9,7 @@ from pyledger.errors import NoLeaderError, RaftRefusedError
 from pyledger.protocol.raft.messages import Entry
 from pyledger.store.raft_reader import RaftReader
 from pyledger.store.raft_verify import verify_raft
-from tests.runtime.group import CALM, Group, append_surely, client, group_of, on_a_loop, until
+from tests.runtime.group import CALM, Group, append_surely, client, group_of, hand_over, on_a_loop, until
 
 
 def entries_of(path: Path) -> list[Entry]:
@@ -75,7 +75,7 @@ def test_leadership_is_handed_over(tmp_path: Path) -> None:
             old = await group.leader()
             new = next(one for one in ("n0", "n1", "n2") if one != old)
             await same_end(group)
-            await asking.transfer(new)
+            await hand_over(asking, new)
             assert (await asking.append(b"after")).leader_id == new
             with pytest.raises(RaftRefusedError):
                 await asking.transfer("nobody")

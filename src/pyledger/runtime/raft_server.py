@@ -43,7 +43,7 @@ from pyledger.protocol.raft.ready import (
     Received,
     RoleChange,
 )
-from pyledger.store.clock import SystemClock
+from pyledger.store.clock import Clock, SystemClock
 from pyledger.store.raft_retention import clean, disk_is_full
 from pyledger.store.raft_store import RaftStore
 from pyledger.wire.dledger import (
@@ -117,6 +117,7 @@ class RaftServer:
         net: NetConfig | None = None,
         listen: tuple[str, int] | None = None,
         random: Random | None = None,
+        clock: Clock | None = None,
     ) -> None:
         """A member that opens its log and listens once it is started.
 
@@ -130,6 +131,7 @@ class RaftServer:
             net: Limits of connections.
             listen: Where to listen; None: what `peers` says.
             random: Chance of elections.
+            clock: Where it gets the time from; None: the machine's.
         """
         self.peers = parse_peers(peers)
         if self_id not in self.peers:
@@ -145,7 +147,7 @@ class RaftServer:
         host, _, port = self.peers[self_id].rpartition(":")
         host, number = listen or (host, int(port))
         self._random = random or Random()
-        self._clock = SystemClock()
+        self._clock = clock or SystemClock()
         self._server = RemotingServer(self._handle, host=host, port=number, config=net)
         self._client = RemotingClient(config=net)
         self._disk = ThreadPoolExecutor(1, "raft-disk")

@@ -1,0 +1,261 @@
+"""A group of processes that are killed, stopped, cut off and given wrong clocks, while clients use it.
+
+python -m tests.chaos.group --seconds 300 --seed 1
+"""
+
+import argparse
+import asyncio
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from pyledger.client.raft_client import RaftClient
+from pyledger.errors import NoLeaderError, OutcomeUnknownError, PyLedgerError, RaftRefusedError
+from pyledger.store.raft_reader import RaftReader
+from pyledger.store.raft_verify import verify_raft
+from tests.chaos.links import Link
+from tests.chaos.log_history import Append, Outcome, Read, violations
+from tests.cli.command_line import ENVIRONMENT
+from tests.runtime.group import free_ports
+from tests.source_tree import ROOT
+
+CLIENTS = 4
+CALL_TIMEOUT_MS = 4000
+PATIENCE_S = 240
+RATES = (0.9, 1.0, 1.1)
+
+
+class ChaosGroup:
+    """Members as processes; each reaches the others through links of its own."""
+
+    def __init__(self, folder: Path, seed: int, size: int = 3, *, heart_beat_ms: int = 150) -> None:
+        self.folder, self.random = folder, random.Random(seed)
+        self.names = [f"n{number}" for number in range(size)]
+        ports = dict(zip(self.names, free_ports(size), strict=True))
+        self.addresses = {name: f"127.0.0.1:{port}" for name, port in ports.items()}
+        self.links = {(a, b): Link(self.addresses[b]) for a in self.names for b in self.names if a != b}
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self.stopped: set[str] = set()
+        self.appends: list[Append] = []
+        self.reads: list[Read] = []
+        self.heart_beat_ms = heart_beat_ms
+        self.over = False
+
+    @property
+    def peers(self) -> str:
+        """The members as clients reach them."""
+        return ";".join(f"{name}-{address}" for name, address in self.addresses.items())
+
+    # --- faults
+
+    async def start(self, *names: str) -> None:
+        for name in names:
+            peers = ";".join(
+                f"{other}-{self.addresses[name] if other == name else self.links[name, other].address}"
+                for other in self.names
+            )
+            words = [name, peers, str(self.folder), str(self.random.choice(RATES)), str(self.heart_beat_ms)]
+            with (self.folder / f"{name}.log").open("ab") as errors:
+                self.running[name] = subprocess.Popen(
+                    [sys.executable, "-m", "tests.chaos.member", *words],
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                    cwd=ROOT,
+                    env={**ENVIRONMENT, "PYTHONPATH": f"{ENVIRONMENT['PYTHONPATH']}:{ROOT}"},
+                )
+        for name in names:
+            output = self.running[name].stdout
+            assert output is not None
+            assert await asyncio.to_thread(output.readline) == b"READY\n", name
+
+    def kill(self, name: str) -> None:
+        self._end(name, signal.SIGKILL)
+
+    def stop(self, name: str) -> None:
+        self.running[name].send_signal(signal.SIGSTOP)
+        self.stopped.add(name)
+
+    def jump(self, name: str) -> None:
+        """Set a member's clock."""
+        self.running[name].send_signal(signal.SIGUSR1)
+
+    def go_on(self) -> None:
+        for name in self.stopped:
+            self.running[name].send_signal(signal.SIGCONT)
+        self.stopped.clear()
+
+    def cut_off(self, name: str, *, ways: int) -> None:
+        """Cut what a member sends (1), what it is sent (2), or both (3)."""
+        for (a, b), link in self.links.items():
+            if (ways & 1 and a == name) or (ways & 2 and b == name):
+                link.cut()
+
+    def mend(self) -> None:
+        for link in self.links.values():
+            link.mend()
+
+    async def heal(self) -> None:
+        """All members run and reach one another."""
+        self.go_on()
+        self.mend()
+        await self.start(*(name for name in self.names if name not in self.running))
+
+    async def trouble(self) -> str:
+        """One fault, which the next calls do not mend by themselves."""
+        rng, name = self.random, self.random.choice(self.names)
+        kind = rng.choice(("kill", "kill all", "stop", "cut", "cut", "jump", "break"))
+        if name in self.stopped or name not in self.running:
+            kind = "cut"
+        match kind:
+            case "kill":
+                self.kill(name)
+            case "kill all":
+                for one in list(self.running):
+                    self.kill(one)
+            case "stop":
+                self.stop(name)
+            case "cut":
+                self.cut_off(name, ways=rng.randint(1, 3))
+            case "jump":
+                self.jump(name)
+            case "break":
+                for link in self.links.values():
+                    link.reset()
+        return f"{kind} {name}"
+
+    def _end(self, name: str, number: signal.Signals) -> None:
+        process = self.running.pop(name)
+        self.stopped.discard(name)
+        process.send_signal(number)
+        if number != signal.SIGKILL:
+            process.send_signal(signal.SIGCONT)
+        process.wait(60)
+        if process.stdout is not None:
+            process.stdout.close()
+
+    # --- clients
+
+    async def use(self, number: int) -> None:
+        """Append and read until it is over; what is not known is never tried again."""
+        count, rng = 0, random.Random(number)
+        async with RaftClient("g", self.peers, timeout_ms=CALL_TIMEOUT_MS) as client:
+            while not self.over:
+                count += 1
+                if rng.random() < 0.3:
+                    await self._read(client)
+                else:
+                    await self.append(client, b"%d.%d" % (number, count))
+
+    async def append(self, client: RaftClient, body: bytes) -> bool:
+        begin, index, outcome = time.monotonic(), -1, Outcome.DONE
+        try:
+            index = (await client.append(body)).index
+        except OutcomeUnknownError:
+            outcome = Outcome.UNKNOWN
+        except (NoLeaderError, RaftRefusedError):
+            outcome = Outcome.REFUSED
+        self.appends.append(Append(body, begin, time.monotonic(), outcome, index))
+        return outcome is Outcome.DONE
+
+    async def _read(self, client: RaftClient) -> None:
+        begin = time.monotonic()
+        try:
+            index = await client.read_index()
+        except PyLedgerError:
+            return
+        self.reads.append(Read(begin, time.monotonic(), index))
+
+    @property
+    def acknowledged(self) -> int:
+        """Appends that were acknowledged so far."""
+        return sum(one.outcome is Outcome.DONE for one in self.appends)
+
+    # --- a whole run
+
+    async def run(self, troubles: Callable[[], Awaitable[bool]]) -> list[str]:
+        """Start, let `troubles` happen until it says that it was enough, heal, and judge."""
+        for link in self.links.values():
+            await link.start()
+        try:
+            await self.start(*self.names)
+            users = [asyncio.ensure_future(self.use(number)) for number in range(CLIENTS)]
+            while await troubles():
+                pass
+            await self.heal()
+            self.over = True
+            await asyncio.gather(*users)
+            async with asyncio.timeout(PATIENCE_S), RaftClient("g", self.peers) as client:
+                last = 0
+                while not await self.append(client, b"last %d" % last):
+                    last += 1
+                while not self._agree():
+                    await asyncio.sleep(0.05)
+            for name in self.names:
+                self._end(name, signal.SIGTERM)
+            return list(self._judge())
+        finally:
+            for name in list(self.running):
+                self.kill(name)
+            for link in self.links.values():
+                await link.close()
+
+    def _agree(self) -> bool:
+        """Do all folders hold the same? Not while one of them is being cut."""
+        try:
+            found = {tuple(entry[:7] for entry in self._entries(name)) for name in self.names}
+        except PyLedgerError:
+            return False
+        return len(found) == 1
+
+    def _entries(self, name: str) -> list[tuple[object, ...]]:
+        with RaftReader.open(self.folder / f"dledger-{name}") as reader:
+            return list(reader.entries())
+
+    def _judge(self) -> list[str]:
+        logs = []
+        found: list[str] = []
+        for name in self.names:
+            with RaftReader.open(self.folder / f"dledger-{name}") as reader:
+                found += [f"{name}: {one}" for one in verify_raft(reader) if one.severity == "problem"]
+                logs.append({entry.index: entry.body for entry in reader.entries() if entry.body})
+        found += ["the folders differ"] * any(log != logs[0] for log in logs)
+        return [*found, *violations(self.appends, self.reads, logs[0])]
+
+
+def main() -> int:
+    """Play one run, tell what was seen; 1 where it cannot be."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--nodes", type=int, default=3)
+    options = parser.parse_args()
+
+    async def work(folder: Path) -> tuple[ChaosGroup, list[str]]:
+        group = ChaosGroup(folder, options.seed, options.nodes)
+        end = time.monotonic() + options.seconds
+
+        async def troubles() -> bool:
+            print(await group.trouble(), flush=True)
+            await asyncio.sleep(group.random.uniform(0.1, 3))
+            if group.random.random() < 0.5:
+                print("heal", flush=True)
+                await group.heal()
+                await asyncio.sleep(group.random.uniform(0.1, 3))
+            return time.monotonic() < end
+
+        return group, await group.run(troubles)
+
+    with tempfile.TemporaryDirectory() as folder:
+        group, found = asyncio.run(work(Path(folder)))
+    outcomes = {one.value: sum(a.outcome is one for a in group.appends) for one in Outcome}
+    print(f"appends {outcomes}, {len(group.reads)} reads; {len(found)} violations", *found, sep="\n")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

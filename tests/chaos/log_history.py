@@ -1,0 +1,94 @@
+"""Is what clients saw of a replicated log possible if it were one log at one place (linearizable)?
+
+The order in the log is the order of operations, so there is nothing to search for. An append takes effect at
+its index. A read that was told `index` takes effect behind that entry and before the next one. What remains
+is to hold this order against the clock: no operation may begin after one that stands later has ended.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+from typing import NamedTuple
+
+NEVER = float("inf")
+
+
+class Outcome(Enum):
+    """What a client was told."""
+
+    DONE = "done"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+
+
+class Append(NamedTuple):
+    """A client appended a body that nobody else appends. `end` is when it was told, in seconds."""
+
+    body: bytes
+    begin: float
+    end: float
+    outcome: Outcome
+    index: int = -1
+
+
+class Read(NamedTuple):
+    """A client asked how far to read, and was told."""
+
+    begin: float
+    end: float
+    index: int
+
+
+class Effect(NamedTuple):
+    """An operation at its place: (index, 0) of an append, (index, 1) of a read."""
+
+    place: tuple[int, int]
+    begin: float
+    end: float
+    what: str
+
+
+def violations(appends: Sequence[Append], reads: Sequence[Read], log: Mapping[int, bytes]) -> Iterator[str]:
+    """What cannot be.
+
+    Args:
+        appends: All appends of all clients, each body once.
+        reads: All reads that were answered.
+        log: What every member holds in the end: bodies by index.
+    """
+    places: dict[bytes, int] = {}
+    sent = {one.body: one for one in appends}
+    for index, body in log.items():
+        if body in places:
+            yield f"{body!r} stands at {places[body]} and at {index}"
+        elif body not in sent:
+            yield f"nobody appended {body!r}, which stands at {index}"
+        places[body] = index
+    for one in appends:
+        place = places.get(one.body)
+        if one.outcome is Outcome.DONE and place != one.index:
+            yield f"{one.body!r} was acknowledged at {one.index} and stands at {place}"
+        elif one.outcome is Outcome.REFUSED and place is not None:
+            yield f"{one.body!r} was refused and stands at {place}"
+    yield from _disorder(sorted(_effects(appends, reads, places)))
+
+
+def _effects(
+    appends: Sequence[Append], reads: Sequence[Read], places: Mapping[bytes, int]
+) -> Iterator[Effect]:
+    for one in appends:
+        if one.outcome is Outcome.DONE:
+            yield Effect((one.index, 0), one.begin, one.end, f"append of {one.body!r}")
+        elif one.body in places:  # it took effect at some time after it began
+            yield Effect((places[one.body], 0), one.begin, NEVER, f"append of {one.body!r}")
+    for read in reads:
+        yield Effect((read.index, 1), read.begin, read.end, f"read up to {read.index}")
+
+
+def _disorder(effects: Sequence[Effect]) -> Iterator[str]:
+    """Effects that stand behind one that began only after they had ended."""
+    latest: Effect | None = None
+    for one in effects:
+        if latest is not None and one.place != latest.place and one.end < latest.begin:
+            yield f"{one.what} at {one.place[0]} ended before the {latest.what} began, and stands behind it"
+        if latest is None or one.begin > latest.begin:
+            latest = one
