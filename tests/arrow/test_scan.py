@@ -117,8 +117,20 @@ def test_plan_is_chosen_by_bytes(store: Path) -> None:
 
     assert kinds() == {LogRange}
     assert kinds(topics="topic1") == {LogRange}
-    assert kinds(topics="topic1", starting_offsets=48) == {UnitList}
-    assert kinds(topics="topic1", starting_offsets=48, include_unindexed=True) == {LogRange}
+    far_apart = {
+        "queues": [("topic1", 0), ("topic2", 0)],
+        "starting_offsets": {("topic1", 0): 48},
+        "ending_offsets": {("topic2", 0): 2},
+    }
+    assert kinds(**far_apart) == {UnitList}
+    assert kinds(**far_apart, include_unindexed=True) == {LogRange}
+
+
+def test_rows_that_stand_together_are_reached_by_a_short_walk(store: Path, log: LogFiles) -> None:
+    [part] = arrow.plan(store, topics="topic1", starting_offsets=48)
+    assert isinstance(part, LogRange)
+    assert part.size_bytes < log.end // 10
+    assert len(numbers(arrow.read_partition(part))) == 4
 
 
 def test_partitions_keep_to_file_borders_and_limits(store: Path, log: LogFiles) -> None:

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
-from pyledger._core import LogView, RowFilter, split_log
+from pyledger._core import LogView, RowFilter, read_message, split_log
+from pyledger.errors import PyLedgerError
 from pyledger.message import QueueRange
 
 MIN_OFFSET, MAX_OFFSET = -(1 << 63), (1 << 63) - 1
@@ -166,20 +167,63 @@ def plan_partitions(
         Partitions in the plan's order; none for an empty log.
     """
     view = source.view
-    if view.end_offset <= view.start_offset:
+    low, high = (view.start_offset, view.end_offset) if plan == "queue" else _log_span(source, selection)
+    if high <= low:
         return []
-    if plan == "queue" or (plan == "auto" and _prefers_queues(source, selection)):
+    if plan == "queue" or (plan == "auto" and _prefers_queues(source, selection, high - low)):
         return list(_cut_units(source, selection, min_partitions, max_partition_bytes, max_partition_records))
-    limit = max_partition_bytes or max(
-        PARTITION_BYTES_MIN, -(-(view.end_offset - view.start_offset) // max(1, min_partitions))
-    )
-    cuts = _cut_log(view, limit, max_partition_records, source.first_record_from)
-    ends = [*cuts[1:], view.end_offset]
+    limit = max_partition_bytes or max(PARTITION_BYTES_MIN, -(-(high - low) // max(1, min_partitions)))
+    cuts = _cut_log(view, low, high, limit, max_partition_records, source.first_record_from)
+    ends = [*cuts[1:], high]
     return [LogRange(source.path, start, end, selection) for start, end in zip(cuts, ends, strict=True)]
+
+
+def _log_span(source: QueueSource, selection: RowSelection) -> tuple[int, int]:
+    """Physical offsets (bytes) between which all wanted records stand; the whole log where that is not known.
+
+    Queues tell it for ranges of queue offsets, and the records that they name confirm it.
+    """
+    view = source.view
+    whole = view.start_offset, view.end_offset
+    if selection.include_unindexed or not selection.queues:
+        return whole
+    if any((start, end) == (MIN_OFFSET, MAX_OFFSET) for _topic, _queue_id, start, end in selection.queues):
+        return whole
+    low, high = view.end_offset, view.start_offset
+    for (topic, queue_id), held in source.queues().items():
+        wish = selection.wish_for(topic, queue_id)
+        if wish is None:
+            continue
+        start, end = max(wish[0], held.min_offset), min(wish[1], held.max_offset)
+        if start >= end:
+            continue
+        first = _record_span(source, topic, queue_id, start)
+        last = _record_span(source, topic, queue_id, end - 1)
+        if first is None or last is None:
+            return whole
+        low, high = min(low, first[0]), max(high, last[1])
+    return low, high
+
+
+def _record_span(source: QueueSource, topic: str, queue_id: int, queue_offset: int) -> tuple[int, int] | None:
+    """Where the record of a queue offset begins and ends; None when the queue does not name it rightly."""
+    units = source.units(topic, queue_id, queue_offset, queue_offset + 1)
+    if len(units) != 1:
+        return None
+    place = int(units[0]["physical_offset"])
+    try:
+        found = read_message(source.view, place, check=False)
+    except PyLedgerError:
+        return None
+    if (found.topic, found.queue_id) != (topic, queue_id) or found.queue_offset > queue_offset:
+        return None
+    return place, place + found.store_size
 
 
 def _cut_log(
     view: LogView,
+    low: int,
+    high: int,
     limit_bytes: int,
     limit_records: int | None,
     first_record_from: Callable[[int], int | None],
@@ -191,8 +235,8 @@ def _cut_log(
     """
     cuts: list[int] = []
     for file in view.files:
-        start = file.start_offset
-        end = min(start + view.file_size_bytes, view.end_offset)
+        start = max(file.start_offset, low)
+        end = min(file.start_offset + view.file_size_bytes, high)
         if end <= start:
             continue
         if limit_records is None and end - start <= limit_bytes + limit_bytes // 8:
@@ -219,11 +263,10 @@ def _cut_by_hints(
     return cuts
 
 
-def _prefers_queues(source: QueueSource, selection: RowSelection) -> bool:
-    """Whether the wanted queues name so few bytes that going to each record costs less than the walk."""
+def _prefers_queues(source: QueueSource, selection: RowSelection, log_bytes: int) -> bool:
+    """Whether going to each record by its queue costs less than walking so many bytes of the log."""
     if selection.include_unindexed or selection.queues is None:
         return False
-    log_bytes = source.view.end_offset - source.view.start_offset
     total = wanted = 0
     for (topic, queue_id), held in source.queues().items():
         total += held.max_offset - held.min_offset
