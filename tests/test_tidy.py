@@ -52,6 +52,7 @@ MAY_IMPORT = {
     "cli": READING | {"cli", "net", "metadata", "runtime", "namesrv", "client", "broker", "simulator"},
     "pyspark_pyledger": {
         "arrow",
+        "atomic_file",
         "store",
         "spark",
         "client",

@@ -37,21 +37,28 @@ class BatchReader(DataSourceReader):
         return [LedgerPartition(part) for part in self._parts]
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
-        """Yield the rows of one partition, in batches that carry exactly Spark's schema."""
-        from pyspark.sql.pandas.types import to_arrow_schema
+        """Yield the rows of one partition."""
+        return read_batches(partition, self._schema, self._options)
 
-        if not isinstance(partition, LedgerPartition):
-            # Spark's stand-in when there are no partitions at all.
-            return iter(())
-        batches: Iterator[Any] = arrow.read_partition(
-            partition.value,
-            schema=to_arrow_schema(self._schema, timezone="UTC"),
-            batch_rows=self._options.batch_rows,
-            decompress=self._options.decompress,
-            on_corrupt=self._options.on_corrupt,
-            on_skip=_report,
-        )
-        return batches
+
+def read_batches(
+    partition: InputPartition, schema: StructType, options: ReadOptions
+) -> Iterator["pa.RecordBatch"]:
+    """The rows of one partition, in batches that carry exactly Spark's schema."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    if not isinstance(partition, LedgerPartition):
+        # Spark's stand-in when there are no partitions at all.
+        return iter(())
+    batches: Iterator[Any] = arrow.read_partition(
+        partition.value,
+        schema=to_arrow_schema(schema, timezone="UTC"),
+        batch_rows=options.batch_rows,
+        decompress=options.decompress,
+        on_corrupt=options.on_corrupt,
+        on_skip=_report,
+    )
+    return batches
 
 
 def _report(skipped: Skipped) -> None:

@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from pyledger.errors import ConfigError
+from pyspark_pyledger.positions import Offsets, parse_positions
 
 EARLIEST = "earliest"
 LATEST = "latest"
-
-Offsets = dict[tuple[str, int], int]
-"""Queue offset by topic and queue; -2 stands for the earliest, -1 for the latest."""
 
 OFFSET_EARLIEST = -2
 OFFSET_LATEST = -1
@@ -25,17 +23,20 @@ OFFSET_LATEST = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """What a batch read was asked for, checked."""
+    """What a read was asked for, checked."""
 
     paths: tuple[str, ...]
     topics: tuple[str, ...] | None = None
     topics_pattern: str | None = None
     queues: tuple[int, ...] | None = None
     columns: tuple[str, ...] | None = None
-    starting_offsets: str | Offsets = EARLIEST
+    starting_offsets: str | Offsets | None = None
+    """None: the earliest for a batch read, the latest for a stream."""
     ending_offsets: str | Offsets = LATEST
     starting_timestamp_ms: int | None = None
     ending_timestamp_ms: int | None = None
+    max_offsets_per_trigger: int | None = None
+    max_bytes_per_trigger: int | None = None
     tags: str | None = None
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
@@ -110,10 +111,7 @@ def _parse_offsets(name: str, text: str) -> str | Offsets:
         return text
     remedy = 'say earliest, latest or JSON such as {"orders": {"0": 23, "1": -2}} (-2 earliest, -1 latest)'
     try:
-        table = json.loads(text)
-        offsets = {
-            (topic, int(queue)): offset for topic, queues in table.items() for queue, offset in queues.items()
-        }
+        offsets = parse_positions(json.loads(text))
     except (ValueError, AttributeError) as error:
         raise ConfigError(name, f"{text!r} cannot be read", remedy) from error
     if not all(type(offset) is int and offset >= OFFSET_EARLIEST for offset in offsets.values()):
@@ -131,6 +129,8 @@ _PARSERS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "endingOffsets": ("ending_offsets", _parse_offsets),
     "startingTimestamp": ("starting_timestamp_ms", _parse_timestamp),
     "endingTimestamp": ("ending_timestamp_ms", _parse_timestamp),
+    "maxOffsetsPerTrigger": ("max_offsets_per_trigger", _parse_count),
+    "maxBytesPerTrigger": ("max_bytes_per_trigger", _parse_count),
     "tags": ("tags", lambda _name, text: text),
     "minPartitions": ("min_partitions", _parse_count),
     "maxRecordsPerPartition": ("max_records_per_partition", _parse_count),
@@ -165,7 +165,7 @@ _ELSEWHERE = {
 
 
 def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
-    """Check the options of a batch read.
+    """Check what options say, whatever they are for: `check_batch` and `check_stream` see to the rest.
 
     Raises:
         ConfigError: an option is unknown, out of range, or excludes another.
@@ -186,15 +186,43 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
     for one, other in _CONFLICTS:
         if one in present and other in present:
             raise ConfigError(one, f"excludes {other}", "give one of the two")
-    if given.get("starting_offsets") == LATEST:
+    return ReadOptions(paths=_parse_paths(options), **given)
+
+
+def check_batch(options: ReadOptions) -> None:
+    """See that options fit a batch read.
+
+    Raises:
+        ConfigError: one leaves it empty, or is of streams.
+    """
+    if options.starting_offsets == LATEST:
         raise ConfigError(
             "startingOffsets", "`latest` leaves a batch read empty", "say earliest or name offsets"
         )
-    if given.get("ending_offsets") == EARLIEST:
+    if options.ending_offsets == EARLIEST:
         raise ConfigError(
             "endingOffsets", "`earliest` leaves a batch read empty", "say latest or name offsets"
         )
-    return ReadOptions(paths=_parse_paths(options), **given)
+    for name, value in (
+        ("maxOffsetsPerTrigger", options.max_offsets_per_trigger),
+        ("maxBytesPerTrigger", options.max_bytes_per_trigger),
+    ):
+        if value is not None:
+            raise ConfigError(name, "is an option of streams", "a batch read has endingOffsets")
+
+
+def check_stream(options: ReadOptions) -> None:
+    """See that options fit a stream.
+
+    Raises:
+        ConfigError: one is of batch reads.
+    """
+    if options.ending_offsets != LATEST or options.ending_timestamp_ms is not None:
+        raise ConfigError(
+            "endingOffsets", "a stream has no end", "use trigger(availableNow=True) to read what is there"
+        )
+    if options.include_unindexed:
+        raise ConfigError("includeUnindexed", "records that are in no queue have no place in a stream")
 
 
 def _parse_paths(options: Mapping[str, str]) -> tuple[str, ...]:

@@ -9,7 +9,8 @@ from pyledger import arrow
 from pyledger.arrow import Partition
 from pyledger.errors import ConfigError, StoreNotFoundError
 from pyledger.store.reader import StoreReader
-from pyspark_pyledger.options import OFFSET_EARLIEST, OFFSET_LATEST, Offsets, ReadOptions
+from pyspark_pyledger.options import EARLIEST, OFFSET_EARLIEST, OFFSET_LATEST, ReadOptions
+from pyspark_pyledger.positions import Offsets
 
 log = logging.getLogger("pyledger.spark")
 
@@ -27,16 +28,16 @@ def plan_folders(options: ReadOptions) -> list[Partition]:
         StoreNotFoundError: a path holds no store.
     """
     with ExitStack() as stack:
-        readers = [
-            stack.enter_context(StoreReader.open(folder, on_corrupt=options.on_corrupt))
-            for path in options.paths
-            for folder in store_folders(path)
-        ]
+        placed = {
+            place: stack.enter_context(StoreReader.open(folder, on_corrupt=options.on_corrupt))
+            for place, folder in placed_folders(options.paths)
+        }
+        readers = placed.values()
         _check_topics(readers, options.topics)
         size = _partition_bytes(readers, options)
         return [
             part
-            for reader in readers
+            for place, reader in placed.items()
             for part in arrow.plan(
                 reader,
                 max_partition_bytes=size,
@@ -45,14 +46,30 @@ def plan_folders(options: ReadOptions) -> list[Partition]:
                 topics=_present(reader, options.topics),
                 topics_pattern=options.topics_pattern,
                 queues=options.queues,
-                starting_offsets=_bounded(reader, options.starting_offsets, "startingOffsets", options),
-                ending_offsets=_bounded(reader, options.ending_offsets, "endingOffsets", options),
+                starting_offsets=_bounded(
+                    place, reader, options.starting_offsets or EARLIEST, "startingOffsets", options
+                ),
+                ending_offsets=_bounded(place, reader, options.ending_offsets, "endingOffsets", options),
                 since=options.starting_timestamp_ms,
                 until=options.ending_timestamp_ms,
                 tags=options.tags,
                 include_unindexed=options.include_unindexed,
             )
         ]
+
+
+def placed_folders(paths: tuple[str, ...]) -> list[tuple[str, str]]:
+    """The store folders that paths mean, each with the name that tells its queues from those of others.
+
+    Raises:
+        StoreNotFoundError: a path holds none.
+    """
+    if len(paths) == 1:
+        root = paths[0].removeprefix("file://")
+        return [("" if f == root else os.path.basename(f), f) for f in store_folders(paths[0])]
+    folders = [folder for path in paths for folder in store_folders(path)]
+    # A folder that is named twice is read twice.
+    return [(f if folders.index(f) == at else f"{f}#{at}", f) for at, f in enumerate(folders)]
 
 
 def store_folders(path: str) -> Iterator[str]:
@@ -97,23 +114,29 @@ def _present(reader: StoreReader, wanted: tuple[str, ...] | None) -> list[str] |
 
 
 def _partition_bytes(readers: Iterable[StoreReader], options: ReadOptions) -> int:
+    return partition_bytes(sum(reader.max_offset - reader.min_offset for reader in readers), options)
+
+
+def partition_bytes(total: int, options: ReadOptions) -> int:
+    """Log bytes of one task, of so many in all."""
     if options.max_bytes_per_partition is not None:
         return options.max_bytes_per_partition
-    total = sum(reader.max_offset - reader.min_offset for reader in readers)
     if options.min_partitions is not None:
         return min(PARTITION_BYTES_MAX, max(1, -(-total // options.min_partitions)))
     return min(PARTITION_BYTES_MAX, max(PARTITION_BYTES_MIN, -(-total // (os.cpu_count() or 1))))
 
 
 def _bounded(
-    reader: StoreReader, offsets: str | Offsets, name: str, options: ReadOptions
+    place: str, reader: StoreReader, offsets: str | Offsets, name: str, options: ReadOptions
 ) -> str | dict[str, dict[int, int]]:
     """Offsets as `arrow.plan` takes them; those outside what is stored raise, or move to the nearest end."""
     if isinstance(offsets, str):
         return offsets
     held = reader.queues()
     nested: dict[str, dict[int, int]] = {}
-    for (topic, queue_id), offset in offsets.items():
+    for (topic, of_place, queue_id), offset in offsets.items():
+        if of_place not in ("", place):
+            continue
         queue = held.get((topic, queue_id))
         if queue is None:
             _lose(f"{topic}/{queue_id} is not in {reader.path}", name, options)

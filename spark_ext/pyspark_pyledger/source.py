@@ -4,15 +4,26 @@ Source: PySpark's `pyspark.sql.datasource`. No `pushFilters`: in Spark 4.3 a pus
 queries over the same data frame, so ranges, queues and columns are options.
 """
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+import contextlib
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from pyledger.arrow import Partition
 from pyledger.errors import ConfigError
 from pyspark_pyledger.batch_reader import BatchReader
-from pyspark_pyledger.options import ReadOptions, parse_read_options
+from pyspark_pyledger.options import ReadOptions, check_batch, check_stream, parse_read_options
 from pyspark_pyledger.planning import plan_folders
 from pyspark_pyledger.schema import check_schema, schema_of
+from pyspark_pyledger.stream_reader import StreamReader
+from pyspark_pyledger.write_options import parse_write_options
+from pyspark_pyledger.writers import BatchWriter, StreamWriter
 
 
 class LedgerSource(DataSource):
@@ -28,21 +39,48 @@ class LedgerSource(DataSource):
         return "pyledger"
 
     def schema(self) -> StructType:
-        """The asked columns. Called when the data frame is made: the plan and its end are pinned here."""
+        """The asked columns. Called when the data frame is made: the plan and its end are pinned here.
+
+        Whether a batch or a stream is meant is not known yet; what only a batch refuses waits for `reader`.
+        """
         options = parse_read_options(self.options)
         schema = schema_of(options.columns)
-        self._pin(options)
+        with contextlib.suppress(ConfigError):
+            self._pin(options)
         return schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the pinned range. With a user's own schema this is the first call."""
+        options = self._checked(schema)
+        return BatchReader(schema, self._pin(options), options)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """A reader that follows the folders."""
+        options = self._checked(schema)
+        check_stream(options)
+        return StreamReader(schema, options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """A writer that appends; a log has nothing that can be overwritten."""
+        if overwrite:
+            raise ConfigError("mode", "a log cannot be overwritten", 'say .mode("append")')
+        return BatchWriter(schema, parse_write_options(self.options))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """A sink that appends every batch once."""
+        if overwrite:
+            raise ConfigError("outputMode", "a log cannot be overwritten", 'say .outputMode("append")')
+        return StreamWriter(schema, parse_write_options(self.options))
+
+    def _checked(self, schema: StructType) -> ReadOptions:
         options = parse_read_options(self.options)
         check_schema(schema)
         if options.columns is not None and tuple(schema.names) != options.columns:
             raise ConfigError("columns", "a schema is given as well", "give one of the two")
-        return BatchReader(schema, self._pin(options), options)
+        return options
 
     def _pin(self, options: ReadOptions) -> list[Partition]:
+        check_batch(options)
         if self._partitions is None:
             self._partitions = plan_folders(options)
         return self._partitions

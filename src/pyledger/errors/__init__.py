@@ -73,6 +73,7 @@ from pyledger.errors.remoting import (
 from pyledger.errors.store import (
     CorruptBodyError,
     CorruptRecordError,
+    DataLostError,
     EntryPositionError,
     FlushTimeoutError,
     IllegalMessageError,
@@ -111,6 +112,7 @@ __all__ = [
     "ConfigError",
     "CorruptBodyError",
     "CorruptRecordError",
+    "DataLostError",
     "DeliveryError",
     "DuplicateEntryIdError",
     "EntryDigestError",

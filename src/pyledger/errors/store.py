@@ -176,3 +176,16 @@ class CorruptBodyError(StoreError):
     def __init__(self, place: str, problem: str) -> None:
         self.place, self.problem = place, problem
         super().__init__(f"{place}: the body {problem}; read it without unpacking to get the stored bytes")
+
+
+class DataLostError(StoreError):
+    """What a stream had still to read, or had read, is no longer in a queue."""
+
+    code = 1230
+
+    def __init__(self, place: str, problem: str) -> None:
+        self.place, self.problem = place, problem
+        super().__init__(
+            f"{place}: {problem}; say failOnDataLoss=false to go on with what is there, "
+            "or start with a new checkpoint"
+        )

@@ -21,6 +21,8 @@ QUEUE_FOLDER = "consumequeue"
 QUEUE_EXT_FOLDER = "consumequeue_ext"
 BATCH_QUEUE_FOLDER = "batchconsumequeue"
 INDEX_FOLDER = "index"
+STAGING_FOLDER = "spark"
+"""Rows that Spark writes and that are not published yet."""
 CHECKPOINT_FILE = "checkpoint"
 ABORT_FILE = "abort"
 LOCK_FILE = "lock"
@@ -41,6 +43,7 @@ _INDEX_NAME = re.compile(r"\d{17}", re.ASCII)
 _ROCKSDB = re.compile(r"CURRENT|MANIFEST-\d+|\d+\.sst")
 _KNOWN_FILES = {CHECKPOINT_FILE, ABORT_FILE, "abort.bak", LOCK_FILE, "timerwheel"}
 _KNOWN_FOLDERS = {
+    STAGING_FOLDER,
     LOG_FOLDER,
     QUEUE_FOLDER,
     QUEUE_EXT_FOLDER,

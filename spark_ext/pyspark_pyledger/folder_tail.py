@@ -1,0 +1,245 @@
+"""Store folders that a stream follows: what they hold by now, where a trigger ends, and its partitions."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyledger import arrow
+from pyledger.arrow import Partition
+from pyledger.errors import PyLedgerError
+from pyledger.message import QueueRange
+from pyledger.store.reader import StoreReader
+from pyledger.store.views import units_array
+from pyspark_pyledger.options import ReadOptions
+from pyspark_pyledger.planning import partition_bytes, placed_folders
+from pyspark_pyledger.positions import Offsets, QueueKey
+
+Queue = tuple[str, int]
+Spans = dict[Queue, tuple[int, int]]
+"""Queue offsets [start, end) by topic and queue id."""
+FIRST_LOOK_UNITS = 1024
+
+
+@dataclass(slots=True)
+class _Followed:
+    """One folder, and the last record that was seen in it."""
+
+    reader: StoreReader
+    last: tuple[object, ...] | None = None
+
+
+class FolderTail:
+    """The folders of a stream, kept open from one trigger to the next. Used by one thread."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._followed: dict[str, _Followed] = {}
+        self._ranges: dict[QueueKey, QueueRange] = {}
+        self.replaced: set[str] = set()
+        """Places whose log was cut: records that were seen there are gone."""
+
+    def refresh(self) -> Mapping[QueueKey, QueueRange]:
+        """Queue offsets that each wanted queue holds now.
+
+        Raises:
+            StoreNotFoundError: a path holds no store any more.
+
+        Cost: a listing of each folder, and a pass over what was appended since.
+        """
+        changed = False
+        for place, path in placed_folders(self._options.paths):
+            if place not in self._followed:
+                self._followed[place] = _Followed(self._open(path))
+                changed = True
+            else:
+                changed |= self._advance(place)
+            stop = self._followed[place].reader.stop
+            if stop.last_record_offset >= 0:
+                self._followed[place].last = _record_at(self._followed[place].reader, stop.last_record_offset)
+        if changed:
+            self._ranges = {
+                (topic, place, queue_id): held
+                for place, one in self._followed.items()
+                for (topic, queue_id), held in one.reader.queues().items()
+                if is_wanted(self._options, topic, queue_id)
+            }
+        return self._ranges
+
+    def _open(self, path: str) -> StoreReader:
+        return StoreReader.open(path, on_corrupt=self._options.on_corrupt)
+
+    def _advance(self, place: str) -> bool:
+        one = self._followed[place]
+        try:
+            changed = one.reader.refresh()
+            if one.last is None or _stands(one.reader, one.last):
+                return changed
+        except PyLedgerError:
+            # A log that was cut, or begun anew, while it was followed: look at all of it again.
+            pass
+        path, last = one.reader.path, one.last
+        one.reader.close()
+        self._followed[place] = one = _Followed(self._open(path))
+        if last is not None and not _stands(one.reader, last):
+            self.replaced.add(place)
+        return True
+
+    def offset_by_time(self, key: QueueKey, timestamp_ms: int) -> int:
+        """Queue offset of the first message stored at a time (ms) or later, or the queue's end."""
+        topic, place, queue_id = key
+        return self._followed[place].reader.offset_by_time(topic, queue_id, timestamp_ms)
+
+    def cut(self, starts: Offsets, ends: Offsets, rows: int | None, size_bytes: int | None) -> Offsets:
+        """Where a trigger ends that takes so many rows or bytes at most, and at least one row.
+
+        Each folder is cut in the order of its log, so that its queues keep pace with one another. Folders
+        share a limit by what waits in them.
+        """
+        if rows is None and size_bytes is None:
+            return ends
+        waiting = {place: self._spans(place, starts, ends) for place in self._followed}
+        counts = {
+            place: sum(end - start for start, end in spans.values()) for place, spans in waiting.items()
+        }
+        total = sum(counts.values())
+        cut = dict(starts)
+        for place, spans in waiting.items():
+            if not counts[place]:
+                continue
+            share = counts[place] / total
+            found = cut_spans(
+                self._followed[place].reader,
+                spans,
+                None if rows is None else max(1, int(rows * share)),
+                None if size_bytes is None else max(1, int(size_bytes * share)),
+            )
+            cut |= {(topic, place, queue_id): end for (topic, queue_id), end in found.items()}
+        return cut
+
+    def plan(self, starts: Offsets, ends: Offsets) -> list[Partition]:
+        """Cut what stands between into partitions of about equal bytes."""
+        return list(self._partitions(starts, ends))
+
+    def _partitions(self, starts: Offsets, ends: Offsets) -> Iterator[Partition]:
+        wanted = {place: self._spans(place, starts, ends) for place in self._followed}
+        options = self._options
+        size = 0
+        for place, spans in wanted.items():
+            size += sum(_span_bytes(self._followed[place].reader, name, span) for name, span in spans.items())
+        for place, spans in wanted.items():
+            if spans:
+                yield from arrow.plan(
+                    self._followed[place].reader,
+                    max_partition_bytes=partition_bytes(size, options),
+                    max_partition_records=options.max_records_per_partition,
+                    queues=list(spans),
+                    starting_offsets={name: start for name, (start, _) in spans.items()},
+                    ending_offsets={name: end for name, (_, end) in spans.items()},
+                    tags=options.tags,
+                )
+
+    def _spans(self, place: str, starts: Offsets, ends: Offsets) -> Spans:
+        return {
+            (topic, queue_id): (starts.get((topic, of, queue_id), 0), end)
+            for (topic, of, queue_id), end in ends.items()
+            if of == place and starts.get((topic, of, queue_id), 0) < end
+        }
+
+    def close(self) -> None:
+        """Let go of the folders."""
+        for one in self._followed.values():
+            one.reader.close()
+        self._followed = {}
+
+
+def is_wanted(options: ReadOptions, topic: str, queue_id: int) -> bool:
+    """Whether options ask for a queue."""
+    if options.topics is not None and topic not in options.topics:
+        return False
+    if options.topics_pattern is not None and not re.fullmatch(options.topics_pattern, topic):
+        return False
+    return options.queues is None or queue_id in options.queues
+
+
+def cut_spans(
+    reader: StoreReader, spans: Spans, rows: int | None, size_bytes: int | None
+) -> dict[Queue, int]:
+    """Queue offsets that the first rows, or bytes, of some spans end at, in the order of the log.
+
+    A queue whose units are not one for each offset (batches, records that a cleaning took) is taken whole.
+
+    Cost: reads at least the units of the rows taken, at most about eight times as many.
+    """
+    look = FIRST_LOOK_UNITS
+    while True:
+        found, enough = _cut(reader, spans, rows, size_bytes, look)
+        if enough:
+            return found
+        look *= 4
+
+
+def _cut(
+    reader: StoreReader, spans: Spans, rows: int | None, size_bytes: int | None, look: int
+) -> tuple[dict[Queue, int], bool]:
+    """Cut with the first `look` units of each queue; whether they reach that far."""
+    ends: dict[Queue, int] = {}
+    units: dict[Queue, Any] = {}
+    horizon = None
+    for (topic, queue_id), (start, end) in spans.items():
+        seen = min(end, start + look)
+        part = reader.units(topic, queue_id, start, seen)
+        if len(part) != seen - start:
+            ends[topic, queue_id] = end
+            continue
+        units[topic, queue_id] = part
+        if seen < end:
+            last = int(part["physical_offset"][-1])
+            horizon = last if horizon is None else min(horizon, last)
+    if not units:
+        return ends, True
+    joined = units_array(b"".join(part.tobytes() for part in units.values()))
+    places = joined["physical_offset"].astype("i8")
+    order = places.argsort(kind="stable")
+    places = places[order]
+    known = len(places) if horizon is None else int(places.searchsorted(horizon, "right"))
+    count = known if rows is None else min(known, rows)
+    if size_bytes is not None:
+        sizes = joined["size_bytes"].astype("i8")[order]
+        count = min(count, max(1, int(sizes[:count].cumsum().searchsorted(size_bytes, "right"))))
+    if count == known and horizon is not None and count != rows:
+        return ends, False
+    border = int(places[count - 1])
+    for name, part in units.items():
+        ends[name] = spans[name][0] + int(part["physical_offset"].astype("i8").searchsorted(border, "right"))
+    return ends, True
+
+
+def _span_bytes(reader: StoreReader, name: Queue, span: tuple[int, int]) -> int:
+    """About how many bytes of the log a span takes, by the size of its first record."""
+    units = reader.units(*name, span[0], span[0] + 1)
+    return int(units["size_bytes"].sum()) * (span[1] - span[0])
+
+
+def _record_at(reader: StoreReader, physical_offset: int) -> tuple[object, ...]:
+    """What tells a record at its place from any other that may stand there later."""
+    found = reader.message_at(physical_offset)
+    return (
+        physical_offset,
+        found.topic,
+        found.queue_id,
+        found.queue_offset,
+        found.store_timestamp,
+        found.body_crc,
+    )
+
+
+def _stands(reader: StoreReader, record: tuple[object, ...]) -> bool:
+    place = record[0]
+    assert isinstance(place, int), "a record begins with its place"
+    if place < reader.min_offset:
+        return True
+    try:
+        return _record_at(reader, place) == record
+    except PyLedgerError:
+        return False

@@ -1,0 +1,80 @@
+"""The writers that Spark calls: tasks stage rows, the driver publishes them.
+
+Spark makes one batch writer for a job, and pickles it to its tasks; of streams it makes a new one for every
+batch and again for the commit, so that the files travel in the messages of the tasks.
+
+Source: PySpark's `pyspark.sql.datasource`.
+"""
+
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from pyspark_pyledger.publishing import publish
+from pyspark_pyledger.staging import StagedFile, stage_rows, staging_folder, sweep
+from pyspark_pyledger.write_options import WriteOptions, check_columns, sink_name
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass
+class Staged(WriterCommitMessage):
+    """What a task says when it is done."""
+
+    file: StagedFile
+
+
+class _Staging:
+    """What both kinds have in common: the tasks' part."""
+
+    def __init__(self, schema: StructType, options: WriteOptions, job: str) -> None:
+        check_columns(schema, options)
+        self._options = options
+        self._job = job
+
+    def write(self, iterator: Iterator["pa.RecordBatch"]) -> Staged:
+        """Stage the rows of one task."""
+        folder = staging_folder(self._options.path, self._job)
+        return Staged(stage_rows(folder, iterator, self._options.topic))
+
+
+class BatchWriter(_Staging, DataSourceArrowWriter):
+    """Appends the rows of a frame."""
+
+    def __init__(self, schema: StructType, options: WriteOptions) -> None:
+        super().__init__(schema, options, f"job-{uuid.uuid4().hex}")
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Publish what all tasks staged."""
+        publish(self._options, self._job, None, _files(messages))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Sweep away what tasks staged, those that failed as well."""
+        sweep(staging_folder(self._options.path, self._job))
+
+
+class StreamWriter(_Staging, DataSourceStreamArrowWriter):
+    """Appends the batches of a stream, each once."""
+
+    def __init__(self, schema: StructType, options: WriteOptions) -> None:
+        super().__init__(schema, options, f"sink-{sink_name(options)}")
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """Publish a batch, unless it was published before a restart."""
+        publish(self._options, self._job, batchId, _files(messages))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """Leave what is staged: a publication may be under way; the next one sweeps."""
+
+
+def _files(messages: Sequence[WriterCommitMessage | None]) -> list[StagedFile]:
+    return [message.file for message in messages if isinstance(message, Staged)]

@@ -1,0 +1,187 @@
+"""Staged rows become messages once, whenever the one who publishes them is killed: without a JVM."""
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark_pyledger import publishing
+from pyspark_pyledger.publishing import publish
+from pyspark_pyledger.staging import StagedFile, read_staged, stage_rows, staging_folder
+from pyspark_pyledger.write_options import WriteOptions
+
+from pyledger import arrow
+from pyledger.errors import IllegalMessageError, PyLedgerError, RecordTooLargeError
+from pyledger.store.message_store import MessageStore
+
+FILE_BYTES = 65536
+
+
+def options_for(store: Path, **more: Any) -> WriteOptions:
+    return WriteOptions(str(store), log_file_size_bytes=FILE_BYTES, **{"topic": "orders", **more})
+
+
+def rows(first: int, count: int) -> dict[str, list[Any]]:
+    return {
+        "body": [f"body {number}".encode() for number in range(first, first + count)],
+        "keys": [f"k{number}" if number % 3 else None for number in range(first, first + count)],
+        "tags": ["A" if number % 2 else None for number in range(first, first + count)],
+    }
+
+
+def stage(options: WriteOptions, job: str, *tables: dict[str, list[Any]]) -> list[StagedFile]:
+    """One task for each table, two batches in each."""
+    folder = staging_folder(options.path, job)
+    return [
+        stage_rows(
+            folder, pa.table(table).to_batches(max_chunksize=len(table["body"]) // 2 + 1), options.topic
+        )
+        for table in tables
+    ]
+
+
+def bodies(store: Path) -> list[str]:
+    found = arrow.scan(store, columns=["body"]).read_all().column("body").to_pylist()
+    return [body.decode() for body in found]
+
+
+def wanted(count: int) -> list[str]:
+    return [f"body {number}" for number in range(count)]
+
+
+def test_rows_become_messages_with_all_they_say(tmp_path: Path) -> None:
+    table = {
+        "topic": ["orders", "refunds", "orders"],
+        "queueId": [7, None, None],
+        "keys": ["k1 k2", "k3", None],
+        "tags": ["A", None, "B"],
+        "body": ["ü", "", "x"],
+        "properties": pa.array(
+            [[("shop", "7"), ("TAGS", "no")], None, []], pa.map_(pa.string(), pa.string())
+        ),
+        "bornTimestamp": pa.array([1_600_000_000_123_456, None, 2_000], pa.timestamp("us", tz="UTC")),
+    }
+    options = options_for(tmp_path, topic=None)
+    staged = stage(options, "job", table)
+    assert staged[0].topics == ("orders", "refunds")
+    assert publish(options, "job", None, staged) == 3
+    found = arrow.scan(tmp_path).read_all().drop_columns(["queueOffset", "storeTimestamp"]).to_pylist()
+    first = {row["body"].decode(): row for row in found}
+    assert first["ü"]["bornTimestamp"].timestamp() == 1_600_000_000.123
+    assert (first["ü"]["topic"], first["ü"]["queueId"], first["ü"]["tags"]) == ("orders", 7, "A")
+    assert dict(first["ü"]["properties"]) == {"shop": "7", "TAGS": "A", "KEYS": "k1 k2"}
+    assert (first[""]["topic"], first[""]["keys"], first[""]["tags"]) == ("refunds", "k3", None)
+    # Java gives 3368 as the hash of "k3".
+    assert first[""]["queueId"] == 3368 % 4
+    assert (first["x"]["keys"], first["x"]["queueId"]) == (None, 0)
+    assert first["x"]["bornTimestamp"].timestamp() == 0.002
+    assert not list((tmp_path / "spark").iterdir())
+
+
+def test_rows_without_keys_go_to_queues_in_turn(tmp_path: Path) -> None:
+    options = options_for(tmp_path, queue_count=3)
+    publish(options, "job", None, stage(options, "job", {"body": [b"x"] * 8}))
+    with MessageStore.open(tmp_path) as store:
+        sizes = [store.queue_range("orders", queue_id).max_offset for queue_id in range(3)]
+    assert sizes == [3, 3, 2]
+
+
+def test_nothing_is_there_before_it_is_published(tmp_path: Path) -> None:
+    options = options_for(tmp_path)
+    publish(options, "job", None, stage(options, "job", rows(0, 5)))
+    stage(options, "other", rows(5, 5))
+    assert sorted(bodies(tmp_path)) == wanted(5)
+
+
+def test_a_batch_of_a_stream_is_published_once(tmp_path: Path) -> None:
+    options = options_for(tmp_path)
+    assert publish(options, "sink", 0, stage(options, "sink", rows(0, 5))) == 5
+    assert publish(options, "sink", 0, stage(options, "sink", rows(0, 5))) == 0
+    assert publish(options, "sink", 1, stage(options, "sink", rows(5, 5), rows(10, 2))) == 7
+    assert publish(options, "sink", 1, stage(options, "sink", rows(10, 2), rows(5, 5))) == 0
+    assert publish(options, "other", 0, stage(options, "other", rows(12, 1))) == 1
+    assert sorted(bodies(tmp_path)) == sorted(wanted(13))
+
+
+def break_off(
+    options: WriteOptions, job: str, batch_id: int | None, staged: Sequence[StagedFile], done: int
+) -> None:
+    """A publication that is killed after so many appends."""
+    home = Path(options.path) / "spark"
+    with MessageStore.open(options.path, mapped_file_size_bytes=FILE_BYTES) as store:
+        journal = publishing._begin(store, options, job, batch_id, list(staged))
+        publishing._write(home, journal)
+        turns: dict[str, int] = {}
+        counts = journal.queue_counts or {}
+        every = (
+            row
+            for batch in read_staged(home / job, journal.files)
+            for row in publishing._rows(batch, journal, counts, turns)
+        )
+        for queue, (body, tags, keys, properties, born_ms) in itertools.islice(every, done):
+            store.appender(*queue).put(body, tags, keys, properties, born_timestamp_ms=born_ms)
+
+
+@settings(max_examples=12)
+@given(
+    st.integers(0, 12),
+    st.integers(0, 3),
+    st.sampled_from(["same", "reordered", "next batch", "other job", "foreign"]),
+)
+def test_what_was_broken_off_is_finished_once(
+    tmp_path_factory: pytest.TempPathFactory, done: int, strangers: int, who: str
+) -> None:
+    store = tmp_path_factory.mktemp("store")
+    options = options_for(store)
+    publish(options, "sink", 0, stage(options, "sink", rows(0, 3)))
+    break_off(options, "sink", 1, stage(options, "sink", rows(3, 8), rows(11, 4)), done)
+    if strangers:
+        with MessageStore.open(store) as other:
+            other.appender("orders", 1).put_many([b"stranger"] * strangers)
+    expected = wanted(15) + ["stranger"] * strangers
+    if who in ("same", "reordered"):
+        again = [rows(3, 8), rows(11, 4)] if who == "same" else [rows(11, 4), rows(3, 8)]
+        assert publish(options, "sink", 1, stage(options, "sink", *again)) == 0
+    elif who == "foreign":
+        with MessageStore.open(store) as other:
+            assert publishing.finish(other) == 1
+            assert publishing.finish(other) == 0
+    else:
+        job, batch_id = ("sink", 2) if who == "next batch" else ("job", None)
+        if who == "other job":
+            publish(options, job, batch_id, stage(options, job, rows(15, 2)))
+            expected += ["body 15", "body 16"]
+        else:
+            publish(options, "sink", 1, [])
+            publish(options, job, batch_id, stage(options, job, rows(15, 2)))
+            expected += ["body 15", "body 16"]
+    assert sorted(bodies(store)) == sorted(expected)
+
+
+@pytest.mark.parametrize(
+    ("table", "error", "message"),
+    [
+        ({"body": [b"x", None]}, IllegalMessageError, "body: is null"),
+        ({"body": [b"x" * ((4 << 20) + 1)]}, RecordTooLargeError, "body"),
+        ({"body": [b""], "keys": ["a\x01b"]}, IllegalMessageError, "keys: holds a separator"),
+        ({"body": [b""], "tags": ["t" * 40_000]}, RecordTooLargeError, "properties"),
+        ({"body": [b""], "queueId": [-1]}, IllegalMessageError, "queueId: is below 0"),
+        ({"body": [b""], "topic": ["a b"]}, IllegalMessageError, "topic: 'a b' is no name"),
+        ({"body": [b""], "topic": pa.array([None], pa.string())}, IllegalMessageError, "topic: is null"),
+        (
+            {"body": [b""], "properties": pa.array([[("a", "")]], pa.map_(pa.string(), pa.string()))},
+            IllegalMessageError,
+            "properties: a name or a value is empty",
+        ),
+    ],
+)
+def test_a_row_that_is_no_message_is_refused_by_the_task(
+    tmp_path: Path, table: dict[str, Any], error: type[PyLedgerError], message: str
+) -> None:
+    options = options_for(tmp_path, topic=None if "topic" in table else "orders")
+    with pytest.raises(error, match=message):
+        stage(options, "job", table)
