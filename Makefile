@@ -102,7 +102,7 @@ type: $(READY)  ## mypy, strict
 tidy: $(NATIVE)  ## the rules of the house, as tests
 	$(BIN)/python -m pytest -q tests/test_tidy.py tests/test_tidy_docs.py
 
-docs: $(NATIVE)  ## regenerate docs/config.md and docs/errors.md; fails when they had drifted
+docs: $(NATIVE)  ## regenerate docs/config.md, docs/errors.md and drawn machines; fails when they had drifted
 	$(BIN)/python tools/generate_docs.py
 
 rewrite: $(NATIVE)  ## accept new output of the text tests; read the diff

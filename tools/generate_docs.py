@@ -1,9 +1,15 @@
-"""Writes docs/config.md and docs/errors.md from the classes. Ends with 1 when a file was out of date."""
+"""Writes docs/config.md and docs/errors.md from the classes, and diagrams from the tables of machines.
+
+Ends with 1 when a file was out of date.
+"""
 
 import ast
+import importlib
 import inspect
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
 from pathlib import Path
 
 from pyledger import errors
@@ -20,6 +26,8 @@ from pyledger.config.raft import RaftConfig
 from pyledger.config.raft_store import RaftStoreConfig
 from pyledger.config.store import StoreConfig
 
+DRAWN = re.compile(r"(<!-- drawn: ([\w.]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+"""A mark names the module that has the table; what is drawn ends at the other mark."""
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 SECTIONS: tuple[tuple[str, type[Settings]], ...] = (
     ("store", StoreConfig),
@@ -83,7 +91,7 @@ def config_document() -> str:
         lines += ["", f"## [{section}]", "", inspect.cleandoc(kind.__doc__ or ""), ""]
         lines += ["| setting | default | allowed | upstream | |", "|---|---|---|---|---|"]
         for one in settings_of(kind):
-            upstream = f"`{one.upstream}`" if one.upstream else "none"
+            upstream = ", ".join(f"`{name}`" for name in one.names[1:]) or "none"
             cells = (f"`{one.name}`", default_value(one), allowed_values(one), upstream, described[one.name])
             lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
@@ -135,7 +143,31 @@ def error_document() -> str:
     return "\n".join(lines) + "\n"
 
 
-DOCUMENTS = {"config.md": config_document, "errors.md": error_document}
+def diagram(transitions: Mapping[tuple[Enum, str], Enum]) -> str:
+    """A machine as a Mermaid diagram: begins in the state of its first row, ends where no row leads on."""
+    begun = {state for state, _ in transitions}
+    lines = ["stateDiagram-v2", f"    [*] --> {next(iter(transitions))[0].value}"]
+    lines += [f"    {state.value} --> {to.value}: {event}" for (state, event), to in transitions.items()]
+    ends = dict.fromkeys(to for to in transitions.values() if to not in begun)
+    return "\n".join([*lines, *(f"    {end.value} --> [*]" for end in ends)])
+
+
+def redrawn(path: Path) -> str:
+    """A document with its diagrams as the tables are now."""
+
+    def draw(mark: re.Match[str]) -> str:
+        table = importlib.import_module(mark[2]).TRANSITIONS
+        return f"{mark[1]}```mermaid\n{diagram(table)}\n```\n{mark[3]}"
+
+    return DRAWN.sub(draw, path.read_text())
+
+
+HA = "protocols/ha.md"
+DOCUMENTS: Mapping[str, Callable[[], str]] = {
+    "config.md": config_document,
+    "errors.md": error_document,
+    HA: lambda: redrawn(DOCS / HA),
+}
 
 
 def main() -> int:
