@@ -1,6 +1,7 @@
 # ReplicaLog: the end of a slave's commit log. Bytes come from a master as they stand there, cut anywhere, and
 # are written at exactly the log's end. What stands there is checked to be records before it counts as whole.
-# Invariants: whole <= wrote_where, both only grow but for `cut_partial`; one thread appends.
+# Invariants: whole <= wrote_where, both only grow but for `cut_partial`; one thread appends. Readers, the
+# dispatcher and the flush see what is whole alone.
 from _core.layout cimport PARSED_BLANK, PARSED_RECORD, PARSED_SHORT, Record, parse_record
 from _core.posix cimport load_acquire, store_release
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -14,13 +15,11 @@ cdef class ReplicaLog:
     """Appends a master's bytes to a commit log; see _core.pyi."""
 
     cdef readonly MappedFileQueue queue
-    cdef Waker waker
     cdef int64_t whole
     cdef int64_t last_store_timestamp
 
-    def __init__(self, MappedFileQueue queue not None, Waker waker=None):
+    def __init__(self, MappedFileQueue queue not None):
         self.queue = queue
-        self.waker = waker
         self.whole = queue.wrote_where
 
     @property
@@ -61,11 +60,11 @@ cdef class ReplicaLog:
             except BaseException:
                 memset(file.write_base() + position, 0, <size_t>view.len)
                 raise
-            file.publish(position + view.len)
+            store_release(&file.wrote, position + view.len)
+            if file.pool == NULL:
+                store_release(&file.committed, self.whole - file.start_offset)
         finally:
             PyBuffer_Release(&view)
-        if self.waker is not None:
-            self.waker.wake()
         return queue.wrote_where
 
     def cut_partial(self):

@@ -2026,13 +2026,8 @@ class ReplicaLog:
 
     queue: MappedFileQueue
 
-    def __init__(self, queue: MappedFileQueue, waker: Waker | None = None) -> None:
-        """Go on at the log's end, which must be that of a record.
-
-        Args:
-            queue: The files of the log.
-            waker: Woken after each append.
-        """
+    def __init__(self, queue: MappedFileQueue) -> None:
+        """Go on at the end of a log's files, which must be that of a record."""
     @property
     def whole_where(self) -> int:
         """Physical offset (bytes) where the last whole record ends."""

@@ -47,6 +47,8 @@ def test_bytes_in_any_pieces_are_the_masters_and_records_count_when_whole(
         assert log.append(at, data[at : at + size]) == at + size
         at, turn = at + size, turn + 1
         assert log.whole_where == max(place for place in boundaries if place <= at)
+        # Nobody sees a part of a record.
+        assert log.queue.max_offset == log.whole_where
     assert log.whole_where == len(data)
     view = log.queue.view()
     assert (

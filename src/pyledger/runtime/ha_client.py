@@ -60,7 +60,8 @@ class HaClient:
         self._agree = agree
         self._grown = grown
         self._address = config.master_address
-        self._known = asyncio.Event()
+        self._changed = asyncio.Event()
+        """The master is another one than at the last attempt."""
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -73,14 +74,12 @@ class HaClient:
         if self._config.master_address or address == self._address:
             return
         self._address = address
-        self._known.set()
+        self._changed.set()
         if self.connection is not None:
             self.connection.end("another master")
 
     def start(self) -> None:
         """Begin to follow."""
-        if self._address:
-            self._known.set()
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
@@ -93,12 +92,14 @@ class HaClient:
 
     async def _run(self) -> None:
         while True:
-            await self._known.wait()
+            self._changed.clear()
             problem = await self._follow_once()
             if problem != self.problem:
                 event(log, logging.WARNING, "master not followed", master=self._address, problem=problem)
             self.problem = problem
-            await asyncio.sleep(self._config.reconnect_interval_ms / 1000)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._config.reconnect_interval_ms / 1000):
+                    await self._changed.wait()
 
     async def _follow_once(self) -> str:
         """Follow until the connection ends; why it did."""
@@ -106,6 +107,8 @@ class HaClient:
         try:
             if problem := await self._agree():
                 return problem
+            if not self._address:
+                return "no name server knows a master"
             connected = await self._connect()
             link = SlaveLink(connected, self._store, self.replica_machine(), self)
             self.connection, self.problem = link, ""
@@ -213,7 +216,9 @@ class SlaveLink:
         self._client.master_end = machine.master_offset
         if machine.max_offset > before:
             self.received_bytes += machine.max_offset - before
-            self._settle(machine.max_offset)
+            # The report first: sends wait for it at the master.
+            self._settle(replica.whole_offset)
+            replica.announce()
             self._client.grown()
         if machine.state is SlaveState.SHUTDOWN:
             self.end(machine.problem)

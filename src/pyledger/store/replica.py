@@ -9,7 +9,8 @@ class StoreReplica:
     def __init__(self, log: MappedFileQueue, commit_log: CommitLog, dispatch_waker: Waker) -> None:
         self._log = log
         self._commit_log = commit_log
-        self._end = ReplicaLog(log, dispatch_waker)
+        self._end = ReplicaLog(log)
+        self._dispatch_waker = dispatch_waker
 
     @property
     def end_offset(self) -> int:
@@ -36,11 +37,15 @@ class StoreReplica:
             StoreFullError: no room; nothing was written.
             StoreFailedError: an earlier flush failed.
 
-        Durability: none yet; see `MessageStore.until_durable`.
+        Durability: none yet; see `MessageStore.until_durable`. Queues and index follow after `announce`.
         """
         end = self._end.append(offset, data)
         self._commit_log.note_store_timestamp(self._end.last_store_timestamp_ms)
         return end
+
+    def announce(self) -> None:
+        """Let queues and index be built from what was appended. Apart: the master waits for the report."""
+        self._dispatch_waker.notify()
 
     def cut_partial(self) -> int:
         """Take back the bytes behind the last whole record, durably; how many (bytes)."""
