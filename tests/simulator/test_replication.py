@@ -85,7 +85,7 @@ class World:
         slave = self.random.choice(self.slaves)
         if slave.master is None:
             return
-        transfer = slave.master.next_transfer(self.range())
+        transfer = slave.master.next_transfer(self.range(), self.now_ms)
         if transfer is not None:
             at, size = transfer
             slave.to_slave += FRAME_HEADER.pack(at, size) + self.log[at : at + size]

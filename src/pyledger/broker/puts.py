@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from pyledger import names
 from pyledger.broker.addresses import address_of
@@ -53,8 +53,11 @@ class Replication(Protocol):
     def appended(self) -> None:
         """Bytes of the log can be sent to slaves."""
 
-    def wait(self, end_offset: int) -> "str | asyncio.Future[str]":
-        """How the wait for slaves ended that shall have all below a physical offset (bytes)."""
+    def wait(self, end_offset: int, answer: Callable[[str], None], /) -> str | None:
+        """How the wait for slaves ended that shall have all below a physical offset (bytes).
+
+        None: `answer` will be told.
+        """
 
 
 class PutOutcome(NamedTuple):
@@ -172,11 +175,11 @@ class MessagePuts:
             return None, self._refused(problem)
         return place, self._stored(message, (place,), message.properties)
 
-    def take_run(self, run: SendRun) -> Outcome:
-        """Tell of sends that were appended by the run; they have one outcome."""
+    def take_run(self, run: SendRun, then: Callable[[PutOutcome], T]) -> T | asyncio.Future[T]:
+        """Tell of sends that were appended by the run; they have one outcome, which `then` gets."""
         self._counts.count_put(run.topic, run.message_count, run.size_bytes, len(run.requests))
         tell = partial(self._arrived, run.topic, run.queue_id, run.queue_end, run.properties)
-        return self._settled(run.end_offset, (), tell, len(run.requests))
+        return self._settled(run.end_offset, (), tell, then, len(run.requests))
 
     def put_batch(self, batch: Message) -> Outcome:
         """Store the messages of a client's batch body, each as a message of its own."""
@@ -234,76 +237,108 @@ class MessagePuts:
         self._counts.count_put(topic, messages, size_bytes)
         tell = partial(self._arrived, topic, sent.queue_id, last.queue_offset + count, properties)
         waits = sent.properties.get(names.WAIT) != "false"
-        return self._settled(last.physical_offset + last.size_bytes, places, tell, waits=waits)
+        return self._settled(last.physical_offset + last.size_bytes, places, tell, itself, waits=waits)
 
     def _settled(
         self,
         end_offset: int,
         places: tuple[PutResult, ...],
         tell: Callable[[], None],
+        then: Callable[[PutOutcome], T],
         requests: int = 1,
         *,
         waits: bool = True,
-    ) -> Outcome:
-        """The outcome when all below `end_offset` is as durable as it should be, and on slaves.
+    ) -> T | asyncio.Future[T]:
+        """`then` of the outcome, once all below `end_offset` is as durable as it should be, and on slaves.
 
         `tell` is called when it is durable here: messages can be read then.
         """
         replication, flush = self.replication, self._store.until_durable(end_offset)
-        status: str | asyncio.Future[str] = PUT_OK
-        if replication is not None:
-            if waits:
-                status = replication.wait(end_offset)
-            if flush is None:
-                replication.appended()
+        pending = PendingPut(self, places, tell, then, requests)
+        if replication is not None and waits:
+            pending.status = replication.wait(end_offset, pending.replicated)
         if flush is None:
+            if replication is not None:
+                replication.appended()
             tell()
-            if isinstance(status, str):
-                return PutOutcome(status, places)
-            outcome: asyncio.Future[PutOutcome] = status.get_loop().create_future()
-            self.waiting += requests
-            status.add_done_callback(partial(self._replicated, outcome, places, requests))
-            return outcome
-        outcome = flush.get_loop().create_future()
+            pending.flushed = True
+            if pending.status is not None:
+                return then(PutOutcome(pending.status, places))
         self.waiting += requests
-        flush.add_done_callback(partial(self._flushed, outcome, places, tell, requests, status))
-        return outcome if waits else PutOutcome(PUT_OK, places)
+        pending.future = asyncio.get_running_loop().create_future()
+        if flush is not None:
+            flush.add_done_callback(pending.flush_ended)
+        return pending.future if waits else then(PutOutcome(PUT_OK, places))
 
-    def _flushed(
+    def settle(self, requests: int) -> None:
+        """So many requests wait no longer."""
+        self.waiting -= requests
+
+
+class PendingPut(Generic[T]):
+    """A put that waits: for its flush, for slaves, or for both.
+
+    Slaves' answers come by plain calls: one turn of the loop lies between a report and answers to senders.
+    """
+
+    __slots__ = ("_places", "_puts", "_requests", "_tell", "_then", "flushed", "future", "status")
+
+    def __init__(
         self,
-        outcome: asyncio.Future[PutOutcome],
+        puts: MessagePuts,
         places: tuple[PutResult, ...],
         tell: Callable[[], None],
+        then: Callable[[PutOutcome], T],
         requests: int,
-        status: "str | asyncio.Future[str]",
-        flush: asyncio.Future[bool],
     ) -> None:
-        if self.replication is not None:
-            self.replication.appended()
-        ended = flush_outcome(places, tell, flush)
-        if isinstance(ended, PutOutcome) and ended.ok:
-            if isinstance(status, asyncio.Future):
-                status.add_done_callback(partial(self._replicated, outcome, places, requests))
-                return
-            ended = ended._replace(status=status)
-        self.waiting -= requests
-        if outcome.done() or ended is None:
-            return
-        if isinstance(ended, PutOutcome):
-            outcome.set_result(ended)
-        else:
-            outcome.set_exception(ended)
+        """Nothing is known yet."""
+        self._puts = puts
+        self._places = places
+        self._tell = tell
+        self._then = then
+        self._requests = requests
+        self.future: asyncio.Future[T] | None = None
+        self.flushed = False
+        """Whether it is as durable here as it should be."""
+        self.status: str | None = PUT_OK
+        """How the wait for slaves ended; None: it has not."""
 
-    def _replicated(
-        self,
-        outcome: asyncio.Future[PutOutcome],
-        places: tuple[PutResult, ...],
-        requests: int,
-        status: asyncio.Future[str],
-    ) -> None:
-        self.waiting -= requests
-        if not outcome.done() and not status.cancelled():
-            outcome.set_result(PutOutcome(status.result(), places))
+    def flush_ended(self, flush: asyncio.Future[bool]) -> None:
+        """The flush is through, late, or has failed."""
+        if self._puts.replication is not None:
+            self._puts.replication.appended()
+        ended = flush_outcome(self._places, self._tell, flush)
+        if not isinstance(ended, PutOutcome) or not ended.ok:
+            self._end(ended)
+        elif self.status is None:
+            self.flushed = True
+        else:
+            self._end(ended._replace(status=self.status))
+
+    def replicated(self, status: str) -> None:
+        """The wait for slaves ended so."""
+        self.status = status
+        if self.flushed:
+            self._end(PutOutcome(status, self._places))
+
+    def _end(self, ended: PutOutcome | BaseException | None) -> None:
+        future = self.future
+        assert future is not None
+        self._puts.settle(self._requests)
+        if future.done() or ended is None:
+            return
+        if not isinstance(ended, PutOutcome):
+            future.set_exception(ended)
+            return
+        try:
+            future.set_result(self._then(ended))
+        except Exception as error:  # noqa: BLE001 - whoever awaits the future gets it
+            future.set_exception(error)
+
+
+def itself(outcome: PutOutcome) -> PutOutcome:
+    """An outcome as it is."""
+    return outcome
 
 
 def copy_of(

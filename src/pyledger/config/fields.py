@@ -34,6 +34,13 @@ class Setting:
     """Upstream's word for each of our words."""
     upstream: str | None
     """The same setting in upstream's configuration; None where upstream has none."""
+    aliases: tuple[str, ...] = ()
+    """What upstream called it before."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What it may be called: by us, by upstream, and by upstream before."""
+        return (self.name, *((self.upstream,) if self.upstream else ()), *self.aliases)
 
 
 def setting(
@@ -43,6 +50,7 @@ def setting(
     range: tuple[int, int] | None = None,  # noqa: A002 - the word of the field
     choices: Mapping[str, str] | None = None,
     upstream: str | None,
+    aliases: tuple[str, ...] = (),
 ) -> T:
     """A dataclass field for one setting.
 
@@ -52,8 +60,9 @@ def setting(
         range: Lowest and highest value, both allowed.
         choices: The words that a string may be, each with upstream's word for it.
         upstream: Name of the setting in upstream's configuration.
+        aliases: Its names in older editions of upstream.
     """
-    metadata = {"unit": unit, "range": range, "choices": choices, "upstream": upstream}
+    metadata = {"unit": unit, "range": range, "choices": choices, "upstream": upstream, "aliases": aliases}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -116,13 +125,12 @@ def build(kind: type[S], options: Mapping[str, object]) -> S:
         ConfigError: a name is unknown (the message suggests one), given twice, or its value is wrong.
     """
     known = settings_of(kind)
-    by_name = {one.name: one for one in known}
-    by_upstream = {one.upstream: one for one in known if one.upstream is not None}
+    by_name = {name: one for one in known for name in one.names}
     values: dict[str, Any] = {}
     for name, value in options.items():
-        one = by_name.get(name) or by_upstream.get(name)
+        one = by_name.get(name)
         if one is None:
-            raise ConfigError(name, "unknown setting", suggestion(name, [*by_name, *by_upstream]))
+            raise ConfigError(name, "unknown setting", suggestion(name, by_name))
         if one.name in values:
             raise ConfigError(name, f"the same setting as {one.name}", "give one of the two")
         values[one.name] = convert(one, value)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pyledger.config.fields import check, setting
 
 HOUR_MS = 3_600_000
+SLAVE = "slave"
+"""The role of who follows a master."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +18,7 @@ class HaConfig:
 
     role: str = setting(
         "async_master",
-        choices={"async_master": "ASYNC_MASTER", "sync_master": "SYNC_MASTER", "slave": "SLAVE"},
+        choices={"async_master": "ASYNC_MASTER", "sync_master": "SYNC_MASTER", SLAVE: "SLAVE"},
         upstream="brokerRole",
     )
     """`async_master` answers sends at once, `sync_master` when slaves have the message; `slave` takes its log
@@ -51,8 +53,22 @@ class HaConfig:
     )
     """Log bytes that one transfer carries at most."""
 
-    gap_max_bytes: int = setting(1 << 28, unit="bytes", range=(0, 1 << 50), upstream="haMaxGapNotInSync")
-    """A slave that is further behind counts as not available; `haSlaveFallbehindMax` of 4.x."""
+    flow_control: bool = setting(False, upstream="haFlowControlEnable")
+    """Send each slave no more than `transfer_rate_max_bytes` of the log in a second."""
+
+    transfer_rate_max_bytes: int = setting(
+        100 << 20, unit="bytes", range=(1024, 1 << 40), upstream="maxHaTransferByteInSecond"
+    )
+    """Log bytes that one slave gets in a second at most, where `flow_control` is on."""
+
+    gap_max_bytes: int = setting(
+        1 << 28,
+        unit="bytes",
+        range=(0, 1 << 50),
+        upstream="haMaxGapNotInSync",
+        aliases=("haSlaveFallbehindMax",),
+    )
+    """A slave that is further behind counts as not available."""
 
     slave_timeout_ms: int = setting(3_000, unit="ms", range=(1, HOUR_MS), upstream="slaveTimeout")
     """How long a send waits for slaves; then it is answered FLUSH_SLAVE_TIMEOUT, and is stored."""
@@ -75,6 +91,10 @@ class HaConfig:
 
     sync_interval_ms: int = setting(60_000, unit="ms", range=(100, HOUR_MS), upstream=None)
     """Pause between two such copies; upstream's is fixed."""
+
+    sync_delays_interval_ms: int = setting(3_000, unit="ms", range=(100, HOUR_MS), upstream=None)
+    """Pause between two looks how far the master has delivered delayed and timer messages; upstream's is
+    fixed, and is 60 s for delayed ones."""
 
     def __post_init__(self) -> None:
         check(self)

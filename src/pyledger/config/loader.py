@@ -40,8 +40,8 @@ def merged(
 ) -> S:
     """Settings of one section, from what a file says and the environment."""
     from_environment = read_environment(kind, section, os.environ if environment is None else environment)
-    taken = {one.name: one.upstream for one in settings_of(kind) if one.name in from_environment}
-    kept = {k: v for k, v in from_file.items() if k not in taken and k not in taken.values()}
+    taken = {name for one in settings_of(kind) if one.name in from_environment for name in one.names}
+    kept = {name: value for name, value in from_file.items() if name not in taken}
     return build(kind, {**kept, **from_environment})
 
 
@@ -111,14 +111,14 @@ class ConfigFile:
         if self._is_toml:
             assert self.path is not None
             return merged(kind, section, read_section(self.path, section), self._environment)
-        names = [name for one in settings_of(kind) for name in (one.name, one.upstream) if name]
+        names = [name for one in settings_of(kind) for name in one.names]
         self._known |= dict.fromkeys(names)
         pairs = {key: value for key, value in self._pairs.items() if key in names}
         try:
             return merged(kind, section, pairs, self._environment)
         except ConfigError as error:
-            upstream = next((one.upstream for one in settings_of(kind) if one.name == error.field), None)
-            written = next((name for name in (error.field, upstream) if name in pairs), None)
+            called = next((one.names for one in settings_of(kind) if one.name == error.field), (error.field,))
+            written = next((name for name in called if name in pairs), None)
             if written is None:
                 raise
             raise ConfigError(f"{self.path}: {written}", error.problem, error.remedy) from None

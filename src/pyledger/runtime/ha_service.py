@@ -117,21 +117,18 @@ class HaService:
         """Why no put may be taken now, in upstream's words; None: it may."""
         return self.transfer.refusal(self.store.max_offset)
 
-    def wait(self, end_offset: int) -> "str | asyncio.Future[str]":
-        """Wait until slaves have all below a physical offset (bytes); upstream's word for how that ended."""
+    def wait(self, end_offset: int, answer: Callable[[str], None]) -> str | None:
+        """Wait until slaves have all below a physical offset (bytes).
+
+        Returns:
+            Upstream's word for how that ended where it is known at once. None: `answer` is told, once.
+        """
         if self.transfer.wanted_count(end_offset) <= MASTER_ALONE:
             return PUT_OK
-        outcome: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-
-        def answer(status: str) -> None:
-            if not outcome.done():
-                outcome.set_result(status)
-
         status = self.transfer.wait(end_offset, answer, self.now_ms())
-        if status is not None:
-            return status
-        self._set_timer()
-        return outcome
+        if status is None:
+            self._set_timer()
+        return status
 
     def appended(self) -> None:
         """The log has grown: send it in this turn of the loop, after all else that is to be done in it."""
@@ -276,7 +273,7 @@ class HaConnection:
             return
         range_, view, now_ms = service.log_range(), service.store.log_view(), service.now_ms()
         while len(self._pending) < 2 * FRAMES_PER_CALL:
-            transfer = machine.next_transfer(range_)
+            transfer = machine.next_transfer(range_, now_ms)
             if transfer is None:
                 break
             self._pending.append(FRAME_HEADER.pack(*transfer))
@@ -304,10 +301,14 @@ class HaConnection:
             if not self._writing:
                 self._writing = True
                 self._loop.add_writer(self._socket.fileno(), self._writable)
-        elif not self._again:
+        elif not self._again and self.machine.next_offset < self._service.store.confirmed_where:
             # The rest after all else that is to be done: sends are not held up by a slave that catches up.
             self._again = True
-            self._loop.call_soon(self._go_on)
+            resume_ms = self.machine.resume_ms
+            if resume_ms is None:
+                self._loop.call_soon(self._go_on)
+            else:
+                self._loop.call_later(max(1, resume_ms - self._service.now_ms()) / 1000, self._go_on)
 
     def _writable(self) -> None:
         self._writing = False

@@ -37,7 +37,12 @@ class Narrator:
         return f"{self.log.start}..{self.log.end}"
 
     def do_accept(self, step: Step) -> str:
-        config = HaConfig(transfer_batch_bytes=step.integer("batch", 1024))
+        rate = step.integer("rate", 0)
+        config = HaConfig(
+            transfer_batch_bytes=step.integer("batch", 1024),
+            flow_control=rate > 0,
+            transfer_rate_max_bytes=rate or 1 << 20,
+        )
         self.master = MasterConnection(config, self.now_ms)
         return self.master.describe()
 
@@ -56,9 +61,11 @@ class Narrator:
         """Send all there is."""
         assert self.master is not None
         lines = []
-        while (transfer := self.master.next_transfer(self.log)) is not None:
+        while (transfer := self.master.next_transfer(self.log, self.now_ms)) is not None:
             self.master.sent(transfer, self.now_ms)
             lines.append(f"{transfer.offset}+{transfer.size}")
+        if self.master.resume_ms is not None:
+            lines.append(f"more at {self.master.resume_ms}")
         return "\n".join(lines) or "nothing"
 
     def do_master_tick(self, _step: Step) -> str:

@@ -88,7 +88,7 @@ class SendProcessor:
         run = self._runs.append(frames, at, peer_of(connection), self._parts.puts.room)
         if run is None:
             return None, 0
-        return after(self._parts.puts.take_run(run), partial(self._told_run, run)), len(run.requests)
+        return self._parts.puts.take_run(run, partial(self._told_run, run)), len(run.requests)
 
     def _told_run(self, run: SendRun, outcome: PutOutcome) -> bytes:
         """The answers to sends that were put by the run."""

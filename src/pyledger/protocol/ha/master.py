@@ -17,6 +17,8 @@ from typing import NamedTuple
 from pyledger.config.ha import HaConfig
 
 REPORT = struct.Struct(">q")
+FLOW_WINDOW_MS = 1_000
+"""So long is the second in which a slave gets no more than its share."""
 
 
 class MasterState(Enum):
@@ -72,7 +74,8 @@ class MasterConnection:
         self.next_offset = -1
         """Where the next transfer begins."""
         self._head = bytearray()
-        self._read_ms = self._wrote_ms = now_ms
+        self._read_ms = self._wrote_ms = self._window_ms = now_ms
+        self._window_left = config.transfer_rate_max_bytes
 
     def receive(self, data: bytes, log: LogRange, now_ms: int) -> bool:
         """Take bytes of a slave; whether it has come further."""
@@ -102,13 +105,29 @@ class MasterConnection:
             self._step("report")
             self.slave_ack_offset = offset
 
-    def next_transfer(self, log: LogRange) -> Transfer | None:
-        """The next frame of the log; None when all is sent, or the slave has not said from where."""
-        at = self.next_offset
+    def next_transfer(self, log: LogRange, now_ms: int) -> Transfer | None:
+        """The next frame of the log.
+
+        None when all is sent, or the slave has not said from where; until `resume_ms` when it had its share.
+        """
+        at, config = self.next_offset, self._config
         if self.state is not MasterState.TRANSFER or at >= log.end:
             return None
         file_end = at - at % log.file_bytes + log.file_bytes
-        return Transfer(at, min(self._config.transfer_batch_bytes, log.end - at, file_end - at))
+        size = min(config.transfer_batch_bytes, log.end - at, file_end - at)
+        if config.flow_control:
+            if now_ms - self._window_ms >= FLOW_WINDOW_MS:
+                self._window_ms, self._window_left = now_ms, config.transfer_rate_max_bytes
+            size = min(size, self._window_left)
+            if not size:
+                return None
+            self._window_left -= size
+        return Transfer(at, size)
+
+    @property
+    def resume_ms(self) -> int | None:
+        """When a slave that has had its share gets more; None: it has not had it."""
+        return None if self._window_left else self._window_ms + FLOW_WINDOW_MS
 
     def sent(self, transfer: Transfer, now_ms: int) -> None:
         """A frame is on its way."""
