@@ -1,10 +1,13 @@
 """A slave's copies of its master's tables: topics, groups, offsets of consumers and of delayed messages.
 
 A copy is taken 10 s after the start and then every minute, and written as the broker's own tables are. A
-table of topics or groups is replaced when its version differs from the copy's.
+table of topics or groups is replaced when its version differs from the copy's. How far delayed and timer
+messages are delivered is asked every 3 s.
 
 Differs: an offset of a consumer goes back only where the master's own went back since the last copy, so that
-what a consumer commits at the slave while the master is away is kept.
+what a consumer commits at the slave while the master is away is kept. What was delivered counts once this log
+has all that the master's had by then: else a slave that takes over would believe of messages which died with
+the master that they were delivered.
 
 Source: RocketMQ broker/.../SlaveSynchronize.java.
 """
@@ -12,7 +15,7 @@ Source: RocketMQ broker/.../SlaveSynchronize.java.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from pyledger.broker.tables import BrokerTables
 from pyledger.config.ha import HaConfig
@@ -21,18 +24,30 @@ from pyledger.ids import QueueId
 from pyledger.log import event, logger
 from pyledger.net.client import RemotingClient
 from pyledger.protocol.delivery.request_modes import GroupMode, RequestMode
+from pyledger.protocol.delivery.timer import TimerProgress
 from pyledger.wire.body import Body
 from pyledger.wire.codes import RequestCode, ResponseCode
 from pyledger.wire.membership import MessageRequestModes
 from pyledger.wire.offsets import ConsumerOffsetTable, DelayOffsetTable
 from pyledger.wire.remoting import RemotingCommand
-from pyledger.wire.topic_config import SubscriptionGroupTable, TopicConfigTable
+from pyledger.wire.timer_checkpoint import TimerCheckpoint
+from pyledger.wire.topic_config import KVTable, SubscriptionGroupTable, TopicConfigTable
 
 log = logger("ha")
 
 B = TypeVar("B", bound=Body)
 TIMEOUT_MS = 3_000
 SEPARATOR = "@"
+LOG_END = "commitLogMaxOffset"
+
+
+class Deliveries(NamedTuple):
+    """How far a master had delivered."""
+
+    end_offset: int
+    """Physical offset (bytes) before which stands all that it had delivered."""
+    delays: DelayOffsetTable | None
+    timers: TimerProgress | None
 
 
 class SlaveSync:
@@ -44,6 +59,7 @@ class SlaveSync:
         config: HaConfig,
         client: RemotingClient,
         master: Callable[[], str],
+        end_offset: Callable[[], int],
     ) -> None:
         """Take where copies go and come from.
 
@@ -52,6 +68,7 @@ class SlaveSync:
             config: Intervals.
             client: Calls the master.
             master: Its `host:port` for requests; empty while it is not known.
+            end_offset: Physical offset (bytes) where the slave's log ends.
         """
         self.count = 0
         """Copies that were complete."""
@@ -59,22 +76,28 @@ class SlaveSync:
         self._config = config
         self._client = client
         self._master = master
+        self._end_offset = end_offset
         self._problem = ""
+        self._deliveries: Deliveries | None = None
         # The master's offsets at the last copy: where they have gone back since, so do the slave's.
         self._seen: dict[tuple[str, int], int] = {}
 
     async def run(self) -> None:
         """Copy again and again."""
-        await asyncio.sleep(self._config.sync_first_ms / 1000)
+        config = self._config
+        await asyncio.sleep(config.sync_first_ms / 1000)
+        turns, turn = max(1, config.sync_interval_ms // config.sync_delays_interval_ms), 0
         while True:
             if self._master():
-                await self.copy()
-            await asyncio.sleep(self._config.sync_interval_ms / 1000)
+                await self.copy(deliveries_only=turn % turns > 0)
+                turn += 1
+            await asyncio.sleep(min(config.sync_interval_ms, config.sync_delays_interval_ms) / 1000)
 
-    async def copy(self) -> bool:
-        """Copy everything once; whether all of it could be."""
+    async def copy(self, *, deliveries_only: bool = False) -> bool:
+        """Copy everything once, or how far messages are delivered; whether all of it could be."""
         problem = ""
-        for one in (self._topics, self._offsets, self._delays, self._groups, self._modes):
+        tables = () if deliveries_only else (self._topics, self._offsets, self._groups, self._modes)
+        for one in (*tables, self._delivered):
             try:
                 await one()
             except PyLedgerError as failure:
@@ -83,18 +106,22 @@ class SlaveSync:
         if problem != self._problem:
             event(log, logging.WARNING, "tables not copied", master=self._master(), problem=problem or "none")
         self._problem = problem
-        self.count += not problem
+        self.count += not problem and not deliveries_only
         return not problem
 
     async def _ask(self, code: RequestCode, kind: type[B]) -> B | None:
         """A table of the master; None where it has none, or does not know the request."""
+        answer = await self._answer(code)
+        return None if answer is None else kind.decode(answer.body)
+
+    async def _answer(self, code: RequestCode) -> RemotingCommand | None:
         answer = await self._client.call(self._master(), RemotingCommand.request(code), TIMEOUT_MS)
-        if answer.code != ResponseCode.SUCCESS:
-            # Upstream says so of an empty table, and 4.x does not know all of them.
-            if answer.code in (ResponseCode.SYSTEM_ERROR, ResponseCode.REQUEST_CODE_NOT_SUPPORTED):
-                return None
-            raise BrokerError(answer.code, answer.remark, self._master())
-        return kind.decode(answer.body)
+        if answer.code == ResponseCode.SUCCESS:
+            return answer
+        # Upstream says so of an empty table, and 4.x does not know all of them.
+        if answer.code in (ResponseCode.SYSTEM_ERROR, ResponseCode.REQUEST_CODE_NOT_SUPPORTED):
+            return None
+        raise BrokerError(answer.code, answer.remark, self._master())
 
     async def _topics(self) -> None:
         found = await self._ask(RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigTable)
@@ -124,10 +151,28 @@ class SlaveSync:
                 offsets.adopt(group, topic, queue_id, merged_offset(own, seen, offset))
         offsets.version = found.data_version
 
-    async def _delays(self) -> None:
-        found = await self._ask(RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsetTable)
-        if found is not None:
-            self._tables.delays.adopt(found.offset_table, found.data_version)
+    async def _delivered(self) -> None:
+        """How far delayed and timer messages are delivered."""
+        if self._deliveries is None:
+            delays = await self._ask(RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsetTable)
+            timers = await self._answer(RequestCode.GET_TIMER_CHECK_POINT)
+            # Asked after the two: what they call delivered stands before this end.
+            runtime = await self._ask(RequestCode.GET_BROKER_RUNTIME_INFO, KVTable)
+            if runtime is None:
+                return
+            self._deliveries = Deliveries(
+                int(runtime.table.get(LOG_END, 0)),
+                delays,
+                None if timers is None else progress_of(TimerCheckpoint.decode(timers.body)),
+            )
+        found = self._deliveries
+        if self._end_offset() < found.end_offset:
+            return
+        self._deliveries = None
+        if found.delays is not None:
+            self._tables.delays.adopt(found.delays.offset_table, found.delays.data_version)
+        if found.timers is not None:
+            self._tables.timers.adopt(found.timers)
 
     async def _modes(self) -> None:
         found = await self._ask(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, MessageRequestModes)
@@ -145,6 +190,13 @@ def merged_offset(own: int | None, seen: int | None, master: int) -> int:
     """
     went_back = seen is not None and master < seen
     return master if own is None or went_back else max(own, master)
+
+
+def progress_of(found: TimerCheckpoint) -> TimerProgress:
+    """Where delivery of timer messages stands."""
+    return TimerProgress(
+        found.restart_offset, found.master_timer_queue_offset, found.last_read_time_ms, found.first_offset
+    )
 
 
 def modes_of(found: MessageRequestModes) -> Mapping[tuple[str, str], GroupMode]:

@@ -147,7 +147,8 @@ class BrokerTables:
     def _timer_edition(self) -> int | None:
         """None while there is nothing to write, or not everything is read yet."""
         timers = self.timers
-        return timers.change_count if timers.change_count and timers.complete else None
+        known = timers.complete or timers.adopted
+        return timers.change_count if timers.change_count and known else None
 
     def _topic_table(self) -> TopicTable:
         return TopicTable(dict(self.topics.topics), self.topics.version)

@@ -10,8 +10,9 @@ Source: RocketMQ broker/.../HookUtils.java (transformTimerMessage); store/.../Ti
 """
 
 import heapq
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyledger import names
 from pyledger.config.delivery import DeliveryConfig
@@ -92,6 +93,8 @@ class Timed:
     offset: int
     """Queue offset in the timer topic, units."""
     unique_key: str
+    topic: str = field(default="", compare=False)
+    """Where it goes."""
 
 
 @value_type()
@@ -132,6 +135,15 @@ class TimerQueue:
         """Of the timer topic: all before it are known."""
         self.change_count = 0
         """Moves with `progress`."""
+        self.adopted = False
+        """Whether `progress` is that of another broker."""
+
+    def adopt(self, progress: TimerProgress) -> None:
+        """Stand where another broker, a master, does; who does this reads no messages."""
+        if progress != self.start:
+            self.change_count += 1
+        self.start = progress
+        self.adopted = True
 
     def add(self, offset: int, properties: Mapping[str, str]) -> None:
         """Take in the message at a queue offset, units, of the timer topic, in order.
@@ -150,7 +162,8 @@ class TimerQueue:
         if self.start.delivered(int(deliver), offset):
             return
         unique_key = properties.get(names.UNIQUE_KEY, "")
-        heapq.heappush(self.heap, Timed(int(deliver), offset, unique_key))
+        topic = properties.get(names.REAL_TOPIC, "")
+        heapq.heappush(self.heap, Timed(int(deliver), offset, unique_key, topic))
         self.blocks.add(offset)
         if unique_key:
             self.keys[unique_key] = offset
@@ -199,11 +212,18 @@ class TimerQueue:
 
     @property
     def progress(self) -> TimerProgress:
-        """Where delivery stands; only while this is `complete`."""
+        """Where delivery stands; only while this is `complete` or `adopted`."""
+        if self.adopted:
+            return self.start
         if not self.heap:
             return TimerProgress(self.next_offset, self.next_offset)
         first = self.heap[0]
         return TimerProgress(self.restart_offset, self.next_offset, first.deliver_ms, first.offset)
+
+    @property
+    def waiting_counts(self) -> Counter[str]:
+        """How many messages wait, by the topic that they go to."""
+        return Counter(one.topic for one in self.heap)
 
     def deadline_ms(self) -> int | None:
         """When the next message is due; None while nothing waits."""

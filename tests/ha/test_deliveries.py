@@ -1,0 +1,108 @@
+"""What a master had delivered its slave does not deliver again; what waited it delivers as master."""
+
+from pathlib import Path
+
+from pyledger import names
+from pyledger.broker.server import Broker
+from pyledger.broker.slave_sync import SlaveSync
+from pyledger.config.ha import HaConfig
+from pyledger.protocol.delivery.timer import TimerProgress
+from pyledger.store.config_files import TimerFile
+from pyledger.wire.codes import RequestCode
+from pyledger.wire.statistics import TimerMetrics
+from pyledger.wire.timer_checkpoint import TimerCheckpoint
+from tests.broker.peers import asked, peer
+from tests.broker.test_timers import SetClock, arrived, known, timed
+from tests.ha.pair import brokers, caught_up, replication, until
+from tests.ha.test_pairs import told
+from tests.net.conftest import Run
+
+
+async def filled(master: Broker, clock: SetClock) -> None:
+    """Three timer messages are delivered and two wait."""
+    async with peer(master) as client:
+        for seconds in (2, 9, 3, 4, 8):
+            assert (await client.request(timed(b"after %d" % seconds, seconds * 1000))).code == 0
+        await known(master)
+        clock.time_ms += 6_000
+        assert await arrived(master, client, 3) == [b"after 2", b"after 3", b"after 4"]
+
+
+def test_timer_messages_go_on_where_the_master_was(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        clock = SetClock()
+        async with brokers(tmp_path) as pair:
+            master = await pair.start(0, "async_master", clock=clock)
+            slave = await pair.start(1, "slave", clock=clock)
+            await filled(master, clock)
+            await caught_up(master, slave)
+            copies = replication(slave).sync
+            assert await copies.copy()
+            assert slave.parts is not None
+            assert master.parts is not None
+            progress = slave.parts.tables.timers.progress
+            assert progress == master.parts.tables.timers.progress
+            counts = TimerMetrics.decode((await told(master, asked(RequestCode.GET_TIMER_METRICS))).body)
+            assert counts.timing_count["T"].count == 2
+            await master.close()
+            await slave.close()
+            assert TimerFile.read(tmp_path / "1" / "config").progress == progress
+            successor = await pair.start(1, "async_master", clock=clock, broker_id=0)
+            await known(successor)
+            async with peer(successor) as client:
+                clock.time_ms += 60_000
+                found = await arrived(successor, client, 5)
+                assert found == [b"after 2", b"after 3", b"after 4", b"after 8", b"after 9"]
+                await until(lambda: not successor.parts.tables.timers.heap)  # type: ignore[union-attr]
+                assert successor.store.queue_range("T", 0).max_offset == 5
+                assert successor.store.queue_range(names.TIMER_TOPIC, 0).max_offset == 5
+
+    run(main())
+
+
+def test_what_was_delivered_counts_when_its_copies_are_here(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        clock = SetClock()
+        async with brokers(tmp_path) as pair:
+            master = await pair.start(0, "async_master", clock=clock)
+            slave = await pair.start(1, "slave", clock=clock, ha={"sync_first_ms": 3_600_000})
+            await filled(master, clock)
+            await caught_up(master, slave)
+            assert slave.parts is not None
+            tables, end = slave.parts.tables, master.store.max_offset
+            reached = end - 1
+            sync = SlaveSync(
+                tables,
+                HaConfig(role="slave"),
+                slave._client,  # type: ignore[arg-type]
+                lambda: master.address,
+                lambda: reached,
+            )
+            assert await sync.copy()
+            assert tables.timers.progress == TimerProgress()
+            reached = end
+            assert await sync.copy(deliveries_only=True)
+            assert tables.timers.progress.next_offset == 5
+
+    run(main())
+
+
+def test_a_checkpoint_says_what_java_reads_in_it(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        clock = SetClock()
+        async with brokers(tmp_path) as pair:
+            master = await pair.start(0, "async_master", clock=clock)
+            empty = TimerCheckpoint.decode(
+                (await told(master, asked(RequestCode.GET_TIMER_CHECK_POINT))).body
+            )
+            assert empty.master_timer_queue_offset == 0
+            # All that was due is delivered: upstream goes on from now.
+            assert abs(empty.last_read_time_ms - master.parts.now_ms()) < 3_600_000  # type: ignore[union-attr]
+            await filled(master, clock)
+            found = TimerCheckpoint.decode(
+                (await told(master, asked(RequestCode.GET_TIMER_CHECK_POINT))).body
+            )
+            first_waits_ms = (clock.time_ms - 6_000 + 8_000) // 1000 * 1000
+            assert (found.last_read_time_ms, found.master_timer_queue_offset) == (first_waits_ms, 5)
+
+    run(main())
