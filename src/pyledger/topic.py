@@ -36,6 +36,12 @@ class DataVersion:
         """The edition after this one."""
         return replace(self, counter=self.counter + 1, timestamp_ms=now_ms)
 
+    def of_new_master(self, now_ms: int) -> "DataVersion":
+        """The first edition of a broker that takes over as master: later than any of the old one's."""
+        return replace(
+            self, counter=self.counter + 1, state_version=self.state_version + 1, timestamp_ms=now_ms
+        )
+
     def document(self) -> dict[str, Any]:
         """The object for a file."""
         return {"counter": self.counter, "stateVersion": self.state_version, "timestamp": self.timestamp_ms}

@@ -60,7 +60,7 @@ def test_a_slave_has_the_bytes_of_its_master_and_its_own_queues(run: Run, tmp_pa
 def test_a_sync_master_answers_when_its_slave_has_the_message(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with brokers(tmp_path) as pair:
-            master = await pair.start(0, "sync_master", ha={"slave_timeout_ms": 300})
+            master = await pair.start(0, "sync_master", ha={"slave_timeout_ms": 3_600_000})
             alone = await told(master, send("T", b"alone"))
             assert alone.code == ResponseCode.SLAVE_NOT_AVAILABLE
             assert alone.ext_fields["queueOffset"] == "0"
@@ -77,7 +77,11 @@ def test_a_sync_master_answers_when_its_slave_has_the_message(run: Run, tmp_path
             assert link is not None
             link.machine.stored_offset = 1 << 60
             link.machine._reported = 1 << 60
-            late = await told(master, send("T", b"late"))
+            sending = asyncio.ensure_future(told(master, send("T", b"late")))
+            transfer = master.parts.replication.service.transfer  # type: ignore[union-attr]
+            await until(lambda: transfer.waiting_count == 1)
+            transfer.tick(1 << 62)
+            late = await sending
             assert late.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
             assert late.ext_fields["queueOffset"] == "51"
             hasty = await told(master, send("T", b"hasty", properties={"WAIT": "false"}))

@@ -15,8 +15,10 @@ from typing import Any, Self
 
 from pyledger.broker.server import DEFAULT_STORE, Broker
 from pyledger.config.broker import BrokerConfig
-from pyledger.config.ha import HaConfig
+from pyledger.config.ha import SLAVE, HaConfig
 from pyledger.log import event, logger
+from pyledger.store.clock import SystemClock
+from pyledger.store.config_files import TopicTable
 from pyledger.store.cut import cut_log
 from pyledger.store.meta_file import read_json, write_json
 
@@ -56,6 +58,7 @@ class BrokerKeeper:
         self._make = make
         self._folder = Path(config.store_path or str(Path.home() / DEFAULT_STORE))
         self._config, self._ha = self._kept(config, ha)
+        self._ports_are_free = not config.port
         self.broker = self._made()
         self._change: asyncio.Task[None] | None = None
 
@@ -77,6 +80,7 @@ class BrokerKeeper:
 
     def _made(self) -> Broker:
         broker = self._make(self._config, self._ha)
+        broker.ports_are_free = self._ports_are_free
         broker.on_diverged = lambda end_offset: self.ask(BrokerChange(cut_offset=end_offset))
         broker.change_role = lambda role, broker_id: self.ask(BrokerChange(role, broker_id))
         return broker
@@ -96,6 +100,8 @@ class BrokerKeeper:
                 event(log, logging.WARNING, "log cut", offset=change.cut_offset, cut_bytes_are_in=side)
             if change.role is not None:
                 broker_id = self._config.broker_id if change.broker_id is None else change.broker_id
+                if self._ha.role == SLAVE != change.role:
+                    await asyncio.to_thread(self._outrank)
                 self._ha = replace(self._ha, role=change.role)
                 self._config = replace(self._config, broker_id=broker_id)
                 await asyncio.to_thread(self._keep)
@@ -106,6 +112,12 @@ class BrokerKeeper:
             raise
 
     # --- the role that an operator gave
+
+    def _outrank(self) -> None:
+        """Name servers shall prefer this master to the one before."""
+        folder = self._folder / CONFIG_FOLDER
+        found = TopicTable.read(folder)
+        replace(found, version=found.version.of_new_master(SystemClock().now_ms())).write(folder)
 
     def _keep(self) -> None:
         document = {"brokerRole": self._ha.role, "brokerId": self._config.broker_id}

@@ -6,13 +6,15 @@ Source: RocketMQ broker/.../BrokerController.java; store/.../ha/DefaultHAService
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from pyledger.broker.addresses import address_of
+from pyledger.broker.rivals import Rival, find_rival
 from pyledger.broker.slave_sync import SlaveSync
 from pyledger.broker.tables import BrokerTables
 from pyledger.config.broker import BrokerConfig
-from pyledger.config.ha import HaConfig
-from pyledger.errors import RemotingError, WireError
+from pyledger.config.ha import SLAVE, HaConfig
+from pyledger.errors import AnotherMasterError, RemotingError, WireError
 from pyledger.log import event, logger
 from pyledger.net.client import RemotingClient
 from pyledger.net.name_servers import parse_addresses
@@ -33,6 +35,22 @@ LOOPBACK = "127.0.0.1", "::1"
 SERVICE_NOT_AVAILABLE = "SERVICE_NOT_AVAILABLE"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationListener:
+    """What a broker is told, and asked."""
+
+    ask_again: Callable[[], Awaitable[object]]
+    """Asks the name servers who is master; what they say comes to `learn_master`."""
+    grown: Callable[[], None]
+    """A slave's log has grown."""
+    master_changed: Callable[[bool], None]
+    """Whether a slave has a master, when that changes."""
+    diverged: Callable[[int], None]
+    """Behind this physical offset (bytes) a slave's log is not the master's."""
+    outranked: Callable[[], None]
+    """Another broker has become master in this one's place."""
+
+
 class MasterReplication:
     """The master's side: slaves, and who waits for them."""
 
@@ -41,8 +59,10 @@ class MasterReplication:
         config: BrokerConfig,
         ha: HaConfig,
         store: MessageStore,
-        client: Callable[[], RemotingClient | None],
+        tables: BrokerTables,
+        client: RemotingClient,
         now_ms: Callable[[], int],
+        outranked: Callable[[], None],
     ) -> None:
         """Take what slaves get.
 
@@ -50,40 +70,94 @@ class MasterReplication:
             config: The broker's name, and its name servers.
             ha: The rules.
             store: Whose log slaves get.
-            client: Calls the name servers; None while the broker starts.
+            tables: What the broker knows beside it.
+            client: Calls the name servers.
             now_ms: A clock that never goes back.
+            outranked: Told when another broker has become master in this one's place.
         """
         self._config = config
         self._client = client
         self._store = store
+        self._tables = tables
+        self._outranked = outranked
+        self._address = ""
+        self._is_outranked = False
+        self._watch: asyncio.Task[None] | None = None
         self._configured = {*LOOPBACK, *parse_addresses(ha.allowed_slaves)}
         self._registered: set[str] = set()
         self.service = HaService(store, ha, now_ms, self.admits)
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen for slaves; the port.
+    async def start(self, host: str, port: int, address: str) -> int:
+        """Make sure that there is no other master, and listen for slaves.
+
+        Args:
+            host: Where to listen.
+            port: The same; 0 takes a free one.
+            address: `host:port` that clients use.
+
+        Returns:
+            The port for slaves; 0 where none are served.
 
         Raises:
+            AnotherMasterError: there is another master, and it is alive.
             ListenError: the address cannot be had.
         """
-        await self.service.start(host, port)
+        self._address = address
+        rival = await self._rival()
+        if rival is not None and not self._outranks(rival):
+            raise AnotherMasterError(self._config.name, rival.address)
+        self._watch = asyncio.get_running_loop().create_task(self._look_out())
+        if self.service.config.serve_slaves:
+            await self.service.start(host, port)
         return self.service.port
 
     async def close(self) -> None:
         """Let slaves go; who waits for them waits no more."""
+        if self._watch is not None:
+            self._watch.cancel()
         await self.service.close()
+
+    async def _rival(self) -> Rival | None:
+        """Another master of this broker's name that is alive."""
+        names = parse_addresses(self._config.name_servers)
+        return await find_rival(self._client, names, self._config.name, self._address)
+
+    def _outranks(self, rival: Rival) -> bool:
+        """Whether this broker was made master after another one."""
+        return self._tables.topics.version.state_version > rival.state_version
+
+    async def _look_out(self) -> None:
+        while not self._is_outranked:
+            await asyncio.sleep(self._config.register_interval_ms / 1000)
+            await self.check_rank()
+
+    async def check_rank(self) -> None:
+        """Stand down when another broker was made master, as far as name servers tell."""
+        rival = await self._rival()
+        if rival is None or self._is_outranked:
+            return
+        # Equal versions: nobody was promoted, and who of the two is right cannot be told from here.
+        later = rival.state_version > self._tables.topics.version.state_version
+        event(log, logging.ERROR, "another master is alive", address=rival.address, stands_down=later)
+        if later:
+            self._is_outranked = True
+            self._outranked()
+            await self.service.close()
 
     def refusal(self) -> str | None:
         """Why no put may be taken now, in upstream's words; None: it may."""
-        return self.service.refusal()
+        return SERVICE_NOT_AVAILABLE if self._is_outranked else self.service.refusal()
 
     def appended(self) -> None:
         """Bytes of the log can be sent to slaves."""
         self.service.appended()
 
-    def wait(self, end_offset: int) -> "str | asyncio.Future[str]":
-        """How the wait for slaves ended that shall have all below a physical offset (bytes)."""
-        return self.service.wait(end_offset)
+    def wait(self, end_offset: int, answer: Callable[[str], None]) -> str | None:
+        """How the wait for slaves ended that shall have all below a physical offset (bytes).
+
+        None: `answer` will be told.
+        """
+        return self.service.wait(end_offset, answer)
 
     def learn_master(self, _address: str, _ha_address: str) -> None:
         """A master follows nobody."""
@@ -92,10 +166,8 @@ class MasterReplication:
         """Whether an address may have the log: it is this machine, configured, or a registered slave's."""
         if host in self._configured or host in self._registered:
             return True
-        client, name = self._client(), self._config.name
+        client, name = self._client, self._config.name
         for address in parse_addresses(self._config.name_servers):
-            if client is None:
-                break
             command = RemotingCommand.request(RequestCode.GET_BROKER_CLUSTER_INFO)
             try:
                 answer = await client.call(address, command, TIMEOUT_MS)
@@ -139,11 +211,7 @@ class SlaveReplication:
         tables: BrokerTables,
         client: RemotingClient,
         now_ms: Callable[[], int],
-        *,
-        ask_again: Callable[[], Awaitable[object]],
-        grown: Callable[[], None],
-        master_changed: Callable[[bool], None],
-        diverged: Callable[[int], None],
+        told: ReplicationListener,
     ) -> None:
         """Take what comes from the master.
 
@@ -153,21 +221,18 @@ class SlaveReplication:
             tables: Become copies of the master's.
             client: Calls the master.
             now_ms: A clock that never goes back.
-            ask_again: Asks the name servers who is master; what they say comes to `learn_master`.
-            grown: Told after the log has grown.
-            master_changed: Told whether there is a master, when that changes.
-            diverged: Told the physical offset (bytes) behind which this log is not the master's.
+            told: The broker.
         """
         self._ha = ha
-        self._diverged = diverged
+        self._told = told
         self.master_address = ""
         """`host:port` of the master for requests; empty while no name server knows one."""
         self._store = store
         self._client = client
-        self._ask_again = ask_again
-        self._master_changed = master_changed
-        self.ha_client = HaClient(store, ha, now_ms, agree=self._agree, grown=grown)
-        self.sync = SlaveSync(tables, ha, client, lambda: self.master_address)
+        self.ha_client = HaClient(store, ha, now_ms, agree=self._agree, grown=told.grown)
+        self.sync = SlaveSync(
+            tables, ha, client, lambda: self.master_address, lambda: self._store.confirmed_where
+        )
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -189,7 +254,7 @@ class SlaveReplication:
     def appended(self) -> None:
         """Nothing follows a slave."""
 
-    def wait(self, _end_offset: int) -> "str | asyncio.Future[str]":
+    def wait(self, _end_offset: int, _answer: Callable[[str], None]) -> str | None:
         """Nothing is put here, so no physical offset (bytes) is waited for."""
         return SERVICE_NOT_AVAILABLE
 
@@ -198,14 +263,14 @@ class SlaveReplication:
         alive = bool(address)
         if alive != bool(self.master_address):
             event(log, logging.INFO, "master is there" if alive else "master is gone", master=address)
-            self._master_changed(alive)
+            self._told.master_changed(alive)
         self.master_address = address
         if ha_address:
             self.ha_client.follow(ha_address)
 
     async def _agree(self) -> str:
         """Why this log and the master's cannot go on together; empty: they can."""
-        await self._ask_again()
+        await self._told.ask_again()
         replica, master = self.ha_client.replica, self.master_address
         last = await asyncio.to_thread(replica.last_record_offset)
         if last < 0:
@@ -224,7 +289,7 @@ class SlaveReplication:
             return f"nothing in the last files of this log is in that of {master}: empty the slave"
         end = search.last_common + self._store.message_at(search.last_common).store_size
         event(log, logging.ERROR, "the log is not the master's", master=master, from_offset=end)
-        self._diverged(end)
+        self._told.diverged(end)
         return f"this log and that of {master} part at {end}"
 
     async def _is_same(self, master: str, offset: int) -> bool:
@@ -257,3 +322,18 @@ class SlaveReplication:
 
 
 Replication = MasterReplication | SlaveReplication
+
+
+def replication_of(
+    config: BrokerConfig,
+    ha: HaConfig,
+    store: MessageStore,
+    tables: BrokerTables,
+    client: RemotingClient,
+    now_ms: Callable[[], int],
+    told: ReplicationListener,
+) -> Replication:
+    """The side that a broker's role asks for."""
+    if ha.role == SLAVE:
+        return SlaveReplication(ha, store, tables, client, now_ms, told)
+    return MasterReplication(config, ha, store, tables, client, now_ms, told.outranked)

@@ -2,11 +2,10 @@
 
 from pyledger.broker.processors.send import SENDS
 from pyledger.config.broker import BrokerConfig
-from pyledger.config.ha import HaConfig
+from pyledger.config.ha import SLAVE, HaConfig
 from pyledger.errors import ConfigError
 from pyledger.wire.codes import RequestCode
 
-SLAVE = "slave"
 NOT_AT_SLAVES = frozenset(
     {
         *SENDS,

@@ -26,8 +26,13 @@ from pyledger.broker.processors.settings import CHANGEABLE
 from pyledger.broker.processors.table import request_handlers
 from pyledger.broker.puts import MessagePuts
 from pyledger.broker.registration import NameServerReports
-from pyledger.broker.replication import MasterReplication, Replication, SlaveReplication
-from pyledger.broker.role import NOT_AT_SLAVES, SLAVE, always, check_role
+from pyledger.broker.replication import (
+    MasterReplication,
+    ReplicationListener,
+    SlaveReplication,
+    replication_of,
+)
+from pyledger.broker.role import NOT_AT_SLAVES, always, check_role
 from pyledger.broker.schedule import DelayDelivery
 from pyledger.broker.tables import BrokerTables
 from pyledger.broker.timers import TimerDelivery
@@ -35,7 +40,7 @@ from pyledger.broker.topic_routes import TopicRoutes
 from pyledger.broker.transactions import Transactions
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.delivery import DeliveryConfig
-from pyledger.config.ha import HaConfig
+from pyledger.config.ha import SLAVE, HaConfig
 from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.config.runtime import changed_settings
 from pyledger.config.store import StoreConfig
@@ -129,6 +134,8 @@ class Broker:
         """Told the physical offset (bytes) where a slave's log parts from its master's."""
         self.change_role: Callable[[str, int], None] | None = None
         """Takes another role and broker id; None: the broker cannot change."""
+        self.ports_are_free = not self.config.port
+        """Whether any port will do for slaves."""
         self.parts: BrokerParts | None = None
         """What its processors work with; None while it is not started."""
 
@@ -203,7 +210,6 @@ class Broker:
             await self._client.close()
         if self.parts is not None:
             await self.parts.transactions.close()
-        if self.parts is not None:
             await self.parts.tables.save_changed()
             await asyncio.to_thread(self.parts.store.close)
             event(log, logging.INFO, "broker closed", name=self.config.name)
@@ -232,6 +238,14 @@ class Broker:
             self._reports.permission = Permission(config.permission)
             self.parts.tables.topics.advance(self._now_ms())
             self._run(self._report_again())
+
+    def _stand_down(self) -> None:
+        """Another broker has become the master: serve neither sends nor pulls, and report nothing."""
+        assert self.parts is not None
+        self.parts = replace(self.parts, standing=replace(self.parts.standing, permission=Permission(0)))
+        if self._reports is not None:
+            self._reports.name_servers = []
+        self._answer_with(self.parts)
 
     def _answer_with(self, parts: BrokerParts) -> None:
         for code, method in request_handlers(parts).items():
@@ -287,7 +301,15 @@ class Broker:
             self._clock.now_ms,
             waiting_max=self.config.waiting_sends_max,
         )
-        puts.replication = replication = self._replication(store, tables, held)
+        told = ReplicationListener(
+            ask_again=self._report_again,
+            grown=held.look_soon,
+            master_changed=self._master_changed,
+            diverged=lambda end_offset: self.on_diverged(end_offset),  # noqa: PLW0108 - set later
+            outranked=self._stand_down,
+        )
+        replication = replication_of(self.config, self._ha, store, tables, self._client, self._now_ms, told)
+        puts.replication = replication
         return BrokerParts(
             config=self.config,
             delivery=self._delivery,
@@ -330,30 +352,12 @@ class Broker:
             notify=self._notify,
         )
 
-    def _replication(self, store: MessageStore, tables: BrokerTables, held: HeldPulls) -> Replication:
-        """What the broker is to others of its name."""
-        client = self._client
-        assert client is not None
-        if self._ha.role != SLAVE:
-            return MasterReplication(self.config, self._ha, store, lambda: client, self._now_ms)
-        return SlaveReplication(
-            self._ha,
-            store,
-            tables,
-            client,
-            self._now_ms,
-            ask_again=self._report_again,
-            grown=held.look_soon,
-            master_changed=self._master_changed,
-            diverged=lambda end_offset: self.on_diverged(end_offset),  # noqa: PLW0108 - set later
-        )
-
     async def _begin(self, parts: BrokerParts, port: int) -> None:
         host = self.config.advertised_host or self.config.host
-        ha_port = self._ha.port or (port + HA_DISTANCE if self.config.port else 0)
+        ha_port = self._ha.port or (0 if self.ports_are_free else port + HA_DISTANCE)
         replication = parts.replication
-        if isinstance(replication, MasterReplication) and self._ha.serve_slaves:
-            ha_port = await replication.start(self.config.host, ha_port)
+        if isinstance(replication, MasterReplication):
+            ha_port = await replication.start(self.config.host, ha_port, self.address) or ha_port
         assert self._client is not None
         self._reports = NameServerReports(
             self.config,

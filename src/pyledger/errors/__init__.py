@@ -60,6 +60,7 @@ from pyledger.errors.raft import (
     RaftRefusedError,
 )
 from pyledger.errors.remoting import (
+    AnotherMasterError,
     BrokerError,
     ListenError,
     NoRouteError,
@@ -104,6 +105,7 @@ __all__ = [
     "EXIT_PROBLEM",
     "EXIT_UNREACHABLE",
     "EXIT_USAGE",
+    "AnotherMasterError",
     "AddFailedError",
     "BookieExistsError",
     "BrokerError",

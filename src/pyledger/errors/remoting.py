@@ -89,6 +89,19 @@ class NotPromotedError(RemotingError):
         super().__init__(f"{address} does not become master: {reason}; --force does it all the same")
 
 
+class AnotherMasterError(RemotingError):
+    """Another broker is the master of the same name: two would make two logs."""
+
+    code = 1422
+
+    def __init__(self, name: str, address: str) -> None:
+        self.name, self.address = name, address
+        super().__init__(
+            f"{address} is the master of {name} and alive; stop it first, "
+            "or start this broker as its slave: brokerRole=SLAVE, brokerId=1"
+        )
+
+
 class ListenError(RemotingError):
     """A server cannot listen on its address."""
 

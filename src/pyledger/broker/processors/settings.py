@@ -12,6 +12,7 @@ from functools import partial
 from pyledger.broker.parts import BrokerParts, Method, Reply
 from pyledger.config import properties
 from pyledger.config.fields import settings_of
+from pyledger.config.ha import SLAVE
 from pyledger.config.runtime import settings_text
 from pyledger.errors import ConfigError
 from pyledger.net.connection import Connection
@@ -40,7 +41,7 @@ CHANGEABLE = frozenset(
 """Our names of the settings that may change while the broker runs."""
 
 
-ROLE, BROKER_ID, SLAVE = "brokerRole", "brokerId", "slave"
+ROLE, BROKER_ID = "brokerRole", "brokerId"
 ROLES = {"ASYNC_MASTER": "async_master", "SYNC_MASTER": "sync_master", "SLAVE": SLAVE}
 
 
