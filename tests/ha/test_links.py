@@ -14,8 +14,12 @@ from tests.ha.link import linked
 from tests.ha.pair import SMALL, brokers, caught_up, log_bytes, replication, until
 from tests.ha.test_pairs import send_many, told
 from tests.net.conftest import Run
+from tests.small_disk import small_disk
 
 BATCH = 1024
+FEW = {"consume_queue_file_size_bytes": 20_000, "mapped_file_size_bytes": 1 << 19}
+"""Bytes of files, so that a small disk holds some."""
+NOT_ON_SLAVE = {ResponseCode.FLUSH_SLAVE_TIMEOUT, ResponseCode.SLAVE_NOT_AVAILABLE}
 LARGE = 24
 """Sends that are together more than two sockets' buffers."""
 FILE_BYTES = SMALL["mapped_file_size_bytes"]
@@ -115,5 +119,32 @@ def test_a_slave_that_reads_nothing_holds_up_nobody(run: Run, tmp_path: Path) ->
                 assert {one.code for one in await send_many(master, 5)} == {0}
                 assert log_bytes(slave.store) == log_bytes(master.store)
                 assert replication(slave).ha_client.problem == ""
+
+    run(main())
+
+
+def test_a_slave_with_a_full_disk_reports_what_it_has(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        with small_disk(tmp_path / "disk", 16) as disk:
+            ballast = disk / "ballast"
+            ballast.write_bytes(bytes(11 << 20))
+            async with brokers(tmp_path) as pair:
+                master = await pair.start(0, "sync_master", store=FEW)
+                transfer = service_of(master).transfer
+                slave = await pair.start(1, "slave", store=FEW, store_path=str(disk / "store"))
+                await until(lambda: transfer.push_offset == 0)
+                await send_many(master, 100, 60_000, properties={"WAIT": "false"})
+                await until(lambda: "no space" in replication(slave).ha_client.problem)
+                sending = asyncio.ensure_future(told(master, send("T", b"late")))
+                await until(lambda: sending.done() or transfer.waiting_count > 0)
+                transfer.tick(1 << 62)
+                assert (await sending).code in NOT_ON_SLAVE
+                assert slave.store.max_offset < master.store.max_offset
+                assert transfer.push_offset <= slave.store.max_offset
+                reached = slave.store.max_offset
+                assert log_bytes(slave.store) == log_bytes(master.store)[:reached]
+                ballast.unlink()
+                await caught_up(master, slave)
+                assert log_bytes(slave.store) == log_bytes(master.store)
 
     run(main())

@@ -1,7 +1,5 @@
 """A file system that really fills up: nothing acknowledged is lost, writing resumes once there is room."""
 
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,21 +8,13 @@ import pytest
 from pyledger.errors import StoreFullError
 from pyledger.message import Message
 from pyledger.store.message_store import MessageStore
+from tests.small_disk import small_disk
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
 
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)], check=False, capture_output=True
-    )
-    if made.returncode:
-        pytest.skip("this machine lets nobody mount")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+@pytest.fixture(name="small_disk")
+def mounted(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "disk", 2) as folder:
+        yield folder
 
 
 def put_until_full(store: MessageStore) -> int:
