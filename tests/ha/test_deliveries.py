@@ -97,7 +97,8 @@ def test_a_checkpoint_says_what_java_reads_in_it(run: Run, tmp_path: Path) -> No
             )
             assert empty.master_timer_queue_offset == 0
             # All that was due is delivered: upstream goes on from now.
-            assert abs(empty.last_read_time_ms - master.parts.now_ms()) < 3_600_000  # type: ignore[union-attr]
+            assert master.parts is not None
+            assert abs(empty.last_read_time_ms - master.parts.now_ms()) < 3_600_000
             await filled(master, clock)
             found = TimerCheckpoint.decode(
                 (await told(master, asked(RequestCode.GET_TIMER_CHECK_POINT))).body
