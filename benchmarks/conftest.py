@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
+from benchmarks.broker_load import program
 from benchmarks.filling import Filled, close_cleanly, fill_and_die
 from benchmarks.java_bench import JavaBench
 from benchmarks.rounds import Rounds
@@ -103,6 +104,15 @@ def rounds(
         yield Rounds(benchmark, full)
     finally:
         gc.enable()
+
+
+@pytest.fixture(scope="session")
+def native_load() -> Path:
+    """The program that `BrokerLoad` runs; skips cases that cannot have it."""
+    try:
+        return program()
+    except FileNotFoundError as missing:
+        pytest.skip(str(missing))
 
 
 @pytest.fixture(scope="session")

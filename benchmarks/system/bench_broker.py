@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.broker_load import BATCH, KINDS, program
+from benchmarks.broker_load import BATCH, KINDS
 from benchmarks.brokers import JAVA_VERSION, RunningBroker, java_broker, our_broker
 from benchmarks.load_frames import FrameSource
 from benchmarks.rounds import Rounds
@@ -19,15 +19,7 @@ from benchmarks.rounds import Rounds
 JAVA = f"java-{JAVA_VERSION}"
 MESSAGES_BEFORE_PULL = 64_000
 Brokers = Callable[[str], RunningBroker]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compiled() -> None:
-    """The load itself."""
-    try:
-        program()
-    except FileNotFoundError as missing:
-        pytest.skip(str(missing))
+pytestmark = pytest.mark.usefixtures("native_load")
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from pyledger.store.message_store import MessageStore
 
 QUEUES = 8
 BODY = bytes(256)
+pytestmark = pytest.mark.usefixtures("native_load")
 
 
 def fill(folder: Path, topics: int) -> int:

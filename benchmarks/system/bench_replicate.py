@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.broker_load import BrokerLoad, program
+from benchmarks.broker_load import BrokerLoad
 from benchmarks.brokers import RunningBroker, serving
 from benchmarks.load_frames import FrameSource
 from benchmarks.rounds import Rounds
@@ -25,15 +25,7 @@ SENDERS = {"sync": 1, "senders": 64}
 """Requests in flight, by kind of load."""
 ROLES = ("ASYNC_MASTER", "SYNC_MASTER")
 PATIENT_S = 60
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compiled() -> None:
-    """The load itself."""
-    try:
-        program()
-    except FileNotFoundError as missing:
-        pytest.skip(str(missing))
+pytestmark = pytest.mark.usefixtures("native_load")
 
 
 def status(address: str) -> Standing:
