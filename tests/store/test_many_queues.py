@@ -128,3 +128,13 @@ def test_viewed_units_stay_mapped(tmp_path: Path) -> None:
     assert queue.parked
     assert bytes(queue.units(0, 4)) == kept
     queue.close()
+
+
+def test_folders_on_other_file_systems_are_synced_too(tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.symlink_to("/proc")
+    homes = [tmp_path / "missing", here, elsewhere, tmp_path]
+    found = queue_set.one_of_each_file_system(str(home) for home in homes)
+    assert found == [str(here), str(elsewhere)]

@@ -1,7 +1,7 @@
 """All consume queues of a store: found in its folders, made by dispatch, kept in step with the log."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from pyledger._core import BatchConsumeQueue, ConsumeQueue, LogView, mapped_file_count, sync_file_system
 from pyledger.errors import StoreFormatError
@@ -170,7 +170,9 @@ class ConsumeQueueSet:
 
     def _flush_together(self, queues: list[AnyQueue]) -> None:
         ends = [queue.begin_flush() for queue in queues]
-        sync_file_system(self.store_path)
+        homes = (QUEUE_FOLDER, BATCH_QUEUE_FOLDER, QUEUE_EXT_FOLDER)
+        for path in one_of_each_file_system(os.path.join(self.store_path, home) for home in homes):
+            sync_file_system(path)
         for queue, end in zip(queues, ends, strict=True):
             queue.end_flush(end)
 
@@ -196,3 +198,12 @@ class ConsumeQueueSet:
 def range_of(queue: AnyQueue) -> QueueRange:
     """Offsets that a queue holds."""
     return QueueRange(queue.min_offset, queue.max_offset)
+
+
+def one_of_each_file_system(paths: Iterable[str]) -> list[str]:
+    """Of paths that are there, one on each file system: a folder of a store may be mounted, or a link."""
+    found: dict[int, str] = {}
+    for path in paths:
+        if os.path.exists(path):
+            found.setdefault(os.stat(path).st_dev, path)
+    return list(found.values())
