@@ -133,6 +133,8 @@ cdef class _PullWalk:
     cdef int records_max
     cdef int64_t size_bytes
     cdef int status
+    cdef int64_t min_offset          # of the queue
+    cdef int64_t max_offset
 
     cdef bint full(self, PullLimits limits, int64_t physical_offset, int32_t size_bytes, int batch) noexcept:
         """Upstream's rule; the first record always goes."""
@@ -198,6 +200,50 @@ cdef class _PullWalk:
             scanned_max -= 1
         return next_offset
 
+    cdef int64_t read(self, UnitQueue queue, PullLimits limits, int64_t queue_offset) except -1:
+        """Read a queue from an offset on; the next offset to ask for."""
+        cdef int64_t where = queue_offset * CQ_UNIT_BYTES
+        self.min_offset = queue.min_offset
+        self.max_offset = queue.max_offset
+        if self.max_offset == 0:
+            self.status = PULL_NO_MESSAGE_IN_QUEUE
+            return 0
+        if queue_offset < self.min_offset:
+            self.status = PULL_OFFSET_TOO_SMALL
+            return self.min_offset
+        if queue_offset == self.max_offset:
+            self.status = PULL_OFFSET_OVERFLOW_ONE
+            return queue_offset
+        if queue_offset > self.max_offset:
+            self.status = PULL_OFFSET_OVERFLOW_BADLY
+            return self.max_offset
+        self.status = PULL_NO_MATCHED_MESSAGE
+        if isinstance(queue, BatchConsumeQueue):
+            where = (<BatchConsumeQueue>queue)._find(queue_offset)
+        return self.walk(queue, limits, where, queue_offset)
+
+
+cdef _PullWalk start_walk(LogView log, int max_count, int64_t max_bytes, PullLimits limits, tuple codes,
+                          tuple tags, bint as_ranges):
+    """A walk that has collected nothing yet."""
+    cdef _PullWalk walk = _PullWalk.__new__(_PullWalk)
+    cdef Py_ssize_t i
+    walk.log = log
+    walk.max_count = max_count
+    walk.max_bytes = max_bytes
+    walk.records_max = max(1, min(max_count, max(limits.memory_count, limits.disk_count)))
+    walk.tags = tags
+    walk.code_count = <int>len(codes)
+    if walk.code_count > TAG_CODES_MAX:
+        raise errors.IllegalMessageError(f"{walk.code_count} tags in one filter, {TAG_CODES_MAX} are allowed")
+    for i in range(walk.code_count):
+        walk.codes[i] = codes[i]
+    if as_ranges:
+        walk.ranges = RecordRanges.__new__(RecordRanges, log, walk.records_max)
+    else:
+        walk.messages = []
+    return walk
+
 
 def pull(UnitQueue queue not None, LogView log not None, int64_t queue_offset, int max_count,
          int64_t max_bytes, PullLimits limits not None, tuple codes=(), tuple tags=(), *,
@@ -223,46 +269,10 @@ def pull(UnitQueue queue not None, LogView log not None, int64_t queue_offset, i
     Cost: O(messages given + units passed); holds the interpreter lock.
     Source: RocketMQ store/.../DefaultMessageStore.java (getMessage, isTheBatchFull).
     """
-    cdef int64_t min_offset = queue.min_offset
-    cdef int64_t max_offset = queue.max_offset
-    cdef int64_t where
-    cdef int64_t next_offset = queue_offset
-    cdef _PullWalk walk = _PullWalk.__new__(_PullWalk)
-    cdef Py_ssize_t i
-    walk.log = log
-    walk.max_count = max_count
-    walk.max_bytes = max_bytes
-    walk.records_max = max(1, min(max_count, max(limits.memory_count, limits.disk_count)))
-    walk.tags = tags
-    walk.code_count = <int>len(codes)
-    if walk.code_count > TAG_CODES_MAX:
-        raise errors.IllegalMessageError(f"{walk.code_count} tags in one filter, {TAG_CODES_MAX} are allowed")
-    for i in range(walk.code_count):
-        walk.codes[i] = codes[i]
-    if as_ranges:
-        walk.ranges = RecordRanges.__new__(RecordRanges, log, walk.records_max)
-    else:
-        walk.messages = []
-    if max_offset == 0:
-        walk.status = PULL_NO_MESSAGE_IN_QUEUE
-        next_offset = 0
-    elif queue_offset < min_offset:
-        walk.status = PULL_OFFSET_TOO_SMALL
-        next_offset = min_offset
-    elif queue_offset == max_offset:
-        walk.status = PULL_OFFSET_OVERFLOW_ONE
-    elif queue_offset > max_offset:
-        walk.status = PULL_OFFSET_OVERFLOW_BADLY
-        next_offset = max_offset
-    else:
-        walk.status = PULL_NO_MATCHED_MESSAGE
-        if isinstance(queue, BatchConsumeQueue):
-            where = (<BatchConsumeQueue>queue)._find(queue_offset)
-        else:
-            where = queue_offset * CQ_UNIT_BYTES
-        next_offset = walk.walk(queue, limits, where, next_offset)
-    return (walk.status, next_offset, min_offset, max_offset, walk.ranges if as_ranges else walk.messages,
-            walk.count)
+    cdef _PullWalk walk = start_walk(log, max_count, max_bytes, limits, codes, tags, as_ranges)
+    cdef int64_t next_offset = walk.read(queue, limits, queue_offset)
+    return (walk.status, next_offset, walk.min_offset, walk.max_offset,
+            walk.ranges if as_ranges else walk.messages, walk.count)
 
 
 def count_tagged_units(UnitQueue queue not None, int64_t start, int64_t end, tuple codes, int64_t units_max,

@@ -232,10 +232,10 @@ def encode_send_response(int32_t serialize, int32_t opaque, int32_t code, str re
                                transaction_text, transaction_size, region, trace_on)
 
 
-def encode_pull_response(int32_t serialize, int32_t opaque, int32_t code, str remark,
-                         int64_t suggest_which_broker_id, int64_t next_begin_offset, int64_t min_offset,
-                         int64_t max_offset, int32_t topic_sys_flag, int32_t group_sys_flag,
-                         int64_t body_size_bytes):
+cdef bytes write_pull_response(int32_t serialize, int32_t opaque, int32_t code, str remark,
+                               int64_t suggest_which_broker_id, int64_t next_begin_offset,
+                               int64_t min_offset, int64_t max_offset, int32_t topic_sys_flag,
+                               int32_t group_sys_flag, int64_t body_size_bytes):
     """All of a response to a pull that stands before its body."""
     cdef Py_ssize_t remark_size = 0
     cdef const char* remark_text = NULL
@@ -253,3 +253,12 @@ def encode_pull_response(int32_t serialize, int32_t opaque, int32_t code, str re
     writer.put_number(b"topicSysFlag", topic_sys_flag)
     writer.put_number(b"groupSysFlag", group_sys_flag)
     return writer.finish(opaque, remark_text, remark_size, body_size_bytes)
+
+
+def encode_pull_response(int32_t serialize, int32_t opaque, int32_t code, str remark,
+                         int64_t suggest_which_broker_id, int64_t next_begin_offset, int64_t min_offset,
+                         int64_t max_offset, int32_t topic_sys_flag, int32_t group_sys_flag,
+                         int64_t body_size_bytes):
+    """All of a response to a pull that stands before its body."""
+    return write_pull_response(serialize, opaque, code, remark, suggest_which_broker_id, next_begin_offset,
+                               min_offset, max_offset, topic_sys_flag, group_sys_flag, body_size_bytes)

@@ -6,6 +6,7 @@ from typing import Any, Literal, Self, TypeVar, final, overload
 
 from typing_extensions import Buffer
 
+from pyledger.ids import QueueId, QueueOffset
 from pyledger.message import Message
 
 R = TypeVar("R", bound="ReceivedRecord")
@@ -2598,6 +2599,69 @@ class SendRunAppender:
 
         Durability: none yet, as `CommitLog.append`.
         """
+
+# --- pull_run.pyx
+
+@final
+class PullRun:
+    """Answers to pulls that found messages, in order."""
+
+    @property
+    def request_count(self) -> int:
+        """Pulls that were answered."""
+
+    @property
+    def message_count(self) -> int:
+        """Messages in all answers."""
+
+    @property
+    def record_bytes(self) -> int:
+        """Bytes of all records."""
+
+    @property
+    def parts(self) -> list[bytes | memoryview]:
+        """Whole frames, one after the other."""
+
+def answer_pulls(
+    frames: Sequence[memoryview | HotRequest],
+    begin: int,
+    queues: Mapping[tuple[str, int], UnitQueue],
+    log: LogView,
+    limits: PullLimits,
+    codes: tuple[int, ...],
+    next_offsets: dict[QueueId, QueueOffset],
+    *,
+    queue_count: int,
+    topic_flags: int,
+    group_flags: int,
+    record_bytes_max: int,
+    copied: bool,
+    bytes_max: int,
+) -> PullRun | None:
+    """Answer pulls from `begin` on as far as they find messages and ask as the first one does.
+
+    Whoever calls has checked the first one: its group may read its topic, and no reset waits for it.
+
+    Args:
+        frames: What one connection has received. That at `begin` is a `PullRequest`.
+        begin: The first to be looked at.
+        queues: Consume queues by topic and queue id.
+        log: Where their records stand.
+        limits: The store's own limits of one pull.
+        codes: Tag codes that pass; none: all pass.
+        next_offsets: By queue id; gets where the next pull of each goes on (units).
+        queue_count: Queues of the topic that may be read.
+        topic_flags: `topicSysFlag` of the answers.
+        group_flags: `groupSysFlag` of the answers.
+        record_bytes_max: Most bytes of records in one answer.
+        copied: Make one piece of bytes of all; otherwise records are views of the log.
+        bytes_max: The run ends when it has so many bytes.
+
+    Returns:
+        The answers; None when the first pull is not ordinary.
+
+    Cost: O(messages given + units passed); holds the interpreter lock.
+    """
 
 # --- outgoing.pyx
 

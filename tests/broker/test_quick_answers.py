@@ -12,7 +12,7 @@ from pyledger.wire.batch import BatchItem, encode_batch
 from pyledger.wire.codes import RequestCode
 from pyledger.wire.properties import encode_properties
 from pyledger.wire.remoting import RemotingCommand, SerializeType, encode_frame
-from tests.broker.peers import SUSPEND, WITH_SUBSCRIPTION, broker, heartbeat, peer, pull, send
+from tests.broker.peers import COMMIT, SUSPEND, WITH_SUBSCRIPTION, broker, heartbeat, peer, pull, send
 from tests.broker.test_messages import bodies
 from tests.net.conftest import Run
 
@@ -27,6 +27,12 @@ REQUESTS = st.tuples(
     st.sampled_from(["plain", "plain", "batch", "odd", "elsewhere"]),
     st.sampled_from([0, 0, 1, 99]),
     st.integers(0, 1),
+)
+PULLS = st.tuples(
+    st.sampled_from(["plain", "plain", "tag", "silent", "unheard", "sql", "commit", "wide"]),
+    st.sampled_from([0, 0, 1, 2, 99]),
+    st.sampled_from([0, 0, 1, 3, 19, 20, 21]),
+    st.sampled_from([0, 0, 0, 1]),
 )
 VALUES = st.sampled_from(["A", "false", "true", "0", "k1 k2", "ü"])
 
@@ -80,6 +86,26 @@ def frames_of(requests: list[tuple[str, int, int]]) -> bytes:
         body = BATCH if kind == "batch" else b"b%d" % number
         topic = "Other" if kind == "elsewhere" else "T"
         command = send(topic, body, queue_id=queue_id, properties=properties, batch=kind == "batch")
+        command.opaque, command.serialize = number, list(SerializeType)[number % 2]
+        command.flag |= 2 * oneway
+        encoded.append(encode_frame(command))
+    return b"".join(encoded)
+
+
+def pull_frames(pulls: list[tuple[str, int, int, int]]) -> bytes:
+    """Pulls that come together: kind, queue, offset, one-way or not."""
+    options: dict[str, dict[str, Any]] = {
+        "plain": {},
+        "tag": {"subscription": "A || C"},
+        "silent": {"flags": 0, "subscription": None},
+        "unheard": {"consumer_group": "H"},
+        "sql": {"subscription": "n > 1", "expression_type": "SQL92"},
+        "commit": {"flags": WITH_SUBSCRIPTION | COMMIT, "commit_offset": 1},
+        "wide": {"max_msg_nums": 64},
+    }
+    encoded = []
+    for number, (kind, queue_id, offset, oneway) in enumerate(pulls):
+        command = pull("T", queue_id, offset, **{"max_msg_nums": 5, **options[kind]})
         command.opaque, command.serialize = number, list(SerializeType)[number % 2]
         command.flag |= 2 * oneway
         encoded.append(encode_frame(command))
@@ -252,5 +278,55 @@ def test_records_are_pulled_alike_with_a_copy_and_without(run: Run, tmp_path: Pa
         mapped, copied = await pulled(False), await pulled(True)
         assert mapped == copied
         assert [offset["nextBeginOffset"] for _, offset, _ in mapped] == ["1", "5", "20", "20"]
+
+    run(main())
+
+
+@pytest.mark.parametrize("copied", [True, False])
+def test_pulls_that_come_together_are_answered_as_one_by_one(run: Run, tmp_path: Path, copied: bool) -> None:
+    drawn: list[list[tuple[str, int, int, int]]] = []
+
+    @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.lists(PULLS, max_size=12))
+    @example([("plain", 0, 0, 0)] * 50)
+    @example([("plain", 0, 0, 0), ("plain", 1, 3, 0), ("plain", 0, 20, 0), ("commit", 1, 0, 0)])
+    def draw(pulls: list[tuple[str, int, int, int]]) -> None:
+        drawn.append(pulls)
+
+    draw()
+
+    async def results(one: Broker) -> list[Any]:
+        assert one.parts is not None
+        tables, counts = one.parts.tables, one.parts.counts
+        before = counts.pulls_found, counts.pulls_missed
+        found: list[Any] = []
+        for number, pulls in enumerate(drawn):
+            if number == len(drawn) // 2:
+                tables.offsets.reset("G", "T", 0, 1)
+            async with peer(one) as client:
+                await client.send(pull_frames(pulls))
+                count = sum(not oneway for *_, oneway in pulls)
+                answers = [await client.receive() for _ in range(count)]
+            found.append({a.opaque: (a.code, a.remark, a.ext_fields, bytes(a.body)) for a in answers})
+            found += [
+                {key: dict(at) for key, at in table.items() if at and key[0] == "T"}
+                for table in (tables.offsets.pulled, tables.offsets.offsets)
+            ]
+        given = {key: (c.messages, c.size_bytes, c.calls) for key, c in counts.given.counters.items()}
+        return [*found, given, counts.pulls_found - before[0], counts.pulls_missed - before[1]]
+
+    async def main() -> None:
+        async with broker(tmp_path, transfer_by_heap=copied) as one, peer(one) as client:
+            # Of two queues in turns, so that the records of one do not stand together.
+            for n in range(40):
+                tags = {"TAGS": "ABC"[n % 3], "n": str(n)}
+                await sent(one, send("T", b"%d" % n * 99, queue_id=n % 2, properties=tags))
+            await client.request(pull("T", 0, 99))
+            quick = await results(one)
+        async with broker(tmp_path, transfer_by_heap=copied) as one, peer(one) as client:
+            assert one.parts is not None
+            one.parts.tables.offsets.offsets.clear()
+            slowly(one)
+            assert await results(one) == quick
 
     run(main())

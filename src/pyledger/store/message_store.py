@@ -8,7 +8,7 @@ import os
 import sys
 import warnings
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import NoReturn, Self, cast
 
@@ -16,6 +16,7 @@ from pyledger._core import (
     DurableAppender,
     LogView,
     MessageScan,
+    PullRun,
     QueueAppender,
     SendRunAppender,
     StoredMessage,
@@ -295,6 +296,11 @@ class MessageStore:
     ) -> GetRanges:
         """As `get`, from a queue offset (units) on, but as ranges of the log; tags are told by hash alone."""
         return self._reader.get_ranges(topic, queue_id, offset, max_count, max_bytes, tags)
+
+    @property
+    def answer_pulls(self) -> Callable[..., PullRun | None]:
+        """The prepared way for pulls as a broker receives them: `QueueReader.answer_pulls`."""
+        return self._reader.answer_pulls
 
     def messages(self, start_offset: int | None = None) -> MessageScan:
         """All messages of this moment in log order, from a physical offset (bytes) of a record on."""

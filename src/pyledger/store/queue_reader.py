@@ -12,18 +12,22 @@ from functools import lru_cache
 from pyledger._core import (
     ConsumeQueue,
     Dispatcher,
+    HotRequest,
     IndexFileSet,
     LogView,
     MappedFileQueue,
     MessageScan,
     PullLimits,
+    PullRun,
     RecordRanges,
     StoredMessage,
+    answer_pulls,
     count_tagged_units,
     pull,
     read_message,
 )  # fmt: skip
 from pyledger.errors import CorruptRecordError, OffsetOutOfRangeError, StoreFullError
+from pyledger.ids import QueueId, QueueOffset
 from pyledger.message import QueueRange
 from pyledger.store.queue_set import EMPTY, ConsumeQueueSet, range_of
 from pyledger.store.read_result import STATUSES, GetRanges, GetResult, GetStatus
@@ -126,6 +130,39 @@ class QueueReader:
             queue, view, offset, max_count, max_bytes, self._limits, codes, wanted, as_ranges=True
         )
         return GetRanges(STATUSES[status], next_offset, least, end, ranges, count)
+
+    def answer_pulls(
+        self,
+        frames: list[memoryview | HotRequest],
+        begin: int,
+        tags: str,
+        next_offsets: dict[QueueId, QueueOffset],
+        *,
+        queue_count: int,
+        topic_flags: int,
+        group_flags: int,
+        record_bytes_max: int,
+        copied: bool,
+        bytes_max: int,
+    ) -> PullRun | None:
+        """Answer pulls that find messages; arguments as `pyledger._core.answer_pulls`."""
+        codes, _ = parse_tags(tags)
+        view = self.catch_up()
+        return answer_pulls(
+            frames,
+            begin,
+            self._queues,
+            view,
+            self._limits,
+            codes,
+            next_offsets,
+            queue_count=queue_count,
+            topic_flags=topic_flags,
+            group_flags=group_flags,
+            record_bytes_max=record_bytes_max,
+            copied=copied,
+            bytes_max=bytes_max,
+        )
 
     def message_at(self, physical_offset: int) -> StoredMessage:
         """The message whose record stands at a physical offset (bytes)."""

@@ -6,10 +6,11 @@ Source: RocketMQ broker/.../PullMessageProcessor.java, DefaultPullMessageResultH
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from pyledger.broker.parts import BrokerParts, Method, Reply
 from pyledger.net.connection import Connection
+from pyledger.net.endpoint import Frame
 from pyledger.protocol.delivery.long_poll import Wanted
 from pyledger.protocol.delivery.pull_rules import PullFlag, PullRequest, PullRules, answer_pull
 from pyledger.protocol.delivery.refusal import Refusal
@@ -24,6 +25,8 @@ from pyledger.wire.native import encode_pull_response
 from pyledger.wire.remoting import RemotingCommand, command_of
 
 RECORDS_MAX_BYTES = 128 << 20
+RUN_BYTES = 64 << 10
+"""Answers that are made before the first of them is written."""
 OFFSET_RESET = "OFFSET_RESET"
 FILTERED_BYTES_MAX = 256 << 10
 PAGE = 32
@@ -93,12 +96,49 @@ class PullProcessor:
         answer = partial(answer_command, connection, request)
         return self._parts.stored(partial(self._pull, connection, request, header, answer))
 
-    def pull_quickly(self, connection: Connection, request: NativePull) -> bool:
-        """The same for a group that is known: nothing is created. False: it is not."""
+    def pull_quickly(self, connection: Connection, frames: list[Frame], at: int) -> int:
+        """The same for a group that is known: nothing is created. How many were answered; 0: it is not."""
+        request = frames[at]
+        assert isinstance(request, NativePull)
         if request.consumer_group not in self._parts.tables.groups.groups:
-            return False
+            return 0
+        if taken := self._pull_run(connection, frames, at, request):
+            return taken
         self._pull(connection, request, request, partial(answer_natively, connection, request))
-        return True
+        return 1
+
+    def _pull_run(self, connection: Connection, frames: list[Frame], at: int, first: NativePull) -> int:
+        """Answer pulls that find messages, as many as follow one another and ask alike."""
+        group, topic = first.consumer_group, first.topic
+        parts, offsets = self._parts, self._parts.tables.offsets
+        if parts.delivery.slave_read or (topic, group) in offsets.resets:
+            return 0
+        now_ms = parts.now_ms()
+        plan = self.rules.check(asked(first.code, first), now_ms)
+        if isinstance(plan, Refusal) or not plan.subscription.by_tag:
+            return 0
+        config = parts.tables.topics.topics[topic]
+        run = parts.store.answer_pulls(
+            frames,
+            at,
+            plan.subscription.expression,
+            offsets.pulled.setdefault((topic, group), {}),
+            queue_count=config.read_queue_count,
+            topic_flags=config.sys_flag,
+            group_flags=plan.group.sys_flag,
+            record_bytes_max=RECORDS_MAX_BYTES,
+            copied=parts.config.transfer_by_heap,
+            bytes_max=RUN_BYTES,
+        )
+        if run is None:
+            return 0
+        if first.sys_flag & PullFlag.COMMIT_OFFSET:
+            for request in cast("list[NativePull]", frames[at : at + run.request_count]):
+                if request.commit_offset >= 0:
+                    offsets.commit(group, topic, request.queue_id, request.commit_offset, now_ms)
+        parts.counts.count_pull(topic, group, run.message_count, run.record_bytes, run.request_count)
+        connection.write(run.parts)
+        return run.request_count
 
     def _pull(
         self,

@@ -23,10 +23,10 @@ class QuickAnswers:
     def answer(
         self, connection: Connection, frames: list[Frame], at: int
     ) -> tuple[bytes | Future[bytes] | None, int]:
-        """Answer a send with those that follow, or a pull; how many were taken. 0: the processors have to."""
+        """Answer a send or a pull with those that follow; how many were taken. 0: the processors have to."""
         request = frames[at]
         if isinstance(request, SendRequest):
             return self._send.send_quickly(connection, frames, at)
-        if isinstance(request, PullRequest) and self._pull.pull_quickly(connection, request):
-            return None, 1
+        if isinstance(request, PullRequest):
+            return None, self._pull.pull_quickly(connection, frames, at)
         return None, 0

@@ -176,14 +176,14 @@ class BrokerCounts:
         self.bytes_put += size_bytes
         self.put.add(topic, messages, size_bytes, calls)
 
-    def count_pull(self, topic: str, group: str, messages: int, size_bytes: int) -> None:
-        """A pull was given records of `size_bytes` in all; or none."""
+    def count_pull(self, topic: str, group: str, messages: int, size_bytes: int, calls: int = 1) -> None:
+        """Pulls were given records of `size_bytes` in all; or one was given none."""
         if not messages:
             self.pulls_missed += 1
             return
-        self.pulls_found += 1
+        self.pulls_found += calls
         self.messages_given += messages
-        self.given.add((topic, group), messages, size_bytes)
+        self.given.add((topic, group), messages, size_bytes, calls)
 
     def sample(self, now_ms: int, hour: int) -> None:
         """Every second, with the local hour: it is a new day when that goes back."""
