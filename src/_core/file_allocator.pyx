@@ -3,7 +3,7 @@
 # Invariant: the files that stand ready are the `count` ones before `next_start`, in order, in a ring.
 from _core.posix cimport (fork_generation, pthread_cond_broadcast, pthread_cond_destroy, pthread_cond_init,
                           pthread_cond_t, pthread_cond_wait, pthread_mutex_destroy, pthread_mutex_init,
-                          pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock, unlink)
+                          pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock, store_release, unlink)
 from libc.stdint cimport int64_t
 from libc.stdio cimport snprintf
 from posix.unistd cimport close as c_close
@@ -29,6 +29,7 @@ cdef struct Ahead:
     int first
     int count
     int depth
+    int64_t wanted                   # appends that wait for a file
     int failed                       # errno of the last attempt; the next request tries again
     bint pooled
     bint making                      # outside the mutex, at this moment
@@ -123,6 +124,7 @@ cdef class FileAllocator:
             return None
         with nogil:
             pthread_mutex_lock(&ahead.mutex)
+            store_release(&ahead.wanted, ahead.wanted + 1)
             while ahead.making and ahead.count == 0:
                 pthread_cond_wait(&ahead.changed, &ahead.mutex)
             if ahead.next_start - ahead.count * ahead.file_size_bytes != start:
@@ -142,6 +144,7 @@ cdef class FileAllocator:
                 taken = True
                 pthread_cond_broadcast(&ahead.changed)
             failed = ahead.failed
+            store_release(&ahead.wanted, ahead.wanted - 1)
             pthread_mutex_unlock(&ahead.mutex)
         if not taken:
             if failed != 0:
@@ -190,7 +193,7 @@ cdef void make_files_ahead(Ahead* ahead) noexcept nogil:
         ahead.making = True
         pthread_mutex_unlock(&ahead.mutex)
         failed = make_mapped_file(path, ahead.file_size_bytes, ahead.allocate_chunk_bytes, True, ahead.pooled,
-                                  &made)
+                                  &ahead.wanted, &made)
         if failed == 0:
             # Whoever takes it may rely on its name: no flush has to wait for the folder.
             failed = sync_folder(ahead.folder)

@@ -120,7 +120,7 @@ cdef class MappedFile:
         file._name(path)
         c_path = file.c_path
         with nogil:
-            failed = make_mapped_file(c_path, size_bytes, allocate_chunk_bytes, warm, pooled, &made)
+            failed = make_mapped_file(c_path, size_bytes, allocate_chunk_bytes, warm, pooled, NULL, &made)
         if failed != 0:
             raise_errno(failed, path, "create")
         file._adopt(&made, size_bytes, allocate_chunk_bytes)
@@ -282,7 +282,7 @@ cdef class MappedFile:
         self.reserve(self.size_bytes if end < 0 else min(end, self.size_bytes))
         self.pin()
         with nogil:
-            populate_range(self.base, begin, self.allocated)
+            populate_with_pauses(self.base, begin, self.allocated, &self.wrote, NULL)
         self.unpin()
 
     cdef int commit_to_file(self) noexcept nogil:

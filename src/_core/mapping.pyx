@@ -1,5 +1,6 @@
 # A mapping: making one of a new file, with blocks and pages behind it, and making things durable by path.
-from _core.posix cimport MADV_POPULATE_WRITE, fsync, madvise, posix_fallocate, syncfs, unlink
+from _core.posix cimport (MADV_POPULATE_WRITE, fsync, load_acquire, madvise, pause_briefly, posix_fallocate,
+                          syncfs, unlink)
 from libc.errno cimport EINTR, errno
 from libc.stdint cimport int64_t, uint8_t
 from posix.fcntl cimport O_CLOEXEC, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, open as c_open
@@ -11,6 +12,8 @@ from pyledger import errors
 
 cdef enum:
     POPULATE_SLICE_BYTES = 256 << 10  # the kernel locks the address space meanwhile: keep each turn short
+    LEAD_BYTES_MIN = 16 << 20         # a writer that is so near leaves no time for pauses
+    PACED_FILE_BYTES = 256 << 20      # smaller ones are full too soon
 
 cdef int64_t mapped_count = 0        # mappings that MappedFiles hold
 
@@ -57,6 +60,25 @@ cdef void populate_range(uint8_t* base, int64_t begin, int64_t end) noexcept nog
         begin += length
 
 
+cdef void populate_with_pauses(uint8_t* base, int64_t begin, int64_t end, const int64_t* wrote,
+                               const int64_t* wanted) noexcept nogil:
+    """The same without keeping a core from others: a kernel may let no other thread have it for tens of
+    milliseconds while pages are made.
+
+    There are no pauses while the position `wrote` comes near, or the count `wanted` is not 0.
+    """
+    cdef int64_t length
+    while begin < end:
+        length = min(end - begin, <int64_t>POPULATE_SLICE_BYTES)
+        populate_range(base, begin, begin + length)
+        begin += length
+        if wrote != NULL and begin - load_acquire(wrote) < LEAD_BYTES_MIN:
+            continue
+        if wanted != NULL and load_acquire(wanted) != 0:
+            continue
+        pause_briefly()
+
+
 cdef int allocate_range(int fd, int64_t begin, int64_t end) noexcept nogil:
     """posix_fallocate, repeated when a signal interrupts it. 0, or an errno."""
     cdef int result = EINTR
@@ -77,8 +99,11 @@ cdef int allocate_by_path(const char* path, int64_t begin, int64_t end) noexcept
 
 
 cdef int make_mapped_file(const char* path, int64_t size_bytes, int64_t allocate_chunk_bytes, bint warm,
-                          bint pooled, Mapping* made) noexcept nogil:
-    """Create, allocate and map a new file; on failure no file is left. 0, or an errno."""
+                          bint pooled, const int64_t* wanted, Mapping* made) noexcept nogil:
+    """Create, allocate and map a new file; on failure no file is left. 0, or an errno.
+
+    A file that is made ahead is made with pauses, unless the count `wanted` says that somebody waits for it.
+    """
     cdef void* address
     cdef int failed = 0
     cdef int fd = c_open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o644)
@@ -106,7 +131,11 @@ cdef int make_mapped_file(const char* path, int64_t size_bytes, int64_t allocate
             made.pool = <uint8_t*>address
             made.pool_fd = fd
     if failed == 0 and warm:
-        populate_range(made.base if made.pool == NULL else made.pool, 0, made.allocated)
+        address = made.base if made.pool == NULL else made.pool
+        if wanted != NULL and size_bytes >= PACED_FILE_BYTES:
+            populate_with_pauses(<uint8_t*>address, 0, made.allocated, NULL, wanted)
+        else:
+            populate_range(<uint8_t*>address, 0, made.allocated)
     if made.pool_fd < 0 or failed != 0:
         c_close(fd)
     if failed != 0:

@@ -74,6 +74,12 @@ cdef extern from *:
         munmap(at, length);
     }
 
+    /* Gives the core away, if somebody waits for it. */
+    static inline void pause_briefly(void) {
+        const struct timespec pause = {0, 50000};
+        nanosleep(&pause, NULL);
+    }
+
     static inline int64_t wall_clock_ms(void) {
         struct timespec now;
         clock_gettime(CLOCK_REALTIME, &now);
@@ -84,6 +90,7 @@ cdef extern from *:
     void watch_forks() noexcept nogil
     void unmap_in_steps(void* base, size_t length) noexcept nogil
     int64_t wall_clock_ms() noexcept nogil
+    void pause_briefly() noexcept nogil
     enum: MADV_POPULATE_READ
     enum: MADV_POPULATE_WRITE
     int64_t load_acquire(const int64_t* where) noexcept nogil
