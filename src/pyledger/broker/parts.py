@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from pyledger.broker.access_file import WatchedRules
 from pyledger.broker.held_pulls import HeldPulls
 from pyledger.broker.pops import PopBook
 from pyledger.broker.puts import MessagePuts
@@ -27,6 +27,9 @@ from pyledger.store.message_store import MessageStore
 from pyledger.topic import Permission
 from pyledger.wire.remoting import RemotingCommand
 
+if TYPE_CHECKING:
+    from pyledger.broker.access_file import WatchedRules
+
 T = TypeVar("T")
 
 
@@ -46,7 +49,7 @@ class BrokerParts:
     pops: PopBook
     routes: TopicRoutes
     counts: BrokerCounts
-    access_rules: WatchedRules | None
+    access_rules: "WatchedRules | None"
     """Who may do what; None: everybody everything that is not a change."""
     net: NetConfig
     clock: Clock
@@ -105,3 +108,16 @@ def standing_of(config: BrokerConfig, *, slave: bool, master_alive: bool) -> Bro
 Reply = Answer | asyncio.Future[Answer]
 Method = Callable[[Connection, RemotingCommand], Reply]
 """Answers one kind of request."""
+
+
+def watched_rules(path: str) -> "WatchedRules | None":
+    """Who may do what, by a file; None without one.
+
+    Raises:
+        ConfigError: it cannot be read or understood.
+    """
+    if not path:
+        return None
+    from pyledger.broker.access_file import WatchedRules  # noqa: PLC0415 - only for who has rules
+
+    return WatchedRules(Path(path))

@@ -15,15 +15,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from pyledger.broker.access_file import WatchedRules
 from pyledger.broker.addresses import joined
 from pyledger.broker.held_pulls import HeldPulls
-from pyledger.broker.parts import BrokerParts, standing_of
+from pyledger.broker.parts import BrokerParts, standing_of, watched_rules
 from pyledger.broker.pops import PopBook
 from pyledger.broker.processors.quick import QuickAnswers
-from pyledger.broker.processors.send import SENDS
-from pyledger.broker.processors.settings import CHANGEABLE
-from pyledger.broker.processors.table import request_handlers
+from pyledger.broker.processors.table import BrokerHandlers
 from pyledger.broker.puts import MessagePuts
 from pyledger.broker.registration import NameServerReports
 from pyledger.broker.replication import (
@@ -32,7 +29,7 @@ from pyledger.broker.replication import (
     SlaveReplication,
     replication_of,
 )
-from pyledger.broker.role import NOT_AT_SLAVES, always, check_role
+from pyledger.broker.role import check_role
 from pyledger.broker.schedule import DelayDelivery
 from pyledger.broker.tables import BrokerTables
 from pyledger.broker.timers import TimerDelivery
@@ -42,14 +39,12 @@ from pyledger.config.broker import BrokerConfig
 from pyledger.config.delivery import DeliveryConfig
 from pyledger.config.ha import SLAVE, HaConfig
 from pyledger.config.net import NetConfig, TlsConfig
-from pyledger.config.runtime import changed_settings
 from pyledger.config.store import StoreConfig
 from pyledger.errors import RemotingError
 from pyledger.log import event, logger
 from pyledger.net.client import RemotingClient
 from pyledger.net.connection import Connection
 from pyledger.net.endpoint import Frame
-from pyledger.net.handlers import HandlerTable
 from pyledger.net.name_servers import parse_addresses
 from pyledger.net.server import RemotingServer
 from pyledger.protocol.delivery.clients import Notice
@@ -117,10 +112,9 @@ class Broker:
         self._tls = tls
         self._clock = clock or SystemClock()
         self._random = random or Random()
-        path = self.config.acl_path
-        self._access_rules = WatchedRules(Path(path)) if path else None
+        self._access_rules = watched_rules(self.config.acl_path)
         self._steady_base_ms = self._clock.now_ms() - self._clock.monotonic_ms()
-        self._handlers = HandlerTable()
+        self._handlers = BrokerHandlers()
         self._quick: QuickAnswers | None = None
         self._servers: list[RemotingServer] = []
         self._client: RemotingClient | None = None
@@ -223,6 +217,9 @@ class Broker:
         Raises:
             ConfigError: a value is wrong; nothing has changed.
         """
+        from pyledger.broker.processors.settings import CHANGEABLE  # noqa: PLC0415 - not at the start
+        from pyledger.config.runtime import changed_settings  # noqa: PLC0415
+
         assert self.parts is not None
         assert self._reports is not None
         config = changed_settings(self.parts.config, wanted, CHANGEABLE)
@@ -248,11 +245,7 @@ class Broker:
         self._answer_with(self.parts)
 
     def _answer_with(self, parts: BrokerParts) -> None:
-        for code, method in request_handlers(parts).items():
-            reject = parts.puts.are_full if code in SENDS else None
-            if parts.standing.slave and code in NOT_AT_SLAVES:
-                reject = always
-            self._handlers.register(code, method, reject=reject)
+        self._handlers.answer_with(parts)
         # The quick way sees no signatures.
         self._quick = QuickAnswers(parts) if parts.access_rules is None else None
 

@@ -1,7 +1,6 @@
 """What one setting is: a dataclass field with unit, range and upstream's name, and the checks that follow."""
 
 import dataclasses
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeVar
@@ -110,6 +109,8 @@ def convert(one: Setting, value: object) -> object:
 
 def suggestion(name: str, known: Iterable[str]) -> str:
     """A remedy for a name that is not known."""
+    import difflib  # noqa: PLC0415 - only for who errs
+
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f"did you mean {close[0]}?" if close else "see docs/config.md for all settings"
 

@@ -8,7 +8,6 @@ Source: RocketMQ store/.../DefaultMessageStore.java (CleanCommitLogService, Clea
 """
 
 import os
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -22,11 +21,12 @@ DiskUsage = Callable[[str], int]
 def disk_usage(path: str) -> int:
     """How full the file system of a path is, in percent, rounded up; -1 when it cannot be told."""
     try:
-        usage = shutil.disk_usage(path)
+        usage = os.statvfs(path)
     except OSError:
         return -1
-    total = usage.used + usage.free
-    return -(-usage.used * 100 // total) if total else -1
+    used = usage.f_blocks - usage.f_bfree
+    total = used + usage.f_bavail
+    return -(-used * 100 // total) if total else -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ change nothing, finds it where it is (`home_of`).
 """
 
 import os
-import shutil
 from pathlib import Path
 
 from pyledger.atomic_file import flush_folder
@@ -27,7 +26,7 @@ def swap_in(root: str) -> None:
         os.rename(new, home)
     flush_folder(Path(beside))
     flush_folder(Path(root))
-    shutil.rmtree(beside)
+    remove_tree(beside)
     flush_folder(Path(root))
 
 
@@ -41,8 +40,15 @@ def settle_swap(root: str) -> None:
         if os.path.isdir(old) and not os.path.exists(home):
             os.rename(old, home)
     flush_folder(Path(root))
-    shutil.rmtree(beside)
+    remove_tree(beside)
     flush_folder(Path(root))
+
+
+def remove_tree(path: str) -> None:
+    """Remove a folder with all that is in it."""
+    import shutil  # noqa: PLC0415 - loads packers that nobody needs
+
+    shutil.rmtree(path)
 
 
 def sync_tree(path: str) -> None:

@@ -1,7 +1,8 @@
 """Packed message bodies: zlib, LZ4 frame and zstd, chosen by three bits of sysFlag.
 
 Pure: bytes in, bytes out. A body is unpacked only up to a limit, so that a few hostile bytes cannot fill
-memory. Codecs read from any buffer; a memoryview of a mapped file is not copied first.
+memory. Codecs read from any buffer; a memoryview of a mapped file is not copied first. LZ4 and zstd are
+loaded when a body wants them: most programs meet neither.
 
 Source: RocketMQ common/.../compression/CompressionType.java and the four codecs beside it.
 """
@@ -9,9 +10,6 @@ Source: RocketMQ common/.../compression/CompressionType.java and the four codecs
 import zlib
 from collections.abc import Callable
 from enum import IntEnum
-
-import lz4.frame
-import zstandard
 
 from pyledger.errors import CorruptBodyError
 from pyledger.wire.sysflag import COMPRESSED, COMPRESSION_MASK, COMPRESSION_SHIFT
@@ -58,7 +56,7 @@ def decompress(
         return _CODECS[kind](body, limit_bytes)
     except _TooLargeError:
         raise CorruptBodyError(place, f"unpacks to more than the limit of {limit_bytes} bytes") from None
-    except (zlib.error, RuntimeError, EOFError, zstandard.ZstdError) as error:
+    except (zlib.error, RuntimeError, EOFError) as error:
         raise CorruptBodyError(
             place, f"cannot be unpacked as {CompressionType(kind).name.lower()}: {error}"
         ) from error
@@ -76,8 +74,12 @@ def compress(body: Buffer, kind: CompressionType, level: int = 5) -> tuple[bytes
         The packed bytes, which may be more than the plain ones, and the bits of sysFlag that say so.
     """
     if kind is CompressionType.LZ4:
+        import lz4.frame  # noqa: PLC0415
+
         packed = bytes(lz4.frame.compress(body))
     elif kind is CompressionType.ZSTD:
+        import zstandard  # noqa: PLC0415
+
         packed = zstandard.ZstdCompressor(level=level or 3).compress(body)
     else:
         packed = zlib.compress(body, level or -1)
@@ -95,6 +97,8 @@ def _decompress_zlib(body: Buffer, limit_bytes: int) -> bytes:
 
 
 def _decompress_lz4(body: Buffer, limit_bytes: int) -> bytes:
+    import lz4.frame  # noqa: PLC0415
+
     size_bytes = lz4.frame.get_frame_info(body)["content_size"]
     if size_bytes > limit_bytes:
         raise _TooLargeError
@@ -108,18 +112,23 @@ def _decompress_lz4(body: Buffer, limit_bytes: int) -> bytes:
 
 
 def _decompress_zstd(body: Buffer, limit_bytes: int) -> bytes:
-    size_bytes = zstandard.frame_content_size(body)
-    if size_bytes > limit_bytes:
-        raise _TooLargeError
-    # A frame may ask for a window as large as it likes; memory for it is bounded as the body is.
-    decompressor = zstandard.ZstdDecompressor(max_window_size=max(limit_bytes, 1 << 23))
+    import zstandard  # noqa: PLC0415
+
     try:
-        return decompressor.decompress(body, max_output_size=0 if size_bytes > 0 else limit_bytes)
-    except zstandard.ZstdError:
-        # One message for a cut frame and for a full buffer: only one of them has a byte past the limit.
-        if size_bytes < 0 and len(decompressor.stream_reader(body).read(limit_bytes + 1)) > limit_bytes:
-            raise _TooLargeError from None
-        raise
+        size_bytes = zstandard.frame_content_size(body)
+        if size_bytes > limit_bytes:
+            raise _TooLargeError
+        # A frame may ask for a window as large as it likes; memory for it is bounded as the body is.
+        decompressor = zstandard.ZstdDecompressor(max_window_size=max(limit_bytes, 1 << 23))
+        try:
+            return decompressor.decompress(body, max_output_size=0 if size_bytes > 0 else limit_bytes)
+        except zstandard.ZstdError:
+            # One message for a cut frame and for a full buffer: only one of them has a byte past the limit.
+            if size_bytes < 0 and len(decompressor.stream_reader(body).read(limit_bytes + 1)) > limit_bytes:
+                raise _TooLargeError from None
+            raise
+    except zstandard.ZstdError as error:
+        raise RuntimeError(str(error)) from error
 
 
 _CODECS: dict[int, Callable[[Buffer, int], bytes]] = {

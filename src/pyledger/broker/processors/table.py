@@ -1,16 +1,10 @@
-"""Which method of which processor answers which request. The one table; a new processor joins it here."""
+"""Which method of which processor answers which request. A new processor joins here, or the operators'."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 
-from pyledger.broker.access import AccessControl
-from pyledger.broker.gate import guarded
 from pyledger.broker.parts import BrokerParts, Method
-from pyledger.broker.processors.access import AccessProcessor
 from pyledger.broker.processors.ack import AckProcessor
-from pyledger.broker.processors.assignment import AssignmentProcessor
 from pyledger.broker.processors.end_transaction import EndTransactionProcessor
-from pyledger.broker.processors.groups import GroupProcessor
-from pyledger.broker.processors.inspection import InspectionProcessor
 from pyledger.broker.processors.locks import LockProcessor
 from pyledger.broker.processors.members import MemberProcessor
 from pyledger.broker.processors.offsets import OffsetProcessor
@@ -18,19 +12,64 @@ from pyledger.broker.processors.pop import PopProcessor
 from pyledger.broker.processors.pull import PullProcessor
 from pyledger.broker.processors.query import QueryProcessor
 from pyledger.broker.processors.recall import RecallProcessor
-from pyledger.broker.processors.replication import ReplicationProcessor
 from pyledger.broker.processors.reply import ReplyProcessor
-from pyledger.broker.processors.resets import ResetProcessor
-from pyledger.broker.processors.runtime import RuntimeProcessor
-from pyledger.broker.processors.send import SendProcessor
+from pyledger.broker.processors.send import SENDS, SendProcessor
 from pyledger.broker.processors.send_back import SendBackProcessor
-from pyledger.broker.processors.settings import SettingsProcessor
-from pyledger.broker.processors.topics import TopicProcessor
+from pyledger.broker.role import NOT_AT_SLAVES, always
+from pyledger.net.connection import Connection
+from pyledger.net.endpoint import Answer
+from pyledger.net.handlers import HandlerTable, refuse_unknown
 from pyledger.wire.codes import RequestCode
+from pyledger.wire.remoting import RemotingCommand
 
 
-def request_handlers(parts: BrokerParts) -> Mapping[RequestCode, Method]:
-    """All methods of all processors, by request code."""
+class BrokerHandlers(HandlerTable):
+    """Hands requests to the processors of a broker; those of operators come with their first request."""
+
+    def __init__(self) -> None:
+        super().__init__(self._answer_operator)
+        self._parts: BrokerParts | None = None
+        self._has_operators = False
+
+    def answer_with(self, parts: BrokerParts) -> None:
+        """Answer with these parts from now on."""
+        self._parts = parts
+        self._register(parts, client_methods(parts), {})
+        if self._has_operators:
+            self._add_operators(parts)
+
+    def _answer_operator(
+        self, connection: Connection, request: RemotingCommand
+    ) -> Answer | Awaitable[Answer]:
+        if self._has_operators or self._parts is None:
+            return refuse_unknown(connection, request)
+        self._has_operators = True
+        self._add_operators(self._parts)
+        return self(connection, request)
+
+    def _add_operators(self, parts: BrokerParts) -> None:
+        from pyledger.broker.processors.operators import operator_methods  # noqa: PLC0415 - not at the start
+
+        self._register(parts, *operator_methods(parts))
+
+    def _register(
+        self, parts: BrokerParts, methods: Mapping[RequestCode, Method], changes: Mapping[RequestCode, Method]
+    ) -> None:
+        found = {**methods, **changes}
+        if parts.access_rules is not None:
+            from pyledger.broker.access import AccessControl  # noqa: PLC0415 - only for who has rules
+
+            access = AccessControl(parts.access_rules, parts.config.cluster)
+            found = {code: access.checked(method, changes=code in changes) for code, method in found.items()}
+        for code, method in found.items():
+            reject = parts.puts.are_full if code in SENDS else None
+            if parts.standing.slave and code in NOT_AT_SLAVES:
+                reject = always
+            self.register(code, method, reject=reject)
+
+
+def client_methods(parts: BrokerParts) -> Mapping[RequestCode, Method]:
+    """All methods that clients need, by request code."""
     sends = SendProcessor(parts, parts.transactions.put_half)
     pops = PopProcessor(parts)
     processors = (
@@ -47,26 +86,7 @@ def request_handlers(parts: BrokerParts) -> Mapping[RequestCode, Method]:
         MemberProcessor(parts),
         LockProcessor(parts),
     )
-    operators = (
-        TopicProcessor(parts),
-        GroupProcessor(parts),
-        ResetProcessor(parts),
-        InspectionProcessor(parts),
-        RuntimeProcessor(parts),
-        ReplicationProcessor(parts),
-        SettingsProcessor(parts),
-        AssignmentProcessor(parts),
-        AccessProcessor(parts),
-    )
     methods: dict[RequestCode, Method] = {}
-    for processor in (*processors, *operators):
+    for processor in processors:
         methods |= processor.methods()
-    changes: dict[RequestCode, Method] = {}
-    for operator in operators:
-        changes |= {code: guarded(parts, method) for code, method in operator.changes().items()}
-    if parts.access_rules is None:
-        return methods | changes
-    access = AccessControl(parts.access_rules, parts.config.cluster)
-    return {
-        code: access.checked(method, changes=code in changes) for code, method in (methods | changes).items()
-    }
+    return methods
