@@ -1,11 +1,17 @@
 """Fixtures that several folders of tests share, and what a run says about the native module it met."""
 
+import signal
+
 import pytest
 from hypothesis import settings
 
 from pyledger import _core
 
 pytest_plugins = ("tests.golden.fixtures", "tests.interop.fixtures")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell's background jobs ignore Ctrl+C, and so would the commands that tests interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long one example takes says more about the machine than about the code.
 settings.register_profile("unhurried", deadline=None)
