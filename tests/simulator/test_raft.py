@@ -17,9 +17,12 @@ from tests.source_tree import ROOT
 TICKS = 1000
 # Seeds with which a fault of the machine was found once: seed, members, what it was.
 PAST = {
+    (97, 3): "a leader that was told of a higher term went on in its own, and one without a vote stayed out",
     (161, 5): "damage found in a healed world was nobody's business",
     (210, 3): "an entry that cannot be read stopped the machine where it answers an append",
     (237, 5): "a member that lost entries was never compared, so it never voted again",
+    (791, 3): "as 97, and the member that stayed out had no entry left",
+    (1305, 5): "as 97, with five members",
     (336, 3): "a member without a vote let the wrong candidate raise its term for ever",
     (1288, 3): "a cut was sent again to a member that had started without what was compared",
 }

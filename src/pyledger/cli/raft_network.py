@@ -168,6 +168,7 @@ def transfer(group: str, peers: str, to: str) -> None:
 @click.command("bench")
 @group_option
 @peers_option
+@timeout_option
 @click.option("--size", default=256, show_default=True, type=click.IntRange(min=0), help="Bytes of a body.")
 @click.option("--per", default=1, show_default=True, type=click.IntRange(min=1), help="Entries in a request.")
 @click.option(
@@ -175,7 +176,16 @@ def transfer(group: str, peers: str, to: str) -> None:
 )
 @click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(min=0.1), help="How long.")
 @json_option
-def bench(group: str, peers: str, size: int, per: int, in_flight: int, seconds: float, as_json: bool) -> None:
+def bench(
+    group: str,
+    peers: str,
+    timeout_ms: int,
+    size: int,
+    per: int,
+    in_flight: int,
+    seconds: float,
+    as_json: bool,
+) -> None:
     """Measure appends to a running group: entries a second, and how long one waits."""
     import asyncio
     import time
@@ -191,7 +201,7 @@ def bench(group: str, peers: str, size: int, per: int, in_flight: int, seconds: 
 
     async def work() -> list[float]:
         waits: list[float] = []
-        async with RaftClient(group, peers) as client:
+        async with RaftClient(group, peers, timeout_ms=timeout_ms) as client:
             await client.append(body)
             end = time.perf_counter() + seconds
             await asyncio.gather(*(worker(client, end, waits) for _ in range(in_flight)))

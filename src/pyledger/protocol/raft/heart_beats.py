@@ -90,7 +90,8 @@ class HeartBeats:
         code = response.code if response is not None else None
         self.live[peer] = response is not None
         if response is not None and code == ResponseCode.EXPIRED_TERM and response.term > state.term:
-            state.change_to_candidate(response.term)
+            # To stay in the old term, and be elected there again, would keep that member out for ever.
+            self.elector.raise_term(response.term)
             return
         this.codes[peer] = code
         if not this.confirmed and state.is_quorum(this.count(ResponseCode.SUCCESS)):
