@@ -8,8 +8,9 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from pyledger import arrow
-from pyledger.arrow import Partition, Skipped
+from pyledger.arrow import Skipped
 from pyspark_pyledger.options import ReadOptions
+from pyspark_pyledger.partitions import AnyPartition, BrokerRange, LedgerPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,17 +18,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("pyledger.spark")
 
 
-class LedgerPartition(InputPartition):
-    """One range of one folder."""
-
-    def __init__(self, part: Partition) -> None:
-        super().__init__(part)
-
-
 class BatchReader(DataSourceReader):
     """Reads the partitions that were planned when the data frame was made."""
 
-    def __init__(self, schema: StructType, parts: list[Partition], options: ReadOptions) -> None:
+    def __init__(self, schema: StructType, parts: list[AnyPartition], options: ReadOptions) -> None:
         self._schema = schema
         self._parts = parts
         self._options = options
@@ -50,9 +44,14 @@ def read_batches(
     if not isinstance(partition, LedgerPartition):
         # Spark's stand-in when there are no partitions at all.
         return iter(())
+    arrow_schema = to_arrow_schema(schema, timezone="UTC")
+    if isinstance(partition.value, BrokerRange):
+        from pyspark_pyledger.broker_tail import read_range
+
+        return read_range(partition.value, arrow_schema, options)
     batches: Iterator[Any] = arrow.read_partition(
         partition.value,
-        schema=to_arrow_schema(schema, timezone="UTC"),
+        schema=arrow_schema,
         batch_rows=options.batch_rows,
         decompress=options.decompress,
         on_corrupt=options.on_corrupt,

@@ -1,6 +1,5 @@
 """Store folders that a stream follows: what they hold by now, where a trigger ends, and its partitions."""
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +10,7 @@ from pyledger.errors import PyLedgerError
 from pyledger.message import QueueRange
 from pyledger.store.reader import StoreReader
 from pyledger.store.views import units_array
-from pyspark_pyledger.options import ReadOptions
+from pyspark_pyledger.options import ReadOptions, is_wanted
 from pyspark_pyledger.planning import partition_bytes, placed_folders
 from pyspark_pyledger.positions import Offsets, QueueKey
 
@@ -151,15 +150,6 @@ class FolderTail:
         for one in self._followed.values():
             one.reader.close()
         self._followed = {}
-
-
-def is_wanted(options: ReadOptions, topic: str, queue_id: int) -> bool:
-    """Whether options ask for a queue."""
-    if options.topics is not None and topic not in options.topics:
-        return False
-    if options.topics_pattern is not None and not re.fullmatch(options.topics_pattern, topic):
-        return False
-    return options.queues is None or queue_id in options.queues
 
 
 def cut_spans(

@@ -8,7 +8,7 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pyledger.errors import ConfigError
@@ -25,7 +25,12 @@ OFFSET_LATEST = -1
 class ReadOptions:
     """What a read was asked for, checked."""
 
-    paths: tuple[str, ...]
+    paths: tuple[str, ...] = ()
+    name_servers: str | None = None
+    """Read brokers, not folders."""
+    prefer_slave: bool = False
+    access_key: str | None = None
+    secret_key: str | None = field(default=None, repr=False)
     topics: tuple[str, ...] | None = None
     topics_pattern: str | None = None
     queues: tuple[int, ...] | None = None
@@ -55,6 +60,10 @@ def _parse_bool(name: str, text: str) -> bool:
     if lowered in ("false", "0", "no"):
         return False
     raise ConfigError(name, f"{text!r} is not a truth value", "say true or false")
+
+
+def _parse_text(_name: str, text: str) -> str:
+    return text
 
 
 def _parse_count(name: str, text: str) -> int:
@@ -120,6 +129,10 @@ def _parse_offsets(name: str, text: str) -> str | Offsets:
 
 
 _PARSERS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
+    "namesrv": ("name_servers", _parse_text),
+    "preferSlave": ("prefer_slave", _parse_bool),
+    "accessKey": ("access_key", _parse_text),
+    "secretKey": ("secret_key", _parse_text),
     "topic": ("topics", _parse_topic),
     "topics": ("topics", _parse_list),
     "topicsPattern": ("topics_pattern", _parse_pattern),
@@ -131,7 +144,7 @@ _PARSERS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "endingTimestamp": ("ending_timestamp_ms", _parse_timestamp),
     "maxOffsetsPerTrigger": ("max_offsets_per_trigger", _parse_count),
     "maxBytesPerTrigger": ("max_bytes_per_trigger", _parse_count),
-    "tags": ("tags", lambda _name, text: text),
+    "tags": ("tags", _parse_text),
     "minPartitions": ("min_partitions", _parse_count),
     "maxRecordsPerPartition": ("max_records_per_partition", _parse_count),
     "maxBytesPerPartition": ("max_bytes_per_partition", _parse_count),
@@ -180,13 +193,34 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
         name = spelling.get(lowered)
         if name is None:
             raise _unknown_option(raw, spelling)
-        field, parse = _PARSERS[name]
-        given[field] = parse(name, text)
+        attribute, parse = _PARSERS[name]
+        given[attribute] = parse(name, text)
         present.add(name)
     for one, other in _CONFLICTS:
         if one in present and other in present:
             raise ConfigError(one, f"excludes {other}", "give one of the two")
-    return ReadOptions(paths=_parse_paths(options), **given)
+    found = ReadOptions(paths=_parse_paths(options, at_brokers="namesrv" in present), **given)
+    if found.name_servers is not None:
+        _check_brokers(found)
+    return found
+
+
+def _check_brokers(options: ReadOptions) -> None:
+    """See that options fit a read of brokers."""
+    if options.paths:
+        raise ConfigError("namesrv", "a path is given as well", "read folders or brokers")
+    if options.topics is None:
+        raise ConfigError("topic", "is missing", "say which topics to read from the brokers")
+    for name, given in (
+        ("topicsPattern", options.topics_pattern),
+        ("maxBytesPerTrigger", options.max_bytes_per_trigger),
+        ("maxBytesPerPartition", options.max_bytes_per_partition),
+        ("includeUnindexed", options.include_unindexed or None),
+    ):
+        if given is not None:
+            raise ConfigError(
+                name, "is an option for folders", "brokers are asked by topic, queue and offset"
+            )
 
 
 def check_batch(options: ReadOptions) -> None:
@@ -225,16 +259,27 @@ def check_stream(options: ReadOptions) -> None:
         raise ConfigError("includeUnindexed", "records that are in no queue have no place in a stream")
 
 
-def _parse_paths(options: Mapping[str, str]) -> tuple[str, ...]:
+def _parse_paths(options: Mapping[str, str], *, at_brokers: bool) -> tuple[str, ...]:
     """`load("a")` arrives as `path`, `load(["a", "b"])` as a JSON list in `paths`."""
     listed = options.get("paths")
     paths = tuple(json.loads(listed)) if listed else ()
     single = options.get("path")
     if single:
         paths = (single, *paths)
-    if not paths:
-        raise ConfigError("path", "is missing", 'name the store folder: .load("…") or .option("path", "…")')
+    if not paths and not at_brokers:
+        raise ConfigError(
+            "path", "is missing", 'name the store folder: .load("…"), or brokers: .option("namesrv", "…")'
+        )
     return paths
+
+
+def is_wanted(options: ReadOptions, topic: str, queue_id: int) -> bool:
+    """Whether options ask for a queue."""
+    if options.topics is not None and topic not in options.topics:
+        return False
+    if options.topics_pattern is not None and not re.fullmatch(options.topics_pattern, topic):
+        return False
+    return options.queues is None or queue_id in options.queues
 
 
 def _unknown_option(raw: str, spelling: Mapping[str, str]) -> ConfigError:

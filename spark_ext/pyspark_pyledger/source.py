@@ -15,10 +15,11 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pyledger.arrow import Partition
 from pyledger.errors import ConfigError
 from pyspark_pyledger.batch_reader import BatchReader
+from pyspark_pyledger.following import plan_brokers
 from pyspark_pyledger.options import ReadOptions, check_batch, check_stream, parse_read_options
+from pyspark_pyledger.partitions import AnyPartition
 from pyspark_pyledger.planning import plan_folders
 from pyspark_pyledger.schema import check_schema, schema_of
 from pyspark_pyledger.stream_reader import StreamReader
@@ -27,11 +28,11 @@ from pyspark_pyledger.writers import BatchWriter, StreamWriter
 
 
 class LedgerSource(DataSource):
-    """Folders of RocketMQ's message store as rows."""
+    """RocketMQ's messages as rows, of store folders or of brokers that run."""
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        self._partitions: list[Partition] | None = None
+        self._partitions: list[AnyPartition] | None = None
 
     @classmethod
     def name(cls) -> str:
@@ -55,7 +56,7 @@ class LedgerSource(DataSource):
         return BatchReader(schema, self._pin(options), options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """A reader that follows the folders."""
+        """A reader that follows folders or brokers."""
         options = self._checked(schema)
         check_stream(options)
         return StreamReader(schema, options)
@@ -79,8 +80,10 @@ class LedgerSource(DataSource):
             raise ConfigError("columns", "a schema is given as well", "give one of the two")
         return options
 
-    def _pin(self, options: ReadOptions) -> list[Partition]:
+    def _pin(self, options: ReadOptions) -> list[AnyPartition]:
         check_batch(options)
         if self._partitions is None:
-            self._partitions = plan_folders(options)
+            self._partitions = (
+                list(plan_folders(options)) if options.name_servers is None else plan_brokers(options)
+            )
         return self._partitions

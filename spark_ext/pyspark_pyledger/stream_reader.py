@@ -8,7 +8,7 @@ Source: PySpark's `pyspark.sql.datasource`, `DataSourceStreamReader` with admiss
 
 import logging
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -20,25 +20,19 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pyledger.arrow import Partition
-from pyledger.errors import ConfigError, DataLostError
+from pyledger.errors import DataLostError
 from pyledger.message import QueueRange
-from pyspark_pyledger.batch_reader import LedgerPartition, read_batches
-from pyspark_pyledger.folder_tail import FolderTail
-from pyspark_pyledger.options import (
-    EARLIEST,
-    LATEST,
-    OFFSET_EARLIEST,
-    OFFSET_LATEST,
-    ReadOptions,
-)
+from pyspark_pyledger.batch_reader import read_batches
+from pyspark_pyledger.bounds import start_of
+from pyspark_pyledger.following import Tail, open_tail
+from pyspark_pyledger.options import LATEST, ReadOptions
+from pyspark_pyledger.partitions import LedgerPartition
 from pyspark_pyledger.positions import (
     Offsets,
     Positions,
     QueueKey,
     format_positions,
     label,
-    offset_for,
     parse_positions,
 )
 
@@ -48,29 +42,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("pyledger.spark")
 
 
-class Tail(Protocol):
-    """What a stream follows."""
-
-    replaced: set[str]
-
-    def refresh(self) -> Mapping[QueueKey, QueueRange]:
-        """Queue offsets that each wanted queue holds now."""
-
-    def offset_by_time(self, key: QueueKey, timestamp_ms: int) -> int:
-        """Queue offset of the first message stored at a time (ms) or later, or the queue's end."""
-
-    def cut(self, starts: Offsets, ends: Offsets, rows: int | None, size_bytes: int | None) -> Offsets:
-        """Where a trigger ends that takes so many rows or bytes at most."""
-
-    def plan(self, starts: Offsets, ends: Offsets) -> list[Partition]:
-        """Partitions of what stands between."""
-
-    def close(self) -> None:
-        """Let go of what is open."""
-
-
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows folders from trigger to trigger."""
+    """Follows folders or brokers from trigger to trigger."""
 
     def __init__(self, schema: StructType, options: ReadOptions) -> None:
         self._schema = schema
@@ -82,36 +55,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _tail(self) -> Tail:
         """Opened when it is first needed: tasks never do."""
         if self._open_tail is None:
-            self._open_tail = FolderTail(self._options)
+            self._open_tail = open_tail(self._options)
         return self._open_tail
 
     def initialOffset(self) -> Positions:
         """Where a query without a checkpoint begins."""
         held = self._tail.refresh()
-        return format_positions({key: self._start_of(key, queue) for key, queue in held.items()})
-
-    def _start_of(self, key: QueueKey, held: QueueRange) -> int:
-        options = self._options
-        if options.starting_timestamp_ms is not None:
-            return self._tail.offset_by_time(key, options.starting_timestamp_ms)
-        wish = options.starting_offsets or LATEST
-        if isinstance(wish, str):
-            return held.min_offset if wish == EARLIEST else held.max_offset
-        offset = offset_for(wish, key)
-        if offset is None or offset == OFFSET_EARLIEST:
-            return held.min_offset
-        if offset == OFFSET_LATEST:
-            return held.max_offset
-        if not held.min_offset <= offset <= held.max_offset:
-            problem = f"holds [{held.min_offset}, {held.max_offset}), not {offset}"
-            if options.fail_on_data_loss:
-                raise ConfigError(
-                    "startingOffsets",
-                    f"{label(key)} {problem}",
-                    "say failOnDataLoss=false to read what is there",
-                )
-            log.warning("startingOffsets: %s %s; reading what is there", label(key), problem)
-        return min(max(offset, held.min_offset), held.max_offset)
+        return format_positions(
+            {key: start_of(self._tail, key, queue, self._options, LATEST) for key, queue in held.items()}
+        )
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """The limit that options set on a trigger. With both, rows are told to Spark, bytes are kept, too."""
@@ -174,7 +126,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_batches(partition, self._schema, self._options)
 
     def stop(self) -> None:
-        """Let go of the folders."""
+        """Let go of what is open."""
         if self._open_tail is not None:
             self._open_tail.close()
 

@@ -81,6 +81,7 @@ class AsyncPullConsumer(Lifecycle):
         sql: bool = False,
         count_max: int | None = None,
         wait: bool = False,
+        broker_id: int | None = None,
     ) -> PullResult:
         """Read messages of a queue.
 
@@ -91,6 +92,8 @@ class AsyncPullConsumer(Lifecycle):
             sql: The expression is SQL92 on properties.
             count_max: Messages; None: the setting `pull_batch_count`. Brokers give fewer when they are large.
             wait: Let the broker wait up to `suspend_timeout_ms` for a message.
+            broker_id: Whom of the brokers of that name to ask: 0 is the master; None: whom the last answer
+                suggested.
 
         Returns:
             The messages, and the offset to go on at.
@@ -103,7 +106,13 @@ class AsyncPullConsumer(Lifecycle):
         subscription = Subscription.of(queue.topic, expression, self._version, SQL92 if sql else TAG)
         await self._know(queue)
         return await self._puller.pull(
-            queue, offset, subscription, count_max=count_max, suspend=wait, with_expression=True
+            queue,
+            offset,
+            subscription,
+            count_max=count_max,
+            suspend=wait,
+            with_expression=True,
+            broker_id=broker_id,
         )
 
     async def committed_offset(self, queue: MessageQueue) -> int:

@@ -80,6 +80,7 @@ class Puller:
         suspend: bool = True,
         with_expression: bool = False,
         timeout_ms: int | None = None,
+        broker_id: int | None = None,
     ) -> PullResult:
         """Ask for messages.
 
@@ -92,13 +93,15 @@ class Puller:
             suspend: Let the broker wait for a message.
             with_expression: Send the subscription along; without, it is the one of the heartbeats.
             timeout_ms: Limit of the call; None: the setting `pull_timeout_ms`.
+            broker_id: Whom of the brokers of that name to ask; None: whom the last answer suggested.
 
         Raises:
             BrokerError: the broker refuses.
             RemotingError: it cannot be reached, or does not answer in time.
         """
         config = self._config
-        address, is_slave = self._client.routes.reader(queue.broker_name, self._broker_ids.get(queue, 0))
+        asked_id = self._broker_ids.get(queue, 0) if broker_id is None else broker_id
+        address, is_slave = self._client.routes.reader(queue.broker_name, asked_id)
         committed = commit_offset is not None and not is_slave
         header = PullMessageRequestHeader(
             consumer_group=self._group,

@@ -1,0 +1,177 @@
+"""Topics at a broker that runs, read as Spark's tasks read them: without a JVM."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark_pyledger.broker_tail import BrokerTail, read_range
+from pyspark_pyledger.following import plan_brokers
+from pyspark_pyledger.options import check_stream, parse_read_options
+from pyspark_pyledger.partitions import BrokerRange
+from pyspark_pyledger.schema import schema_of
+from pyspark_pyledger.stream_reader import StreamReader
+
+from pyledger import arrow
+from pyledger.broker.background import BackgroundNode
+from pyledger.client.blocking import Producer
+from pyledger.errors import ConfigError, DataLostError
+from pyledger.message import Message
+from tests.ha.pair import brokers, caught_up, until
+
+TOPIC = "flights"
+SEND_TIMEOUT_MS = 60_000
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[BackgroundNode]:
+    with BackgroundNode(tmp_path / "store") as running:
+        send(running, 40)
+        yield running
+
+
+def send(node: BackgroundNode, count: int) -> None:
+    with Producer("spark", node.address, send_timeout_ms=SEND_TIMEOUT_MS) as producer:
+        for number in range(count):
+            body = f"{number}".encode() * (100 if number % 2 else 1)
+            producer.send(Message(TOPIC, body, tags="AB"[number % 2], keys=f"k{number}"))
+
+
+def read(address: str, **options: str) -> list[dict[str, Any]]:
+    named = {"namesrv": address, "topic": TOPIC, **options}
+    parsed = parse_read_options(named)
+    schema = to_arrow_schema(schema_of(parsed.columns), timezone="UTC")
+    found: list[dict[str, Any]] = []
+    for part in plan_brokers(parsed):
+        assert isinstance(part, BrokerRange)
+        for batch in read_range(part, schema, parsed):
+            assert batch.schema.equals(schema)
+            assert 0 < batch.num_rows <= parsed.batch_rows
+            found += batch.to_pylist()
+    return found
+
+
+def by_place(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(rows, key=lambda row: (row["topic"], row["queueId"], row["queueOffset"]))
+
+
+def test_rows_are_those_of_the_folder(node: BackgroundNode) -> None:
+    columns = ",".join(arrow.COLUMNS)
+    wanted = arrow.scan(node.folder, topics=TOPIC, columns=arrow.COLUMNS).read_all().to_pylist()
+    assert by_place(read(node.address, columns=columns)) == by_place(wanted)
+    assert by_place(read(node.address, columns=columns, batchRows="3")) == by_place(wanted)
+    plain = arrow.scan(node.folder, topics=TOPIC, columns=["topic", "queueId", "queueOffset", "body"])
+    some = read(node.address, columns="topic,queueId,queueOffset,body", maxRecordsPerPartition="7")
+    assert by_place(some) == by_place(plain.read_all().to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({"tags": "A"}, 20),
+        ({"tags": "A || B"}, 40),
+        ({"startingTimestamp": str(1 << 50)}, 0),
+        ({"endingTimestamp": str(1 << 50)}, 40),
+        ({"minPartitions": "11"}, 40),
+        ({"startingOffsets": '{"flights": {"0": -1}}', "queues": "0"}, 0),
+        ({"endingOffsets": '{"flights": {"0": 2}}', "queues": "0"}, 2),
+        ({"preferSlave": "true"}, 40),
+    ],
+)
+def test_options_pick_rows(node: BackgroundNode, options: dict[str, str], wanted: int) -> None:
+    assert len(read(node.address, **options)) == wanted
+
+
+def test_a_stream_goes_on_where_it_was_and_disturbs_no_group(node: BackgroundNode) -> None:
+    options = parse_read_options(
+        {"namesrv": node.address, "topic": TOPIC, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "9"}
+    )
+    check_stream(options)
+    stream = StreamReader(schema_of(("queueId", "queueOffset", "body")), options)
+    position, triggers = stream.initialOffset(), []
+    limit = stream.getDefaultReadLimit()
+    while (end := stream.latestOffset(position, limit)) != position:
+        found = [batch for part in stream.partitions(position, end) for batch in stream.read(part)]
+        triggers.append(sum(batch.num_rows for batch in found))
+        position = end
+    assert triggers == [9, 9, 9, 9, 4]
+    send(node, 6)
+    again = StreamReader(schema_of(("body",)), options)
+    later = again.latestOffset(position, ReadAllAvailable())
+    rows = [
+        row
+        for part in again.partitions(position, later)
+        for batch in again.read(part)
+        for row in batch["body"]
+    ]
+    assert len(rows) == 6
+    assert again.reportLatestOffset() == later
+    assert (
+        len(list((node.folder / "config").glob("consumerOffset.json"))) == 0
+        or "TOOLS" not in (node.folder / "config/consumerOffset.json").read_text()
+    )
+    for one in (stream, again):
+        one.stop()
+
+
+def test_what_a_broker_no_longer_has_is_an_error(node: BackgroundNode) -> None:
+    options = parse_read_options({"namesrv": node.address, "topic": TOPIC})
+    careless = parse_read_options({"namesrv": node.address, "topic": TOPIC, "failOnDataLoss": "false"})
+    schema = to_arrow_schema(schema_of(("body",)), timezone="UTC")
+    [first, *_] = plan_brokers(options)
+    assert isinstance(first, BrokerRange)
+    beyond = BrokerRange(first.broker_name, TOPIC, first.queue_id, first.start, first.end + 50)
+    short = {"suspend_timeout_ms": 1}
+    with pytest.raises(DataLostError, match=f"ends at {first.end}, below {first.end + 50}"):
+        list(read_range(beyond, schema, options, **short))
+    assert sum(batch.num_rows for batch in read_range(beyond, schema, careless, **short)) == first.end
+
+
+def test_a_slave_serves_when_its_master_is_gone(tmp_path: Path) -> None:
+    def produce(address: str) -> None:
+        with Producer("spark", address, send_timeout_ms=SEND_TIMEOUT_MS) as producer:
+            for number in range(20):
+                producer.send(Message(TOPIC, b"%d" % number))
+
+    async def main() -> None:
+        async with brokers(tmp_path) as pair:
+            master = await pair.start(0, "async_master")
+            slave = await pair.start(1, "slave")
+            address = pair.name_server.address
+            await asyncio.to_thread(produce, address)
+            await caught_up(master, slave)
+            await until(lambda: TOPIC in slave.parts.tables.topics.topics)
+            options = parse_read_options({"namesrv": address, "topic": TOPIC, "columns": "body"})
+            tail = await asyncio.to_thread(BrokerTail, options)
+            before = dict(await asyncio.to_thread(tail.refresh))
+            assert sum(queue.max_offset for queue in before.values()) == 20
+            rows = await asyncio.to_thread(read, address, preferSlave="true")
+            assert len(rows) == 20
+            await master.close()
+            # The route that the tail has names the master still.
+            assert await asyncio.to_thread(tail.refresh) == before
+            assert len(await asyncio.to_thread(read, address)) == 20
+            await asyncio.to_thread(tail.close)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"namesrv": "127.0.0.1:1"}, "topic: is missing"),
+        ({"namesrv": "127.0.0.1:1", "topic": "t", "path": "/x"}, "read folders or brokers"),
+        ({"namesrv": "127.0.0.1:1", "topic": "t", "maxBytesPerTrigger": "9"}, "an option for folders"),
+    ],
+)
+def test_options_that_do_not_fit_brokers_are_named(options: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        parse_read_options(options)
+
+
+def test_a_topic_that_is_not_there_is_named(node: BackgroundNode) -> None:
+    with pytest.raises(ConfigError, match="there is no topic 'absent'"):
+        read(node.address, topic="absent")
