@@ -275,7 +275,7 @@ def examples(name: str) -> list[str]:
 
 
 SERVERS = {"namesrv", "broker", "serve"}
-OVER_THE_NETWORK = {"produce", "consume", "topic", "group", "cluster", "mqadmin", "ha"}
+OVER_THE_NETWORK = {"produce", "consume", "topic", "group", "cluster", "mqadmin", "ha", "ledger"}
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in SERVERS | OVER_THE_NETWORK])

@@ -10,6 +10,8 @@ from pyledger.errors import LedgerFrameError
 from pyledger.metadata.cluster import Cluster, locate
 from pyledger.protocol.bookkeeper.bookie import BookieRules
 from pyledger.protocol.bookkeeper.messages import (
+    BookieInfoRequest,
+    BookieInfoResponse,
     ForceLedgerRequest,
     ForceLedgerResponse,
     ReadRequest,
@@ -79,9 +81,13 @@ class ModelBookie:
         writer.close()
 
     async def _answer(self, request: Request, writer: asyncio.StreamWriter, old: bool) -> None:
-        if isinstance(request, ForceLedgerRequest):
+        if isinstance(request, BookieInfoRequest):
+            response: Response | None = BookieInfoResponse(
+                status=Status.EOK, txn_id=request.txn_id, total_disk_capacity=1000, free_disk_space=400
+            )
+        elif isinstance(request, ForceLedgerRequest):
             # Whatever is in memory counts as on disk here; what is to be synced is a shell's matter.
-            response: Response | None = ForceLedgerResponse(
+            response = ForceLedgerResponse(
                 status=Status.EOK, txn_id=request.txn_id, ledger_id=request.ledger_id
             )
         else:

@@ -1,11 +1,12 @@
-"""`pyledger cluster`: the brokers that name servers know."""
+"""`pyledger cluster`: the brokers that name servers know, the bookies that a metadata store knows."""
 
 from typing import Any
 
 import click
 
+from pyledger.cli.ledger_cluster import bookie_rows, format_cluster, is_metadata
 from pyledger.cli.network import client_config, network_options, run_client
-from pyledger.cli.output import emit, write_line
+from pyledger.cli.output import counted, emit, tell, write_line
 from pyledger.cli.parameters import json_option
 from pyledger.cli.topic import print_rows
 
@@ -13,12 +14,14 @@ EXAMPLES = """\b
 Examples:
   pyledger cluster list
   pyledger cluster status 127.0.0.1:10911
+  pyledger cluster status zk://127.0.0.1:2181/ledgers
+  pyledger cluster format sqlite:meta
 """
 
 
 @click.group("cluster", epilog=EXAMPLES)
 def command() -> None:
-    """Clusters and brokers that run."""
+    """Clusters, brokers and bookies that run."""
 
 
 @command.command("list")
@@ -43,11 +46,16 @@ def list_brokers(namesrv: str, access_key: str, secret_key: str, as_json: bool) 
 
 
 @command.command("status")
-@click.argument("address", metavar="HOST:PORT")
+@click.argument("address", metavar="HOST:PORT|METADATA")
 @network_options
 @json_option
 def status(address: str, namesrv: str, access_key: str, secret_key: str, as_json: bool) -> None:
-    """What a broker says of itself."""
+    """What a broker says of itself; or which bookies a cluster has, zk://HOST:PORT/ledgers or sqlite:FILE."""
+    if is_metadata(address):
+        rows, lacking = run_client(bookie_rows(address))
+        print_rows(rows, as_json)
+        tell(f"{counted(lacking, 'ledger')} with too few copies")
+        return
     from pyledger.client.admin import AsyncAdmin
 
     async def work() -> Any:
@@ -60,3 +68,14 @@ def status(address: str, namesrv: str, access_key: str, secret_key: str, as_json
         return
     for name, value in table.items():
         write_line(f"{name}\t{value}")
+
+
+@command.command("format")
+@click.argument("metadata")
+def format_metadata(metadata: str) -> None:
+    """Make an empty cluster for bookies in METADATA, zk://HOST:PORT/ledgers or sqlite:FILE.
+
+    A cluster that is there is left as it is.
+    """
+    made = run_client(format_cluster(metadata))
+    tell("an empty cluster is there" if made else "there is a cluster already; nothing was changed")

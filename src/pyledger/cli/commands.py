@@ -30,6 +30,7 @@ COMMANDS = {
     "cluster": "the brokers that run, and what they say of themselves",
     "mqadmin": "the commands of RocketMQ's mqadmin, with its names and flags",
     "raft": "replicated logs of DLedger: members, appends, folders",
+    "ledger": "ledgers of BookKeeper: write, read, follow, recover, list, delete",
     "bookie": "the folders of a BookKeeper bookie: read and check them",
     "sim": "play histories of a protocol in a world of faults",
     "bench": "measure appends and reads on this machine",

@@ -1,5 +1,6 @@
 """Clients of ledgers: of Java's bookies or ours."""
 
+from pyledger.client.ledger.blocking import LedgerClient, LedgerReader, LedgerWriter
 from pyledger.client.ledger.client import AsyncLedgerClient
 from pyledger.client.ledger.reader import AsyncLedgerReader
 from pyledger.client.ledger.writer import AsyncAdvancedLedgerWriter, AsyncLedgerWriter
@@ -12,5 +13,8 @@ __all__ = [
     "AsyncLedgerReader",
     "AsyncLedgerWriter",
     "DigestType",
+    "LedgerClient",
     "LedgerConfig",
+    "LedgerReader",
+    "LedgerWriter",
 ]

@@ -14,6 +14,7 @@ from pyledger.metadata.bookies import RegisteredBookies
 from pyledger.metadata.cluster import Cluster, locate
 from pyledger.metadata.ledgers import StoredMetadata
 from pyledger.protocol.bookkeeper.entry import DigestType
+from pyledger.protocol.bookkeeper.messages import BookieInfoRequest, BookieInfoResponse
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata, Segment, check_sizes
 from pyledger.protocol.bookkeeper.results import Result
 from pyledger.wire.ledger.entry import EntryDigest
@@ -188,6 +189,13 @@ class AsyncLedgerClient(Lifecycle):
     async def bookies(self) -> RegisteredBookies:
         """The bookies that are there now."""
         return await self.cluster.bookies.registered()
+
+    async def disk_of(self, bookie_id: str) -> tuple[int, int] | None:
+        """Room on a bookie's disks, and how much of it is free, in bytes; None: it does not say."""
+        answer = await self._bookies.answer(bookie_id, BookieInfoRequest(), self.config.read_timeout_ms)
+        if not isinstance(answer, BookieInfoResponse) or answer.total_disk_capacity is None:
+            return None
+        return answer.total_disk_capacity, answer.free_disk_space or 0
 
     # --- inside
 

@@ -1,0 +1,100 @@
+"""`pyledger ledger` and what `pyledger cluster` says of bookies, over bookies in memory."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command_line import pyledger
+from tests.client.model_bookie import bench
+
+
+@pytest.fixture
+def metadata(tmp_path: Path) -> Iterator[str]:
+    """The address of a cluster whose bookies run on a thread of their own."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    stack = AsyncExitStack()
+    try:
+        made = asyncio.run_coroutine_threadsafe(stack.enter_async_context(bench(tmp_path)), loop).result()
+        yield made.address
+    finally:
+        asyncio.run_coroutine_threadsafe(stack.aclose(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def test_a_life_of_a_ledger(metadata: str) -> None:
+    where = ("-m", metadata)
+    written = pyledger("ledger", "write", *where, "--password", "pw", "first", "second", "--json")
+    assert written.code == 0, written.err
+    assert written.json == [{"ledgerId": 0, "lastEntryId": 1, "length": 11, "closed": True}]
+    found = pyledger("ledger", "read", *where, "--password", "pw", "0", "--json")
+    assert [(line["entryId"], line["body"], line["length"]) for line in found.json] == [
+        (0, "first", 5),
+        (1, "second", 11),
+    ]
+    assert pyledger("ledger", "read", *where, "--password", "pw", "--from", "1", "0").lines == ["0:1 second"]
+    assert pyledger("ledger", "tail", *where, "--password", "pw", "0").lines == ["0:0 first", "0:1 second"]
+    refused = pyledger("ledger", "read", *where, "0")
+    assert refused.code == 1
+    assert "password" in refused.err
+    (told,) = pyledger("ledger", "info", *where, "0", "--json").json
+    assert (told["state"], told["lastEntryId"], told["digestType"]) == ("CLOSED", 1, "CRC32C")
+    assert "password" not in told
+    assert "state\tCLOSED" in pyledger("ledger", "info", *where, "0").lines
+    assert pyledger("ledger", "delete", *where, "--yes", "0").code == 0
+    gone = pyledger("ledger", "info", *where, "0")
+    assert gone.code == 1
+    assert "there is no ledger 0" in gone.err
+
+
+def test_a_ledger_that_was_left_is_recovered(metadata: str) -> None:
+    where = ("-m", metadata)
+    assert pyledger("ledger", "write", *where, "--no-close", "a", "b", "c").code == 0
+    assert pyledger("ledger", "ls", *where).lines == ["0 OPEN 3/2/2"]
+    assert pyledger("ledger", "recover", *where, "0").lines == ["0 CLOSED 3/2/2 last entry 2 3 bytes"]
+    options = ("--ensemble", "4", "--custom", "app=tests", "--id", "7", "--json")
+    made = pyledger("ledger", "create", *where, *options)
+    assert made.json[0]["customMetadata"] == {"app": "tests"}
+    assert [line["ledgerId"] for line in pyledger("ledger", "ls", *where, "--json").json] == [0, 7]
+    taken = pyledger("ledger", "create", *where, "--id", "7")
+    assert taken.code == 1
+    assert "ledger 7 exists" in taken.err
+
+
+def test_bench(metadata: str) -> None:
+    found = pyledger("ledger", "bench", "-m", metadata, "--seconds", "0.1", "--in-flight", "10", "--json")
+    assert found.code == 0, found.err
+    assert found.json[0]["addsPerSecond"] > 0
+    assert found.json[0]["readsPerSecond"] > 0
+    assert pyledger("ledger", "ls", "-m", metadata).lines == []
+
+
+def test_status_of_a_cluster(metadata: str, tmp_path: Path) -> None:
+    rows = pyledger("cluster", "status", metadata, "--json")
+    assert [(row["bookieId"], row["state"]) for row in rows.json] == [
+        (f"b{at}", "writable") for at in range(4)
+    ]
+    assert {(row["diskBytes"], row["diskFreeBytes"]) for row in rows.json} == {(1000, 400)}
+    assert "0 ledgers with too few copies" in rows.err
+    assert "bookieId" in pyledger("cluster", "status", metadata).out
+
+
+def test_format(tmp_path: Path) -> None:
+    address = f"sqlite:{tmp_path}/other"
+    missing = pyledger("ledger", "ls", "-m", address)
+    assert missing.code == 1
+    assert "pyledger cluster format" in missing.err
+    assert "an empty cluster" in pyledger("cluster", "format", address).err
+    assert "nothing was changed" in pyledger("cluster", "format", address).err
+    assert pyledger("ledger", "ls", "-m", address).code == 0
+    few = pyledger("ledger", "write", "-m", address, "x")
+    assert few.code == 1
+    assert "3 bookies are needed, 0" in few.err
+    assert pyledger("ledger", "ls", "-m", "nowhere").code == 2
