@@ -49,7 +49,7 @@ class Bookies:
 
     async def start(self) -> None:
         """Learn who is there."""
-        self._registered = await self._cluster.bookies.registered()
+        await self.look()
         self._following = asyncio.get_running_loop().create_task(self._follow())
 
     async def close(self) -> None:
@@ -59,6 +59,11 @@ class Bookies:
             await asyncio.gather(self._following, return_exceptions=True)
         for client in self._clients:
             await client.close()
+
+    async def look(self) -> RegisteredBookies:
+        """Who is there now."""
+        self._registered = await self._cluster.bookies.registered()
+        return self._registered
 
     # --- who
 

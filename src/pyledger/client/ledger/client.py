@@ -187,8 +187,8 @@ class AsyncLedgerClient(Lifecycle):
         return (await self.cluster.ledgers.get(ledger_id)).metadata
 
     async def bookies(self) -> RegisteredBookies:
-        """The bookies that are there now."""
-        return await self.cluster.bookies.registered()
+        """The bookies that are there now; this client uses no older news from then on."""
+        return await self._bookies.look()
 
     async def disk_of(self, bookie_id: str) -> tuple[int, int] | None:
         """Room on a bookie's disks, and how much of it is free, in bytes; None: it does not say."""

@@ -1,0 +1,132 @@
+"""Our client of ledgers on our bookies: what was confirmed outlives bookies that end and come back."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from pyledger.client.ledger import AsyncLedgerClient, DigestType, LedgerConfig
+from pyledger.errors import LedgerFencedError
+from pyledger.metadata.cluster import Cluster, locate
+from pyledger.runtime.bookie_server import BookieServer
+from pyledger.wire.ledger.bookies import Endpoint, Registration
+
+PATIENT = LedgerConfig(add_timeout_ms=60_000, read_timeout_ms=60_000, speculative_read_timeout_ms=0)
+PAYLOADS = [b"%d" % at * (at % 50) for at in range(400)]
+
+
+class Machines:
+    """Bookies that can be ended and started again, each on its own folders."""
+
+    def __init__(self, folder: Path, cluster: Cluster) -> None:
+        self.folder, self.cluster = folder, cluster
+        self.running: dict[str, BookieServer] = {}
+
+    async def start(self, name: str) -> None:
+        home = self.folder / name
+        bookie = self.running[name] = BookieServer(home / "journal", home / "ledgers")
+        await bookie.start()
+        host, _, port = bookie.address.rpartition(":")
+        await self.cluster.bookies.register(name, Registration((Endpoint("bookie", int(port), host),)))
+
+    async def end(self, name: str) -> None:
+        await self.running.pop(name).close()
+        await self.cluster.bookies.unregister(name)
+
+
+@asynccontextmanager
+async def cluster_of(folder: Path, count: int) -> AsyncIterator[tuple[Machines, AsyncLedgerClient]]:
+    address = f"sqlite:{folder}/metadata"
+    async with locate(address) as cluster:
+        await cluster.format()
+        machines = Machines(folder, cluster)
+        try:
+            for at in range(count):
+                await machines.start(f"b{at}")
+            async with AsyncLedgerClient(address, config=PATIENT) as client:
+                yield machines, client
+        finally:
+            for name in list(machines.running):
+                await machines.end(name)
+
+
+@pytest.mark.parametrize("digest", DigestType)
+def test_write_and_read(tmp_path: Path, digest: DigestType) -> None:
+    async def scenario() -> None:
+        async with cluster_of(tmp_path, 3) as (_machines, client):
+            async with await client.create(3, 3, 2, digest=digest, password=b"pw") as writer:
+                await writer.add_many(PAYLOADS)
+            reader = await client.open(writer.ledger_id, b"pw")
+            assert [entry.payload async for entry in reader.read()] == PAYLOADS
+
+    asyncio.run(scenario())
+
+
+def test_a_bookie_ends_and_comes_back(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster_of(tmp_path, 4) as (machines, client):
+            writer = await client.create(3, 3, 2)
+            await writer.add_many(PAYLOADS[:200])
+            lost = writer.metadata.segments[0].ensemble[0]
+            await machines.end(lost)
+            await writer.add_many(PAYLOADS[200:])
+            assert lost not in writer.metadata.segments[-1].ensemble
+            await writer.abandon()
+            await machines.start(lost)
+            await client.bookies()
+            reader = await client.open(writer.ledger_id)
+            assert [entry.payload async for entry in reader.read()] == PAYLOADS
+
+    asyncio.run(scenario())
+
+
+def test_a_fence_outlives_its_bookies(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster_of(tmp_path, 3) as (machines, client):
+            writer = await client.create(3, 3, 2)
+            await writer.add_many(PAYLOADS)
+            reader = await client.open(writer.ledger_id)
+            assert reader.last_add_confirmed == len(PAYLOADS) - 1
+            for name in ("b0", "b1", "b2"):
+                await machines.end(name)
+                await machines.start(name)
+            await client.bookies()  # they listen elsewhere now
+            assert [entry.payload async for entry in reader.read()] == PAYLOADS
+            with pytest.raises(LedgerFencedError):
+                await writer.add(b"late")
+
+    asyncio.run(scenario())
+
+
+def test_follow_a_writer(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster_of(tmp_path, 3) as (_machines, client):
+            writer = await client.create(3, 2, 2)
+            reader = await client.open(writer.ledger_id, recover=False)
+
+            async def follow() -> list[bytes]:
+                return [entry.payload async for entry in reader.tail()]
+
+            following = asyncio.create_task(follow())
+            for at in range(0, len(PAYLOADS), 40):
+                await writer.add_many(PAYLOADS[at : at + 40])
+            await writer.close()
+            assert await following == PAYLOADS
+
+    asyncio.run(scenario())
+
+
+def test_deferred_sync_and_room(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster_of(tmp_path, 3) as (_machines, client):
+            writer = await client.create(3, 3, 2, deferred_sync=True)
+            await writer.add_many(PAYLOADS)
+            assert await writer.force() == len(PAYLOADS) - 1
+            await writer.close()
+            disk = await client.disk_of("b0")
+            assert disk is not None
+            assert 0 < disk[1] <= disk[0]
+
+    asyncio.run(scenario())
