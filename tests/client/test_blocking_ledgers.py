@@ -41,13 +41,14 @@ def test_without_asyncio(tmp_path: Path) -> None:
     run_beside(tmp_path, scenario)
 
 
-def test_the_program_of_the_page(tmp_path: Path) -> None:
-    (program,) = PROGRAM.findall((ROOT / "docs" / "ledgers.md").read_text())
+def test_the_programs_of_the_page(tmp_path: Path) -> None:
     names: dict[str, Any] = {}
-    exec(compile(program, "docs/ledgers.md", "exec"), names)
+    for program in PROGRAM.findall((ROOT / "docs" / "ledgers.md").read_text()):
+        exec(compile(program, "docs/ledgers.md", "exec"), names)
 
     def scenario(address: str) -> None:
         assert asyncio.run(names["write_and_read"](address)) == [b"first", b"second", b"third"]
+        assert asyncio.run(names["append_and_read"](address)) == [b"pizza", b"pasta"]
 
     run_beside(tmp_path, scenario)
 

@@ -2,6 +2,7 @@
 
 from pyledger.client.ledger.blocking import LedgerClient, LedgerReader, LedgerWriter
 from pyledger.client.ledger.client import AsyncLedgerClient
+from pyledger.client.ledger.log import AsyncLedgerLog, AsyncLogCursor
 from pyledger.client.ledger.reader import AsyncLedgerReader
 from pyledger.client.ledger.writer import AsyncAdvancedLedgerWriter, AsyncLedgerWriter
 from pyledger.config.ledger import LedgerConfig
@@ -10,8 +11,10 @@ from pyledger.protocol.bookkeeper.entry import DigestType
 __all__ = [
     "AsyncAdvancedLedgerWriter",
     "AsyncLedgerClient",
+    "AsyncLedgerLog",
     "AsyncLedgerReader",
     "AsyncLedgerWriter",
+    "AsyncLogCursor",
     "DigestType",
     "LedgerClient",
     "LedgerConfig",
