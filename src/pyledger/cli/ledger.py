@@ -300,7 +300,7 @@ def bench(
     seconds: float,
     as_json: bool,
 ) -> None:
-    """Measure adds to a ledger of its own, and reading it; the ledger is deleted at the end."""
+    """Measure adds of so many bytes to a ledger of its own, and reading it; it is deleted at the end."""
     from pyledger.cli.ledger_bench import measure
 
     async def work() -> dict[str, Any]:
