@@ -346,7 +346,7 @@ class AsyncLogCursor:
         await self._save()
 
     async def acknowledge_through(self, position: Position) -> None:
-        """All up to an entry are done; on disk when this returns.
+        """All up to a position are done; on disk when this returns.
 
         Raises:
             NodeVersionError: Somebody else uses the cursor.

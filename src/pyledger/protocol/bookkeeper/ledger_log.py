@@ -94,7 +94,7 @@ class CursorState:
     acknowledged: dict[int, list[range]] = field(default_factory=dict)
 
     def has(self, index: LogIndex, position: Position) -> bool:
-        """Whether an entry is acknowledged."""
+        """Whether the entry at a position is acknowledged."""
         if self.mark is not None and self._key(index, position) <= self._key(index, self.mark):
             return True
         return any(position.entry_id in run for run in self.acknowledged.get(position.ledger_id, ()))
@@ -109,7 +109,7 @@ class CursorState:
         self._move(index)
 
     def acknowledge_through(self, index: LogIndex, position: Position) -> None:
-        """All up to an entry are acknowledged."""
+        """All up to a position are acknowledged."""
         if self.mark is None or self._key(index, position) > self._key(index, self.mark):
             self.mark = position
         self._move(index)
