@@ -101,9 +101,10 @@ class Bookies:
 
     # --- asking
 
-    def encode(self, request: Request) -> Asked:
-        """A frame that may be sent to several bookies."""
-        return self._version3.ask(request)
+    @property
+    def frames(self) -> Version3:
+        """Makes frames that may be sent to several bookies."""
+        return self._version3
 
     def send(self, bookie: str, asked: Asked, timeout_ms: int, done: Callable[[Any], None]) -> None:
         """Send a frame; `done` gets the answer, None: there is none. Never called before this returns."""

@@ -22,7 +22,7 @@ from pyledger.errors import (
     PyLedgerError,
 )
 from pyledger.metadata.ledgers import LedgerTable, StoredMetadata
-from pyledger.protocol.bookkeeper.messages import AddRequest, ForceLedgerRequest, Status, WriteLacRequest
+from pyledger.protocol.bookkeeper.messages import ForceLedgerRequest, Status, WriteLacRequest
 from pyledger.protocol.bookkeeper.metadata import INVALID_ENTRY_ID, LedgerMetadata
 from pyledger.protocol.bookkeeper.results import Result
 from pyledger.protocol.bookkeeper.writer import LedgerWriter, Proposal, SendAdd
@@ -266,14 +266,10 @@ class AsyncLedgerWriter:
             entry = pack_entry(
                 self._digest, self.ledger_id, send.entry_id, confirmed, send.length, send.payload
             )
-            request = AddRequest(
-                ledger_id=self.ledger_id,
-                entry_id=send.entry_id,
-                master_key=self._key,
-                entry=entry,
-                deferred_sync=self._deferred,
+            asked = self._bookies.frames.ask_add(
+                self.ledger_id, send.entry_id, self._key, entry, deferred_sync=self._deferred
             )
-            asked = self._frames[send.entry_id] = self._bookies.encode(request)
+            self._frames[send.entry_id] = asked
             self._told_lac = max(self._told_lac, confirmed)
         done = partial(self._answered, send.bookie, send.entry_id)
         self._bookies.send(send.bookie, asked, self._config.add_timeout_ms, done)

@@ -21,6 +21,7 @@ from pyledger.protocol.bookkeeper.messages import (
     Response,
 )
 from pyledger.wire.ledger import version2, version3
+from pyledger.wire.ledger.quick_add import decode_added, encode_add
 
 LENGTH_BYTES = 4
 Asked = tuple[Hashable, tuple[bytes, ...]]
@@ -44,6 +45,13 @@ class Version3:
         body = version3.encode_request(replace(request, txn_id=number))
         return number, (len(body).to_bytes(LENGTH_BYTES, "big"), body)
 
+    def ask_add(
+        self, ledger_id: int, entry_id: int, master_key: bytes, entry: bytes, *, deferred_sync: bool
+    ) -> Asked:
+        """The frame of an ordinary add, sooner."""
+        number = next(self._numbers)
+        return number, encode_add(number, ledger_id, entry_id, master_key, entry, deferred_sync=deferred_sync)
+
     @staticmethod
     def decode(frame: memoryview) -> tuple[Hashable, Response]:
         """Key and answer.
@@ -51,6 +59,8 @@ class Version3:
         Raises:
             LedgerFrameError: It is no answer.
         """
+        if (added := decode_added(frame)) is not None:
+            return added
         response = version3.decode_response(frame)
         return response.txn_id, response
 
