@@ -26,7 +26,7 @@ from tests.source_tree import ROOT
 
 CLIENTS = 4
 CALL_TIMEOUT_MS = 4000
-PATIENCE_S = 240
+PATIENCE_S = 1000
 RATES = (0.9, 1.0, 1.1)
 
 
@@ -134,7 +134,7 @@ class ChaosGroup:
         process.send_signal(number)
         if number != signal.SIGKILL:
             process.send_signal(signal.SIGCONT)
-        process.wait(60)
+        process.wait(120)
         if process.stdout is not None:
             process.stdout.close()
 

@@ -14,6 +14,7 @@ FAULTS = ("kill", "stop", "cut", "cut outward", "jump")
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_whatever_happens_to_one_member_the_others_go_on_and_nothing_is_lost(tmp_path: Path) -> None:
     # A loaded machine may keep a leader from running for longer than our defaults allow.
     group = ChaosGroup(tmp_path, 7, heart_beat_ms=500)

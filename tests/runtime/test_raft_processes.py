@@ -57,6 +57,7 @@ class Processes:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_leaders_that_are_killed_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     group = Processes(tmp_path, 3)
 

@@ -7,13 +7,14 @@ answers (`OFFER`), so Java's nodes never get one. Answers are DLedger's.
 """
 
 import json
+import re
 import struct
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
 from pyledger.errors import MalformedBodyError, MalformedJsonError
-from pyledger.protocol.raft.codes import RequestCode, ResponseCode
+from pyledger.protocol.raft.codes import RequestCode
 from pyledger.protocol.raft.messages import (
     AppendEntryRequest,
     AppendEntryResponse,
@@ -32,7 +33,11 @@ OFFER = {"rawEntries": "1"}
 """Header fields in the answers of who takes these requests."""
 LENGTH = struct.Struct(">i")
 APPEND = AppendEntryRequest()
-APPENDED = {"code", "group", "index", "leaderId", "pos", "term"}
+APPENDED = re.compile(
+    rb'\{"code":200,"group":"([ !#-\[\]-~]*)","index":(\d{1,18}),"leaderId":"([ !#-\[\]-~]*)",'
+    rb'"pos":(\d{1,18}),"term":(\d{1,18})\}'
+)
+"""The answer to an append that went well, names without letters that JSON or UTF-8 write in several."""
 
 _parse = json.JSONDecoder().decode
 
@@ -106,15 +111,11 @@ def read_appended(body: Buffer) -> AppendEntryResponse:
     Raises:
         MalformedBodyError: the body does not hold one.
     """
-    try:
-        found = _parse(str(body, "utf-8"))
-        if type(found) is dict and found.keys() == APPENDED and found["code"] == ResponseCode.SUCCESS:
-            group, leader_id, term = found["group"], found["leaderId"], found["term"]
-            index, pos = found["index"], found["pos"]
-            if type(index) is type(pos) is type(term) is int and type(group) is type(leader_id) is str:
-                return AppendEntryResponse(group=group, leader_id=leader_id, term=term, index=index, pos=pos)
-    except (ValueError, RecursionError):
-        pass
+    if (found := APPENDED.fullmatch(body)) is not None:
+        group, index, leader_id, pos, term = found.groups()
+        return AppendEntryResponse(
+            group=group.decode(), leader_id=leader_id.decode(), term=int(term), index=int(index), pos=int(pos)
+        )
     response: Response = decode_response(APPEND, memoryview(body))
     assert isinstance(response, AppendEntryResponse)
     return response
