@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from pyledger.cli.bookie_serve import command as serve_command
 from pyledger.cli.messages import text_or_base64
 from pyledger.cli.output import CannotReachError, counted, emit, print_problem, printable, tell, write_line
 from pyledger.cli.parameters import json_option
@@ -21,6 +22,9 @@ _SHOWN_CHARACTERS = 200
 @click.group("bookie", epilog=EXAMPLES)
 def command() -> None:
     """Entries of ledgers, as a bookie keeps them."""
+
+
+command.add_command(serve_command)
 
 
 def require_protobuf() -> None:

@@ -8,7 +8,8 @@ from typing import Protocol, TypeVar
 
 import click
 
-from pyledger.cli.output import printable
+from pyledger.cli.output import printable, tell
+from pyledger.errors import EXIT_PROBLEM
 
 F = TypeVar("F", bound=Callable[..., object])
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
@@ -35,13 +36,16 @@ def begin_start() -> None:
 
 
 def serve(name: str, make: Callable[[], Service]) -> None:
-    """Run a service until SIGTERM or SIGINT; `READY <name> <host:port>` says from when on it answers."""
+    """Run a service until SIGTERM or SIGINT, or until it says that it has `ended`.
+
+    `READY <name> <host:port>` says from when on it answers.
+    """
     import asyncio
     import signal
 
     from pyledger.net.loop import run
 
-    async def main() -> None:
+    async def main() -> bool:
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -52,11 +56,20 @@ def serve(name: str, make: Callable[[], Service]) -> None:
         gc.enable()
         try:
             click.echo(f"READY {name} {service.address}")
-            await stop.wait()
+            ends = [asyncio.ensure_future(stop.wait())]
+            if isinstance(ended := getattr(service, "ended", None), asyncio.Event):
+                ends.append(asyncio.ensure_future(ended.wait()))
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            failed = not stop.is_set()
+            for one in ends:
+                one.cancel()
         finally:
             await service.close()
+        return failed
 
-    run(main())
+    if run(main()):
+        tell(f"the {name} ended: it could not go on; the log lines above say why")
+        click.get_current_context().exit(EXIT_PROBLEM)
 
 
 def log_to_stderr(level: str) -> None:

@@ -30,6 +30,7 @@ from pyledger.errors.delivery import (
 )
 from pyledger.errors.ledger import (
     AddFailedError,
+    BookieCookieError,
     BookieExistsError,
     DuplicateEntryIdError,
     EntryDigestError,
@@ -107,6 +108,7 @@ __all__ = [
     "EXIT_USAGE",
     "AddFailedError",
     "AnotherMasterError",
+    "BookieCookieError",
     "BookieExistsError",
     "BrokerError",
     "ClientError",

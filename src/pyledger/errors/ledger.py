@@ -206,3 +206,16 @@ class DuplicateEntryIdError(LedgerOperationError):
     """An entry of this id was added already."""
 
     code = 1929
+
+
+class BookieCookieError(LedgerError):
+    """A bookie's folders are not those that it had when it acknowledged entries."""
+
+    code = 1940
+
+    def __init__(self, bookie_id: str, problem: str) -> None:
+        self.bookie_id, self.problem = bookie_id, problem
+        super().__init__(
+            f"bookie {bookie_id!r}: {problem}; bring its folders back, or let its ledgers be copied and "
+            "start an empty one under another id"
+        )

@@ -5,7 +5,7 @@ Source: BookKeeper bookie/BookieImpl.java, BookieStateManager.java, SyncThread.j
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -13,11 +13,13 @@ from typing import Any
 
 from pyledger.config.bookie import BookieConfig
 from pyledger.config.net import NetConfig, TlsConfig
-from pyledger.errors import StoreError, StoreFullError
+from pyledger.errors import ConfigError, PyLedgerError, StoreError, StoreFullError
 from pyledger.log import event, logger
+from pyledger.metadata.cluster import Cluster
 from pyledger.net.ledger_server import IDLE_SECONDS, LedgerConnection, LedgerServer
 from pyledger.protocol.bookkeeper.bookie import BookieRules
 from pyledger.runtime.bookie_desk import BookieDesk
+from pyledger.runtime.bookie_membership import BookieMembership
 from pyledger.store.bookie_index import ENTRY_ID_MAX
 from pyledger.store.bookie_store import BookieStore, Checkpoint
 from pyledger.store.clock import SystemClock
@@ -45,6 +47,9 @@ class BookieServer:
         host: str = "127.0.0.1",
         port: int = 0,
         tls: TlsConfig | None = None,
+        cluster: Cluster | None = None,
+        bookie_id: str = "",
+        advertised_host: str = "",
     ) -> None:
         """A bookie that opens its folders and listens once it is started.
 
@@ -55,12 +60,23 @@ class BookieServer:
             host: Address or name to listen on.
             port: 0 takes any free port.
             tls: Certificates; without, it speaks no TLS.
+            cluster: Where it registers, not started yet; None: only who knows its address finds it.
+            bookie_id: Its name; empty makes it of host and port.
+            advertised_host: Where clients find it; empty is `host`.
         """
         self.config = config or BookieConfig()
         self.ended = asyncio.Event()
-        self._paths = (str(journal_path), str(ledgers_path))
+        self._paths = (str(journal_path.absolute()), str(ledgers_path.absolute()))
         self._clock = SystemClock()
         self._host = host
+        self._advertised_host = advertised_host or host
+        self._member: BookieMembership | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        if cluster is not None:
+            if not bookie_id and not port:
+                raise ConfigError("bookie_id", "is empty, and the port that would name it is any", "give one")
+            name = bookie_id or f"{self._advertised_host}:{port}"
+            self._member = BookieMembership(cluster, name, *self._paths, self._give_up)
         net = NetConfig(
             frame_max_bytes=self.config.frame_max_bytes,
             server_idle_seconds=IDLE_SECONDS,
@@ -88,43 +104,60 @@ class BookieServer:
         return f"{self._host}:{self._server.port}"
 
     async def start(self) -> None:
-        """Replay the journal, listen.
+        """Check the cookie, replay the journal, listen, register.
 
         Raises:
             StoreError: The folders cannot be opened.
             LedgerFileError: A file in them is damaged.
+            BookieCookieError: They are not those that it had before.
+            MetadataUnreachableError: The cluster does not answer.
+            BookieExistsError: Another process has its name.
             ListenError: The port cannot be had.
         """
         self._loop = asyncio.get_running_loop()
+        try:
+            await self._start()
+        except BaseException:
+            await self.close()
+            raise
+        event(log, logging.INFO, "bookie serves", address=self.address, ledgers=len(self._store.ledgers))
+
+    async def _start(self) -> None:
+        if self._member is not None:
+            await self._member.start()
         opening = partial(BookieStore.open, *self._paths, self.config, self._clock, self._journal_failed)
         store = self._store = await self._loop.run_in_executor(self._disk, opening)
         self.rules = BookieRules(store, store.ledgers, entry_id_max=ENTRY_ID_MAX)
         self._desk = BookieDesk(store, self.rules, self._reads, self._clock, self._checkpoint)
         self._started = True
         self._look_at_disk()
-        try:
-            await self._server.start()
-        except BaseException:
-            await self.close()
-            raise
+        await self._server.start()
         self._arm("checkpoint", self.config.flush_interval_ms / 1000, self._checkpoint)
-        event(log, logging.INFO, "bookie serves", address=self.address, ledgers=len(store.ledgers))
+        if self._member is not None:
+            where = (self._advertised_host, self._server.port)
+            await self._member.register(*where, read_only=self.rules.read_only)
+            self._arm("collect", self.config.gc_wait_time_ms / 1000, self._collect)
 
     async def close(self) -> None:
-        """Answer what was taken, move all to the entry logs, end. Idempotent."""
+        """Leave the cluster, answer what was taken, move all to the entry logs, end. Idempotent."""
         if self._closing:
             return
         self._closing = True
         for timer in self._timers.values():
             timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._member is not None:
+            await self._member.close()
         await self._server.close(CLOSE_GRACE_MS)
         if self._started:
             self._desk.close()
             if self._moving is not None:
                 await asyncio.wait([self._moving])
-            self._reads.shutdown()
             self._store.waits = True
             await self._loop.run_in_executor(self._disk, self._store.close)
+        self._reads.shutdown()
         self._disk.shutdown()
 
     # --- inside
@@ -180,9 +213,36 @@ class BookieServer:
         read_only = self.config.force_read_only_bookie or used > (low if self.rules.read_only else high)
         if read_only != self.rules.read_only:
             event(log, logging.WARNING, "disk", used_percent=round(used, 1), read_only=read_only)
+            if self._member is not None:
+                self._spawn(self._member.set_read_only(read_only))
         self.rules.read_only = read_only
         self.rules.room_for_recovery = free >= self.config.min_usable_size_for_high_priority_writes_bytes
         self._arm("disk", self.config.disk_check_interval_ms / 1000, self._look_at_disk)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _collect(self) -> None:
+        self._spawn(self._collect_garbage())
+
+    async def _collect_garbage(self) -> None:
+        """Forget ledgers that were deleted, and remove the entry logs that hold nothing else."""
+        assert self._member is not None
+        try:
+            gone = await self._member.deleted_ledgers(list(self._store.ledgers))
+            while self._moving is not None:
+                await asyncio.wait([self._moving])
+            for ledger_id in gone:
+                self._store.remove_ledger(ledger_id)
+            removed = await self._loop.run_in_executor(self._disk, self._store.remove_dead_logs)
+            if gone or removed:
+                event(log, logging.INFO, "collected", ledgers=len(gone), entry_logs=removed)
+        except (PyLedgerError, OSError) as error:
+            # Nothing is removed on doubt; the next round looks again.
+            event(log, logging.WARNING, "not collected", problem=error)
+        self._arm("collect", self.config.gc_wait_time_ms / 1000, self._collect)
 
     def _journal_failed(self) -> None:
         self._loop.call_soon_threadsafe(self._give_up)

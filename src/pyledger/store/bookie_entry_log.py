@@ -9,16 +9,20 @@ Source: BookKeeper bookie/DefaultEntryLogger.java.
 import errno
 import os
 import struct
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from pyledger.atomic_file import flush_folder
 from pyledger.errors import LedgerFileError, StoreFullError, StoreIOError
 from pyledger.store.bookie_folder import entry_log_files
+from pyledger.store.bookie_reader import FileMaps
 from pyledger.wire.ledger.entry_log import (
     LOG_HEADER_BYTES,
     encode_ledgers_map,
+    ledgers_map,
     log_header,
+    logged_entries,
 )
 
 SIZE_BYTES = 4
@@ -51,7 +55,7 @@ class EntryLogs:
     """All entry logs of one folder.
 
     Attributes:
-        sizes: By log, bytes of each ledger's entries; only of logs that this object wrote.
+        sizes: By log, bytes of each ledger's entries; only of logs that were written or looked into.
     """
 
     def __init__(self, folder: str, size_limit_bytes: int) -> None:
@@ -114,6 +118,25 @@ class EntryLogs:
         for file in self._open.values():
             os.close(file)
         self._open.clear()
+
+    def contents(self) -> Iterator[tuple[int, set[int]]]:
+        """Logs that are not written any more, and the ledgers in each.
+
+        Raises:
+            LedgerFileError: One is damaged.
+            StoreIOError: The operating system refused.
+        """
+        for number, path in entry_log_files(self.folder).items():
+            if number == self._number:
+                continue
+            if number not in self.sizes:
+                data = FileMaps().map(path)
+                told = ledgers_map(path, data)
+                sizes: Counter[int] = Counter()
+                for one in logged_entries(path, data) if told is None else ():
+                    sizes[one.ledger_id] += SIZE_BYTES + len(one.entry)
+                self.sizes[number] = dict(sizes if told is None else told)
+            yield number, set(self.sizes[number])
 
     def remove(self, number: int) -> None:
         """Remove a log that nothing points to any more."""

@@ -250,6 +250,20 @@ class BookieStore:
         if (last := self.last_ids.get(ledger_id)) is not None and (entry := self.get(ledger_id, last)):
             ledger.last_add_confirmed = max(ledger.last_add_confirmed, HEADER.unpack_from(entry)[2])
 
+    def remove_dead_logs(self) -> int:
+        """Remove entry logs that hold nothing but ledgers that were removed; how many.
+
+        In the thread that writes checkpoints.
+
+        Raises:
+            LedgerFileError: A log is damaged.
+        """
+        known = self.ledgers
+        dead = [number for number, ids in self.logs.contents() if not any(one in known for one in ids)]
+        for number in dead:
+            self.logs.remove(number)
+        return len(dead)
+
     def room(self) -> tuple[int, int]:
         """Size of the disk of the entry logs, and what of it is free (bytes).
 

@@ -1,0 +1,94 @@
+"""`pyledger bookie serve`: run a bookie."""
+
+from pathlib import Path
+
+import click
+
+from pyledger.cli.output import CannotReachError
+from pyledger.cli.serving import (
+    begin_start,
+    config_option,
+    listen_option,
+    log_level_option,
+    log_to_stderr,
+    serve,
+)
+
+EXAMPLES = """\b
+Examples:
+  pyledger bookie serve ./bookies --dev 3
+  pyledger bookie serve /var/bookie --metadata zk://127.0.0.1:2181/ledgers
+"""
+
+
+@click.command("serve", epilog=EXAMPLES)
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.option(
+    "--dev", "count", type=click.IntRange(1, 99), help="So many bookies in this process, with metadata."
+)
+@listen_option("127.0.0.1:3181")
+@click.option("--metadata", help="The cluster: zk://HOST:PORT/ledgers, or sqlite:FILE.")
+@click.option("--id", "bookie_id", default="", help="Its name in the cluster.  [default: HOST:PORT]")
+@click.option(
+    "--advertise", default="", metavar="HOST", help="Where clients find it.  [default: as it listens]"
+)
+@click.option("--journal", type=click.Path(path_type=Path, file_okay=False), help="[default: FOLDER/journal]")
+@config_option
+@log_level_option
+def command(
+    folder: Path,
+    count: int | None,
+    listen: tuple[str, int] | None,
+    metadata: str | None,
+    bookie_id: str,
+    advertise: str,
+    journal: Path | None,
+    config_path: Path | None,
+    log_level: str,
+) -> None:
+    """Run a bookie until SIGTERM or SIGINT. Prints `READY bookie HOST:PORT` once it answers.
+
+    FOLDER is made where it is missing. Clients of BookKeeper find the bookie through `--metadata`. With
+    `--dev N` there are N bookies on free ports of loopback and a cluster in FOLDER/metadata.db; the line is
+    then `READY bookies sqlite:FILE`, which is what clients are given.
+    """
+    begin_start()
+    if (count is None) == (metadata is None):
+        raise click.UsageError("give either --metadata or --dev")
+    try:
+        from pyledger.runtime.bookie_group import BookieGroup
+        from pyledger.runtime.bookie_server import BookieServer
+    except ImportError as error:
+        raise CannotReachError(str(error)) from error
+    import logging
+
+    from pyledger.config.bookie import BookieConfig
+    from pyledger.config.loader import ConfigFile
+    from pyledger.config.net import TlsConfig
+    from pyledger.log import event, logger
+    from pyledger.metadata.cluster import locate
+
+    log_to_stderr(log_level)
+    file = ConfigFile(config_path)
+    config, tls = file.load(BookieConfig, "bookie"), file.load(TlsConfig, "tls")
+    for key in file.left({}):
+        event(logger("bookie"), logging.WARNING, "setting has no effect here", setting=key)
+    if count is not None:
+        group_of = count
+        serve("bookies", lambda: BookieGroup(folder, group_of, config=config))
+        return
+    host, port = listen or ("127.0.0.1", 3181)
+    serve(
+        "bookie",
+        lambda: BookieServer(
+            journal or folder / "journal",
+            folder / "ledgers",
+            config=config,
+            host=host,
+            port=port,
+            tls=tls,
+            cluster=locate(metadata or ""),
+            bookie_id=bookie_id,
+            advertised_host=advertise,
+        ),
+    )

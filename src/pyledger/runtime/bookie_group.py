@@ -1,0 +1,72 @@
+"""Several bookies and the metadata of their cluster in one process, for development and tests."""
+
+import asyncio
+import os
+from pathlib import Path
+
+from pyledger.config.bookie import BookieConfig
+from pyledger.metadata.cluster import Cluster, locate
+from pyledger.runtime.bookie_server import BookieServer
+
+METADATA_FILE = "metadata.db"
+
+
+class BookieGroup:
+    """Bookies on free ports of loopback, with a cluster in a file beside their folders.
+
+    Attributes:
+        bookies: In the order of their names, `bookie-1` and so on.
+        ended: Set when one of them cannot go on.
+    """
+
+    def __init__(
+        self, folder: str | os.PathLike[str], count: int, *, config: BookieConfig | None = None
+    ) -> None:
+        """Bookies that begin with `start`.
+
+        Args:
+            folder: Holds all of it; made where it is missing.
+            count: How many bookies.
+            config: Of each.
+        """
+        self.folder = Path(folder)
+        self.ended = asyncio.Event()
+        self.bookies = [self._bookie(f"bookie-{number}", config) for number in range(1, count + 1)]
+
+    @property
+    def address(self) -> str:
+        """What clients are given: where the metadata is."""
+        return f"sqlite:{self.folder / METADATA_FILE}"
+
+    async def start(self) -> None:
+        """Make the cluster where there is none, and start all bookies.
+
+        Raises:
+            PyLedgerError: One of them cannot start; none runs then.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        async with locate(self.address) as cluster:
+            await cluster.format()
+        try:
+            for bookie in self.bookies:
+                await bookie.start()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Stop all bookies. Idempotent."""
+        for bookie in self.bookies:
+            await bookie.close()
+
+    def _bookie(self, name: str, config: BookieConfig | None) -> BookieServer:
+        home = self.folder / name
+        bookie = BookieServer(
+            home / "journal", home / "ledgers", config=config, cluster=self._cluster(), bookie_id=name
+        )
+        bookie.ended = self.ended
+        return bookie
+
+    def _cluster(self) -> Cluster:
+        """A session of its own for each: when a bookie ends, only it is gone."""
+        return locate(self.address)

@@ -1,0 +1,63 @@
+"""The cookie of a bookie in its folders: what proves that they are the ones it had before.
+
+Source: BookKeeper bookie/Cookie.java, LegacyCookieValidation.java.
+"""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from pyledger.errors import BookieCookieError, LedgerMetadataError, StoreIOError
+from pyledger.store.bookie_folder import COOKIE_FILE, CURRENT, entry_log_files, index_files, journal_files
+from pyledger.store.meta_file import write_file
+from pyledger.wire.ledger.bookies import Cookie, decode_cookie, encode_cookie
+
+
+def has_entries(folder: str) -> bool:
+    """Whether anything of ledgers lies in a folder of a bookie."""
+    current = os.path.join(folder, CURRENT)
+    return bool(journal_files(current) or entry_log_files(current) or next(index_files(current), None))
+
+
+def stamp_cookies(folders: Iterable[str], cookie: Cookie) -> None:
+    """Write the cookie of a new bookie into its folders.
+
+    Raises:
+        StoreError: The operating system refused.
+    """
+    for folder in folders:
+        current = Path(folder, CURRENT)
+        try:
+            current.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreIOError(str(current), "make", error.strerror or str(error)) from error
+        write_file(current / COOKIE_FILE, encode_cookie(cookie), backup=False)
+
+
+def check_cookies(folders: Iterable[str], expected: Cookie, stored: Cookie | None) -> None:
+    """Make sure that folders, metadata store and settings tell the same.
+
+    Args:
+        folders: All of the bookie.
+        expected: What the settings make.
+        stored: What the metadata store has.
+
+    Raises:
+        BookieCookieError: They do not.
+    """
+    if stored is None:
+        raise BookieCookieError(
+            expected.bookie_host, "its folders hold entries, and its cluster does not know it"
+        )
+    if stored != expected:
+        raise BookieCookieError(expected.bookie_host, f"it was {stored}, and is {expected}")
+    for folder in folders:
+        path = Path(folder, CURRENT, COOKIE_FILE)
+        try:
+            found = decode_cookie(path.read_bytes())
+        except FileNotFoundError:
+            raise BookieCookieError(expected.bookie_host, f"{path} is missing: a disk was lost") from None
+        except (OSError, LedgerMetadataError) as error:
+            raise BookieCookieError(expected.bookie_host, f"{path} cannot be read ({error})") from error
+        if found != stored:
+            raise BookieCookieError(expected.bookie_host, f"{path} is of another bookie: {found}")
