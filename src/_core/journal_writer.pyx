@@ -142,6 +142,25 @@ cdef class JournalWriter:
             raise MemoryError()
         return self.appended_bytes
 
+    cdef int64_t put_sized(self, const uint8_t* body, int64_t size_bytes) except -1:
+        """Append a record and the length that belongs before it."""
+        cdef bint roomy
+        cdef uint8_t* at
+        if self.status_word != 0 or self.generation != fork_generation:
+            self.refuse()
+        pthread_mutex_lock(&self.lock)
+        roomy = make_room(&self.filling, 4 + size_bytes)
+        if roomy:
+            at = self.filling.base + self.filling.filled
+            put_i32(at, <int>size_bytes)
+            memcpy(at + 4, body, size_bytes)
+            self.filling.filled += 4 + size_bytes
+            store_release(&self.appended_bytes, self.appended_bytes + 4 + size_bytes)
+        pthread_mutex_unlock(&self.lock)
+        if not roomy:
+            raise MemoryError()
+        return self.appended_bytes
+
     def kick(self):
         """Have what was appended written."""
         self.flusher.wake()

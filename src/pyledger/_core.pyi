@@ -675,6 +675,51 @@ class JournalWriter:
     def close(self) -> None:
         """Append no more; `run` ends once all is on disk."""
 
+# --- add_intake.pyx
+
+@final
+class AddIntake:
+    """Takes runs of ordinary adds from their frames to memory and journal.
+
+    What it does with an add is what `protocol.bookkeeper.bookie.BookieRules` would; what is not the plain
+    case it leaves to them: other requests, ledgers that are new or fenced, wrong keys, flags.
+    """
+
+    def __init__(
+        self,
+        writer: JournalWriter,
+        ledgers: dict[int, Any],
+        last_ids: dict[int, int],
+        *,
+        entry_id_max: int,
+    ) -> None:
+        """An intake of one bookie.
+
+        Args:
+            writer: Its journal.
+            ledgers: All that it knows, with `master_key`, `fenced` and `last_add_confirmed`.
+            last_ids: The highest entry of each.
+            entry_id_max: The highest entry that it can keep.
+        """
+
+    def take(
+        self, frames: list[memoryview], at: int, cache: dict[int, dict[int, bytes]], *, version2: bool
+    ) -> tuple[int, bytes, int, list[int]]:
+        """Take the run of ordinary adds that begins at a frame.
+
+        Args:
+            frames: Without their lengths.
+            at: Which of them is the first.
+            cache: Gets the entries, by ledger and entry.
+            version2: Whether the frames are of version 2 of the protocol, else of version 3.
+
+        Returns: How many were taken; their answers, which may go once the journal is on disk up to its
+        `appended`; bytes of the entries; their ledgers.
+
+        Raises:
+            StoreFailedError: The journal has failed.
+        """
+
 # --- record_encoder.pyx
 
 def copy_and_digest(target: Buffer, bodies: list[bytes]) -> int:

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import replace
@@ -60,6 +60,15 @@ class Waiting(NamedTuple):
     response: m.Response
 
 
+class Run(NamedTuple):
+    """Answers to a run of adds, in one piece; they wait like one."""
+
+    appended: int
+    connection: LedgerConnection
+    answers: bytes
+    adds: int
+
+
 class Held(NamedTuple):
     """A reader of what is not confirmed yet."""
 
@@ -95,7 +104,7 @@ class BookieDesk:
         self.rules, self.on_full = rules, on_full
         self._store, self._writer, self._disk, self._clock = store, store.journal.writer, disk, clock
         self._loop = asyncio.get_running_loop()
-        self._line: deque[Waiting] = deque()
+        self._line: deque[Waiting | Run] = deque()
         self._held: dict[int, list[Held]] = {}
         self._held_count = 0
         store.waits = False
@@ -118,24 +127,47 @@ class BookieDesk:
         """Handle frames of a connection; those that have to wait because it was paused."""
         appended = self._writer.appended
         rest: list[Any] = []
-        for at, frame in enumerate(frames):
-            try:
-                request, manner = connection.dialect.decode(frame)
-            except LedgerFrameError as error:
-                event(log, logging.WARNING, "frame refused", peer=connection.remote_address, problem=error)
-                connection.abort()
-                break
-            self._handle(Asker(connection, request, manner))
-            if connection.closed:
-                break
+        at = 0
+        while at < len(frames) and not connection.closed:
+            if (taken := self._take_adds(connection, frames, at)) == 0:
+                taken = 1
+                self._take_one(connection, frames[at])
+            at += taken
             if connection.congested and connection.must_pause():
-                rest = frames[at + 1 :]
+                rest = frames[at:]
                 break
         if self._writer.appended != appended:
             self._writer.kick()
         if self._store.cached_bytes > self._store.config.write_cache_bytes:
             self.on_full()
         return rest
+
+    def _take_adds(self, connection: LedgerConnection, frames: list[Any], at: int) -> int:
+        """Take the ordinary adds that come next, all at once; how many there were."""
+        if self.rules.read_only:
+            return 0
+        store, version2 = self._store, connection.dialect.is_version2
+        try:
+            count, answers, ledger_ids = store.take_adds(frames, at, version2=version2)
+        except StoreError:
+            connection.abort()
+            return len(frames) - at
+        if count:
+            connection.in_work += count
+            self._line.append(Run(self._writer.appended, connection, answers, count))
+            if self._held:
+                for ledger_id in ledger_ids:
+                    self._look_at_held(ledger_id)
+        return count
+
+    def _take_one(self, connection: LedgerConnection, frame: memoryview) -> None:
+        try:
+            request, manner = connection.dialect.decode(frame)
+        except LedgerFrameError as error:
+            event(log, logging.WARNING, "frame refused", peer=connection.remote_address, problem=error)
+            connection.abort()
+            return
+        self._handle(Asker(connection, request, manner))
 
     # --- one request
 
@@ -226,13 +258,23 @@ class BookieDesk:
         line, synced = self._line, self._writer.synced
         failed = self._writer.failed
         answers: dict[LedgerConnection, list[bytes]] = {}
+        done: Counter[LedgerConnection] = Counter()
         while line and (line[0].appended <= synced or failed):
-            appended, asker, response = line.popleft()
-            if appended > synced:
+            one = line.popleft()
+            if isinstance(one, Run):
+                done[one.connection] += one.adds
+                if one.appended > synced:
+                    one.connection.abort()  # so all of them are lost to their writer
+                else:
+                    answers.setdefault(one.connection, []).append(one.answers)
+                continue
+            asker, response = one.asker, one.response
+            if one.appended > synced:
                 response = refusal(asker.request, Status.EIO)
+            done[asker.connection] += 1
             answers.setdefault(asker.connection, []).append(encode_answer(response, asker.manner))
-        for connection, frames in answers.items():
-            connection.answer(frames, len(frames))
+        for connection, count in done.items():
+            connection.answer(answers.get(connection, ()), count)
 
     def _fetch(self, asker: Asker, miss: PageNotCachedError, fetches: int) -> None:
         asker.connection.begin()

@@ -11,14 +11,15 @@ Source: BookKeeper bookie/BookieImpl.java, SyncThread.java, InterleavedLedgerSto
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
+from pyledger._core import AddIntake
 from pyledger.config.bookie import BookieConfig
 from pyledger.errors import StoreIOError
 from pyledger.protocol.bookkeeper.bookie import BookieRules, LedgerAtBookie
 from pyledger.store.bookie_entry_log import EntryLogs
 from pyledger.store.bookie_folder import CURRENT, MARK_FILE, journal_files, read_mark
-from pyledger.store.bookie_index import IndexFiles, LedgerHeader
+from pyledger.store.bookie_index import ENTRY_ID_MAX, IndexFiles, LedgerHeader
 from pyledger.store.bookie_journal import Journal, replayed_records, require_marked_file
 from pyledger.store.bookie_reader import FileMaps
 from pyledger.store.clock import Clock
@@ -79,6 +80,7 @@ class BookieStore:
         self._mark = (0, 0)
         self._clock, self._failed = clock, failed
         self.journal: Journal
+        self._intake: AddIntake
 
     @classmethod
     def open(
@@ -139,6 +141,24 @@ class BookieStore:
             return None
         location = self._indexes.location(ledger_id, entry_id)
         return self.logs.read(location, ledger_id, entry_id, wait=self.waits) if location else None
+
+    def take_adds(self, frames: list[Any], at: int, *, version2: bool) -> tuple[int, bytes, list[int]]:
+        """Take the run of ordinary adds that begins at a frame, into memory and into the journal.
+
+        Args:
+            frames: Of requests, without their lengths.
+            at: Which of them is the first.
+            version2: Whether they are of version 2 of the protocol, else of version 3.
+
+        Returns: How many were taken; their answers, for when the journal is on disk as far as it is appended;
+        their ledgers.
+
+        Raises:
+            StoreError: The journal has failed.
+        """
+        count, answers, entry_bytes, ledger_ids = self._intake.take(frames, at, self.cache, version2=version2)
+        self.cached_bytes += entry_bytes
+        return count, answers, ledger_ids
 
     def last_entry_id(self, ledger_id: int) -> int | None:
         """The highest entry of a ledger."""
@@ -235,6 +255,7 @@ class BookieStore:
                 self._moving = {}
         self.journal = Journal(self._journal_folder, self.config, self._clock, self._failed)
         self.journal.start()
+        self._intake = AddIntake(self.journal.writer, self.ledgers, self.last_ids, entry_id_max=ENTRY_ID_MAX)
         # All that was replayed is on disk before the first request.
         checkpoint = self._take(self.journal.writer.mark)
         self.write_checkpoint(checkpoint)
