@@ -47,7 +47,7 @@ MAY_IMPORT = {
     "namesrv": RANK_0 | RANK_1 | PURE | {"net", "runtime", "namesrv"},
     "client": RANK_0 | RANK_1 | PURE | {"net", "metadata", "client"},
     "broker": RANK_0 | RANK_1 | PURE | {"store", "net", "runtime", "namesrv", "broker"},
-    "pytest_plugin": {"broker"},
+    "pytest_plugin": {"broker", "runtime"},
     "simulator": READING | {"simulator"},
     "cli": READING | {"cli", "net", "metadata", "runtime", "namesrv", "client", "broker", "simulator"},
     "pyspark_pyledger": {

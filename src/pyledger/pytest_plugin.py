@@ -1,4 +1,4 @@
-"""The fixture `pyledger_broker` for tests of programs that use RocketMQ: a broker of their own, in process.
+"""Fixtures for tests of programs that use RocketMQ or BookKeeper: servers of their own, in process.
 
     def test_orders_arrive(pyledger_broker):
         producer = Producer("tests", name_servers=pyledger_broker.address)
@@ -15,6 +15,7 @@ import pytest
 
 if TYPE_CHECKING:
     from pyledger.broker.background import BackgroundNode
+    from pyledger.runtime.bookie_group import BackgroundBookies
 
 
 @pytest.fixture
@@ -24,3 +25,12 @@ def pyledger_broker(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Backg
 
     with BackgroundNode(tmp_path_factory.mktemp("pyledger") / "store") as node:
         yield node
+
+
+@pytest.fixture
+def pyledger_ledgers(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[BackgroundBookies]":
+    """Three bookies on free ports of loopback, and their cluster, all empty; gone after the test."""
+    from pyledger.runtime.bookie_group import BackgroundBookies  # noqa: PLC0415 - only for tests that want it
+
+    with BackgroundBookies(tmp_path_factory.mktemp("pyledger") / "bookies") as bookies:
+        yield bookies

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pyledger.config.bookie import BookieConfig
 from pyledger.metadata.cluster import Cluster, locate
+from pyledger.runtime.background import BackgroundService
 from pyledger.runtime.bookie_server import BookieServer
 
 METADATA_FILE = "metadata.db"
@@ -70,3 +71,26 @@ class BookieGroup:
     def _cluster(self) -> Cluster:
         """A session of its own for each: when a bookie ends, only it is gone."""
         return locate(self.address)
+
+
+class BackgroundBookies(BackgroundService[BookieGroup]):
+    """A `BookieGroup` that serves within a `with` block."""
+
+    def __init__(self, folder: Path, count: int = 3) -> None:
+        """Bookies with their folders in `folder`, which is made when it is missing."""
+        super().__init__(BookieGroup(folder, count), "pyledger-bookies")
+
+    @property
+    def address(self) -> str:
+        """Where the metadata is: what clients need to know."""
+        return self._service.address
+
+    @property
+    def bookie_addresses(self) -> list[str]:
+        """`host:port` of each bookie."""
+        return [bookie.address for bookie in self._service.bookies]
+
+    @property
+    def folder(self) -> Path:
+        """Holds the folders of all bookies, `bookie-1` and so on."""
+        return self._service.folder
