@@ -32,6 +32,10 @@ BatchListener = Callable[[Sequence[ReceivedMessage]], Outcome | Awaitable[Outcom
 Finished = Callable[[Any, BaseException | None], None]
 
 
+Begin = Callable[[], bool]
+Watch = Callable[[Sequence[ReceivedMessage], Begin, Finished], tuple[Begin, Finished]]
+"""What to call instead when a listener begins with messages, and ends."""
+
 TURNS_MAX = 32
 SKIPPED = object()
 """What is returned for messages that were not to be processed any more."""
@@ -63,6 +67,7 @@ class ListenerRunner:
         """One more task is on its way to what waits."""
         self._running: set[asyncio.Task[None]] = set()
         self.in_flight = 0
+        self.watch: Watch | None = None
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -71,7 +76,7 @@ class ListenerRunner:
         if not self._is_async:
             self._pool = WorkerPool(asyncio.get_running_loop(), self._threads, self._name)
 
-    def run(self, messages: Sequence[ReceivedMessage], begin: Callable[[], bool], finished: Finished) -> None:
+    def run(self, messages: Sequence[ReceivedMessage], begin: Begin, finished: Finished) -> None:
         """Let the listener process messages when it is their turn.
 
         Args:
@@ -81,6 +86,8 @@ class ListenerRunner:
         """
         self.in_flight += 1
         self._idle.clear()
+        if self.watch is not None:
+            begin, finished = self.watch(messages, begin, finished)
         done = partial(self._finished, finished)
         argument = messages if self.is_batch else messages[0]
         if self._pool is not None:

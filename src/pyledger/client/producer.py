@@ -15,6 +15,7 @@ from pyledger.client.lifecycle import Lifecycle
 from pyledger.client.outgoing import Packer, check_group, timed
 from pyledger.client.results import SendResult
 from pyledger.client.sending import Select, Sender
+from pyledger.client.tracing import Tracer
 from pyledger.config.client import ClientConfig, ProducerConfig
 from pyledger.config.fields import changed
 from pyledger.config.net import NetConfig, TlsConfig
@@ -63,6 +64,9 @@ class AsyncProducer(Lifecycle):
         self.client = own_client(name_servers, client, net, tls)
         self._sender = Sender(self.client, group, self.config)
         self._packer = Packer(self.config, PROCESS_IDS.of(self.client.address))
+        self._tracer = Tracer(self.client, group, "PRODUCE") if self.client.config.trace_enabled else None
+        if self._tracer is not None:
+            self._sender.traced = self._tracer.sent
         self._started = False
 
     async def start(self) -> None:
@@ -79,6 +83,8 @@ class AsyncProducer(Lifecycle):
         except BaseException:
             await self.client.close()
             raise
+        if self._tracer is not None:
+            self._tracer.start()
         self._started = True
 
     async def close(self) -> None:
@@ -87,6 +93,8 @@ class AsyncProducer(Lifecycle):
             return
         self._started = False
         await self._sender.settle()
+        if self._tracer is not None:
+            await self._tracer.close()
         await self.client.remove_producer(self)
         await self.client.close()
 

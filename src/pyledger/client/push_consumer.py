@@ -12,6 +12,7 @@ from pyledger.client.group_consumer import GroupConsumer
 from pyledger.client.instance import ClientInstance
 from pyledger.client.listening import BatchListener, Later, Listener, ListenerRunner
 from pyledger.client.pulling import delivered
+from pyledger.client.tracing import Tracer
 from pyledger.config.client import ClientConfig, ConsumerConfig
 from pyledger.config.fields import changed
 from pyledger.config.net import NetConfig, TlsConfig
@@ -69,6 +70,9 @@ class AsyncPushConsumer(GroupConsumer):
             tls=tls,
         )
         self._runner = ListenerRunner(listener, batch_listener, self.config.threads, f"pyledger-{group}")
+        self._tracer = Tracer(self.client, group, "CONSUME") if self.client.config.trace_enabled else None
+        if self._tracer is not None:
+            self._runner.watch = self._tracer.watch
         parts = (self.client, group, self.config, self._runner, self._offsets)
         self._consumption = Orderly(*parts, self._lock_again) if orderly else Concurrent(*parts)
         if not self.is_broadcasting:
@@ -87,6 +91,8 @@ class AsyncPushConsumer(GroupConsumer):
         except BaseException:
             await self._runner.close(0)
             raise
+        if self._tracer is not None:
+            self._tracer.start()
 
     async def _stop_consuming(self) -> None:
         """Let listeners finish that run, and start none."""
@@ -97,6 +103,8 @@ class AsyncPushConsumer(GroupConsumer):
             if self.is_orderly:
                 assignment.ended.set()
         await self._runner.close(self.config.shutdown_wait_ms)
+        if self._tracer is not None:
+            await self._tracer.close()
         await asyncio.gather(*map(self._consumption.end, self._assignments.values()))
         # A lost lock may take a queue away while this waits for another.
         for assignment in tuple(self._assignments.values()):

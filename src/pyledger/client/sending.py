@@ -36,6 +36,8 @@ from pyledger.wire.remoting import FLAG_ONEWAY, RemotingCommand
 
 Select = Callable[[Sequence[MessageQueue]], MessageQueue]
 """Chooses one of the queues of a topic."""
+Traced = Callable[[Outgoing, SendResult, RemotingCommand, str, int], None]
+"""Gets a message, what became of it, the answer, who gave it, and when it was sent (ms since 1970)."""
 
 COPIED_BODY_BYTES_MAX = 32 << 10
 """A body up to this is copied behind its head; a larger one is a buffer of its own."""
@@ -78,6 +80,8 @@ class Sender:
         """Who waits until no more than a number of sends are under way."""
         # Signing needs all fields, and latency faults note each attempt.
         self._is_ordinary = not client.config.access_key and not config.latency_faults
+        self.traced: Traced | None = None
+        """Told of each answer; set before the first send."""
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -168,7 +172,7 @@ class Sender:
         out.deadline = loop.time() + out.timeout_ms / 1000
         out.tried = []
         try:
-            started = self._is_ordinary and self._start_at_once(out)
+            started = self._is_ordinary and self.traced is None and self._start_at_once(out)
         except Exception as error:  # noqa: BLE001 - a selector of the user's; whoever waits gets it
             loop.call_soon(self._end, out, None, error)
             return
@@ -376,7 +380,7 @@ class Sender:
         """Send once, and note how the broker did."""
         loop = asyncio.get_running_loop()
         started = loop.time()
-        failed, reachable = True, True
+        failed, reachable, begun_ms = True, True, now_ms()
         try:
             address = self._client.routes.master(queue.broker_name)
             command = self._request(out, queue)
@@ -403,7 +407,10 @@ class Sender:
                 )
         if answer is None:
             return SendResult(SendStatus.OK, out.unique_key, "", queue, -1)
-        return result_of(out, queue, answer, address)
+        result = result_of(out, queue, answer, address)
+        if self.traced is not None:
+            self.traced(out, result, answer, address, begun_ms)
+        return result
 
     def _request(self, out: Outgoing, queue: MessageQueue) -> RemotingCommand:
         if out.is_batch:

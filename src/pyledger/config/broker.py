@@ -51,7 +51,6 @@ WITHOUT_EFFECT = {
     "serverPooledByteBufAllocatorEnable": None,
     "useEpollNativeSelector": None,
     "flushDelayOffsetInterval": None,
-    "traceTopicEnable": "false",
     "aclEnable": "false",
     "timerWheelEnable": None,
 }

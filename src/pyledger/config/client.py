@@ -65,6 +65,12 @@ class ClientConfig:
     security_token: str = setting("", upstream="SecurityToken")
     """Sent along with signed requests, where it is asked for; never logged."""
 
+    trace_enabled: bool = setting(False, upstream="enableTrace")
+    """Producers and push consumers write where each message went, for `mqadmin queryMsgTraceById`."""
+
+    trace_topic: str = setting("RMQ_SYS_TRACE_TOPIC", upstream="traceTopic")
+    """Topic that they write it to."""
+
     def __post_init__(self) -> None:
         check(self)
         if bool(self.access_key) != bool(self.secret_key):

@@ -45,6 +45,9 @@ class DeliveryConfig:
     auto_create_topics: bool = setting(False, upstream="autoCreateTopicEnable")
     """A first send to an unknown topic creates it. Upstream's default is on; a mistyped name should fail."""
 
+    trace_topic: bool = setting(False, upstream="traceTopicEnable")
+    """There is a topic for the traces that clients write. Not needed where first sends create topics."""
+
     auto_create_groups: bool = setting(True, upstream="autoCreateSubscriptionGroup")
     """A first use of an unknown consumer group creates it."""
 

@@ -27,6 +27,9 @@ MODULES = {
         "producerConnection": "who is in a producer group",
         "producer": "all producers of a broker",
     },
+    "traces": {
+        "queryMsgTraceById": "who sent and who consumed a message, where clients write traces",
+    },
     "offsets": {
         "consumerProgress": "how far groups are, and how far behind",
         "brokerConsumeStats": "how far all groups of a broker are",

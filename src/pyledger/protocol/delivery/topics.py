@@ -30,6 +30,8 @@ def system_topics(config: DeliveryConfig, cluster: str, broker_name: str) -> Ite
     if config.auto_create_topics:
         count = config.topic_queue_count
         yield TopicConfig(names.DEFAULT_TOPIC, count, count, OPEN)
+    if config.trace_topic:
+        yield TopicConfig(names.TRACE_TOPIC, 1, 1)
     yield TopicConfig(names.BENCHMARK_TOPIC, 1024, 1024)
     yield TopicConfig(cluster, 16, 16, OPEN)
     yield TopicConfig(broker_name, 1, 1, OPEN)

@@ -34,11 +34,14 @@ final class Clients {
 
     static DefaultMQPushConsumer consumer(Args a, String instance) {
         AllocateMessageQueueAveragely strategy = new AllocateMessageQueueAveragely();
-        return common(new DefaultMQPushConsumer(a.need("group"), signer(a), strategy), a, instance);
+        boolean trace = a.has("trace");
+        RPCHook signer = signer(a);
+        return common(new DefaultMQPushConsumer(a.need("group"), signer, strategy, trace, null), a, instance);
     }
 
     static DefaultMQProducer producer(Args a) {
-        return settle(new DefaultMQProducer(a.get("group", "interop_producer"), signer(a)), a);
+        String group = a.get("group", "interop_producer");
+        return settle(new DefaultMQProducer(group, signer(a), a.has("trace"), null), a);
     }
 
     static TransactionMQProducer transactional(Args a) {

@@ -1,0 +1,247 @@
+"""Message trace: clients say where each message went, in messages to a topic of their own.
+
+Off unless `ClientConfig.trace_enabled`. It costs a record for each message, which waits in memory until
+twenty are there or five seconds are over; where the trace topic cannot keep up, records are dropped. Never
+does a send or a listener wait for it, or fail by it.
+
+Source: RocketMQ client/.../trace/AsyncTraceDispatcher.java, hook/SendMessageTraceHookImpl.java,
+hook/ConsumeMessageTraceHookImpl.java.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from pyledger import names
+from pyledger.client.identity import PROCESS_IDS, now_ms
+from pyledger.client.instance import ClientInstance
+from pyledger.client.listening import SKIPPED, Finished, Later
+from pyledger.client.outgoing import DELAYING, Packer
+from pyledger.client.results import SendResult, SendStatus
+from pyledger.client.sending import Sender
+from pyledger.config.client import ProducerConfig
+from pyledger.errors import PyLedgerError
+from pyledger.log import event, logger
+from pyledger.message import Message
+from pyledger.protocol.client.send_retry import SendMode
+from pyledger.wire.native import Outgoing
+from pyledger.wire.properties import decode_properties
+from pyledger.wire.record import ReceivedMessage
+from pyledger.wire.remoting import RemotingCommand
+from pyledger.wire.sysflag import TransactionType
+from pyledger.wire.trace import BeginTrace, ConsumeEnd, EndTrace, SendTrace, TracedKind
+
+log = logger("client")
+
+GROUP_PREFIX = "_INNER_TRACE_PRODUCER"
+BATCH_COUNT = 20
+WAITING_MAX = 2048
+DATA_CHARACTERS_MAX = 128_000
+FLUSH_INTERVAL_S = 5.0
+SEND_TIMEOUT_MS = 5000
+NUMBERS = itertools.count(1)
+
+
+class Tracer:
+    """Writes the records of one producer or consumer."""
+
+    def __init__(self, client: ClientInstance, group: str, kind: str) -> None:
+        """A tracer that is not started yet.
+
+        Args:
+            client: Sends the records.
+            group: Whose messages they are about.
+            kind: `PRODUCE` or `CONSUME`.
+        """
+        self.dropped = 0
+        self.topic = client.config.trace_topic
+        self._client = client
+        self._group = group
+        config = ProducerConfig(send_timeout_ms=SEND_TIMEOUT_MS)
+        self._sender = Sender(client, f"{GROUP_PREFIX}-{group}-{kind}-{next(NUMBERS)}", config)
+        self._packer = Packer(config, PROCESS_IDS.of(client.address))
+        self._records: deque[tuple[str, str, tuple[str, ...]]] = deque()
+        """Topic that the message went to, record, and what the record is found by."""
+        self._full = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to send; the client runs."""
+        self._packer = Packer(ProducerConfig(), PROCESS_IDS.of(self._client.address))
+        self._loop = asyncio.get_running_loop()
+        self._task = self._loop.create_task(self._send_for_ever())
+
+    async def close(self) -> None:
+        """Send what waits, and stop. Idempotent."""
+        if self._task is None:
+            return
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        self._task = None
+        while self._records:
+            self._send_batch()
+        await self._sender.settle()
+
+    # --- what is traced
+
+    def sent(
+        self, out: Outgoing, result: SendResult, answer: RemotingCommand, address: str, begun_ms: int
+    ) -> None:
+        """A broker has answered a send."""
+        region = answer.ext_fields.get(names.MSG_REGION)
+        if out.topic == self.topic or region is None or answer.ext_fields.get(names.TRACE_ON) == "false":
+            return
+        properties = decode_properties(out.properties)
+        kind = TracedKind.NORMAL
+        if out.sys_flag & TransactionType.PREPARED:
+            kind = TracedKind.HALF
+        if names.DELAY in properties or any(name in properties for name in DELAYING):
+            kind = TracedKind.DELAYED
+        keys = properties.get(names.KEYS)
+        trace = SendTrace(
+            time_ms=begun_ms,
+            region=region,
+            group=self._group,
+            topic=out.topic,
+            msg_id=out.unique_key,
+            tags=properties.get(names.TAGS),
+            keys=keys,
+            store_host=address,
+            body_bytes=len(out.body),
+            took_ms=now_ms() - begun_ms,
+            kind=kind,
+            offset_msg_id=result.offset_msg_id,
+            succeeded=result.status is SendStatus.OK,
+        )
+        self._add(out.topic, trace.encode(), found_by(out.unique_key, keys))
+
+    def watch(
+        self, messages: Sequence[ReceivedMessage], begin: Callable[[], bool], finished: Finished
+    ) -> tuple[Callable[[], bool], Finished]:
+        """What to call instead when a listener begins with messages, perhaps on a thread, and ends."""
+        wanted = [one for one in messages if one.properties.get(names.TRACE_ON) != "false"]
+        if not wanted:
+            return begin, finished
+        request_id = PROCESS_IDS.of(self._client.address).next(now_ms())
+        begun_ms = now_ms()
+
+        def begin_traced() -> bool:
+            nonlocal begun_ms
+            if not begin():
+                return False
+            begun_ms = now_ms()
+            self._add_all(wanted, lambda one: self._begun(one, request_id, begun_ms))
+            return True
+
+        def finish_traced(outcome: Any, error: BaseException | None) -> None:
+            if outcome is not SKIPPED:
+                took_ms = (now_ms() - begun_ms) // len(messages)
+                self._add_all(wanted, lambda one: self._ended(one, request_id, took_ms, outcome, error))
+            finished(outcome, error)
+
+        return begin_traced, finish_traced
+
+    def _begun(self, message: ReceivedMessage, request_id: str, begun_ms: int) -> str:
+        return BeginTrace(
+            time_ms=begun_ms,
+            region=message.properties.get(names.MSG_REGION),
+            group=self._group,
+            request_id=request_id,
+            msg_id=traced_id(message),
+            reconsume_times=message.reconsume_times,
+            keys=message.properties.get(names.KEYS),
+        ).encode()
+
+    def _ended(
+        self,
+        message: ReceivedMessage,
+        request_id: str,
+        took_ms: int,
+        outcome: Any,
+        error: BaseException | None,
+    ) -> str:
+        end = ConsumeEnd.SUCCESS
+        if error is not None:
+            end = ConsumeEnd.EXCEPTION
+        elif isinstance(outcome, Later):
+            end = ConsumeEnd.FAILED
+        return EndTrace(
+            request_id=request_id,
+            msg_id=traced_id(message),
+            took_ms=took_ms,
+            succeeded=end is ConsumeEnd.SUCCESS,
+            keys=message.properties.get(names.KEYS),
+            end=end,
+            time_ms=now_ms(),
+            group=self._group,
+        ).encode()
+
+    # --- records that wait
+
+    def _add_all(self, messages: Iterable[ReceivedMessage], make: Callable[[ReceivedMessage], str]) -> None:
+        for one in messages:
+            self._add(one.topic, make(one), found_by(traced_id(one), one.properties.get(names.KEYS)))
+
+    def _add(self, topic: str, record: str, keys: tuple[str, ...]) -> None:
+        """Keep a record until it is sent; from any thread."""
+        if len(self._records) >= WAITING_MAX:
+            self.dropped += 1
+            return
+        self._records.append((topic, record, keys))
+        if len(self._records) >= BATCH_COUNT and not self._full.is_set() and self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._full.set)
+
+    async def _send_for_ever(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(FLUSH_INTERVAL_S):
+                    await self._full.wait()
+            self._full.clear()
+            while self._records and self._sender.has_turn:
+                self._send_batch()
+
+    def _send_batch(self) -> None:
+        """Send the records that came first, in a message for each topic that they are about."""
+        by_topic: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
+        for _ in range(min(BATCH_COUNT, len(self._records))):
+            topic, record, keys = self._records.popleft()
+            by_topic.setdefault(topic, []).append((record, keys))
+        for records in by_topic.values():
+            while records:
+                count, size = 0, 0
+                while count < len(records) and size < DATA_CHARACTERS_MAX:
+                    size += len(records[count][0])
+                    count += 1
+                self._send(records[:count])
+                del records[:count]
+
+    def _send(self, records: Sequence[tuple[str, tuple[str, ...]]]) -> None:
+        keys = dict.fromkeys(key for _, found in records for key in found)
+        data = "".join(record for record, _ in records).encode("utf-8", "replace")
+        try:
+            out = self._packer.message(Message(self.topic, data, keys=" ".join(keys)))
+            self._sender.start(out, SendMode.ASYNC).add_done_callback(told)
+        except PyLedgerError as problem:
+            event(log, logging.WARNING, "trace not sent", records=len(records), problem=problem)
+
+
+def told(future: asyncio.Future[SendResult]) -> None:
+    """Log what became of records that could not be sent."""
+    if not future.cancelled() and (problem := future.exception()) is not None:
+        event(log, logging.WARNING, "trace not sent", problem=problem)
+
+
+def traced_id(message: ReceivedMessage) -> str:
+    """The id that a message is traced by."""
+    return message.unique_key or message.msg_id
+
+
+def found_by(msg_id: str, keys: str | None) -> tuple[str, ...]:
+    """What a record is found by: the id of its message, and the keys."""
+    return (msg_id, *(keys or "").split())
