@@ -113,6 +113,10 @@ class NetConfig:
     """Requests of one connection in work at once; with so many it is not read from. Held requests, such as
     a long poll, do not count: whoever holds them bounds them."""
 
+    held_bytes_max: int = setting(1 << 30, unit="bytes", range=(1 << 16, 1 << 40), upstream=None)
+    """What connections of a server may hold together: requests that are not whole or not answered, answers
+    that are not written. With more, none is read from; where nothing goes for 2 s, who holds most is cut."""
+
     shutdown_gracefully: bool = setting(False, upstream="enableShutdownGracefully")
     """A server that ends answers new requests of clients above 5.3.1 with GO_AWAY (1500), so that they
     connect anew, elsewhere."""

@@ -23,7 +23,7 @@ from pyledger.errors import (
 from pyledger.log import logger
 from pyledger.net.calls import TOGETHER_S, Call, Done, Outcome, PendingCall, SentTogether, settle
 from pyledger.net.endpoint import Answer, Endpoint, Frame, Received
-from pyledger.net.stream import FrameStream
+from pyledger.net.stream import FrameStream, size_of
 from pyledger.wire.codes import ResponseCode
 from pyledger.wire.native import AnswerDecoder, AnsweredCall, HotRequest
 from pyledger.wire.remoting import (
@@ -60,6 +60,7 @@ class Connection(FrameStream):
     """
 
     __slots__ = (
+        "_bytes_in_work",
         "_oneway_ends",
         "_requests_in_work",
         "_together",
@@ -86,9 +87,9 @@ class Connection(FrameStream):
         if endpoint.quick is None:
             self._decoder = AnswerDecoder(endpoint.limits.frame_max_bytes, self.calls)
         self._together: SentTogether | None = None
-        # What handlers are still at, and how many requests each answers.
-        self._work: dict[asyncio.Future[Any], int] = {}
-        self._requests_in_work = 0
+        # What handlers are still at: how many requests each answers, and of how many bytes.
+        self._work: dict[asyncio.Future[Any], tuple[int, int]] = {}
+        self._requests_in_work = self._bytes_in_work = 0
         # Where in the stream of written bytes each one-way request ends that holds a permit.
         self._oneway_ends: deque[int] = deque()
 
@@ -297,6 +298,10 @@ class Connection(FrameStream):
         """Whether as many requests are in work as may be."""
         return self._requests_in_work >= self.endpoint.limits.requests_max
 
+    def work_bytes(self) -> int:
+        """Size of the requests in work."""
+        return self._bytes_in_work
+
     # --- requests of the peer
 
     def _serve(self, request: RemotingCommand) -> None:
@@ -316,7 +321,7 @@ class Connection(FrameStream):
         if answer is None:
             return
         work = asyncio.ensure_future(answer, loop=self.endpoint.loop)
-        self._begin_work(work)
+        self._begin_work(work, 1, len(request.body))
         work.add_done_callback(partial(self._work_done, request))
 
     def _serve_quickly(self, frames: list[Received], index: int) -> int:
@@ -339,16 +344,20 @@ class Connection(FrameStream):
             if answer:
                 self.write((answer,))
         elif answer is not None:
-            self._begin_work(answer, taken)
+            self._begin_work(answer, taken, sum(map(size_of, requests[index : index + taken])))
             answer.add_done_callback(partial(self._quick_work_done, requests[index : index + taken]))
         return taken
 
-    def _begin_work(self, work: asyncio.Future[Any], requests: int = 1) -> None:
-        self._work[work] = requests
+    def _begin_work(self, work: asyncio.Future[Any], requests: int, size_bytes: int) -> None:
+        self._work[work] = requests, size_bytes
         self._requests_in_work += requests
+        self._bytes_in_work += size_bytes
 
     def _end_work(self, work: asyncio.Future[Any]) -> None:
-        self._requests_in_work -= self._work.pop(work, 0)
+        requests, size_bytes = self._work.pop(work, (0, 0))
+        self._requests_in_work -= requests
+        self._bytes_in_work -= size_bytes
+        self._count()
 
     def _quick_work_done(self, requests: list[Frame], work: asyncio.Future[bytes]) -> None:
         if work.cancelled() or work.exception() is not None:

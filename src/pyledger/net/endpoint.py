@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from pyledger.config.net import NetConfig
+from pyledger.net.memory import HeldMemory, Holder
 from pyledger.net.permits import Permits
 from pyledger.net.timers import TimerWheel
 from pyledger.wire.native import AnsweredCall, HotRequest
 from pyledger.wire.remoting import RemotingCommand
 
 
-class Closable(Protocol):
+class Closable(Holder, Protocol):
     """What an endpoint needs to know of a connection."""
 
     def close(self) -> None:
@@ -52,6 +53,7 @@ class Limits:
     """A peer that does not read its answers is not read from. Only a server does so: if both sides did, two
     that have much to say would wait for each other for ever."""
     close_on_timeout: bool
+    held_bytes_max: int
 
     @classmethod
     def of(cls, config: NetConfig, *, server: bool) -> "Limits":
@@ -65,6 +67,7 @@ class Limits:
             requests_max=config.requests_max,
             throttles_reading=server,
             close_on_timeout=config.close_socket_on_timeout and not server,
+            held_bytes_max=config.held_bytes_max,
         )
 
 
@@ -82,6 +85,7 @@ class Endpoint(Generic[C]):
         "handler",
         "limits",
         "loop",
+        "memory",
         "oneway_permits",
         "quick",
         "wheel",
@@ -106,6 +110,7 @@ class Endpoint(Generic[C]):
         self.limits = Limits.of(config, server=server)
         self.wheel = TimerWheel(loop)
         self.connections: dict[C, None] = {}
+        self.memory = HeldMemory(loop, self.limits.held_bytes_max, lambda: self.connections)
         self.going_away = False
         self._empty = asyncio.Event()
         self._opaques = itertools.count()
@@ -145,3 +150,4 @@ class Endpoint(Generic[C]):
             connection.close()
         await self.wait_until_empty((CLOSE_TIMEOUT_MS + 1_000) / 1000)
         self.wheel.close()
+        self.memory.close()

@@ -22,13 +22,20 @@ from pyledger.net.outbox import Outbox
 from pyledger.net.sockets import address_text
 from pyledger.net.timers import Alarm
 from pyledger.wire.framing import FrameDecoder, StreamDecoder
-from pyledger.wire.native import RequestDecoder
+from pyledger.wire.native import HotRequest, RequestDecoder
 from pyledger.wire.remoting import Buffer
 
 log = logger("net")
 
 FLUSH_BYTES = 64 << 10
 """While one wake-up is handled, so many bytes of answers are written before the next request is looked at."""
+
+
+def size_of(frame: Received) -> int:
+    """Bytes of a frame that was received."""
+    if isinstance(frame, memoryview):
+        return len(frame)
+    return len(frame.frame) if isinstance(frame, HotRequest) else 0
 
 
 def decoder_of(endpoint: Endpoint[Any]) -> StreamDecoder[Any]:
@@ -59,6 +66,7 @@ class FrameStream(asyncio.Protocol):
         "_waiting",
         "closed",
         "endpoint",
+        "held_bytes",
         "remote_address",
         "socket",
     )
@@ -74,6 +82,7 @@ class FrameStream(asyncio.Protocol):
         self.endpoint = endpoint
         self.remote_address = ""
         self.closed = False
+        self.held_bytes = 0
         self.socket = own
         self._secure = secure
         self._decoder = decoder_of(endpoint)
@@ -118,6 +127,10 @@ class FrameStream(asyncio.Protocol):
         """Whether as many requests are in work as may be."""
         return False
 
+    def work_bytes(self) -> int:
+        """Size of the requests in work."""
+        return 0
+
     # --- what the transport calls
 
     def connection_made(self, transport: Any) -> None:
@@ -142,6 +155,9 @@ class FrameStream(asyncio.Protocol):
             self._waiting.extend(frames)
         elif frames:
             self._handle(frames)
+        self._count()
+        if self.endpoint.memory.exhausted and not self._paused:
+            self._pause()
 
     def connection_lost(self, error: Exception | None) -> None:
         """The connection is gone; everybody who waits for it is told."""
@@ -150,6 +166,7 @@ class FrameStream(asyncio.Protocol):
         self._deadline.cancel()
         self._outbox.clear()
         self._waiting.clear()
+        self.endpoint.memory.forget(self)
         self._wake_drained()
         self.ended("the connection was closed" if error is None else f"the connection broke ({error})")
 
@@ -226,7 +243,11 @@ class FrameStream(asyncio.Protocol):
     @property
     def congested(self) -> bool:
         """Whether no further request should be taken now: too much to write, or too many in work."""
-        return self._outbox.queued_bytes > self.endpoint.limits.high_water_mark_bytes or self.overworked()
+        return (
+            self._outbox.queued_bytes > self.endpoint.limits.high_water_mark_bytes
+            or self.overworked()
+            or self.endpoint.memory.exhausted
+        )
 
     # --- reading
 
@@ -250,15 +271,40 @@ class FrameStream(asyncio.Protocol):
         """After each request: write when much is queued; stop reading when the connection is congested."""
         if self._outbox.queued_bytes > self._flush_bytes:
             self._flush()
-        if not self.endpoint.limits.throttles_reading or not self.congested or self.closed:
+        return self.congested and self._pause()
+
+    def _pause(self) -> bool:
+        """Stop reading; False: this side does not."""
+        if not self.stop_reading():
+            return False
+        if self.endpoint.memory.exhausted:
+            self.endpoint.memory.pause(self)
+        return True
+
+    def stop_reading(self) -> bool:
+        """Stop reading until `go_on`; False where that was so, or where this side does not."""
+        if self._paused or self.closed or not self.endpoint.limits.throttles_reading:
             return False
         self._paused = True
         self._transport.pause_reading()
         return True
 
+    def _count(self) -> None:
+        """Tell what is held now."""
+        held = self._outbox.queued_bytes + self._decoder.pending_bytes + self.work_bytes()
+        if self._waiting:
+            held += sum(map(size_of, self._waiting))
+        if held != self.held_bytes and not self._transport.is_closing():
+            difference, self.held_bytes = held - self.held_bytes, held
+            self.endpoint.memory.change(difference)
+
     def go_on(self) -> None:
         """Handle what waited while the connection was paused; read on when all of it is done."""
-        if not self._paused or self._handling or self.closed or self.congested:
+        if not self._paused or self._handling or self.closed:
+            return
+        if self.congested:
+            if self.endpoint.memory.exhausted:
+                self.endpoint.memory.pause(self)
             return
         self._paused = False
         frames = list(self._waiting)
@@ -313,6 +359,8 @@ class FrameStream(asyncio.Protocol):
             event(log, logging.DEBUG, "connection broke", peer=self.remote_address, problem=error)
             self.abort()
             return
+        if not self._handling:
+            self._count()
         if outbox.written_bytes != written:
             self._active_at = self.endpoint.loop.time()
             self._progressed()
