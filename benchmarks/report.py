@@ -284,6 +284,46 @@ def pull_copies(r: Results) -> Verdict:
     return met, "; ".join(told)
 
 
+def sync_over_async(senders: int, goal: float) -> Callable[[Results], Verdict]:
+    def judge(r: Results) -> Verdict:
+        name = "replicate.sync_over_async"
+        ratio = r.best(name, f"sync_over_async_{senders}")
+        told = [
+            f"{rate(r.best(name, f'{role}_{senders}_per_second'))}"
+            for role in ("SYNC_MASTER", "ASYNC_MASTER")
+        ]
+        return ratio >= goal, f"{ratio:.2f} ({told[0]} by {told[1]})"
+
+    return judge
+
+
+def catch_up(r: Results) -> Verdict:
+    speed, sends = (
+        r.best("replicate.catch_up", fact) for fact in ("gb_per_second", "sends_meanwhile_over_alone")
+    )
+    return speed >= 1 and sends >= 0.9, f"{speed:.2f} GB/s; sends at {sends:.2f} of their rate meanwhile"
+
+
+def lag(r: Results) -> Verdict:
+    name = "replicate.lag"
+    p50, p99 = (r.least(name, f"lag_p{p}_ms") for p in (50, 99))
+    return p99 < 10, f"p50 {p50:.1f}, p99 {p99:.1f} ms at {rate(r.best(name, 'per_second'))}"
+
+
+def java_pair(role: str) -> Callable[[Results], Verdict]:
+    def judge(r: Results) -> Verdict:
+        name = f"replicate.java_client[role={role}]"
+        rates = [r.best(name, f"{mode}_over_java") for mode in ("sync", "async")]
+        costs = [r.least(name, f"{mode}_cpu_over_java") for mode in ("sync", "async")]
+        told = ", ".join(
+            f"{mode} {ours:.1f}× with {cost:.2f}× the CPU"
+            for mode, ours, cost in zip(("sync", "async"), rates, costs, strict=True)
+        )
+        return min(rates) >= 1.2 and max(costs) <= 0.5, told
+
+    return judge
+
+
 def broker_latency(impl: str) -> Callable[[Results], Verdict]:
     def judge(r: Results) -> Verdict:
         name = f"broker.latency[impl={impl}]"
@@ -370,6 +410,12 @@ ROWS = (
     Row("broker: ready", "< 300 ms", broker_ready),
     Row("broker: idle", "CPU < 1 %, RSS < 60 MB, 1,000 connections < 30 MB", broker_idle),
     Row("broker: 10,000 topics of 8 queues", "ready in < 5 s, no cost for a message", many_topics),
+    Row("replication: SYNC_MASTER by ASYNC_MASTER, 64 senders", "≥ 0.9", sync_over_async(64, 0.9)),
+    Row("— 1 sender", "≥ 0.6", sync_over_async(1, 0.6)),
+    Row("— an empty slave catches up", "≥ 1 GB/s, sends slowed < 10 %", catch_up),
+    Row("— how far a slave is behind, async load", "p99 < 10 ms", lag),
+    Row("— ASYNC_MASTER, Java's client, by Java's pair", "≥ 1.2×, CPU ≤ 0.5×", java_pair("ASYNC_MASTER")),
+    Row("— SYNC_MASTER, the same", "≥ 1.2×, CPU ≤ 0.5×", java_pair("SYNC_MASTER")),
     Row("`import pyledger`", "< 60 ms over `pass`", startup("import", 60)),
     Row("`pyledger --version`", "< 100 ms over `pass`", startup("version", 100)),
 )

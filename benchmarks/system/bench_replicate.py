@@ -6,26 +6,34 @@ with the same number of senders.
 """
 
 import asyncio
+import os
+import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from benchmarks.broker_load import BrokerLoad
-from benchmarks.brokers import RunningBroker, serving
+from benchmarks.brokers import JAVA_VERSION, PATIENT, RunningBroker, pid_of_listener, serving
 from benchmarks.load_frames import FrameSource
 from benchmarks.rounds import Rounds
 from pyledger.client.replication import ReplicationAdmin, Standing
 from pyledger.config.client import ClientConfig
+from tests.interop.peers import free_ports, run_alone
+from tests.interop.peers import serving as java_serving
 
 SENDERS = {"sync": 1, "senders": 64}
 """Requests in flight, by kind of load."""
 ROLES = ("ASYNC_MASTER", "SYNC_MASTER")
 PATIENT_S = 60
 pytestmark = pytest.mark.usefixtures("native_load")
+PAIR_HEAP = "-Xms1g -Xmx1g -XX:MaxDirectMemorySize=1g"
 
 
 def status(address: str) -> Standing:
@@ -39,7 +47,9 @@ def status(address: str) -> Standing:
 
 
 @contextmanager
-def member(folder: Path, names: str, role: str, number: int) -> Iterator[RunningBroker]:
+def member(
+    folder: Path, names: str, role: str, number: int, more: Mapping[str, object] | None = None
+) -> Iterator[RunningBroker]:
     """A broker of a pair."""
     folder.mkdir(parents=True, exist_ok=True)
     config = folder / "broker.conf"
@@ -48,6 +58,7 @@ def member(folder: Path, names: str, role: str, number: int) -> Iterator[Running
         "brokerRole": role,
         "brokerId": number,
         "slaveReadEnable": "true",
+        **(more or {}),
     }
     config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     words = ("broker", "--config", config, "--namesrv", names, "--store", folder / "store")
@@ -68,10 +79,15 @@ def pair(folder: Path, role: str) -> Iterator[tuple[RunningBroker, RunningBroker
         yield master, slave
 
 
+def address_of(broker: RunningBroker) -> str:
+    """`host:port`."""
+    return f"{broker.host}:{broker.port}"
+
+
 def until_followed(master: RunningBroker, slave: RunningBroker) -> None:
     """Wait until a slave has all that its master has."""
     deadline = time.monotonic() + PATIENT_S
-    addresses = [f"{one.host}:{one.port}" for one in (master, slave)]
+    addresses = [address_of(one) for one in (master, slave)]
     while True:
         first, second = map(status, addresses)
         own = second.status.ha_client_info
@@ -104,14 +120,13 @@ def bench_sync_over_async(rounds: Rounds, tmp_path: Path) -> None:
                 for kind in SENDERS:
                     for role, (master, slave) in zip(ROLES, (first, second), strict=True):
                         turn(role, kind, number, master, slave)
-        return {
-            f"{kind}_{SENDERS[kind]}": {
-                "sync_over_async": rates[kind, ROLES[1]] / rates[kind, ROLES[0]],
-                "per_second": {role: rates[kind, role] for role in ROLES},
-                "pair_cpu_us": {role: cpu_us[kind, role] for role in ROLES},
-            }
-            for kind in SENDERS
-        }
+        found: dict[str, Any] = {}
+        for kind, senders in SENDERS.items():
+            asynchronous, synchronous = (rates[kind, role] for role in ROLES)
+            found[f"sync_over_async_{senders}"] = synchronous / asynchronous
+            found |= {f"{role}_{senders}_per_second": rates[kind, role] for role in ROLES}
+            found |= {f"{role}_{senders}_pair_cpu_us": cpu_us[kind, role] for role in ROLES}
+        return found
 
     rounds.note(**rounds.benchmark.pedantic(compare, rounds=1))
 
@@ -119,26 +134,135 @@ def bench_sync_over_async(rounds: Rounds, tmp_path: Path) -> None:
 @pytest.mark.benchmark(group="replication: an empty slave catches up")
 def bench_catch_up(rounds: Rounds, tmp_path: Path) -> None:
     size = 700 << 20 if rounds.full else 4 << 20
+    seconds = 1.0 if rounds.full else 0.1
 
     def catch_up() -> dict[str, Any]:
+        # One file: an empty slave begins at the last.
+        settings = {"mappedFileSizeCommitLog": 2 * size + (16 << 20) - 4096}
         with (
             serving("namesrv", "--listen", "127.0.0.1:0") as (_, names, _),
-            member(tmp_path / "master", names, "ASYNC_MASTER", 0) as master,
+            member(tmp_path / "master", names, "ASYNC_MASTER", 0, settings) as master,
         ):
-            load = BrokerLoad(
-                master.host, master.port, master.pid, FrameSource("filling", body=bytes(16_384))
-            )
-            while (end := status(f"{master.host}:{master.port}").status.master_commit_log_max_offset) < size:
+            source = FrameSource("filling", body=bytes(16_384))
+            load = BrokerLoad(master.host, master.port, master.pid, source)
+            while status(address_of(master)).status.master_commit_log_max_offset < size * 3 // 4:
                 load.run("async", warm_up_s=0, seconds=0.2)
+            small = BrokerLoad(master.host, master.port, master.pid, FrameSource("meanwhile"))
+            alone = small.run("senders", warm_up_s=seconds / 2, seconds=seconds)["per_second"]
             cpu = master.cpu_seconds()
-            with member(tmp_path / "slave", names, "SLAVE", 1) as slave:
-                begin = time.perf_counter()
-                until_followed(master, slave)
-                seconds = time.perf_counter() - begin
-                return {
-                    "bytes": end,
-                    "gb_per_second": end / seconds / 1e9,
-                    "cpu_s_per_gb": (master.cpu_seconds() - cpu + slave.cpu_seconds()) / end * 1e9,
-                }
+            with member(tmp_path / "slave", names, "SLAVE", 1, settings) as slave:
+                found = asyncio.run(follow(master, slave))
+                cpu_s = master.cpu_seconds() - cpu + slave.cpu_seconds()
+            shutil.rmtree(tmp_path / "slave")
+            with (
+                member(tmp_path / "slave", names, "SLAVE", 1, settings),
+                ThreadPoolExecutor() as threads,
+            ):
+                run = partial(small.run, "senders", warm_up_s=0, seconds=seconds)
+                meanwhile = threads.submit(run).result()["per_second"]
+            return found | {
+                "cpu_s_per_gb": cpu_s / found["bytes"] * 1e9,
+                "sends_meanwhile_over_alone": meanwhile / alone,
+            }
 
     rounds.note(**rounds.benchmark.pedantic(catch_up, rounds=1))
+
+
+async def follow(master: RunningBroker, slave: RunningBroker) -> dict[str, float]:
+    """How fast a slave comes to its master's end, from the first bytes that it has on."""
+    names = ClientConfig(name_servers=address_of(master))
+    async with ReplicationAdmin(client=names) as tool:
+        end = (await tool.status(address_of(master))).status.master_commit_log_max_offset
+        first = 0, 0.0
+        while True:
+            at = (await tool.status(address_of(slave))).status.ha_client_info.max_offset
+            now = time.perf_counter()
+            if not first[0] and at:
+                first = at, now
+            if at >= end:
+                seconds = max(now - first[1], 1e-9)
+                return {"bytes": end, "gb_per_second": (end - first[0]) / seconds / 1e9}
+            await asyncio.sleep(0.005)
+
+
+@pytest.mark.benchmark(group="replication: how far a slave is behind under load")
+def bench_lag(rounds: Rounds, tmp_path: Path) -> None:
+    seconds = 4.0 if rounds.full else 0.2
+
+    async def sample(
+        master: RunningBroker, slave: RunningBroker, load: "Future[dict[str, Any]]"
+    ) -> list[float]:
+        """Time until a slave has what its master had at a moment, again and again, in ms."""
+        found = []
+        async with ReplicationAdmin(client=ClientConfig(name_servers=address_of(master))) as tool:
+            while not load.done():
+                begin = time.perf_counter()
+                end = (await tool.status(address_of(master))).status.master_commit_log_max_offset
+                while (await tool.status(address_of(slave))).status.ha_client_info.max_offset < end:
+                    pass
+                found.append((time.perf_counter() - begin) * 1000)
+        return found
+
+    def lag() -> dict[str, Any]:
+        with pair(tmp_path, ROLES[0]) as (master, slave), ThreadPoolExecutor() as threads:
+            load = BrokerLoad(master.host, master.port, master.pid, FrameSource("lag"))
+            running = threads.submit(load.run, "async", warm_up_s=0, seconds=seconds)
+            found = sorted(asyncio.run(sample(master, slave, running)))
+            return {
+                "per_second": running.result()["per_second"],
+                "samples": len(found),
+                **{f"lag_p{p}_ms": found[min(len(found) - 1, len(found) * p // 100)] for p in (50, 99)},
+            }
+
+    rounds.note(**rounds.benchmark.pedantic(lag, rounds=1))
+
+
+@contextmanager
+def java_pair(folder: Path, role: str) -> Iterator[tuple[RunningBroker, RunningBroker]]:
+    """A master of RocketMQ's, and its slave."""
+    names_port, *ports = free_ports(3)
+    names = f"127.0.0.1:{names_port}"
+    folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        start = ("NameServer", "--port", names_port)
+        stack.enter_context(java_serving(JAVA_VERSION, *start, log=folder / "namesrv.log"))
+        members = []
+        for number, (port, what) in enumerate(zip(ports, (role, "SLAVE"), strict=True)):
+            where = ("--port", port, "--namesrv", names, "--store", folder / f"store{number}")
+            rest = ("--role", what, "--broker-id", number, "--set", PATIENT, "--set", "inSyncReplicas=2")
+            log = folder / f"broker{number}.log"
+            with patch.dict(os.environ, {"JAVA_OPTS": PAIR_HEAP}):
+                stack.enter_context(java_serving(JAVA_VERSION, "Broker", *where, *rest, log=log))
+            members.append(
+                RunningBroker(f"java-{JAVA_VERSION}", pid_of_listener(port), "127.0.0.1", port, names)
+            )
+        yield members[0], members[1]
+
+
+@pytest.mark.java
+@pytest.mark.benchmark(group="replication: RocketMQ's Java client with our pair and with Java's")
+@pytest.mark.parametrize("role", ROLES, ids="role={}".format)
+def bench_java_client(rounds: Rounds, tmp_path: Path, role: str) -> None:
+    length = ("--warmup", 2, "--seconds", 3) if rounds.full else ("--warmup", 0, "--seconds", 1)
+
+    def act() -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        with pair(tmp_path / "ours", role) as ours, java_pair(tmp_path / "java", role) as java:
+            pairs = {"pyledger": ours, "java": java}
+            for mode in ("sync", "async"):
+                rates, cpu_us = dict.fromkeys(pairs, 0.0), dict.fromkeys(pairs, 1e9)
+                for _ in range(2 if rounds.full else 1):
+                    for name, members in pairs.items():
+                        before = sum(one.cpu_seconds() for one in members)
+                        where = ("--namesrv", members[0].name_server, "--mode", mode, "--topic", mode)
+                        *_, summary = run_alone(JAVA_VERSION, "Bench", *where, *length)
+                        used = sum(one.cpu_seconds() for one in members) - before
+                        rates[name] = max(rates[name], summary["perSecond"])
+                        cpu_us[name] = min(cpu_us[name], used / summary["stored"] * 1e6)
+                found[f"{mode}_over_java"] = rates["pyledger"] / rates["java"]
+                found[f"{mode}_cpu_over_java"] = cpu_us["pyledger"] / cpu_us["java"]
+                found |= {f"{mode}_{name}_per_second": one for name, one in rates.items()}
+                found |= {f"{mode}_{name}_pair_cpu_us": one for name, one in cpu_us.items()}
+        return found
+
+    rounds.note(**rounds.benchmark.pedantic(act, rounds=1))
