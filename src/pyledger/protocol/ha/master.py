@@ -4,6 +4,9 @@ A slave says nothing but physical offsets of 8 bytes: the first is where it want
 has come. The master answers with frames of the log from there, and with an empty frame when it was silent.
 A slave that has nothing begins at the start of the log's last file, as upstream.
 
+What is less than a frame waits while the slave has not acknowledged what the log had when it was last sent
+to its end: small records travel, are acknowledged and answered together, and wait for one report at most.
+
 Differs: an offset beyond the master's end, or before an earlier one of the same connection, closes it, and so
 does a first one below the log's start; upstream believes the first two and never answers the last.
 
@@ -73,6 +76,9 @@ class MasterConnection:
         was the log's end."""
         self.next_offset = -1
         """Where the next transfer begins."""
+        # Where the log ended when it was looked at, and when all of it was sent. There a record ended, so the
+        # slave will report it.
+        self._log_end = self._drained = -1
         self._head = bytearray()
         self._read_ms = self._wrote_ms = self._window_ms = now_ms
         self._window_left = config.transfer_rate_max_bytes
@@ -108,13 +114,21 @@ class MasterConnection:
     def next_transfer(self, log: LogRange, now_ms: int) -> Transfer | None:
         """The next frame of the log.
 
-        None when all is sent, or the slave has not said from where; until `resume_ms` when it had its share.
+        None when all is sent, or the slave has not said from where; while little more has come than what it
+        has to acknowledge; until `resume_ms` when it had its share.
         """
         at, config = self.next_offset, self._config
         if self.state is not MasterState.TRANSFER or at >= log.end:
             return None
         file_end = at - at % log.file_bytes + log.file_bytes
         size = min(config.transfer_batch_bytes, log.end - at, file_end - at)
+        self._log_end = log.end
+        if (
+            self.slave_ack_offset < self._drained
+            and at + size == log.end
+            and size < config.transfer_batch_bytes
+        ):
+            return None
         if config.flow_control:
             if now_ms - self._window_ms >= FLOW_WINDOW_MS:
                 self._window_ms, self._window_left = now_ms, config.transfer_rate_max_bytes
@@ -132,6 +146,8 @@ class MasterConnection:
     def sent(self, transfer: Transfer, now_ms: int) -> None:
         """A frame is on its way."""
         self.next_offset = transfer.offset + transfer.size
+        if self.next_offset == self._log_end:
+            self._drained = self._log_end
         self._wrote_ms = now_ms
 
     def tick(self, now_ms: int) -> Transfer | None:
