@@ -26,6 +26,10 @@ log = logger("ha")
 
 FRAMES_PER_CALL = 16
 """Frames that go to the kernel at once: half a MiB keeps a turn of the loop short."""
+YIELD_BYTES = 256 << 10
+YIELD_S = 0.002
+"""While sends come, but no more than so many bytes a turn, a slave that catches up pauses so long: it shall
+not take from them what the machine has. With more it would never catch up."""
 REPORT_BYTES_MAX = 64 << 10
 BACKLOG = 64
 
@@ -216,6 +220,7 @@ class HaConnection:
         self._loop = asyncio.get_running_loop()
         self._pending: list[memoryview | bytes] = []
         self._writing = self._again = self._closed = False
+        self._seen_end = self._grown_bytes = 0
         self._loop.add_reader(connected.fileno(), self._readable)
         self._timer = self._later()
 
@@ -272,6 +277,7 @@ class HaConnection:
         if machine.next_offset >= service.store.confirmed_where or self._pending:
             return
         range_, view, now_ms = service.log_range(), service.store.log_view(), service.now_ms()
+        self._grown_bytes, self._seen_end = range_.end - self._seen_end, range_.end
         while len(self._pending) < 2 * FRAMES_PER_CALL:
             transfer = machine.next_transfer(range_, now_ms)
             if transfer is None:
@@ -305,10 +311,12 @@ class HaConnection:
             # The rest after all else that is to be done: sends are not held up by a slave that catches up.
             self._again = True
             resume_ms = self.machine.resume_ms
-            if resume_ms is None:
-                self._loop.call_soon(self._go_on)
-            else:
+            if resume_ms is not None:
                 self._loop.call_later(max(1, resume_ms - self._service.now_ms()) / 1000, self._go_on)
+            elif 0 < self._grown_bytes < YIELD_BYTES:
+                self._loop.call_later(YIELD_S, self._go_on)
+            else:
+                self._loop.call_soon(self._go_on)
 
     def _writable(self) -> None:
         self._writing = False
