@@ -1,6 +1,7 @@
 """What lies between a slave and its master's HA port: it may be cut after any byte, or stand still."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -31,7 +32,12 @@ class Link:
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        master_reader, master_writer = await asyncio.open_connection("127.0.0.1", self._master_port)
+        plain = socket.socket()
+        # Whatever this machine's limits are: what waits here is little.
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 10)
+        plain.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(plain, ("127.0.0.1", self._master_port))
+        master_reader, master_writer = await asyncio.open_connection(sock=plain)
         try:
             first = await reader.readexactly(REPORT.size)
             if self.report_cuts:

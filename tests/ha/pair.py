@@ -22,6 +22,7 @@ QUICK = {
     "sync_first_ms": 50,
     "sync_interval_ms": 100,
     "slave_timeout_ms": 3_600_000,
+    "silence_max_ms": 3_600_000,
 }
 
 

@@ -78,7 +78,7 @@ def test_a_link_is_cut_at_any_place(run: Run, tmp_path: Path) -> None:
                 link.cuts = list(cuts.values())
                 slave = await pair.start(1, "slave", ha={"master_address": link.address})
                 await caught_up(master, slave)
-                assert link.connections - before == len(cuts) + 3
+                assert link.connections - before >= len(cuts) + 3
                 assert log_bytes(slave.store) == log_bytes(master.store)
                 assert slave.store.queues() == master.store.queues()
                 assert len(service.connections) == 1
