@@ -69,7 +69,7 @@ class RunningGroup:
         used_us = (self.cpu_seconds() - before) / found["entries"] * 1e6
         return {"per_second": found["entriesPerSecond"], "p50_ms": found["p50Ms"], "nodes_cpu_us": used_us}
 
-    def java_load(self, seconds: float, *, in_flight: int = 1024) -> dict[str, Any]:
+    def java_load(self, seconds: int, *, in_flight: int = 1024) -> dict[str, Any]:
         """Java's client; the first quarter of its time counts for the members' processor time alone."""
         words = [
             "--mode",

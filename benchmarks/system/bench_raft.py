@@ -73,7 +73,7 @@ def bench_append(rounds: Rounds, tmp_path: Path) -> None:
 @pytest.mark.benchmark(group="raft: appends to our members and to Java's, 256 B")
 def bench_append_java(rounds: Rounds, tmp_path: Path) -> None:
     require_kit()
-    seconds, in_flight = (8.0, 1024) if rounds.full else (1.0, 64)
+    seconds, in_flight = (8, 1024) if rounds.full else (1, 64)
 
     def compare() -> dict[str, dict[str, Any]]:
         found: dict[str, dict[str, Any]] = {}

@@ -21,6 +21,7 @@ from pyledger.protocol.raft.messages import (
     PushEntryResponse,
     PushType,
     Response,
+    size_of,
 )
 
 QUOTA_INTERVAL_MS = 1000
@@ -196,7 +197,7 @@ class EntryDispatcher:
         if self.quota_used_bytes >= config.peer_push_quota_bytes:
             self.paused_until_ms = self.quota_from_ms + QUOTA_INTERVAL_MS
             return False
-        self.quota_used_bytes += sum(entry.size for entry in entries)
+        self.quota_used_bytes += size_of(entries)
         return True
 
     def _commit(self, now_ms: int) -> None:

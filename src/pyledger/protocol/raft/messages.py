@@ -91,6 +91,11 @@ class EntryRun(Sequence[Entry]):
         return Entry(index, term, pos, size, body, magic, channel, chain_crc, body_crc)
 
 
+def size_of(entries: Sequence[Entry]) -> int:
+    """Bytes of stored entries."""
+    return len(entries.data) if isinstance(entries, EntryRun) else sum(entry.size for entry in entries)
+
+
 class TermState(NamedTuple):
     """The file `currterm`: what a node must not forget."""
 
