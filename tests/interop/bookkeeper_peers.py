@@ -60,11 +60,11 @@ def free_port() -> int:
 
 
 @contextmanager
-def zookeeper(folder: Path) -> Iterator[str]:
-    """A ZooKeeper server; its address."""
+def zookeeper(folder: Path, port: int = 0, tick_ms: int = 2000) -> Iterator[str]:
+    """A ZooKeeper server; its address. A session lasts 20 ticks at most."""
     require_kit()
-    port = free_port()
-    where = ("--port", port, "--data", folder / "zookeeper")
+    port = port or free_port()
+    where = ("--port", port, "--data", folder / "zookeeper", "--tick", tick_ms)
     with serving("ZooKeeper", *where, log=folder / "zookeeper.log"):
         yield f"127.0.0.1:{port}"
 

@@ -3,16 +3,18 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from kazoo.client import KazooClient
 
 from pyledger.errors import NodeExistsError, NodeNotEmptyError, NodeVersionError, NoNodeError
 from pyledger.metadata.sqlite import SqliteStore
 from pyledger.metadata.store import MetadataStore, Node
 from pyledger.metadata.zookeeper import ZooKeeperStore
-from tests.interop.bookkeeper_peers import zookeeper
+from tests.interop.bookkeeper_peers import free_port, zookeeper
 
 T = TypeVar("T")
 Open = Callable[[], MetadataStore]
@@ -193,5 +195,65 @@ def test_a_lost_session_is_followed_by_another(tmp_path: Path) -> None:
             await store.create("/there", ephemeral=True)
             assert await other.get("/there") == Node(b"", 0, ephemeral=True)
             await names.aclose()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.java
+@pytest.mark.slow
+def test_zookeeper_ends_a_session(keeper: str) -> None:
+    """Its nodes go, another session follows, watches go on."""
+
+    async def scenario() -> None:
+        async with ZooKeeperStore(keeper) as store, ZooKeeperStore(keeper) as other:
+            names, nodes = store.sessions(), store.watch("/lost")
+            first = await anext(names)
+            assert await anext(nodes) is None
+            await store.create("/lost", b"1", ephemeral=True)
+            await until(nodes, Node(b"1", 0, ephemeral=True))
+            await asyncio.to_thread(end_session, store)
+            assert await anext(names) != first
+            await until(nodes, None)
+            assert await other.get("/lost") is None
+            await store.create("/lost", b"2", ephemeral=True)
+            await until(nodes, Node(b"2", 0, ephemeral=True))
+            await names.aclose()
+            await nodes.aclose()
+
+    asyncio.run(scenario())
+
+
+def end_session(store: ZooKeeperStore) -> None:
+    """Take a session over, and close it."""
+    thief = KazooClient(hosts=store.hosts, client_id=store._client.client_id)
+    thief.start()
+    thief.stop()
+    thief.close()
+
+
+@pytest.mark.java
+@pytest.mark.slow
+def test_zookeeper_goes_and_comes_back(tmp_path: Path) -> None:
+    """The session outlives its server: nodes stay, reads wait, watches tell what changed."""
+
+    async def scenario() -> None:
+        with ExitStack() as servers:
+            port = free_port()
+            servers.enter_context(zookeeper(tmp_path, port, tick_ms=30_000))
+            async with ZooKeeperStore(f"127.0.0.1:{port}", session_timeout_ms=600_000) as store:
+                names, nodes = store.sessions(), store.watch("/there")
+                first = await anext(names)
+                assert await anext(nodes) is None
+                await store.create("/there", ephemeral=True)
+                await until(nodes, Node(b"", 0, ephemeral=True))
+                await asyncio.to_thread(servers.close)
+                reading = asyncio.create_task(store.get("/there"))
+                await asyncio.to_thread(servers.enter_context, zookeeper(tmp_path, port, tick_ms=30_000))
+                assert await reading == Node(b"", 0, ephemeral=True)
+                await store.set("/there", b"x")
+                await until(nodes, Node(b"x", 1, ephemeral=True))
+                assert f"{store._client.client_id[0]:x}" == first
+                await names.aclose()
+                await nodes.aclose()
 
     asyncio.run(scenario())

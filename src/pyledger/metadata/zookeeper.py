@@ -31,6 +31,8 @@ T = TypeVar("T")
 
 SESSION_TIMEOUT_MS = 10_000
 ANY_VERSION = -1
+FOR_EVER = {"max_tries": -1, "max_delay": 1}
+"""Kazoo gives a connection up after one try unless it is told otherwise."""
 _FAULTS: dict[type[Exception], type[Exception]] = {
     faults.NodeExistsError: NodeExistsError,
     faults.NoNodeError: NoNodeError,
@@ -52,9 +54,7 @@ class ZooKeeperStore(MetadataStore):
         """
         self.hosts = hosts
         self._timeout_s = session_timeout_ms / 1000
-        self._client: Any = KazooClient(
-            hosts=hosts, timeout=self._timeout_s, connection_retry={"max_delay": 1}
-        )
+        self._client: Any = KazooClient(hosts=hosts, timeout=self._timeout_s, connection_retry=FOR_EVER)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connected = Signal()
         self._closed = False
