@@ -53,6 +53,12 @@ class RunningBroker:
         return {name: int(values[name]) for name in ("VmRSS", "RssAnon", "RssFile")}
 
 
+def program_environment() -> dict[str, str]:
+    """Modules are those of this process, and may keep their bytecode: an installed package has it."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return kept | {"PYTHONPATH": os.pathsep.join(sys.path)}
+
+
 @contextmanager
 def serving(*words: object) -> Iterator[tuple["subprocess.Popen[str]", str, float]]:
     """A command of ours from READY to the end of the block; its process, its address, seconds until READY."""
@@ -61,7 +67,7 @@ def serving(*words: object) -> Iterator[tuple["subprocess.Popen[str]", str, floa
         [sys.executable, "-c", CLI, *map(str, words), "--log-level", "error"],
         stdout=subprocess.PIPE,
         text=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        env=program_environment(),
     ) as process:
         assert process.stdout is not None
         try:

@@ -70,8 +70,8 @@ class Sender:
         self._fields: dict[tuple[MessageQueue, RequestCode], dict[str, str]] = {}
         """What requests to a queue have in common."""
         self._lanes: dict[MessageQueue, Lane] = {}
-        self._topic_lanes: dict[str, list[Lane]] = {}
-        """Of the queues of a topic, in their order."""
+        self._topic_lanes: dict[str, tuple[list[Lane], QueueChooser]] = {}
+        """Of the queues of a topic, in their order, and whose turn it is."""
         self._routes_version = -1
         self._waiting: deque[Outgoing] = deque()
         self._in_flight = 0
@@ -241,11 +241,13 @@ class Sender:
             self._routes_version = routes.version
         topic = out.topic
         if out.queue is None and out.select is None:
-            lanes = self._topic_lanes.get(topic)
-            if lanes is None:
+            known = self._topic_lanes.get(topic)
+            if known is None:
                 found = [self._lane(queue) for queue in routes.writable_queues(topic)]
-                lanes = self._topic_lanes[topic] = [lane for lane in found if lane is not None]
-            return lanes[self._chooser(topic).step(len(lanes))] if lanes else None
+                lanes = [lane for lane in found if lane is not None]
+                known = self._topic_lanes[topic] = lanes, self._chooser(topic)
+            lanes, chooser = known
+            return lanes[chooser.step(len(lanes))] if lanes else None
         if out.queue is None:
             queues = routes.writable_queues(topic)
             if not queues:

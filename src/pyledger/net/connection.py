@@ -197,13 +197,14 @@ class Connection(FrameStream):
             parts: The whole frame.
             timeout_ms: For the answer.
         """
-        self.endpoint.async_permits.try_take()
+        endpoint = self.endpoint
+        endpoint.async_permits.free -= 1
         self.calls[opaque] = call
-        now = self.endpoint.loop.time()
+        now = endpoint.loop.time()
         together = self._together
         if together is None or now >= together.closes_at or together.timeout_ms != timeout_ms:
             together = self._together = SentTogether(now, timeout_ms, self._late)
-            self.endpoint.wheel.arm(together, timeout_ms + TOGETHER_S * 1000)
+            endpoint.wheel.arm(together, timeout_ms + TOGETHER_S * 1000)
         together.opaques.append(opaque)
         self.write(parts)
 
