@@ -62,6 +62,13 @@ def test_create_warm_or_pooled_still_reads_as_zeroes(path: Path, options: dict[s
     assert path.read_bytes() == bytes(SIZE_BYTES)
 
 
+def test_pages_are_made_far_beyond_what_was_written(path: Path) -> None:
+    file = MappedFile.create(str(path), 32 << 20, allocate_chunk_bytes=1 << 20)
+    file.populate(20 << 20)
+    assert file.allocated_position == 20 << 20
+    assert path.read_bytes() == bytes(32 << 20)
+
+
 def test_threads_may_reserve_the_same_file_at_once(path: Path) -> None:
     """The one that appends and the one that makes files ready meet in the same file."""
     size_bytes = 1 << 20

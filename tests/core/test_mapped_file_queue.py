@@ -227,6 +227,16 @@ def test_allocator_makes_files_ahead_and_removes_what_nobody_used(
     assert names(folder) == [file_name(n) for n in range(len(queue.files))]
 
 
+def test_allocator_makes_large_files_too_while_somebody_waits(
+    make: Callable[..., MappedFileQueue],
+    allocator: Callable[[MappedFileQueue, int], threading.Thread],
+) -> None:
+    queue = make(size_bytes=256 << 20, allocate_chunk_bytes=1 << 20)
+    allocator(queue, 1)
+    assert fill(queue, 1) == [0]
+    assert queue.files[0].allocated_position == 1 << 20
+
+
 def test_allocator_error_reaches_the_append_and_the_next_one_tries_again(
     folder: Path,
     make: Callable[..., MappedFileQueue],
