@@ -1,6 +1,8 @@
 """Which method of which processor answers which request. A new processor joins here, or the operators'."""
 
+import asyncio
 from collections.abc import Awaitable, Mapping
+from importlib import import_module
 
 from pyledger.broker.parts import BrokerParts, Method
 from pyledger.broker.processors.ack import AckProcessor
@@ -43,9 +45,17 @@ class BrokerHandlers(HandlerTable):
     ) -> Answer | Awaitable[Answer]:
         if self._has_operators or self._parts is None:
             return refuse_unknown(connection, request)
-        self._has_operators = True
-        self._add_operators(self._parts)
-        return self(connection, request)
+        return self._load_and_answer(connection, request)
+
+    async def _load_and_answer(self, connection: Connection, request: RemotingCommand) -> Answer:
+        # On a thread: whoever sends and pulls meanwhile shall not wait for it.
+        await asyncio.to_thread(import_module, "pyledger.broker.processors.operators")
+        if not self._has_operators:
+            self._has_operators = True
+            assert self._parts is not None
+            self._add_operators(self._parts)
+        answer = self(connection, request)
+        return await answer if isinstance(answer, Awaitable) else answer
 
     def _add_operators(self, parts: BrokerParts) -> None:
         from pyledger.broker.processors.operators import operator_methods  # noqa: PLC0415 - not at the start
