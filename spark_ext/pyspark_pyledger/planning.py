@@ -2,12 +2,12 @@
 
 import logging
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 
 from pyledger import arrow
 from pyledger.arrow import Partition
 from pyledger.errors import ConfigError, StoreNotFoundError
+from pyledger.store.folder import read_folder
 from pyledger.store.reader import StoreReader
 from pyspark_pyledger.options import EARLIEST, OFFSET_EARLIEST, OFFSET_LATEST, ReadOptions
 from pyspark_pyledger.positions import Offsets
@@ -18,6 +18,8 @@ PARTITION_BYTES_MAX = 512 << 20
 """Rows are streamed, so this is no memory: it bounds what a failed task repeats, a second or two of work."""
 PARTITION_BYTES_MIN = 8 << 20
 """A task costs about 50 ms: never one for each small file."""
+TASKS_MAX = 100_000
+"""Spark's driver holds them all; beyond this partitions grow instead."""
 
 
 def plan_folders(options: ReadOptions) -> list[Partition]:
@@ -27,18 +29,16 @@ def plan_folders(options: ReadOptions) -> list[Partition]:
         ConfigError: a topic is in none of the folders; offsets name what is not there and data loss matters.
         StoreNotFoundError: a path holds no store.
     """
-    with ExitStack() as stack:
-        placed = {
-            place: stack.enter_context(StoreReader.open(folder, on_corrupt=options.on_corrupt))
-            for place, folder in placed_folders(options.paths)
-        }
-        readers = placed.values()
-        _check_topics(readers, options.topics)
-        size = _partition_bytes(readers, options)
-        return [
-            part
-            for place, reader in placed.items()
-            for part in arrow.plan(
+    placed = placed_folders(options.paths)
+    size = partition_bytes(sum(_log_bytes(folder) for _place, folder in placed), options)
+    known: set[str] = set()
+    parts: list[Partition] = []
+    # One folder after the other: a large one maps ten thousand files.
+    for place, folder in placed:
+        with StoreReader.open(folder, on_corrupt=options.on_corrupt) as reader:
+            if options.topics is not None:
+                known |= _topics_of(reader)
+            parts += arrow.plan(
                 reader,
                 max_partition_bytes=size,
                 max_partition_records=options.max_records_per_partition,
@@ -55,7 +55,12 @@ def plan_folders(options: ReadOptions) -> list[Partition]:
                 tags=options.tags,
                 include_unindexed=options.include_unindexed,
             )
-        ]
+    for topic in options.topics or ():
+        if topic not in known:
+            raise ConfigError(
+                "topics", f"there is no topic {topic!r}", f"there are {', '.join(sorted(known))}"
+            )
+    return parts
 
 
 def placed_folders(paths: tuple[str, ...]) -> list[tuple[str, str]]:
@@ -97,33 +102,25 @@ def _topics_of(reader: StoreReader) -> set[str]:
     return {topic for topic, _queue_id in reader.queues()}
 
 
-def _check_topics(readers: Iterable[StoreReader], wanted: tuple[str, ...] | None) -> None:
-    if wanted is None:
-        return
-    known = set().union(*(_topics_of(reader) for reader in readers))
-    for topic in wanted:
-        if topic not in known:
-            raise ConfigError(
-                "topics", f"there is no topic {topic!r}", f"there are {', '.join(sorted(known))}"
-            )
-
-
 def _present(reader: StoreReader, wanted: tuple[str, ...] | None) -> list[str] | None:
     """The wanted topics that this folder has; another folder has the others."""
     return None if wanted is None else [topic for topic in wanted if topic in _topics_of(reader)]
 
 
-def _partition_bytes(readers: Iterable[StoreReader], options: ReadOptions) -> int:
-    return partition_bytes(sum(reader.max_offset - reader.min_offset for reader in readers), options)
+def _log_bytes(folder: str) -> int:
+    """Bytes of a log, by the names and sizes of its files."""
+    return sum(file.size_bytes for file in read_folder(folder).log_files)
 
 
 def partition_bytes(total: int, options: ReadOptions) -> int:
     """Log bytes of one task, of so many in all."""
     if options.max_bytes_per_partition is not None:
         return options.max_bytes_per_partition
+    least = -(-total // TASKS_MAX)
     if options.min_partitions is not None:
-        return min(PARTITION_BYTES_MAX, max(1, -(-total // options.min_partitions)))
-    return min(PARTITION_BYTES_MAX, max(PARTITION_BYTES_MIN, -(-total // (os.cpu_count() or 1))))
+        return max(least, min(PARTITION_BYTES_MAX, max(1, -(-total // options.min_partitions))))
+    even = max(PARTITION_BYTES_MIN, -(-total // (os.cpu_count() or 1)))
+    return max(least, min(PARTITION_BYTES_MAX, even))
 
 
 def _bounded(

@@ -1,7 +1,8 @@
 """`LedgerSource`: the entry that Spark calls. It pins the end of every folder when the data frame is made.
 
 Source: PySpark's `pyspark.sql.datasource`. No `pushFilters`: in Spark 4.3 a pushed filter leaks into other
-queries over the same data frame, so ranges, queues and columns are options.
+queries over the same data frame, so ranges, queues and columns are options. What only writers need is
+imported by them: a worker that reads would wait for it.
 """
 
 import contextlib
@@ -23,8 +24,6 @@ from pyspark_pyledger.partitions import AnyPartition
 from pyspark_pyledger.planning import plan_folders
 from pyspark_pyledger.schema import check_schema, schema_of
 from pyspark_pyledger.stream_reader import StreamReader
-from pyspark_pyledger.write_options import parse_write_options
-from pyspark_pyledger.writers import BatchWriter, StreamWriter
 
 
 class LedgerSource(DataSource):
@@ -65,12 +64,18 @@ class LedgerSource(DataSource):
         """A writer that appends; a log has nothing that can be overwritten."""
         if overwrite:
             raise ConfigError("mode", "a log cannot be overwritten", 'say .mode("append")')
+        from pyspark_pyledger.write_options import parse_write_options
+        from pyspark_pyledger.writers import BatchWriter
+
         return BatchWriter(schema, parse_write_options(self.options))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """A sink that appends every batch once."""
         if overwrite:
             raise ConfigError("outputMode", "a log cannot be overwritten", 'say .outputMode("append")')
+        from pyspark_pyledger.write_options import parse_write_options
+        from pyspark_pyledger.writers import StreamWriter
+
         return StreamWriter(schema, parse_write_options(self.options))
 
     def _checked(self, schema: StructType) -> ReadOptions:

@@ -36,7 +36,9 @@ def store(tmp_path: Path) -> Path:
     return folder
 
 
-def run_bare(code: str, store: Path, home: Path, path: str) -> subprocess.CompletedProcess[str]:
+def run_bare(
+    code: str, store: Path, home: Path, path: str, *, timeout_s: float = 280
+) -> subprocess.CompletedProcess[str]:
     bare = {"PATH": path, "HOME": str(home), "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'spark_ext'}"}
     return subprocess.run(
         [sys.executable, "-c", code, str(store)],
@@ -44,7 +46,7 @@ def run_bare(code: str, store: Path, home: Path, path: str) -> subprocess.Comple
         check=False,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=timeout_s,
         cwd=home,
     )
 
