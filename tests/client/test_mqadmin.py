@@ -259,3 +259,11 @@ def test_every_command_is_in_its_module() -> None:
     for name, commands in MODULES.items():
         found: dict[str, click.Command] = importlib.import_module(f"pyledger.cli.mqadmin.{name}").VERBS
         assert set(found) == set(commands)
+
+
+def test_time_of_sends_is_told(mqadmin: Caller) -> None:
+    mqadmin("updateTopic -t Timed -b BROKER -r 2 -w 2")
+    lines = mqadmin("checkMsgSendRT -t Timed -a 3 -s 10").lines
+    assert lines[0] == "#Broker Name                      #QID  #Send Result            #RT"
+    assert [line.split()[:3] for line in lines[1:4]] == [["broker-a", qid, "true"] for qid in ("0", "1", "0")]
+    assert lines[4].startswith("Avg RT: ")

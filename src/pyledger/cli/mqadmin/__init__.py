@@ -27,6 +27,9 @@ MODULES = {
         "producerConnection": "who is in a producer group",
         "producer": "all producers of a broker",
     },
+    "measuring": {
+        "checkMsgSendRT": "how long sends to a topic take",
+    },
     "traces": {
         "queryMsgTraceById": "who sent and who consumed a message, where clients write traces",
     },
