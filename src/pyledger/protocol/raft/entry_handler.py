@@ -5,7 +5,7 @@ it: what was sent before says nothing any more.
 Source: DLedger DLedgerEntryPusher.java (EntryHandler).
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from pyledger.errors import CorruptRecordError, OffsetOutOfRangeError, StoreFullError
@@ -119,9 +119,10 @@ class EntryHandler:
         storage, entries = state.storage, push.request.entries
         first = entries[0].index
         before = max(min(storage.end_index + 1 - first, len(entries)), 0)
-        if before and not all(self._stored(entry) for entry in entries[:before]):
+        known = min(max(state.verified_index + 1 - first, 0), before)  # came from this leader already
+        if before > known and not all(self._stored(entry) for entry in entries[known:before]):
             return ResponseCode.INCONSISTENT_STATE
-        new = entries[before:] if before else entries
+        new: Sequence[Entry] = () if before == len(entries) else entries[before:] if before else entries
         taken = len(new)
         if new:
             try:
