@@ -313,14 +313,15 @@ cdef class ColumnBuilder:
         self.fault = None
         while status == FILL_PAUSED or status == FILL_PACKED:
             if status == FILL_PACKED:
-                status = self._take_packed(view, s.offset)
+                status = self._take_packed(view, s.offset, &record)
                 if status == PARSED_RECORD:
-                    view.parse(s.offset, &record)
                     s.offset += record.size_bytes
                     status = FILL_PAUSED
             else:
                 with nogil:
+                    cold_enter()
                     status = self.fill_by_scan(view, stop, &s)
+                    cold_leave()
                 if s.offset - walked >= FILL_SLICE_BYTES:
                     walked = s.offset
                     PyErr_CheckSignals()
@@ -335,6 +336,7 @@ cdef class ColumnBuilder:
         while s.offset < pause:
             if self.row_count == self.batch_rows:
                 return FILL_FULL
+            cold_pause()
             status = next_record(view, end, CHECK_POSITION, s, &record)
             if status != PARSED_RECORD:
                 return status
@@ -353,6 +355,7 @@ cdef class ColumnBuilder:
             then `fault` says what, at `fault_offset`. `next_index` is the unit to go on with.
         """
         cdef Py_buffer buffer
+        cdef Record record
         cdef const uint8_t* first
         cdef int64_t count, offset
         cdef int status = FILL_PAUSED
@@ -364,13 +367,16 @@ cdef class ColumnBuilder:
             count = buffer.len // CQ_UNIT_BYTES
             while status == FILL_PAUSED or status == FILL_PACKED:
                 if status == FILL_PACKED:
-                    status = self._take_packed(view, get_i64(first + self.next_index * CQ_UNIT_BYTES))
+                    offset = get_i64(first + self.next_index * CQ_UNIT_BYTES)
+                    status = self._take_packed(view, offset, &record)
                     if status == PARSED_RECORD:
                         self.next_index += 1
                         status = FILL_PAUSED
                 else:
                     with nogil:
+                        cold_enter()
                         status = self.fill_by_units(view, first, count)
+                        cold_leave()
                     PyErr_CheckSignals()
             offset = get_i64(first + self.next_index * CQ_UNIT_BYTES) if self.next_index < count else 0
         finally:
@@ -379,9 +385,8 @@ cdef class ColumnBuilder:
 
     cdef int fill_by_units(self, LogView view, const uint8_t* units, int64_t count) noexcept nogil:
         cdef Record record
-        cdef int64_t offset
+        cdef int64_t offset, ahead
         cdef int64_t looked_at = 0
-        cdef int64_t ahead
         cdef const uint8_t* soon
         cdef int status
         while self.next_index < count:
@@ -396,6 +401,7 @@ cdef class ColumnBuilder:
                 soon = units + ahead * CQ_UNIT_BYTES
                 view.prefetch(get_i64(soon), get_i32(soon + 8) if self.is_bounded else RECORD_HEAD_BYTES)
             offset = get_i64(units + self.next_index * CQ_UNIT_BYTES)
+            cold_pause()
             status = view.parse(offset, &record)
             if status == PARSED_RECORD:
                 status = check_record(&record, offset, CHECK_POSITION)
@@ -410,18 +416,18 @@ cdef class ColumnBuilder:
             self.next_index += 1
         return SCAN_END
 
-    cdef int _take_packed(self, LogView view, int64_t offset) except -128:
+    cdef int _take_packed(self, LogView view, int64_t offset, Record* record) except -128:
         """Append the record at `offset` with its body unpacked."""
-        cdef Record record
+        cdef StoredMessage message
         cdef bytes plain
-        parse_sound(view, offset, CHECK_POSITION, &record)
-        message = wrap_record(view, &record, offset)
+        message = read_sound(view, offset, CHECK_POSITION)
+        record[0] = message.record
         try:
             plain = message.unpack_body(self.unpack_limit_bytes)
         except errors.CorruptBodyError as error:
             self.fault = error.problem
             return PARSED_BAD_CRC
-        return self.take(&record, offset, <const uint8_t*><char*>plain, len(plain))
+        return self.take(record, offset, <const uint8_t*><char*>plain, len(plain))
 
     cdef bint _end_fill(self, int status, int64_t offset) except -1:
         if status == FILL_NO_MEMORY:

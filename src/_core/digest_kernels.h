@@ -16,6 +16,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "little_endian.h"
+
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(PYLEDGER_PORTABLE_DIGESTS)
 #define DIGEST_X86 1
 #include <immintrin.h>
@@ -100,10 +102,6 @@ static void derive_constants(struct crc_constants *c, uint32_t polynomial) {
 }
 
 /* ---- portable: eight bytes a step ---------------------------------------------------------------- */
-
-static inline uint32_t load_le32(const uint8_t *p) {
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
 
 static uint32_t update_sliced(uint32_t state, const uint8_t *p, size_t n, const struct crc_constants *c) {
     while (n >= 8) {

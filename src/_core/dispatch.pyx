@@ -182,7 +182,9 @@ cdef class Dispatcher:
             try:
                 while True:
                     with nogil:
+                        cold_enter()
                         status = self._run(view, end)
+                        cold_leave()
                     if status == 0:
                         break
                     self._resolve(view, status)
@@ -210,6 +212,7 @@ cdef class Dispatcher:
         """Walk on; 0 at the end, or what needs the interpreter lock."""
         cdef int status
         while True:
+            cold_pause()
             status = self._put_group()
             if status < 0:
                 return status

@@ -48,7 +48,9 @@ cdef class KeyCollector:
         if self.exports:
             raise BufferError("the keys are in use")
         with nogil:
+            cold_enter()
             status = self._walk(view, &where, end)
+            cold_leave()
         if status == WALK_NO_MEMORY:
             raise MemoryError()
         return where
@@ -58,6 +60,7 @@ cdef class KeyCollector:
         cdef RecordFacts facts
         cdef int status
         while True:
+            cold_pause()
             status = step_to_record(view, where, end, &record)
             if status != PARSED_RECORD:
                 return status

@@ -1,7 +1,7 @@
 # LogView: an immutable run of mapped files with a pinned end. Everything that reads records takes one,
 # so that a reader without the interpreter lock never meets a file list in change. A view keeps its files
 # mapped: closing one of them takes effect with the last view on it.
-from _core.layout cimport PARSED_SHORT, Record, parse_record
+from _core.layout cimport MAGIC_V1, MAGIC_V2, PARSED_SHORT, Record, get_i32, parse_record
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free, malloc
@@ -24,10 +24,27 @@ cdef enum:
     PREFETCH_BYTES_MAX = 1024        # of one record: the processor notices a longer run by itself
 
 
+cdef bint unpack_record(cold_segment* cold, int64_t position, int64_t available) noexcept nogil:
+    """See that the record at a position, or what stands there instead, is in place; False when it is not."""
+    cdef const uint8_t* where = cold.base + position
+    cdef int64_t window = cold_window(cold, position)
+    cdef int64_t size = 0
+    if window >= 8 and get_i32(where + 4) in (MAGIC_V1, MAGIC_V2):
+        size = get_i32(where)
+    if window < size <= available:
+        return cold_load(cold, position, position + size) == 0
+    if size == window and size < available and where[size - 1] == 0:
+        # It may be asked whether the record was torn, which the zeroes of its last page would show.
+        size = (position + size + 4095) // 4096 * 4096 - position
+        return cold_load(cold, position, position + min(size, available)) == 0
+    return window > 0
+
+
 cdef struct Span:
     const uint8_t* base
     int64_t start                    # physical offset of the first byte
     int64_t readable                 # bytes that may be read from base
+    cold_segment* cold               # unpacks them on demand; NULL for an ordinary file
 
 
 @cython.final
@@ -41,6 +58,7 @@ cdef class LogView:
     cdef readonly int64_t file_size_bytes
     cdef Span* spans
     cdef int span_count
+    cdef bint has_cold               # some file is a cold segment
 
     def __cinit__(self, files, int64_t end_offset):
         cdef int i
@@ -60,6 +78,8 @@ cdef class LogView:
             file.pin()
             self.span_count = i + 1
             self.spans[i].base = file.base
+            self.spans[i].cold = file.cold
+            self.has_cold |= file.cold != NULL
             self.spans[i].start = file.start_offset
             self.spans[i].readable = max(0, min(file.mapped_bytes, end_offset - file.start_offset))
         file = self.files[0]
@@ -88,27 +108,51 @@ cdef class LogView:
         return NULL
 
     cdef const uint8_t* at(self, int64_t offset, int64_t* available) noexcept nogil:
-        """Pointer to `offset` and the bytes readable from there within its file; NULL outside."""
+        """Pointer to `offset` and the bytes readable from there within its file; NULL outside.
+
+        Of a cold segment the record that starts there is in place, or else its block; whoever asks without
+        the interpreter lock, or keeps the pointer, stands between `cold_enter` and `cold_leave`.
+        """
         cdef const Span* span = self.find(offset)
         if span == NULL or offset - span.start >= span.readable:
             return NULL
         available[0] = span.readable - (offset - span.start)
+        if span.cold != NULL and not unpack_record(span.cold, offset - span.start, available[0]):
+            return NULL
         return span.base + (offset - span.start)
+
+    cdef int64_t window(self, int64_t offset, int64_t available) noexcept nogil:
+        """Of the bytes that `at` told, how many may be searched: of a cold segment those of one block."""
+        cdef const Span* span = self.find(offset)
+        if span.cold == NULL:
+            return available
+        return min(available, cold_window(span.cold, offset - span.start))
+
+    cdef void pin_record(self, int64_t offset, int64_t size_bytes, int by) noexcept:
+        """Keep a record of a cold segment unpacked (1), or no longer (-1)."""
+        cdef const Span* span = self.find(offset)
+        if span != NULL and span.cold != NULL:
+            cold_pin(span.cold, offset - span.start, offset - span.start + size_bytes, by)
 
     cdef int parse(self, int64_t offset, Record* record) noexcept nogil:
         """parse_record at a physical offset; PARSED_SHORT outside the view."""
         cdef int64_t available = 0
-        cdef const uint8_t* where = self.at(offset, &available)
-        if where == NULL:
-            return PARSED_SHORT
-        return parse_record(where, available, record)
+        cdef const uint8_t* where
+        cdef int status = PARSED_SHORT
+        cold_enter()
+        where = self.at(offset, &available)
+        if where != NULL:
+            status = parse_record(where, available, record)
+        cold_leave()
+        return status
 
     cdef inline void prefetch(self, int64_t offset, int64_t size_bytes) noexcept nogil:
         """Bring bytes that will soon be read into the cache; what lies outside the view is passed over."""
-        cdef int64_t available = 0
-        cdef const uint8_t* where = self.at(offset, &available)
-        if where != NULL:
-            prefetch_bytes(where, min(min(size_bytes, available), <int64_t>PREFETCH_BYTES_MAX))
+        cdef const Span* span = self.find(offset)
+        cdef int64_t available
+        if span != NULL and span.cold == NULL and offset - span.start < span.readable:
+            available = min(span.readable - (offset - span.start), <int64_t>PREFETCH_BYTES_MAX)
+            prefetch_bytes(span.base + (offset - span.start), min(size_bytes, available))
 
     cdef int64_t next_file_offset(self, int64_t offset) noexcept nogil:
         """Where the file after the one that holds `offset` starts; the view's end outside any file."""
@@ -126,11 +170,13 @@ cdef class LogView:
 
     def read(self, int64_t offset, int64_t length):
         """Copy `length` bytes at a physical offset; they must lie in one file."""
-        cdef int64_t available = 0
-        cdef const uint8_t* where = self.at(offset, &available)
-        if where == NULL or length < 0 or length > available:
+        cdef const Span* span = self.find(offset)
+        cdef int64_t position = -1 if span == NULL else offset - span.start
+        if position < 0 or position >= span.readable or not 0 <= length <= span.readable - position:
             raise errors.OffsetOutOfRangeError(offset, self.start_offset, self.end_offset)
-        return PyBytes_FromStringAndSize(<const char*>where, length)
+        if span.cold != NULL:
+            return bytes(self.view(offset, length))
+        return PyBytes_FromStringAndSize(<const char*>span.base + position, length)
 
     def view(self, int64_t offset, int64_t length):
         """View `length` bytes at a physical offset without copying; the file stays mapped meanwhile."""
@@ -139,4 +185,4 @@ cdef class LogView:
         if span == NULL or length < 0 or length > span.readable - (offset - span.start):
             raise errors.OffsetOutOfRangeError(offset, self.start_offset, self.end_offset)
         position = offset - span.start
-        return memoryview(self.files[span - self.spans])[position:position + length]
+        return (<MappedFile>self.files[span - self.spans]).export_range(position, length)

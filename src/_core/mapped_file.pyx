@@ -9,7 +9,7 @@ from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.errno cimport EINTR, ENXIO, errno
 from libc.stdint cimport int64_t, uint8_t
-from libc.string cimport memcmp, memset
+from libc.string cimport memset
 from posix.fcntl cimport O_CLOEXEC, O_RDONLY, O_RDWR, open as c_open
 from posix.mman cimport MAP_FAILED, MAP_SHARED, PROT_READ, PROT_WRITE, mmap, munmap
 from posix.stat cimport fstat, struct_stat
@@ -18,16 +18,6 @@ from posix.unistd cimport close as c_close, pwrite
 from pyledger import errors
 
 watch_forks()
-
-
-cdef inline bint any_set(const uint8_t* start, int64_t length) noexcept nogil:
-    """Whether any byte is not zero: the first is not, or two neighbours differ."""
-    return length > 0 and (start[0] != 0 or memcmp(start, start + 1, <size_t>(length - 1)) != 0)
-
-
-cdef bint is_offset_name(str name):
-    """Whether a file name is a start offset: 20 digits, below 10**18 so that no sum with a size overflows."""
-    return len(name) == 20 and name.startswith("00") and name.isascii() and name.isdecimal()
 
 
 cdef class MappedFile:
@@ -39,6 +29,7 @@ cdef class MappedFile:
     cdef readonly int64_t mapped_bytes
     cdef readonly bint readonly
     cdef uint8_t* base                      # the mapping; readers use only this
+    cdef cold_segment* cold                 # unpacks into `base`; NULL for an ordinary file
     cdef uint8_t* pool                      # transient pool: appends go here until commit; else NULL
     cdef int64_t wrote
     cdef int64_t committed
@@ -48,6 +39,7 @@ cdef class MappedFile:
     cdef bytes encoded_path
     cdef const char* c_path
     cdef int pool_fd
+    cdef bint range_only                    # the buffer that is asked for is cut down to a range at once
     cdef int exports                        # buffers alive: `close` refuses
     cdef int pins                           # log views and system calls on the mapping: unmapping waits
     cdef int generation
@@ -80,9 +72,15 @@ cdef class MappedFile:
 
     @staticmethod
     def open(str path, *, int64_t size_bytes=0):
-        """Map an existing file read-only. `size_bytes` is the nominal size when the file may be cut short."""
+        """Map an existing file read-only. `size_bytes` is the nominal size when the file may be cut short.
+
+        A cold segment is mapped as the file that it was made of.
+        """
         cdef MappedFile file = MappedFile.__new__(MappedFile)
         file.readonly = True
+        if path.endswith(COLD_SUFFIX):
+            open_cold(file, path)
+            return file
         file._open_existing(path, O_RDONLY | O_CLOEXEC, PROT_READ, size_bytes)
         return file
 
@@ -127,7 +125,7 @@ cdef class MappedFile:
         return file
 
     cdef int _name(self, str path) except -1:
-        cdef str name = path.rpartition("/")[2]
+        cdef str name = path.rpartition("/")[2].removesuffix(COLD_SUFFIX)
         self.path = path
         self.encoded_path = path.encode("utf-8", "surrogateescape")
         self.c_path = self.encoded_path
@@ -176,9 +174,14 @@ cdef class MappedFile:
         self.set_positions(self.mapped_bytes)
         return 0
 
+    @property
+    def is_cold(self):
+        """Whether this is a cold segment, whose bytes are unpacked when they are read."""
+        return self.cold != NULL
+
     cdef bint let_go(self) noexcept:
         """Unmap until `map_again`; not while somebody uses the mapping. What is dirty the kernel keeps."""
-        if self.base == NULL or self.pool != NULL or self.exports or self.pins:
+        if self.base == NULL or self.pool != NULL or self.cold != NULL or self.exports or self.pins:
             return False
         self._unmap_file()
         return True
@@ -204,7 +207,12 @@ cdef class MappedFile:
 
     cdef void _unmap_file(self) noexcept:
         global mapped_count
-        if self.base != NULL:
+        if self.cold != NULL:
+            cold_close(self.cold)
+            self.cold = NULL
+            self.base = NULL
+            mapped_count -= 1
+        elif self.base != NULL:
             munmap(self.base, <size_t>self.mapped_bytes)
             self.base = NULL
             mapped_count -= 1
@@ -384,7 +392,18 @@ cdef class MappedFile:
         if position < 0 or length < 0 or length > end - position:
             raise errors.OffsetOutOfRangeError(self.start_offset + position, self.start_offset,
                                                self.start_offset + end)
-        return memoryview(self)[position:position + length]
+        return self.export_range(position, length)
+
+    cdef object export_range(self, int64_t position, int64_t length):
+        """A view of bytes that the caller knows to be there; of a cold segment they alone are unpacked."""
+        cdef object whole
+        self.range_only = True
+        try:
+            whole = memoryview(self)
+        finally:
+            self.range_only = False
+        load_cold(self, position, position + length)
+        return whole[position:position + length]
 
     def read(self, int64_t position, int64_t length):
         """Copy bytes below the committed position."""
@@ -394,6 +413,8 @@ cdef class MappedFile:
         if position < 0 or length < 0 or length > end - position:
             raise errors.OffsetOutOfRangeError(self.start_offset + position, self.start_offset,
                                                self.start_offset + end)
+        if self.cold != NULL:
+            return bytes(self.export_range(position, length))
         return PyBytes_FromStringAndSize(<char*>self.base + position, length)
 
     def close(self):
@@ -411,6 +432,9 @@ cdef class MappedFile:
         cdef size_t mapped_bytes = <size_t>self.mapped_bytes
         self.closed = True
         if self.exports or self.pins:
+            return
+        if self.cold != NULL:
+            self._unmap()
             return
         self.base = NULL
         self._unmap()
@@ -455,8 +479,14 @@ cdef class MappedFile:
         self.map_again()
         PyBuffer_FillInfo(buffer, self, self.base, load_acquire(&self.committed), 1, flags)
         self.exports += 1
+        if self.cold != NULL:
+            COLD_ADD(&self.cold.holds, 1)
+            if not self.range_only:
+                load_cold(self, 0, self.mapped_bytes)
 
     def __releasebuffer__(self, Py_buffer* buffer):
         self.exports -= 1
+        if self.cold != NULL:
+            COLD_ADD(&self.cold.holds, -1)
         if self.closed:
             self.retire()

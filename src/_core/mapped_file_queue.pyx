@@ -207,11 +207,9 @@ cdef class MappedFileQueue:
         try:
             with os.scandir(self.folder) as entries:
                 for entry in entries:
-                    if entry.is_dir():
-                        continue
-                    if is_offset_name(entry.name):
+                    if is_offset_name(entry.name.removesuffix(COLD_SUFFIX)) and not entry.is_dir():
                         names.append(entry.name)
-                    elif not self.readonly:
+                    elif not self.readonly and not entry.is_dir():
                         raise errors.StoreFormatError(
                             entry.path, "does not belong into a folder of mapped files",
                             "move it elsewhere, then open the store again")
@@ -221,11 +219,11 @@ cdef class MappedFileQueue:
 
     def _open_file(self, path):
         cdef MappedFile file
-        if self.readonly:
+        if self.readonly or path.endswith(COLD_SUFFIX):
             file = MappedFile.open(path, size_bytes=self.file_size_bytes)
-            return file
-        file = MappedFile.open_writable(path, allocate_chunk_bytes=self.allocate_chunk_bytes)
-        if file.size_bytes != self.file_size_bytes:
+        else:
+            file = MappedFile.open_writable(path, allocate_chunk_bytes=self.allocate_chunk_bytes)
+        if file.size_bytes != self.file_size_bytes and not self.readonly:
             raise errors.StoreFormatError(
                 path, f"has {file.size_bytes} bytes instead of {self.file_size_bytes}",
                 "set the file size the store was made with; a cut or overlong file needs `pyledger repair`")
@@ -403,13 +401,15 @@ cdef class MappedFileQueue:
             if not self.run or offset < self.run[0].start_offset or offset > self.next_start():
                 raise errors.OffsetOutOfRangeError(offset, -1 if not self.run else self.run[0].start_offset,
                                                    self.next_start())
-            self.allocator.drop()
             kept = [f for f in self.run if f.start_offset <= offset]
+            file = kept[len(kept) - 1]
+            if offset < file.start_offset + self.file_size_bytes:
+                file.check_writable()
+            self.allocator.drop()
             for gone in reversed(self.run[len(kept):]):
                 remove_file(gone.path)
             self.set_run(tuple(kept))
             self.sync_names()
-            file = self.last
             position = min(offset - file.start_offset, file.size_bytes)
             with nogil:
                 failed = file.zero_from(position, True)

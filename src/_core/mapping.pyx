@@ -3,6 +3,7 @@ from _core.posix cimport (MADV_POPULATE_WRITE, fsync, load_acquire, madvise, pau
                           syncfs, unlink)
 from libc.errno cimport EINTR, errno
 from libc.stdint cimport int64_t, uint8_t
+from libc.string cimport memcmp
 from posix.fcntl cimport O_CLOEXEC, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, open as c_open
 from posix.mman cimport (MAP_ANONYMOUS, MAP_FAILED, MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE, mmap,
                          munmap)
@@ -41,6 +42,16 @@ def sync_file_system(str path):
             c_close(fd)
     if failed != 0:
         raise errors.StoreFailedError(path) from OSError(failed, "sync failed", path)
+
+
+cdef inline bint any_set(const uint8_t* start, int64_t length) noexcept nogil:
+    """Whether any byte is not zero: the first is not, or two neighbours differ."""
+    return length > 0 and (start[0] != 0 or memcmp(start, start + 1, <size_t>(length - 1)) != 0)
+
+
+cdef bint is_offset_name(str name):
+    """Whether a file name is a start offset: 20 digits, below 10**18 so that no sum with a size overflows."""
+    return len(name) == 20 and name.startswith("00") and name.isascii() and name.isdecimal()
 
 
 cdef struct Mapping:

@@ -182,9 +182,14 @@ cdef class StoredMessage:
     cdef Record record
     cdef readonly int64_t physical_offset
     cdef dict _properties
+    cdef bint pinned                 # in memory, of a cold segment
 
     def __init__(self):
         raise TypeError("a StoredMessage is handed out by a reader or a store, not made")
+
+    def __dealloc__(self):
+        if self.pinned:
+            self.view.pin_record(self.physical_offset, self.record.size_bytes, -1)
 
     @property
     def topic(self):
@@ -343,7 +348,24 @@ cdef StoredMessage wrap_record(LogView view, const Record* record, int64_t offse
     message.view = view
     message.record = record[0]
     message.physical_offset = offset
+    if view.has_cold:
+        view.pin_record(offset, record.size_bytes, 1)
+        message.pinned = True
     return message
+
+
+cdef StoredMessage read_sound(LogView view, int64_t offset, int checks, int64_t size_bytes=-1):
+    """The sound message at an offset, of this size unless that is -1; raises when there is none."""
+    cdef Record record
+    cold_enter()
+    try:
+        parse_sound(view, offset, checks, &record)
+        if size_bytes >= 0 and record.size_bytes != size_bytes:
+            raise errors.CorruptRecordError(view.path_at(offset), offset,
+                                            "the queue unit that names it gives it another size")
+        return wrap_record(view, &record, offset)
+    finally:
+        cold_leave()
 
 
 cdef int parse_sound(LogView view, int64_t offset, int checks, Record* record) except -128:
@@ -373,9 +395,7 @@ def read_message(LogView view not None, int64_t offset, *, bint check=True):
         OffsetOutOfRangeError: `offset` is outside the view.
         CorruptRecordError: no sound record stands there.
     """
-    cdef Record record
-    parse_sound(view, offset, CHECK_ALL if check else CHECK_POSITION, &record)
-    return wrap_record(view, &record, offset)
+    return read_sound(view, offset, CHECK_ALL if check else CHECK_POSITION)
 
 
 def read_messages(LogView view not None, units, *, bint check=True):
@@ -391,19 +411,16 @@ def read_messages(LogView view not None, units, *, bint check=True):
         CorruptRecordError: no sound record stands where a unit points.
     """
     cdef Py_buffer buffer
-    cdef Record record
     cdef int64_t i, offset
+    cdef int32_t size_bytes
     cdef int checks = CHECK_ALL if check else CHECK_POSITION
     cdef list messages = []
     PyObject_GetBuffer(units, &buffer, PyBUF_SIMPLE)
     try:
         for i in range(buffer.len // CQ_UNIT_BYTES):
             offset = get_i64(<const uint8_t*>buffer.buf + i * CQ_UNIT_BYTES)
-            parse_sound(view, offset, checks, &record)
-            if record.size_bytes != get_i32(<const uint8_t*>buffer.buf + i * CQ_UNIT_BYTES + 8):
-                raise errors.CorruptRecordError(view.path_at(offset), offset,
-                                                "the queue unit that names it gives it another size")
-            messages.append(wrap_record(view, &record, offset))
+            size_bytes = get_i32(<const uint8_t*>buffer.buf + i * CQ_UNIT_BYTES + 8)
+            messages.append(read_sound(view, offset, checks, max(size_bytes, 0)))
     finally:
         PyBuffer_Release(&buffer)
     return messages
@@ -431,10 +448,14 @@ cdef class MessageScan:
 
     def __next__(self):
         cdef Record record
-        self.status = next_record(self.view, self.end, self.checks, &self.state, &record)
-        if self.status != PARSED_RECORD:
-            raise StopIteration
-        return wrap_record(self.view, &record, self.state.last_record_offset)
+        cold_enter()
+        try:
+            self.status = next_record(self.view, self.end, self.checks, &self.state, &record)
+            if self.status == PARSED_RECORD:
+                return wrap_record(self.view, &record, self.state.last_record_offset)
+        finally:
+            cold_leave()
+        raise StopIteration
 
     @property
     def stop(self):

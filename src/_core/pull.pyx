@@ -195,7 +195,11 @@ cdef class _PullWalk:
             next_offset = get_i64(unit + AT_BATCH_BASE) + batch if batched else next_offset + 1
             if not is_fill(unit) and (self.code_count == 0 or has_code(get_i64(unit + 12), self.codes,
                                                                        self.code_count)):
-                self.take(physical_offset, size_bytes, batch)
+                cold_enter()
+                try:
+                    self.take(physical_offset, size_bytes, batch)
+                finally:
+                    cold_leave()
             unit += unit_bytes
             scanned_max -= 1
         return next_offset

@@ -102,8 +102,14 @@ cdef int64_t search_span(LogView view, const UnitSpan* span, int64_t min_where, 
 
 cdef int64_t search_spans(LogView view, const UnitSpan* spans, int count, int64_t min_where,
                           int64_t timestamp, bint upper) noexcept nogil:
-    cdef const UnitSpan* span = span_by_time(view, spans, count, timestamp, upper)
-    return 0 if span == NULL else search_span(view, span, min_where, timestamp, upper)
+    cdef const UnitSpan* span
+    cdef int64_t answer = 0
+    cold_enter()
+    span = span_by_time(view, spans, count, timestamp, upper)
+    if span != NULL:
+        answer = search_span(view, span, min_where, timestamp, upper)
+    cold_leave()
+    return answer
 
 
 def search_units_by_time(const uint8_t[::1] units not None, LogView view not None, int64_t timestamp_ms, *,

@@ -126,6 +126,7 @@ cdef int scan_slice(LogView view, int64_t end, int64_t budget_bytes, int checks,
     cdef int64_t pause = s.offset + budget_bytes if s.offset < INT64_MAX - budget_bytes else INT64_MAX
     cdef int status
     while s.offset < pause:
+        cold_pause()
         status = next_record(view, end, checks, s, &record)
         if status != PARSED_RECORD:
             return status
@@ -140,9 +141,11 @@ cdef int64_t find_sound_record(LogView view, int64_t offset, int64_t end) noexce
     cdef Record record
     cdef int64_t available = 0
     cdef int64_t digest_budget = 16 * (max(0, min(end, view.end_offset) - offset)) + 67108864
+    cdef int64_t window
     cdef const uint8_t* where
     cdef const uint8_t* hit
     while offset < end:
+        cold_pause()
         where = view.at(offset, &available)
         if where == NULL:
             offset = next_span_start(view, offset)
@@ -152,13 +155,17 @@ cdef int64_t find_sound_record(LogView view, int64_t offset, int64_t end) noexce
         if available < RECORD_MIN_BYTES:
             offset += available
             continue
+        window = view.window(offset, available)
+        if window < RECORD_MIN_BYTES:
+            offset += max(window, <int64_t>1)
+            continue
         # Not beyond `end`: the rest of a file may be a gigabyte of zeroes.
-        hit = <const uint8_t*>memchr(where + AT_MAGIC, 0xDA, <size_t>min(available - AT_MAGIC, end - offset))
+        hit = <const uint8_t*>memchr(where + AT_MAGIC, 0xDA, <size_t>min(window - AT_MAGIC, end - offset))
         if hit == NULL:
-            offset += available
+            offset += window
             continue
         offset += hit - where - AT_MAGIC
-        available -= hit - where - AT_MAGIC
+        view.at(offset, &available)
         if (parse_record(hit - AT_MAGIC, available, &record) == PARSED_RECORD
                 and record.physical_offset == offset):
             digest_budget -= 2 * record.size_bytes
@@ -244,7 +251,9 @@ def scan(LogView view not None, int64_t start, end=None, *, bint check=True, bin
     cdef int status = SCAN_PAUSED
     while status == SCAN_PAUSED:
         with nogil:
+            cold_enter()
             status = scan_slice(view, stop, SCAN_SLICE_BYTES, checks, &s)
+            cold_leave()
         PyErr_CheckSignals()
         if progress is not None:
             progress(s.offset)
@@ -277,16 +286,19 @@ def split_log(LogView view not None, int64_t start, int64_t end, *, int64_t step
         stop = min(end, begin + max(<int64_t>1, min(step_bytes, end - begin)))
         s.record_count = 0
         with nogil:
+            cold_enter()
             while s.offset < stop and s.record_count < records_max:
+                cold_pause()
                 status = next_record(view, end, CHECK_POSITION, &s, &record)
                 if status != PARSED_RECORD:
                     if status != SCAN_END:
                         s.offset = find_sound_record(view, s.offset + 1, end)
                     if status == SCAN_END or s.offset < 0:
                         s.offset = end
+            if view.parse(s.offset, &record) == PARSED_BLANK:
+                s.offset = view.next_file_offset(s.offset)
+            cold_leave()
         PyErr_CheckSignals()
-        if view.parse(s.offset, &record) == PARSED_BLANK:
-            s.offset = view.next_file_offset(s.offset)
         if s.offset < end:
             cuts.append(s.offset)
     return cuts
@@ -300,5 +312,7 @@ def find_next_record(LogView view not None, int64_t offset, end=None):
     cdef int64_t stop = view.end_offset if end is None else end
     cdef int64_t found
     with nogil:
+        cold_enter()
         found = find_sound_record(view, offset, stop)
+        cold_leave()
     return None if found < 0 else found

@@ -81,7 +81,9 @@ cdef class UnitCollector:
             self.fill_units += (where - self.where) // RECORD_MIN_BYTES
         while True:
             with nogil:
+                cold_enter()
                 status = self._walk(view, &where, end, &entry)
+                cold_leave()
             if status == WALK_NO_MEMORY:
                 raise MemoryError()
             if status != WALK_NEEDS_QUEUE:
@@ -96,6 +98,7 @@ cdef class UnitCollector:
         cdef QueueEntry* entry
         cdef int status
         while True:
+            cold_pause()
             status = step_to_record(view, where, end, &record)
             if status != PARSED_RECORD:
                 return status

@@ -126,6 +126,23 @@ def sync_file_system(path: str) -> None:
         StoreFailedError: the disk refused.
     """
 
+# --- cold_segment.pyx
+
+COLD_SUFFIX: str
+"""Of the name of a cold segment."""
+
+def unpacked_blocks() -> tuple[int, int]:
+    """(blocks unpacked since the start of the process, bytes of them that are in memory)."""
+
+def limit_unpacked_bytes(limit_bytes: int) -> int:
+    """Set how many bytes of cold segments stay unpacked in memory, about; return what it was."""
+
+def unpack_block(packed: Buffer, size_bytes: int) -> bytes | None:
+    """Unpack one LZ4 block of known size (bytes); None when it is no such block."""
+
+def frame_digest(data: Buffer) -> int:
+    """xxHash-32 with seed 0, the digest of LZ4 frames."""
+
 # --- mapped_file.pyx
 
 @final
@@ -161,7 +178,13 @@ class MappedFile:
         """Whether the mapping is gone."""
     @staticmethod
     def open(path: str, *, size_bytes: int = 0) -> MappedFile:
-        """Map an existing file read-only. `size_bytes` is the nominal size when the file may be cut short."""
+        """Map an existing file read-only. `size_bytes` is the nominal size when the file may be cut short.
+
+        A cold segment is mapped as the file that it was made of.
+        """
+    @property
+    def is_cold(self) -> bool:
+        """Whether this is a cold segment, whose bytes are unpacked when they are read."""
     @staticmethod
     def open_writable(path: str, *, allocate_chunk_bytes: int = 0) -> MappedFile:
         """Map an existing file of full size for reading and writing; all positions at its end."""
@@ -1088,6 +1111,61 @@ def find_next_record(view: LogView, offset: int, end: int | None = None) -> int 
     """The first physical offset in [offset, end) where a whole sound record stands, or None.
 
     What a reader needs to go on behind damage: magic code, lengths, stored position and CRCs must all hold.
+    """
+
+# --- cold_index.pyx
+
+class ColdIndex:
+    """What the index of a cold segment says of its blocks.
+
+    Args:
+        file: A mapped cold segment.
+
+    Raises:
+        StoreFormatError: the digest of the index does not hold.
+    """
+
+    def __init__(self, file: MappedFile) -> None: ...
+    def __len__(self) -> int: ...
+    @property
+    def topic_names(self) -> list[str]:
+        """All topics of the segment, sorted."""
+    @property
+    def record_count(self) -> int:
+        """Records of the segment."""
+    def block(self, number: int) -> tuple[int, int, int, int, int, int, list[str]]:
+        """(physical offset, bytes, bytes in the file, records, least and greatest store time, topics)."""
+    def ranges(
+        self,
+        topics: Iterable[str] | None = None,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+    ) -> list[tuple[int, int]]:
+        """Physical offsets [start, end) of the blocks that may hold wanted records, neighbours joined.
+
+        Args:
+            topics: Names of wanted topics; None wants all.
+            since_ms: Least store time (ms).
+            until_ms: Store time (ms) that is no more wanted.
+        """
+    def damaged_blocks(self) -> list[int]:
+        """Numbers of the blocks whose bytes do not match their digest. Unpacks every block."""
+
+def survey_blocks(
+    view: LogView, start: int, end: int, block_bytes: int
+) -> tuple[list[tuple[int, int, int, int, set[bytes]]], ScanStop]:
+    """Cut a sealed file of the log into blocks of whole records, and say what is in each.
+
+    Args:
+        view: Where to read: files that are not packed.
+        start: Physical offset (bytes) of the file.
+        end: Physical offset (bytes) of its end.
+        block_bytes: Most bytes of a block. What is longer than that, a record or what follows the last one,
+            takes several.
+
+    Returns:
+        [(physical offset, records that start in it, least and greatest store time (ms), set of topics in
+        UTF-8)], and the `ScanStop` of the walk. Every digest is checked.
     """
 
 # --- raft_scan.pyx

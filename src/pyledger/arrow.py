@@ -32,6 +32,7 @@ from pyledger.store.read_plan import (
 )
 from pyledger.store.reader import StoreReader
 from pyledger.store.selection import parse_tags
+from pyledger.store.wanted_ranges import wanted_ranges
 
 try:
     import pyarrow as pa
@@ -429,22 +430,30 @@ def _read(view: LogView, part: Partition, reading: _Reading) -> Iterator[Any]:
         check=reading.check,
         unpack=reading.decompress,
     )
-    offset = part.start_offset if isinstance(part, LogRange) else 0
-    index, more = 0, True
-    while more:
-        if isinstance(part, LogRange):
-            more = builder.scan(view, offset, part.end_offset)
-            offset = builder.next_offset
-        else:
-            more = builder.gather(view, part.units, index)
-            index = builder.next_index
-        if builder.fault is not None:
-            offset = _pass_over(view, part, builder, reading)
-            index += 1
-            more = True
-            continue
-        if builder.row_count:
-            yield _batch(builder.row_count, builder.finish(), reading.schema)
+    # Places are physical offsets of a range, or numbers of units.
+    for start, end in _wanted(view, part) if isinstance(part, LogRange) else [(0, 0)]:
+        place, more = start, True
+        while more:
+            if isinstance(part, LogRange):
+                more = builder.scan(view, place, end)
+                place = builder.next_offset
+            else:
+                more = builder.gather(view, part.units, place)
+                place = builder.next_index
+            if builder.fault is not None:
+                behind = _pass_over(view, part, builder, reading)
+                place, more = behind if isinstance(part, LogRange) else place + 1, True
+            elif more:
+                yield _batch(builder.row_count, builder.finish(), reading.schema)
+    if builder.row_count:
+        yield _batch(builder.row_count, builder.finish(), reading.schema)
+
+
+def _wanted(view: LogView, part: LogRange) -> Iterator[tuple[int, int]]:
+    """A range without the blocks of cold segments that hold nothing wanted."""
+    wish, start, end = part.selection, part.start_offset, part.end_offset
+    times = {"since_ms": wish.since_ms, "until_ms": wish.until_ms}
+    return wanted_ranges(view, start, end, topics=wish.topics, **times)
 
 
 def _pass_over(view: LogView, part: Partition, builder: ColumnBuilder, reading: _Reading) -> int:

@@ -22,7 +22,7 @@ MESSAGE: dict[str, type | tuple[type, ...]] = {
     "reconsumeTimes": int, "preparedTransactionOffset": int, "msgId": str,
 }  # fmt: skip
 STORE = {
-    "kind", "path", "clean", "logFiles", "logFileSizeBytes", "logBytesOnDisk", "indexFiles",
+    "kind", "path", "clean", "logFiles", "logFileSizeBytes", "logBytesOnDisk", "archivedFiles", "indexFiles",
     "minPhysicalOffset", "maxPhysicalOffset", "endStatus", "endProblem", "firstStoreTimestamp",
     "lastStoreTimestamp", "checkpoint", "topics", "queues", "messages",
 }  # fmt: skip
@@ -214,6 +214,30 @@ def test_rebuild_gives_the_queues_back(tmp_path: Path) -> None:
     assert {"kind", "records", "queues", "indexFiles", "seconds"} == found.json[0].keys()
     assert found.json[0]["queues"] == len(list(store.glob("consumequeue/*/*")))
     assert pyledger("cat", store, "--order", "queue", "--json").out == before
+
+
+def test_archive_and_unarchive(tmp_path: Path) -> None:
+    store = own_case("rolled-5").unpack(tmp_path)
+    before, log = pyledger("cat", store, "--json").out, fingerprint(store / "commitlog")
+    planned = pyledger("archive", store, "--older-than", "0s", "--dry-run", "--json").json
+    assert fingerprint(store / "commitlog") == log
+    done = pyledger("archive", store, "--older-than", "0s", "--json", "--block-size", "64KiB").json
+    assert [line["file"] for line in done] == [line["file"] for line in planned]
+    assert all(0 < line["packedBytes"] < line["sizeBytes"] and line["done"] for line in done)
+    info = pyledger("info", store, "--json").json[0]
+    assert info["archivedFiles"] == len(done) == info["logFiles"] - 1
+    assert info["logBytesOnDisk"] == sum(path.stat().st_size for path in (store / "commitlog").iterdir())
+    assert f"{len(done)} archived" in pyledger("info", store).out
+    assert pyledger("cat", store, "--json").out == before
+    assert pyledger("verify", store).code == 0
+    shown = pyledger("dump", done[0]["file"] + ".lz4", "--json", "--limit", "2").json
+    assert shown[1]["physicalOffset"] == 0
+    back = pyledger("unarchive", store, "--json").json
+    assert [line["offset"] for line in back] == [line["offset"] for line in reversed(done)]
+    assert {name: digest for name, (_, _, digest) in fingerprint(store / "commitlog").items()} == {
+        name: digest for name, (_, _, digest) in log.items()
+    }
+    assert pyledger("archive", store, "--older-than", "0s", "--block-size", "5").code == 2
 
 
 def test_dump_shows_every_kind_of_file(tmp_path: Path) -> None:

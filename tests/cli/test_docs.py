@@ -28,7 +28,7 @@ FUNCTION = f'pyledger() {{ "{sys.executable}" -m pyledger "$@"; }}\n'
 
 
 def prepare(folder: Path) -> None:
-    """What the page presumes: a store, some rows to write, and a store that has crashed."""
+    """What the page presumes: a store, some rows to write, a store that has crashed, and one of many files."""
     own_case("flights-5").unpack(folder)
     (folder / "flights.jsonl").write_text(
         '{"carrier":"UA","tailnum":"N14228","dest":"IAH","delay":2}\n'
@@ -37,6 +37,8 @@ def prepare(folder: Path) -> None:
     )
     own_case("torn-zero-5").unpack(folder / "unpacked")
     (folder / "unpacked" / "store").rename(folder / "crashed")
+    own_case("rolled-5").unpack(folder / "unpacked")
+    (folder / "unpacked" / "store").rename(folder / "rolled")
     shutil.copytree(golden_node("filler").path, folder / "dledger-n0")
     unpack_bookie("sorted-clean", folder / "bookie-1")
 

@@ -16,6 +16,8 @@ COMMANDS = {
     "verify": "check every record, queue unit and index entry",
     "repair": "cut off what is damaged; what is cut is kept aside",
     "rebuild": "make consume queues and index anew from the log",
+    "archive": "pack sealed files of the log into LZ4 segments",
+    "unarchive": "give the packed files back, byte for byte",
     "export": "copy messages to JSON lines, CSV, Arrow or Parquet",
     "write": "append messages from JSON lines or CSV",
     "dump": "show one store file, annotated",

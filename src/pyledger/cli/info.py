@@ -1,5 +1,6 @@
 """`pyledger info`: what a store holds."""
 
+import os
 from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
@@ -83,7 +84,10 @@ def _store_facts(reader: Any) -> Fields:
         "clean": folder.clean,
         "logFiles": len(folder.log_files),
         "logFileSizeBytes": folder.log_file_size_bytes,
-        "logBytesOnDisk": sum(file.size_bytes for file in folder.log_files),
+        "logBytesOnDisk": sum(
+            os.path.getsize(file.path) if file.is_cold else file.size_bytes for file in folder.log_files
+        ),
+        "archivedFiles": sum(file.is_cold for file in folder.log_files),
         "indexFiles": len(folder.index_files),
         "minPhysicalOffset": reader.min_offset,
         "maxPhysicalOffset": reader.max_offset,
@@ -139,7 +143,8 @@ def _print_facts(facts: Fields) -> None:
     lines = {
         "store": facts["path"],
         "files": f"{counted(facts['logFiles'], 'log file')} of {format_size(facts['logFileSizeBytes'])}, "
-        f"{counted(facts['indexFiles'], 'index file')}",
+        f"{counted(facts['indexFiles'], 'index file')}"
+        + (f"; {facts['archivedFiles']:,} archived" if facts["archivedFiles"] else ""),
         "log": f"physical offsets {low:,} to {high:,}, {format_size(high - low)}",
         "end": facts["endProblem"],
         "messages": f"{facts['messages']:,} in {queues} of {topics}",

@@ -8,13 +8,14 @@ start offsets.
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 from pyledger.config.store import BATCH_UNIT_BYTES, CONSUME_QUEUE_UNIT_BYTES
 from pyledger.errors import StoreFormatError, StoreIOError, StoreNotFoundError
+from pyledger.store.cold_trailer import original_size
 
 LOG_FOLDER = "commitlog"
 QUEUE_FOLDER = "consumequeue"
@@ -39,6 +40,7 @@ INDEX_ENTRIES_DEFAULT = 20_000_000
 
 # Offsets stay below 10**18, so that no sum with a size overflows.
 _OFFSET_NAME = re.compile(r"00\d{18}", re.ASCII)
+_COLD_NAME = re.compile(r"(00\d{18})\.lz4", re.ASCII)
 _INDEX_NAME = re.compile(r"\d{17}", re.ASCII)
 _ROCKSDB = re.compile(r"CURRENT|MANIFEST-\d+|\d+\.sst")
 _KNOWN_FILES = {CHECKPOINT_FILE, ABORT_FILE, "abort.bak", LOCK_FILE, "timerwheel"}
@@ -62,7 +64,9 @@ class StoreFile:
     path: str
     start_offset: int
     size_bytes: int
-    """Length on disk."""
+    """Length on disk; of a cold segment that of the file it was made of."""
+    is_cold: bool = False
+    """Whether this is a cold segment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,14 +254,35 @@ def _holds_rocksdb(path: str) -> bool:
 
 def _log_files(path: str, unusual: list[Unusual]) -> list[StoreFile]:
     files = offset_files(path)
+    names = sorted(names_in(path))
+    plain = {os.path.basename(file.path) for file in files}
+    cold = [file for name in names if (file := _cold_file(path, name, plain))]
+    files = sorted([*files, *cold], key=lambda file: file.start_offset)
     known = {file.path for file in files}
-    for name in sorted(names_in(path)):
+    for name in names:
         whole = os.path.join(path, name)
         if whole in known:
+            continue
+        if _COLD_NAME.fullmatch(name):
+            unusual.append(Unusual(whole, "a cold segment whose plain file is there too"))
             continue
         empty = _OFFSET_NAME.fullmatch(name) and os.path.isfile(whole)
         unusual.append(Unusual(whole, "an empty file" if empty else "not a commit-log file"))
     return files
+
+
+def _cold_file(path: str, name: str, plain: Container[str]) -> StoreFile | None:
+    """A cold segment by its name; None for other names, beside its plain file, or when it went away."""
+    found = _COLD_NAME.fullmatch(name)
+    if not found or found[1] in plain:
+        return None
+    whole = os.path.join(path, name)
+    try:
+        return StoreFile(whole, int(found[1]), original_size(whole), is_cold=True)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreIOError(whole, "read", error.strerror or str(error)) from error
 
 
 def whole_file_size(files: Sequence[StoreFile], default_bytes: int) -> int:

@@ -7,6 +7,7 @@ from pyledger._core import LogView, MessageScan, StoredMessage, find_next_record
 from pyledger.store.log_end import Damage
 from pyledger.store.read_queues import record_boundary
 from pyledger.store.selection import Selection
+from pyledger.store.wanted_ranges import wanted_ranges
 
 
 class LogWalk:
@@ -25,18 +26,26 @@ class LogWalk:
 
     def __call__(self, start: int | None = None, end: int | None = None) -> Iterator[StoredMessage]:
         """Messages that start in [start, end), physical offsets (bytes)."""
-        for first, last in self._file_ranges(start, end):
+        for first, last in self._ranges(start, end):
             yield from self.selection.pick(self._records(first, last))
 
     def tail(self, start: int | None, end: int | None, count: int) -> Iterator[StoredMessage]:
         """The last `count` messages of [start, end): files are read from the last one back."""
         found: list[StoredMessage] = []
-        for first, last in reversed(list(self._file_ranges(start, end))):
+        for first, last in reversed(list(self._ranges(start, end))):
             records = self.selection.pick(self._records(first, last))
             found = [*deque(records, maxlen=count - len(found)), *found]
             if len(found) >= count:
                 break
         return iter(found)
+
+    def _ranges(self, start: int | None, end: int | None) -> Iterator[tuple[int, int]]:
+        """What has to be read: files, without the blocks of cold segments that hold nothing wanted."""
+        wish = self.selection
+        for first, last in self._file_ranges(start, end):
+            yield from wanted_ranges(
+                self.view, first, last, topics=wish.topics, since_ms=wish.since_ms, until_ms=wish.until_ms
+            )
 
     def _file_ranges(self, start: int | None, end: int | None) -> Iterator[tuple[int, int]]:
         """The asked range cut at file borders, without files that hold no wanted store time."""

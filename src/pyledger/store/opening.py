@@ -21,6 +21,7 @@ from pyledger.atomic_file import flush_folder
 from pyledger.config.store import StoreConfig
 from pyledger.errors import IllegalMessageError, StoreFormatError, StoreIOError
 from pyledger.store import checkpoint as checkpoint_file
+from pyledger.store.archive import settle_archive
 from pyledger.store.checkpoint import StoreCheckpoint
 from pyledger.store.folder import (
     ABORT_FILE,
@@ -35,7 +36,14 @@ from pyledger.store.lock import StoreLock
 from pyledger.store.message_writer import MessageWriter
 from pyledger.store.queue_reader import QueueReader, default_limits
 from pyledger.store.queue_set import ConsumeQueueSet
-from pyledger.store.recovery import RecoveredStore, RecoveryReport, judge_log, load_log, recover
+from pyledger.store.recovery import (
+    LogVerdict,
+    RecoveredStore,
+    RecoveryReport,
+    judge_log,
+    load_log,
+    recover,
+)
 from pyledger.store.swap import settle_swap
 
 SYNC = "sync"
@@ -79,6 +87,7 @@ def open_parts(
     lock = StoreLock(path).acquire()
     try:
         settle_swap(path)
+        settle_archive(path)
         folder = read_folder(path)
         settings = config or _fit_settings(folder, options)
         recovered = _recover_folder(folder, settings, truncate_at_corruption=truncate_at_corruption)
@@ -173,11 +182,22 @@ def _recover_folder(
                 check_bodies=config.check_crc_on_recover or not folder.clean,
                 truncate_at_corruption=truncate_at_corruption,
             )
+            _refuse_cut_in_archive(log, verdict)
         write_abort(folder.path)
         return recover(folder, config, log, verdict, clean=folder.clean, known=known)
     except BaseException:
         log.close()
         raise
+
+
+def _refuse_cut_in_archive(log: MappedFileQueue, verdict: LogVerdict) -> None:
+    file = log.find_file(verdict.cut_offset)
+    if file is not None and file.is_cold:
+        raise StoreFormatError(
+            file.path,
+            f"is archived, and recovery would cut the log in it, at {verdict.cut_offset}",
+            "run `pyledger unarchive` first",
+        )
 
 
 def write_abort(path: str) -> None:

@@ -77,6 +77,11 @@ class RowSelection:
             include_unindexed=self.include_unindexed,
         )
 
+    @property
+    def topics(self) -> tuple[str, ...] | None:
+        """Wanted topics; None wants all."""
+        return None if self.queues is None else tuple(dict.fromkeys(wish[0] for wish in self.queues))
+
     def wish_for(self, topic: str, queue_id: int) -> tuple[int, int] | None:
         """Wanted queue offsets of one queue, half open; None when nothing of it is wanted."""
         if self.queues is None:

@@ -147,7 +147,11 @@ class StoreReader:
         for file in files:
             known = self._files.get(file.start_offset)
             mapped_bytes = min(file.size_bytes, size_bytes)
-            if known is None or (known.size_bytes, known.mapped_bytes) != (size_bytes, mapped_bytes):
+            if (
+                known is None
+                or known.path != file.path
+                or (known.size_bytes, known.mapped_bytes) != (size_bytes, mapped_bytes)
+            ):
                 known = MappedFile.open(file.path, size_bytes=size_bytes)
             kept[file.start_offset] = known
         for start, mapped in self._files.items():

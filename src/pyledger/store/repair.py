@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Literal
 
 from pyledger.atomic_file import flush_folder
-from pyledger.errors import StoreIOError
+from pyledger.errors import StoreFormatError, StoreIOError
 from pyledger.store import checkpoint
+from pyledger.store.archive import settle_archive
 from pyledger.store.checkpoint import StoreCheckpoint
 from pyledger.store.folder import (
     CHECKPOINT_FILE,
@@ -92,6 +93,7 @@ def repair(
         return RepairReport(tuple(_plan(root, file_size_bytes, cut_at_damage)), None)
     with StoreLock(root):
         settle_swap(root)
+        settle_archive(root)
         steps = _plan(root, file_size_bytes, cut_at_damage)
         side = None
         if any(step.action == "cut" for step in steps):
@@ -127,6 +129,12 @@ def cut_steps(folder: StoreFolder, end: int) -> list[RepairStep]:
     """What has to be cut for the log to end at a physical offset (bytes), the last file first."""
     steps = []
     for file in reversed(folder.log_files):
+        if file.is_cold and end < file.start_offset + file.size_bytes:
+            raise StoreFormatError(
+                file.path, "is archived, and the log would be cut in it", "run `pyledger unarchive` first"
+            )
+        if file.is_cold:
+            break
         used = _used_bytes(file, max(0, end - file.start_offset))
         if used:
             at = max(end, file.start_offset)

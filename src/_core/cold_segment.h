@@ -1,0 +1,342 @@
+/* A cold segment: one file of the commit log in LZ4 blocks, read as if it were there unpacked.
+
+   The file is mapped; beside it stands an anonymous region of the original size, into which a block is
+   unpacked when it is first asked for. So a record has an address, as in any mapped file. Memory stays
+   bounded: when more than `cold_budget_bytes` are unpacked, the blocks used longest ago are given back.
+
+   Invariant: a block's bytes stay in place while its state is COLD_READY; only cold_trim takes a block out
+   of that state, and never one that
+     - was touched at or after the oldest entry of a thread between cold_enter and cold_leave,
+     - is pinned (a message points into it), or whose segment is held (a buffer over it is exported).
+   Each of these is published before the state is read, and cold_trim publishes COLD_DROPPING before it reads
+   them again, all in one total order: one of the two sees the other.
+
+   No length of the file is trusted: every place is checked when a block is unpacked, and the block's digest.
+   A block that is damaged reads as 0xFF, where no record can start.
+
+   Layout: docs/formats/cold_segment.md. */
+#ifndef PYLEDGER_COLD_SEGMENT_H
+#define PYLEDGER_COLD_SEGMENT_H
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "lz4_block.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* an older kernel refuses it, and faults the pages in one by one */
+#endif
+
+#define COLD_MAGIC "PYLCOLD1"
+
+enum { COLD_EMPTY, COLD_BUSY, COLD_READY, COLD_DROPPING };
+enum {
+    COLD_ENTRY_BYTES = 40,
+    COLD_TRAILER_BYTES = 64,
+    COLD_PAGE = 4096,
+    COLD_BLOCK_BYTES_MAX = 4 << 20,
+    COLD_THREADS_MAX = 256,
+    COLD_RAW_BLOCK = 1 << 31, /* the bit of a block's length that says it is stored as it was */
+};
+
+typedef struct {
+    int64_t stamp; /* epoch of the last touch */
+    int32_t pins;
+    uint8_t state;
+    uint8_t damaged;
+} cold_block;
+
+typedef struct cold_segment {
+    const uint8_t *packed; /* the file */
+    int64_t packed_bytes;
+    int64_t blocks_end; /* of the LZ4 blocks in the file */
+    const uint8_t *entries;
+    int64_t block_count;
+    uint8_t *base; /* unpacked; the table of blocks follows it */
+    int64_t size_bytes;
+    int64_t region_bytes;
+    cold_block *table;
+    int64_t last_block; /* found last: mostly the next one, too */
+    int64_t ready_blocks;
+    int64_t holds;
+    struct cold_segment *next;
+    struct cold_segment **link;
+} cold_segment;
+
+static pthread_mutex_t cold_guard = PTHREAD_MUTEX_INITIALIZER; /* the list of segments, and trimming */
+static cold_segment *cold_segments;
+static int64_t cold_epoch = 1;
+static int64_t cold_unpacked_bytes; /* in memory now */
+static int64_t cold_blocks_unpacked; /* ever */
+static int64_t cold_budget_bytes = 128 << 20;
+static int64_t cold_entries_of_threads[COLD_THREADS_MAX]; /* epoch at cold_enter; 0: free */
+static int64_t cold_unlisted; /* threads for which there was no room: nothing is given back meanwhile */
+static __thread int cold_depth;
+static __thread int cold_slot;
+
+#define COLD_LOAD(where) __atomic_load_n(where, __ATOMIC_SEQ_CST)
+#define COLD_STORE(where, value) __atomic_store_n(where, value, __ATOMIC_SEQ_CST)
+#define COLD_ADD(where, value) __atomic_add_fetch(where, value, __ATOMIC_SEQ_CST)
+
+static inline int cold_take(uint8_t *state, uint8_t from, uint8_t to) {
+    return __atomic_compare_exchange_n(state, &from, to, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
+
+/* ---- the index ----------------------------------------------------------------------------------- */
+
+static inline int64_t cold_start(const cold_segment *s, int64_t block) {
+    return block >= s->block_count ? s->size_bytes
+                                   : (int64_t)load_le32(s->entries + block * COLD_ENTRY_BYTES + 8);
+}
+
+/* The block that holds a position; -1 when a damaged index names none. */
+static int64_t cold_find(cold_segment *s, int64_t position) {
+    int64_t low = 0, high = s->block_count - 1;
+    int64_t block = __atomic_load_n(&s->last_block, __ATOMIC_RELAXED);
+    if (cold_start(s, block) <= position && position < cold_start(s, block + 1))
+        return block;
+    while (low < high) {
+        block = (low + high + 1) >> 1;
+        if (cold_start(s, block) <= position)
+            low = block;
+        else
+            high = block - 1;
+    }
+    if (cold_start(s, low) > position || position >= cold_start(s, low + 1))
+        return -1;
+    __atomic_store_n(&s->last_block, low, __ATOMIC_RELAXED);
+    return low;
+}
+
+/* ---- giving back --------------------------------------------------------------------------------- */
+
+static void cold_drop(cold_segment *s, int64_t b, int64_t cutoff) {
+    cold_block *block = &s->table[b];
+    int64_t begin = cold_start(s, b), end = cold_start(s, b + 1);
+    int64_t first = (begin + COLD_PAGE - 1) & -COLD_PAGE, last = end & -COLD_PAGE;
+    int left = 0, right = 0;
+    if (!cold_take(&block->state, COLD_READY, COLD_DROPPING))
+        return;
+    if (COLD_LOAD(&block->stamp) >= cutoff || COLD_LOAD(&block->pins) || COLD_LOAD(&s->holds)) {
+        COLD_STORE(&block->state, COLD_READY);
+        return;
+    }
+    /* A page that is shared with a neighbour goes when both are empty. */
+    if (first > begin && b > 0 && cold_start(s, b - 1) <= first - COLD_PAGE)
+        left = cold_take(&s->table[b - 1].state, COLD_EMPTY, COLD_DROPPING);
+    if (last < end && b + 1 < s->block_count && cold_start(s, b + 2) >= last + COLD_PAGE)
+        right = cold_take(&s->table[b + 1].state, COLD_EMPTY, COLD_DROPPING);
+    if (left)
+        first -= COLD_PAGE;
+    if (right || end == s->size_bytes)
+        last = (end + COLD_PAGE - 1) & -COLD_PAGE;
+    if (first < last)
+        madvise(s->base + first, (size_t)(last - first), MADV_DONTNEED);
+    if (left)
+        COLD_STORE(&s->table[b - 1].state, COLD_EMPTY);
+    if (right)
+        COLD_STORE(&s->table[b + 1].state, COLD_EMPTY);
+    COLD_STORE(&block->state, COLD_EMPTY);
+    COLD_ADD(&s->ready_blocks, -1);
+    COLD_ADD(&cold_unpacked_bytes, begin - end);
+}
+
+/* Gives back every block that was last touched before `cutoff`; the epoch of the oldest that is left. */
+static int64_t cold_drop_before(int64_t cutoff) {
+    int64_t oldest = INT64_MAX;
+    for (cold_segment *s = cold_segments; s != NULL; s = s->next) {
+        if (COLD_LOAD(&s->ready_blocks) == 0)
+            continue;
+        for (int64_t b = 0; b < s->block_count; b++) {
+            if (COLD_LOAD(&s->table[b].state) != COLD_READY)
+                continue;
+            if (COLD_LOAD(&s->table[b].stamp) < cutoff)
+                cold_drop(s, b, cutoff);
+            if (COLD_LOAD(&s->table[b].state) == COLD_READY && COLD_LOAD(&s->table[b].stamp) < oldest)
+                oldest = COLD_LOAD(&s->table[b].stamp);
+        }
+    }
+    return oldest;
+}
+
+/* Down to half the budget, the blocks used longest ago first. Whoever comes while another thread is at it,
+   goes on. */
+static void cold_trim(void) {
+    int64_t limit, low, cutoff;
+    if (pthread_mutex_trylock(&cold_guard) != 0)
+        return;
+    limit = COLD_ADD(&cold_epoch, 1);
+    for (int i = 0; i < COLD_THREADS_MAX; i++) {
+        int64_t entry = COLD_LOAD(&cold_entries_of_threads[i]);
+        if (entry != 0 && entry < limit)
+            limit = entry;
+    }
+    low = COLD_LOAD(&cold_unlisted) ? limit : cold_drop_before(0);
+    while (low < limit && COLD_LOAD(&cold_unpacked_bytes) > cold_budget_bytes / 2) {
+        cutoff = low + (limit - low + 1) / 2;
+        cold_drop_before(cutoff);
+        low = cutoff;
+    }
+    pthread_mutex_unlock(&cold_guard);
+}
+
+/* ---- threads that read --------------------------------------------------------------------------- */
+
+/* This thread keeps no address of a segment from before. Cheap when memory is not short. */
+static inline void cold_pause(void) {
+    if (__builtin_expect(__atomic_load_n(&cold_unpacked_bytes, __ATOMIC_RELAXED) > cold_budget_bytes, 0)) {
+        if (cold_depth == 1 && cold_slot >= 0)
+            COLD_STORE(&cold_entries_of_threads[cold_slot], COLD_ADD(&cold_epoch, 1));
+        cold_trim();
+    }
+}
+
+/* From here to cold_leave what this thread finds stays in place, or as far as its next cold_pause. */
+static inline void cold_enter(void) {
+    int64_t epoch;
+    if (cold_depth++ > 0)
+        return;
+    cold_slot = -1;
+    if (__atomic_load_n(&cold_segments, __ATOMIC_RELAXED) == NULL)
+        return;
+    epoch = COLD_ADD(&cold_epoch, 1);
+    for (int i = 0; i < COLD_THREADS_MAX; i++) {
+        int64_t free_slot = 0;
+        if (__atomic_compare_exchange_n(&cold_entries_of_threads[i], &free_slot, epoch, 0, __ATOMIC_SEQ_CST,
+                                        __ATOMIC_SEQ_CST)) {
+            cold_slot = i;
+            break;
+        }
+    }
+    if (cold_slot < 0) {
+        cold_slot = -2;
+        COLD_ADD(&cold_unlisted, 1);
+    }
+    cold_pause();
+}
+
+static inline void cold_leave(void) {
+    if (--cold_depth > 0 || cold_slot == -1)
+        return;
+    if (cold_slot == -2)
+        COLD_ADD(&cold_unlisted, -1);
+    else
+        COLD_STORE(&cold_entries_of_threads[cold_slot], 0);
+}
+
+/* ---- unpacking ----------------------------------------------------------------------------------- */
+
+/* Unpacks a block into place. 0, or -1 when its bytes or its index entry are damaged. */
+static int cold_unpack(const cold_segment *s, int64_t b, int64_t begin, int64_t end) {
+    const uint64_t place = load_le64(s->entries + b * COLD_ENTRY_BYTES);
+    const uint8_t *in;
+    uint32_t length;
+    if (place > (uint64_t)s->blocks_end || s->blocks_end - (int64_t)place < 8)
+        return -1;
+    in = s->packed + place;
+    length = load_le32(in) & ~(uint32_t)COLD_RAW_BLOCK;
+    if ((int64_t)length > s->blocks_end - (int64_t)place - 8)
+        return -1;
+    if (xxh32(in + 4, length) != load_le32(in + 4 + length))
+        return -1;
+    if (load_le32(in) & (uint32_t)COLD_RAW_BLOCK) {
+        if ((int64_t)length != end - begin)
+            return -1;
+        memcpy(s->base + begin, in + 4, length);
+        return 0;
+    }
+    return lz4_decode(in + 4, length, s->base + begin, (size_t)(end - begin));
+}
+
+static void cold_fill(cold_segment *s, int64_t b) {
+    const int64_t begin = cold_start(s, b), end = cold_start(s, b + 1);
+    const int64_t first = begin & -COLD_PAGE;
+    madvise(s->base + first, (size_t)(((end + COLD_PAGE - 1) & -COLD_PAGE) - first), MADV_POPULATE_WRITE);
+    s->table[b].damaged = cold_unpack(s, b, begin, end) != 0;
+    if (s->table[b].damaged)
+        memset(s->base + begin, 0xFF, (size_t)(end - begin));
+    COLD_ADD(&s->ready_blocks, 1);
+    COLD_ADD(&cold_unpacked_bytes, end - begin);
+    COLD_ADD(&cold_blocks_unpacked, 1);
+}
+
+/* See that a block is in place, and note that it is in use. */
+static inline void cold_touch(cold_segment *s, int64_t b) {
+    cold_block *block = &s->table[b];
+    const int64_t epoch = __atomic_load_n(&cold_epoch, __ATOMIC_RELAXED);
+    if (__atomic_load_n(&block->stamp, __ATOMIC_RELAXED) < epoch)
+        COLD_STORE(&block->stamp, epoch);
+    while (COLD_LOAD(&block->state) != COLD_READY) {
+        if (cold_take(&block->state, COLD_EMPTY, COLD_BUSY)) {
+            cold_fill(s, b);
+            COLD_STORE(&block->state, COLD_READY);
+        } else {
+            sched_yield();
+        }
+    }
+}
+
+/* See that bytes [position, end) are in place. 0, or -1 when the index is damaged there. */
+static int cold_load(cold_segment *s, int64_t position, int64_t end) {
+    while (position < end) {
+        int64_t b = cold_find(s, position);
+        if (b < 0 || cold_start(s, b + 1) > s->size_bytes
+                || cold_start(s, b + 1) - cold_start(s, b) > COLD_BLOCK_BYTES_MAX)
+            return -1;
+        cold_touch(s, b);
+        position = cold_start(s, b + 1);
+    }
+    return 0;
+}
+
+/* Bytes from `position` to the end of its block, which is in place; 0 when the index is damaged there. */
+static inline int64_t cold_window(cold_segment *s, int64_t position) {
+    int64_t b;
+    if (cold_load(s, position, position + 1) != 0 || (b = cold_find(s, position)) < 0)
+        return 0;
+    return cold_start(s, b + 1) - position;
+}
+
+static void cold_pin(cold_segment *s, int64_t position, int64_t end, int32_t by) {
+    while (position < end) {
+        int64_t b = cold_find(s, position);
+        if (b < 0)
+            return;
+        COLD_ADD(&s->table[b].pins, by);
+        position = cold_start(s, b + 1);
+    }
+}
+
+/* ---- opening ------------------------------------------------------------------------------------- */
+
+static void cold_link(cold_segment *s) {
+    pthread_mutex_lock(&cold_guard);
+    s->next = cold_segments;
+    s->link = &cold_segments;
+    if (s->next != NULL)
+        s->next->link = &s->next;
+    __atomic_store_n(&cold_segments, s, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&cold_guard);
+}
+
+/* Unmaps and frees a segment that nobody reads. */
+static void cold_close(cold_segment *s) {
+    pthread_mutex_lock(&cold_guard);
+    *s->link = s->next;
+    if (s->next != NULL)
+        s->next->link = s->link;
+    for (int64_t b = 0; b < s->block_count && s->ready_blocks > 0; b++) {
+        if (s->table[b].state == COLD_READY) {
+            s->ready_blocks--;
+            COLD_ADD(&cold_unpacked_bytes, cold_start(s, b) - cold_start(s, b + 1));
+        }
+    }
+    pthread_mutex_unlock(&cold_guard);
+    munmap(s->base, (size_t)s->region_bytes);
+    munmap((void *)s->packed, (size_t)s->packed_bytes);
+    free(s);
+}
+
+#endif
