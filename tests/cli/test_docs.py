@@ -28,7 +28,7 @@ FUNCTION = f'pyledger() {{ "{sys.executable}" -m pyledger "$@"; }}\n'
 
 
 def prepare(folder: Path) -> None:
-    """What the page presumes: a store, some rows to write, a store that has crashed, and one of many files."""
+    """What the page presumes: a store, some rows to write, one store that has crashed, one of many files."""
     own_case("flights-5").unpack(folder)
     (folder / "flights.jsonl").write_text(
         '{"carrier":"UA","tailnum":"N14228","dest":"IAH","delay":2}\n'
