@@ -91,7 +91,7 @@ BUT_MAY_IMPORT = {
 THIRD_PARTY = {
     "numpy": ("pyledger.store.views", "pyledger.arrow"),
     "google": ("pyledger.wire.ledger",),
-    "lz4": ("pyledger.wire",),
+    "lz4": ("pyledger.wire", "pyledger.store.cold_segment"),
     "zstandard": ("pyledger.wire",),
     "click": ("pyledger.cli",),
     "kazoo": ("pyledger.metadata.zookeeper",),

@@ -121,6 +121,15 @@ cdef class LogView:
             return NULL
         return span.base + (offset - span.start)
 
+    cdef const uint8_t* range_at(self, int64_t offset, int64_t length) noexcept nogil:
+        """Pointer to `length` bytes of one file, all in place; NULL when they are not there."""
+        cdef const Span* span = self.find(offset)
+        if span == NULL or length < 0 or length > span.readable - (offset - span.start):
+            return NULL
+        if span.cold != NULL and cold_load(span.cold, offset - span.start, offset - span.start + length) != 0:
+            return NULL
+        return span.base + (offset - span.start)
+
     cdef int64_t window(self, int64_t offset, int64_t available) noexcept nogil:
         """Of the bytes that `at` told, how many may be searched: of a cold segment those of one block."""
         cdef const Span* span = self.find(offset)

@@ -41,7 +41,6 @@ cdef class PullRun:
         """Make one piece of all answers."""
         cdef bytes whole = PyBytes_FromStringAndSize(NULL, self.total_bytes)
         cdef uint8_t* to = <uint8_t*>PyBytes_AS_STRING(whole)
-        cdef int64_t available = 0
         cdef RecordRanges ranges
         cdef const uint8_t* records
         cdef bytes head
@@ -53,11 +52,14 @@ cdef class PullRun:
             memcpy(to, PyBytes_AS_STRING(head), <size_t>PyBytes_GET_SIZE(head))
             to += PyBytes_GET_SIZE(head)
             for j in range(ranges.count):
-                records = ranges.log.at(ranges.starts[j], &available)
-                if records == NULL or available < ranges.lengths[j]:
+                cold_enter()
+                records = ranges.log.range_at(ranges.starts[j], ranges.lengths[j])
+                if records != NULL:
+                    memcpy(to, records, <size_t>ranges.lengths[j])
+                cold_leave()
+                if records == NULL:
                     raise errors.OffsetOutOfRangeError(ranges.starts[j], ranges.log.start_offset,
                                                        ranges.log.end_offset)
-                memcpy(to, records, <size_t>ranges.lengths[j])
                 to += ranges.lengths[j]
         self.heads = self.ranges = None
         self.parts = [whole]

@@ -8,7 +8,6 @@ flushed before it got its name, so `settle_archive` removes the other, and what 
 
 import contextlib
 import os
-import re
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,15 +16,13 @@ from pyledger._core import COLD_SUFFIX, ColdIndex, LogView, MappedFile, scan
 from pyledger.atomic_file import flush_folder
 from pyledger.errors import StoreFormatError, StoreIOError
 from pyledger.store.cold_segment import BLOCK_BYTES, write_segment
-from pyledger.store.folder import LOG_FOLDER, StoreFile, names_in, read_folder
+from pyledger.store.folder import StoreFile, read_folder
 from pyledger.store.lock import StoreLock
 from pyledger.store.reader import StoreReader
+from pyledger.store.unfinished import UNFINISHED_SUFFIX, settle_archive
 from pyledger.store.views import same_bytes
 
 COMPARE_BYTES = 4 << 20
-UNFINISHED_SUFFIX = ".tmp"
-"""Behind the name of a plain file: it, or its packed form, is being written."""
-_LEFT_OVER = re.compile(r"(00\d{18})(\.tmp|\.tmp\.lz4|\.lz4)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,18 +125,6 @@ def unarchive(
             done += fact.original_bytes
             if progress is not None:
                 progress(done)
-
-
-def settle_archive(root: str) -> None:
-    """Remove what an archiving that was cut off left behind. Under the lock of the store."""
-    folder = os.path.join(root, LOG_FOLDER)
-    names = set(names_in(folder))
-    found = [hit for name in sorted(names) if (hit := _LEFT_OVER.fullmatch(name))]
-    left = [hit[0] for hit in found if hit[2] != COLD_SUFFIX or hit[1] in names]
-    for name in left:
-        os.unlink(os.path.join(folder, name))
-    if left:
-        flush_folder(Path(folder))
 
 
 def _old_files(root: str, older_than_ms: int) -> Iterator[tuple[StoreFile, int]]:

@@ -10,8 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import lz4.frame
-
 from pyledger._core import LogView, MappedFile, frame_digest, survey_blocks
 from pyledger.errors import CorruptRecordError, StoreFormatError
 from pyledger.store.cold_trailer import TRAILER, TRAILER_MAGIC
@@ -21,11 +19,7 @@ BLOCK_BYTES = 256 << 10
 SKIPPABLE_MAGIC = 0x184D2A50
 
 _DIGEST_BYTES = 4
-_BLOCK_SIZES = {
-    64 << 10: lz4.frame.BLOCKSIZE_MAX64KB,
-    256 << 10: lz4.frame.BLOCKSIZE_MAX256KB,
-    1 << 20: lz4.frame.BLOCKSIZE_MAX1MB,
-}
+_BLOCK_CODES = {64 << 10: 4, 256 << 10: 5, 1 << 20: 6}
 _ENTRY = struct.Struct("<QIIqqII")
 
 Block = tuple[int, int, int, int, set[bytes]]
@@ -73,8 +67,10 @@ def write_segment(source: MappedFile, target: str, *, block_bytes: int = BLOCK_B
 
 def _frame(source: MappedFile, blocks: Sequence[Block], block_bytes: int, places: list[int]) -> Iterator[Any]:
     """The LZ4 frame, piece by piece; notes where in the file each block stands."""
+    import lz4.frame  # noqa: PLC0415 - for those who archive alone
+
     frame = lz4.frame.LZ4FrameCompressor(
-        block_size=_BLOCK_SIZES[block_bytes],
+        block_size=_BLOCK_CODES[block_bytes],
         block_linked=False,
         content_checksum=True,
         block_checksum=True,

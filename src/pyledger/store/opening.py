@@ -21,7 +21,6 @@ from pyledger.atomic_file import flush_folder
 from pyledger.config.store import StoreConfig
 from pyledger.errors import IllegalMessageError, StoreFormatError, StoreIOError
 from pyledger.store import checkpoint as checkpoint_file
-from pyledger.store.archive import settle_archive
 from pyledger.store.checkpoint import StoreCheckpoint
 from pyledger.store.folder import (
     ABORT_FILE,
@@ -45,6 +44,7 @@ from pyledger.store.recovery import (
     recover,
 )
 from pyledger.store.swap import settle_swap
+from pyledger.store.unfinished import settle_archive
 
 SYNC = "sync"
 PAGE_BYTES = 4096

@@ -16,7 +16,6 @@ from typing import Literal
 from pyledger.atomic_file import flush_folder
 from pyledger.errors import StoreFormatError, StoreIOError
 from pyledger.store import checkpoint
-from pyledger.store.archive import settle_archive
 from pyledger.store.checkpoint import StoreCheckpoint
 from pyledger.store.folder import (
     CHECKPOINT_FILE,
@@ -30,6 +29,7 @@ from pyledger.store.lock import StoreLock
 from pyledger.store.problem import Problem
 from pyledger.store.rebuild import rebuild_locked
 from pyledger.store.swap import settle_swap
+from pyledger.store.unfinished import settle_archive
 from pyledger.store.verify import verify
 
 Action = Literal["cut", "extend", "rebuild", "reset-checkpoint", "leave"]
