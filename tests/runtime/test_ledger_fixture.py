@@ -6,13 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.client.ledger import AsyncLedgerClient
+from pyledger.client.ledger import AsyncLedgerClient, LedgerConfig
 from pyledger.errors import LedgerFencedError
 from pyledger.runtime.bookie_group import BackgroundBookies, BookieGroup
 from pyledger.store.bookie_verify import BookieCheck
 from tests.source_tree import ROOT
 
 pytest_plugins = ["pytester"]
+
+HOUR_MS = 3_600_000
+PATIENT = LedgerConfig(add_timeout_ms=HOUR_MS, read_timeout_ms=HOUR_MS, connect_timeout_ms=HOUR_MS)
 
 
 def test_example_of_the_document_works(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,7 +31,7 @@ def test_example_of_the_document_works(pytester: pytest.Pytester, monkeypatch: p
 
 def test_our_client_writes_recovers_and_reads(tmp_path: Path) -> None:
     async def play(address: str) -> None:
-        async with AsyncLedgerClient(address) as client:
+        async with AsyncLedgerClient(address, config=PATIENT) as client:
             writer = await client.create(3, 2, 2, password=b"secret")
             sent = [writer.add_soon(b"%d" % at) for at in range(500)]
             assert [await one for one in sent] == list(range(500))
@@ -53,7 +56,7 @@ def test_entries_outlive_a_bookie_of_their_ensemble(tmp_path: Path) -> None:
     async def play() -> None:
         group = BookieGroup(tmp_path, 4)
         await group.start()
-        async with AsyncLedgerClient(group.address) as client:
+        async with AsyncLedgerClient(group.address, config=PATIENT) as client:
             writer = await client.create(3, 3, 2)
             for at in range(20):
                 await writer.add(b"%d" % at)
