@@ -54,6 +54,16 @@ def test_a_life_of_a_ledger(metadata: str) -> None:
     assert "there is no ledger 0" in gone.err
 
 
+def test_the_environment_says_where(metadata: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYLEDGER_METADATA", metadata)
+    monkeypatch.setenv("PYLEDGER_PASSWORD", "pw")
+    monkeypatch.setenv("PYLEDGER_LEDGER_READS_AHEAD", "2")
+    assert pyledger("ledger", "write", "first", "second").lines == ["0 closed 2 entries 11 bytes"]
+    assert pyledger("ledger", "read", "0").lines == ["0:0 first", "0:1 second"]
+    monkeypatch.setenv("PYLEDGER_PASSWORD", "other")
+    assert pyledger("ledger", "read", "0").code == 1
+
+
 def test_a_ledger_that_was_left_is_recovered(metadata: str) -> None:
     where = ("-m", metadata)
     assert pyledger("ledger", "write", *where, "--no-close", "a", "b", "c").code == 0

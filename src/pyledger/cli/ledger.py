@@ -25,12 +25,12 @@ metadata_option = click.option(
     "-m",
     "--metadata",
     required=True,
-    envvar="PYLEDGER_LEDGER_METADATA",
+    envvar="PYLEDGER_METADATA",
     show_envvar=True,
     help="Where the cluster's metadata is: zk://HOST:PORT/ledgers or sqlite:FILE.",
 )
 password_option = click.option(
-    "--password", default="", envvar="PYLEDGER_LEDGER_PASSWORD", show_envvar=True, help="Of the ledger."
+    "--password", default="", envvar="PYLEDGER_PASSWORD", show_envvar=True, help="Of the ledger."
 )
 ledger_argument = click.argument("ledger_id", metavar="LEDGER", type=click.IntRange(min=0))
 QUORUM_OPTIONS = (
