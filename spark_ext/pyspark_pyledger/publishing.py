@@ -126,6 +126,7 @@ def _append(store: MessageStore, journal: Journal, *, resumed: bool = False) -> 
     queue_counts, ends = journal.queue_counts or {}, journal.ends or {}
     turns: dict[str, int] = {}
     there: dict[Queue, Iterator[Row]] = {}
+    appenders: dict[Queue, Any] = {}
     count = 0
     for batch in read_staged(staging_folder(store.path, journal.job), journal.files):
         for queue, row in _rows(batch, journal, queue_counts, turns):
@@ -136,7 +137,10 @@ def _append(store: MessageStore, journal: Journal, *, resumed: bool = False) -> 
                     continue
                 there[queue] = iter(())
             body, tags, keys, properties, born_ms = row
-            store.appender(*queue).put(body, tags, keys, properties, born_timestamp_ms=born_ms)
+            appender = appenders.get(queue)
+            if appender is None:
+                appender = appenders[queue] = store.appender(*queue)
+            appender.put(body, tags, keys, properties, born_timestamp_ms=born_ms)
             count += 1
     return count
 
@@ -157,10 +161,11 @@ def _rows(
         topics, values("queueId"), values("keys"), values("tags"), values("body"), values("properties"), born,
         strict=True,
     ):  # fmt: skip
-        properties = dict(pairs or ())
-        keys, tags = own_keys or properties.get("KEYS"), own_tags or properties.get("TAGS")
-        properties.pop("KEYS", None)
-        properties.pop("TAGS", None)
+        properties, keys, tags = None, own_keys, own_tags
+        if pairs:
+            properties = dict(pairs)
+            named_keys, named_tags = properties.pop("KEYS", None), properties.pop("TAGS", None)
+            keys, tags = keys or named_keys, tags or named_tags
         if asked is not None:
             queue_id = asked
         elif keys:
