@@ -1,5 +1,6 @@
 """`spark.readStream.format("pyledger")` in a Classic session: triggers, restarts, a writer beside it."""
 
+import os
 import random
 import threading
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 CASES = {case.name: case for case in golden_cases()}
+RESTARTS = int(os.environ.get("PYLEDGER_STREAM_RESTARTS", "3"))
 PLACE = ["topic", "queueId", "queueOffset"]
 
 
@@ -105,8 +107,7 @@ class SteadyWriter(threading.Thread):
 
 
 def test_restarts_beside_a_writer_copy_every_row_once(session: "SparkSession", tmp_path: Path) -> None:
-    """Stopped wherever it happens to be; `--stream-restarts` says how often."""
-    restarts = 3
+    """Stopped wherever it happens to be; `PYLEDGER_STREAM_RESTARTS=50` for more than the ordinary few."""
     store = tmp_path / "store"
     write(store, 2)
     chance = random.Random(7)
@@ -114,7 +115,7 @@ def test_restarts_beside_a_writer_copy_every_row_once(session: "SparkSession", t
     options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "100"}
     writer.start()
     try:
-        for _ in range(restarts):
+        for _ in range(RESTARTS):
             copy = Copy(session, store, tmp_path, **options)
             with copy.running() as query:
                 wanted = chance.randint(1, 3)
