@@ -1,6 +1,5 @@
 """What `pyledger cluster` says of a cluster of bookies."""
 
-import asyncio
 from typing import Any
 
 from pyledger.cli.bookie import require_protobuf
@@ -25,6 +24,8 @@ async def format_cluster(address: str) -> bool:
 async def bookie_rows(address: str) -> tuple[list[dict[str, Any]], int]:
     """All bookies that are known, and how many ledgers have too few copies."""
     require_protobuf()
+    import asyncio
+
     from pyledger.client.ledger import AsyncLedgerClient
     from pyledger.wire.ledger.paths import marked_ledger
 
