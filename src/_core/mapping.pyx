@@ -1,9 +1,10 @@
 # A mapping: making one of a new file, with blocks and pages behind it, and making things durable by path.
-from _core.posix cimport (MADV_POPULATE_WRITE, fsync, load_acquire, madvise, pause_briefly, posix_fallocate,
-                          syncfs, unlink)
-from libc.errno cimport EINTR, errno
+from _core.posix cimport (AT_FDCWD, AT_SYMLINK_FOLLOW, MADV_POPULATE_WRITE, O_TMPFILE, fsync, linkat,
+                          load_acquire, madvise, pause_briefly, posix_fallocate, syncfs, unlink)
+from libc.errno cimport EINTR, ENOENT, errno
 from libc.stdint cimport int64_t, uint8_t
-from libc.string cimport memcmp
+from libc.stdio cimport snprintf
+from libc.string cimport memcmp, memcpy, strlen
 from posix.fcntl cimport O_CLOEXEC, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, open as c_open
 from posix.mman cimport (MAP_ANONYMOUS, MAP_FAILED, MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE, mmap,
                          munmap)
@@ -109,6 +110,65 @@ cdef int allocate_by_path(const char* path, int64_t begin, int64_t end) noexcept
     return result
 
 
+cdef int open_nameless(const char* path) noexcept nogil:
+    """A new file in the folder of a path, without a name yet; below 0 where there are no such files."""
+    cdef char folder[4096]
+    cdef size_t length = strlen(path)
+    while length > 0 and path[length - 1] != b"/":
+        length -= 1
+    if length + 2 > sizeof(folder):
+        return -1
+    memcpy(folder, path, length)
+    memcpy(folder + length, b".", 2)
+    return c_open(folder, O_RDWR | O_TMPFILE | O_CLOEXEC, 0o644)
+
+
+cdef int give_name(int fd, const char* path) noexcept nogil:
+    """Give a nameless file its name, and no other file's. 0, or an errno."""
+    cdef char link[32]
+    snprintf(link, sizeof(link), b"/proc/self/fd/%d", fd)
+    return 0 if linkat(AT_FDCWD, link, AT_FDCWD, path, AT_SYMLINK_FOLLOW) == 0 else errno
+
+
+cdef int fill_file(int fd, int64_t size_bytes, int64_t allocated_bytes) noexcept nogil:
+    """Give a new file its size, and blocks behind its beginning. 0, or an errno."""
+    if ftruncate(fd, size_bytes) != 0:
+        return errno
+    return allocate_range(fd, 0, allocated_bytes)
+
+
+cdef int create_file(const char* path, int64_t size_bytes, int64_t allocated_bytes,
+                     int* created) noexcept nogil:
+    """Create a file of a size, with blocks behind its beginning. 0, or an errno, and no file is left.
+
+    It has its name only when it has its size: RocketMQ 4.9 loads no store with a file of another size, and
+    who is killed in between must not leave one. Where the system has no nameless files, or no /proc, one may.
+    """
+    cdef int failed
+    cdef int fd = open_nameless(path)
+    if fd >= 0:
+        failed = fill_file(fd, size_bytes, allocated_bytes)
+        if failed == 0:
+            failed = give_name(fd, path)
+        c_close(fd)
+        if failed == 0:
+            # The kernel shows a mapping by the name that was opened.
+            created[0] = c_open(path, O_RDWR | O_CLOEXEC)
+            return 0 if created[0] >= 0 else errno
+        if failed != ENOENT:
+            return failed
+    fd = c_open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o644)
+    if fd < 0:
+        return errno
+    failed = fill_file(fd, size_bytes, allocated_bytes)
+    if failed != 0:
+        unlink(path)
+        c_close(fd)
+        return failed
+    created[0] = fd
+    return 0
+
+
 cdef int make_mapped_file(const char* path, int64_t size_bytes, int64_t allocate_chunk_bytes, bint warm,
                           bint pooled, const int64_t* wanted, Mapping* made) noexcept nogil:
     """Create, allocate and map a new file; on failure no file is left. 0, or an errno.
@@ -116,24 +176,19 @@ cdef int make_mapped_file(const char* path, int64_t size_bytes, int64_t allocate
     A file that is made ahead is made with pauses, unless the count `wanted` says that somebody waits for it.
     """
     cdef void* address
-    cdef int failed = 0
-    cdef int fd = c_open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o644)
+    cdef int failed, fd = -1
     made.base = NULL
     made.pool = NULL
     made.pool_fd = -1
     made.allocated = min(allocate_chunk_bytes, size_bytes) if allocate_chunk_bytes > 0 else size_bytes
-    if fd < 0:
-        return errno
-    if ftruncate(fd, size_bytes) != 0:
+    failed = create_file(path, size_bytes, made.allocated, &fd)
+    if failed != 0:
+        return failed
+    address = mmap(NULL, <size_t>size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+    if address == MAP_FAILED:
         failed = errno
-    if failed == 0:
-        failed = allocate_range(fd, 0, made.allocated)
-    if failed == 0:
-        address = mmap(NULL, <size_t>size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
-        if address == MAP_FAILED:
-            failed = errno
-        else:
-            made.base = <uint8_t*>address
+    else:
+        made.base = <uint8_t*>address
     if failed == 0 and pooled:
         address = mmap(NULL, <size_t>size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
         if address == MAP_FAILED:

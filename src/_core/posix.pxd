@@ -7,12 +7,16 @@ cdef extern from "fcntl.h" nogil:
     int fallocate(int fd, int mode, off_t offset, off_t length)
     int sync_file_range(int fd, off_t offset, off_t nbytes, unsigned int flags)
     enum: FALLOC_FL_KEEP_SIZE
+    enum: O_TMPFILE
+    enum: AT_FDCWD
+    enum: AT_SYMLINK_FOLLOW
 
 cdef extern from "unistd.h" nogil:
     int fdatasync(int fd)
     int syncfs(int fd)
     int fsync(int fd)
     int unlink(const char* path)
+    int linkat(int from_folder, const char* path, int to_folder, const char* name, int flags)
     off_t lseek(int fd, off_t offset, int whence)
     enum: SEEK_DATA
     enum: SEEK_HOLE

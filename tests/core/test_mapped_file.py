@@ -2,6 +2,9 @@
 
 import os
 import resource
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -101,6 +104,20 @@ def test_create_that_the_system_refuses_leaves_no_file(path: Path) -> None:
         MappedFile.create(str(path), SIZE_BYTES)
     assert not path.exists()
     MappedFile.create(str(path), SIZE_BYTES)
+
+
+def test_who_is_killed_while_making_a_file_leaves_none(path: Path) -> None:
+    """A file of another size than its like: RocketMQ 4.9 loads no store that has one."""
+    code = f"""
+import resource, signal
+from pyledger._core import MappedFile
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # ends the process where the file gets its size
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+MappedFile.create({str(path)!r}, {SIZE_BYTES})
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=False)
+    assert done.returncode == -signal.SIGXFSZ
+    assert not path.exists()
 
 
 def test_open_maps_what_is_there_and_keeps_no_descriptor(path: Path) -> None:
