@@ -102,6 +102,16 @@ def test_flush_on_demand_does_not_wait_for_the_service(tmp_path: Path) -> None:
         assert time.monotonic() - begin < 200, "twenty rounds of the service would be 400 seconds"
 
 
+def test_what_a_flush_on_demand_covers_can_be_read(tmp_path: Path) -> None:
+    """Also when the service has flushed it and is about to say so."""
+    with MessageStore.open(tmp_path, flush_disk_type="sync", **SMALL) as store:
+        for _ in range(20):
+            result = store.put(Message("t", b"x", properties={"WAIT": "false"}))
+            store._parts.log.flush(0)
+            store.flush_log()
+            assert store.message_at(result.physical_offset).body == b"x"
+
+
 def test_callers_share_flushes(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path, flush_disk_type="sync", **SMALL) as store:
 

@@ -96,7 +96,10 @@ class LogFlusher:
             pass
         while self.flush_once(0):
             pass
-        return self._log.flushed_where
+        flushed_where = self._log.flushed_where
+        # Another thread may have flushed the last of it and not have told those who wait and read.
+        self._group.publish(flushed_where)
+        return flushed_where
 
     def flush_once(self, least_pages: int) -> bool:
         """Flush one file by the page rule; whether anything became durable.
