@@ -207,10 +207,9 @@ class Transactions:
         )
         current.take_ops(self._ops(current.next_op_offset))
         await self._go_through(current)
-        await self._settle()
         if (current.half_offset, current.op_offset) == (half_start, op_start):
             return
-        await asyncio.to_thread(self._store.flush_log)
+        await self._settle()
         now_ms = self._now_ms()
         offsets.commit(group, names.HALF_TOPIC, HALF_QUEUE, current.half_offset, now_ms)
         offsets.commit(group, names.OP_TOPIC, HALF_QUEUE, current.op_offset, now_ms)
@@ -220,7 +219,8 @@ class Transactions:
         while True:
             if current.steps % PAGE == 0:
                 await asyncio.sleep(0)
-                await self._settle()
+                if self._again:
+                    await self._settle()
             found = None if current.noted() else self._half(current)
             step = current.judge(half_of(found) if found else None, self._now_ms(), kept_ms=kept_ms)
             if step is Step.STOP:
@@ -251,10 +251,9 @@ class Transactions:
         return True
 
     async def _settle(self) -> None:
-        """Ask producers about what was put back once it can be read, for they may answer at once."""
+        """Make the log durable, and ask producers about what was put back: now an answer finds it."""
         again, self._again = self._again, []
-        if again:
-            await asyncio.to_thread(self._store.flush_log)
+        await asyncio.to_thread(self._store.flush_log)
         for step, found, properties, place in again:
             if step is Step.CHECK:
                 self._ask(found, properties, place)
