@@ -160,28 +160,17 @@ def _last_store_time(file: StoreFile) -> int:
 def _pack(path: str, target: str, block_bytes: int) -> int:
     """Replace a plain file by a cold segment; the bytes that this has."""
     unfinished = path + UNFINISHED_SUFFIX + COLD_SUFFIX
-    source = MappedFile.open(path)
-    try:
+    with _replacing(path, unfinished, target) as source:
         size = write_segment(source, unfinished, block_bytes=block_bytes)
         _flush_file(unfinished, os.stat(path))
         _compare(source, unfinished, target)
-    except OSError as error:
-        _forget(unfinished)
-        raise StoreIOError(target, "write", error.strerror or str(error)) from error
-    except BaseException:
-        _forget(unfinished)
-        raise
-    finally:
-        source.close()
-    _take_place(unfinished, target, path)
     return size.packed_bytes
 
 
 def _unpack(path: str, target: str) -> None:
     """Replace a cold segment by the plain file that it was made of."""
     unfinished = target + UNFINISHED_SUFFIX
-    source = MappedFile.open(path)
-    try:
+    with _replacing(path, unfinished, target) as source:
         _refuse_damaged(source)
         with open(unfinished, "wb") as out:
             os.posix_fallocate(out.fileno(), 0, source.size_bytes)
@@ -189,6 +178,14 @@ def _unpack(path: str, target: str) -> None:
                 with source.view(at, min(COMPARE_BYTES, source.size_bytes - at)) as plain:
                     out.write(plain)
         _flush_file(unfinished, os.stat(path))
+
+
+@contextlib.contextmanager
+def _replacing(path: str, unfinished: str, target: str) -> Iterator[MappedFile]:
+    """The file that the block makes another of, which then takes its place; nothing changes if that fails."""
+    source = MappedFile.open(path)
+    try:
+        yield source
     except OSError as error:
         _forget(unfinished)
         raise StoreIOError(target, "write", error.strerror or str(error)) from error
