@@ -3,7 +3,7 @@
 Source: RocketMQ tools/.../command/auth/*.java.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import click
@@ -196,16 +196,30 @@ async def print_users(
 async def copy_users(admin: Any, out: Printer, source: str, target: str, usernames: str | None) -> None:
     """Copy users from a broker to another one, with their passwords: sign as a super user."""
     users = await found(admin, source, RequestCode.AUTH_LIST_USER, ListUsersRequestHeader())
-    chosen = parts(usernames)
-    for user in users:
+    codes = (RequestCode.AUTH_GET_USER, RequestCode.AUTH_CREATE_USER, RequestCode.AUTH_UPDATE_USER)
+    for user in chosen(users, "username", usernames):
         name = user["username"]
-        if chosen is not None and name not in chosen:
-            continue
-        header, body = UserRequestHeader(username=name), fastjson.compact(user).encode()
-        there = await found(admin, target, RequestCode.AUTH_GET_USER, header)
-        code = RequestCode.AUTH_UPDATE_USER if there else RequestCode.AUTH_CREATE_USER
-        await admin.ask(target, code, header, body)
+        await put_one(admin, target, codes, UserRequestHeader(username=name), user)
         out.done(f"copy user of {name} from {source} to {target} success.", user=name, broker=target)
+
+
+def chosen(documents: Iterable[Document], key: str, asked: str | None) -> Iterator[Document]:
+    """Those whose name was asked for; all where none was."""
+    wanted = parts(asked)
+    return (one for one in documents if wanted is None or one[key] in wanted)
+
+
+async def put_one(
+    admin: Any,
+    target: str,
+    codes: tuple[RequestCode, RequestCode, RequestCode],
+    header: Header,
+    document: Document,
+) -> None:
+    """Create an object at a broker, or update the one that is there; the codes get, create and update."""
+    get, create, update = codes
+    there = await found(admin, target, get, header)
+    await admin.ask(target, update if there else create, header, fastjson.compact(document).encode())
 
 
 # --- policies
@@ -311,13 +325,8 @@ def listing(value: list[str] | None) -> str:
 async def copy_acls(admin: Any, out: Printer, source: str, target: str, subjects: str | None) -> None:
     """Copy what users may do from a broker to another one."""
     acls = await found(admin, source, RequestCode.AUTH_LIST_ACL, ListAclsRequestHeader())
-    chosen = parts(subjects)
-    for acl in acls:
+    codes = (RequestCode.AUTH_GET_ACL, RequestCode.AUTH_CREATE_ACL, RequestCode.AUTH_UPDATE_ACL)
+    for acl in chosen(acls, "subject", subjects):
         subject = acl["subject"]
-        if chosen is not None and subject not in chosen:
-            continue
-        header, body = AclRequestHeader(subject=subject), fastjson.compact(acl).encode()
-        there = await found(admin, target, RequestCode.AUTH_GET_ACL, header)
-        code = RequestCode.AUTH_UPDATE_ACL if there else RequestCode.AUTH_CREATE_ACL
-        await admin.ask(target, code, header, body)
+        await put_one(admin, target, codes, AclRequestHeader(subject=subject), acl)
         out.done(f"copy acl of {subject} from {source} to {target} success.", subject=subject, broker=target)
