@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.interop.java import BUILD_TIMEOUT_S, Line, refuse, require_java
-from tests.interop.peers import free_ports
+from tests.interop.peers import free_ports, stop
 
 KIT = Path(__file__).parent / "bookkeeper"
 VERSION = "4.17.3"
 RUN_TIMEOUT_S = 180
-STOP_TIMEOUT_S = 60
 
 
 @cache
@@ -48,11 +47,7 @@ def serving(program: str, *arguments: object, log: Path) -> Iterator[subprocess.
             assert line.startswith("READY"), f"{program} did not start: {line}{log.read_text()[-2000:]}"
             yield process
         finally:
-            process.terminate()
-            try:
-                process.wait(STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
+            stop(process)
 
 
 def free_port() -> int:

@@ -102,6 +102,15 @@ def run_alone(version: str, program: str, *arguments: object) -> list[Line]:
         return Run(f"{program} {version} {arguments}", process.stdout, process.wait).end()
 
 
+def stop(process: subprocess.Popen[str]) -> None:
+    """Ask a server to end; kill it when it does not."""
+    process.terminate()
+    try:
+        process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+
+
 @contextmanager
 def serving(version: str, program: str, *arguments: object, log: Path) -> Iterator[list[str]]:
     """A server from the moment that it is ready to the end of the block; yields what it said then."""
@@ -119,11 +128,7 @@ def serving(version: str, program: str, *arguments: object, log: Path) -> Iterat
                 assert line, f"{program} {version} did not start: {log.read_text()[-2000:]}"
             yield line.split()
         finally:
-            process.terminate()
-            try:
-                process.wait(STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
+            stop(process)
 
 
 @contextmanager
