@@ -64,6 +64,7 @@ OFFSET_MOVED_TOPIC = "OFFSET_MOVED_EVENT"
 BENCHMARK_TOPIC = "BenchmarkTest"
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
+REVIVE_PREFIX = SYSTEM_TOPIC_PREFIX + "REVIVE_LOG_"
 REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
 TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
 
@@ -80,7 +81,7 @@ def reply_topic(cluster: str) -> str:
 
 def revive_topic(cluster: str) -> str:
     """Where a broker notes what was popped and acknowledged."""
-    return f"{SYSTEM_TOPIC_PREFIX}REVIVE_LOG_{cluster}"
+    return REVIVE_PREFIX + cluster
 
 
 def dlq_topic(group: str) -> str:

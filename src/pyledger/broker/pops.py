@@ -4,6 +4,10 @@ All that is known of it comes from the revive topic, queue 0: at the start it is
 record on, later each record is taken in as it is stored. A group's offset moves when messages are popped, so
 the log is flushed before offsets are written: an offset on disk never passes messages whose record is lost.
 
+Upstream's broker may have left records in the other queues, and in its timer wheel: they are stored again in
+queue 0. It goes on with ours: as there, the group's offset is that of the last record that is dealt with, and
+records carry the time at which they came to the topic, by which it knows how far it has read.
+
 Source: RocketMQ broker/.../PopMessageProcessor.java, PopReviveService.java.
 """
 
@@ -25,6 +29,7 @@ from pyledger.protocol.delivery.pop import (
     pop_retry_topic,
     put_back_properties,
 )
+from pyledger.protocol.delivery.topics import REVIVE_QUEUE_COUNT
 from pyledger.store.message_store import MessageStore
 from pyledger.store.read_result import GONE, StoredMessage
 from pyledger.wire.pop import ACK_TAG, CHECKPOINT_TAG, SINGLE_ACK_TAG, PopAcks, PopCheckpoint
@@ -72,11 +77,12 @@ class PopBook:
         self._broker_name = broker_name
         self._now_ms = now_ms
         self._tables_changed = tables_changed
-        held = store.queue_range(self._topic, REVIVE_QUEUE)
-        start = tables.offsets.committed(names.REVIVE_GROUP, self._topic, REVIVE_QUEUE) or 0
-        self.open = PoppedMessages(min(max(start, held.min_offset), held.max_offset))
-        self._end = held.max_offset
+        start, self._end = self._unread(REVIVE_QUEUE)
+        self.open = PoppedMessages(start)
         self._live = self.open.next_offset >= self._end
+        others = range(1, REVIVE_QUEUE_COUNT)
+        self._elsewhere = {one: start for one in others for start, end in [self._unread(one)] if start < end}
+        """Where records of upstream's broker are to be read, by queue."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
 
@@ -88,6 +94,20 @@ class PopBook:
         """Put nothing back any more."""
         if self._timer is not None:
             self._timer.cancel()
+
+    def _unread(self, queue_id: int) -> tuple[int, int]:
+        """Queue offsets, units, between which records of a queue are not known to be dealt with."""
+        held = self._store.queue_range(self._topic, queue_id)
+        done = self._tables.offsets.committed(names.REVIVE_GROUP, self._topic, queue_id)
+        start = 0 if done is None else done + 1
+        return min(max(start, held.min_offset), held.max_offset), held.max_offset
+
+    def _dealt_with(self, queue_id: int, next_offset: int) -> None:
+        """Records before a queue offset, units, need not be read again."""
+        if next_offset:
+            self._tables.offsets.commit(
+                names.REVIVE_GROUP, self._topic, queue_id, next_offset - 1, self._now_ms()
+            )
 
     # --- what is popped and acknowledged
 
@@ -114,7 +134,12 @@ class PopBook:
     def acknowledge(self, key: PopKey, offsets: Iterable[int]) -> Outcome:
         """Note that messages, by queue offsets in units, are done."""
         taken = tuple(offsets)
-        if self._live and not any(self.open.is_open(key, offset) for offset in taken):
+        self._look_for_early()
+        if (
+            self._live
+            and not self.open.keep_early
+            and not any(self.open.is_open(key, offset) for offset in taken)
+        ):
             return PutOutcome("PUT_OK")
         record = PopAcks(
             start_offset=key.start_offset,
@@ -133,7 +158,11 @@ class PopBook:
 
     def _put(self, tag: str, body: bytes, key: PopKey) -> tuple[Outcome, int | None]:
         """Store a record; its queue offset, units, if it is stored."""
-        message = Message(self._topic, body, REVIVE_QUEUE, tag, f"{key.group}@{key.topic}")
+        return self._put_record(tag, body, f"{key.group}@{key.topic}")
+
+    def _put_record(self, tag: str, body: bytes, keys: str) -> tuple[Outcome, int | None]:
+        now = {names.TIMER_DELIVER_MS: str(self._now_ms())}
+        message = Message(self._topic, body, REVIVE_QUEUE, tag, keys, properties=now)
         place, outcome = self._puts.put_placed(message)
         if place is None:
             return outcome, None
@@ -163,8 +192,13 @@ class PopBook:
 
     def _turn(self) -> int:
         """Read records, or put messages back; how long to pause then."""
+        self._look_for_early()
+        if self._elsewhere:
+            return self._move()
         if not self._live:
             return self._read()
+        if self.open.keep_early:
+            return RETRY_MS
         for _ in range(REVIVED_PER_TURN):
             if (popped := self.open.due(self._now_ms())) is None:
                 break
@@ -172,12 +206,42 @@ class PopBook:
                 return RETRY_MS
         else:
             return 0
-        self._tables.offsets.commit(
-            names.REVIVE_GROUP, self._topic, REVIVE_QUEUE, self.open.restart_offset, self._now_ms()
-        )
+        self._dealt_with(REVIVE_QUEUE, self.open.restart_offset)
         deadline_ms = self.open.deadline_ms()
         left_ms = PAUSE_MAX_MS if deadline_ms is None else deadline_ms - self._now_ms()
         return min(max(left_ms, 1), PAUSE_MAX_MS)
+
+    def _look_for_early(self) -> None:
+        """While upstream's records come in, what they note may be acknowledged before."""
+        keep = bool(self._elsewhere) or self._tables.timers.takes_over
+        if self.open.keep_early and not keep:
+            self.open.early.clear()
+        self.open.keep_early = keep
+
+    def _move(self) -> int:
+        """Store records of another queue again in ours."""
+        queue_id, offset = next(iter(self._elsewhere.items()))
+        found = self._store.get(self._topic, queue_id, offset)
+        for message in found.messages:
+            if not self.forward(message):
+                return RETRY_MS
+            self._elsewhere[queue_id] = message.queue_offset + 1
+        if found.status in GONE and found.next_offset > offset:
+            self._elsewhere[queue_id] = found.next_offset
+        if self._elsewhere[queue_id] >= self._store.queue_range(self._topic, queue_id).max_offset:
+            self._dealt_with(queue_id, self._elsewhere.pop(queue_id))
+        return 0 if found.messages or found.status in GONE else RETRY_MS
+
+    def forward(self, message: StoredMessage) -> bool:
+        """Take a record that upstream's broker has left; False when the store does not take it now."""
+        outcome, number = self._put_record(
+            message.tags or "", message.body, message.properties.get("KEYS", "")
+        )
+        if number is None:
+            return isinstance(outcome, PutOutcome) and outcome.status == "MESSAGE_ILLEGAL"
+        if self._live:
+            self._take_in(message, number)
+        return True
 
     def _read(self) -> int:
         """Take in records that stood at the start, and those that came since."""
@@ -187,24 +251,25 @@ class PopBook:
                 return 0
             found = self._store.get(self._topic, REVIVE_QUEUE, self.open.next_offset)
             for message in found.messages:
-                self._take_in(message)
+                self._take_in(message, message.queue_offset)
             if found.status in GONE and found.next_offset > self.open.next_offset:
                 self.open.next_offset = found.next_offset
             elif not found.messages:
                 return RETRY_MS
         return 0
 
-    def _take_in(self, message: StoredMessage) -> None:
-        self.open.next_offset = message.queue_offset + 1
+    def _take_in(self, message: StoredMessage, number: int) -> None:
+        """Know a record; in queue 0 it has a number."""
+        self.open.next_offset = number + 1
         try:
             if message.tags == CHECKPOINT_TAG:
                 record = PopCheckpoint.decode(message.body)
                 key = PopKey(
                     record.topic, record.group, record.queue_id, record.start_offset, record.pop_time
                 )
-                taken = {record.start_offset + difference for difference in record.differences}
                 due_ms = record.pop_time + record.invisible_time
-                self.open.add(Popped(key, due_ms, taken), message.queue_offset)
+                self.open.add(Popped(key, due_ms, set(record.open_offsets)), number)
+                self._look_by(due_ms)
             elif message.tags in (ACK_TAG, SINGLE_ACK_TAG):
                 acks = PopAcks.decode(message.body)
                 key = PopKey(acks.topic, acks.group, acks.queue_id, acks.start_offset, acks.pop_time)

@@ -205,6 +205,7 @@ class Broker:
         if self.parts is not None:
             await self.parts.transactions.close()
             await self.parts.tables.save_changed()
+            await self.parts.tables.hand_over(self.parts.store)
             await asyncio.to_thread(self.parts.store.close)
             event(log, logging.INFO, "broker closed", name=self.config.name)
 
@@ -377,7 +378,9 @@ class Broker:
         """What only a master does: deliver what was delayed, check transactions, give back pops."""
         self._delays = DelayDelivery(parts.tables.delays, parts.store, parts.puts, self._clock.now_ms)
         self._delays.start()
-        self._timers = TimerDelivery(parts.tables.timers, parts.store, parts.puts, self._clock.now_ms)
+        self._timers = TimerDelivery(
+            parts.tables.timers, parts.store, parts.puts, self._clock.now_ms, parts.pops.forward
+        )
         self._timers.start()
         parts.transactions.start()
         parts.pops.start()

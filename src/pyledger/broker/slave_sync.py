@@ -25,6 +25,7 @@ from pyledger.log import event, logger
 from pyledger.net.client import RemotingClient
 from pyledger.protocol.delivery.request_modes import GroupMode, RequestMode
 from pyledger.protocol.delivery.timer import TimerProgress
+from pyledger.store.timer_files import progress_of
 from pyledger.wire.body import Body
 from pyledger.wire.codes import RequestCode, ResponseCode
 from pyledger.wire.membership import MessageRequestModes
@@ -190,13 +191,6 @@ def merged_offset(own: int | None, seen: int | None, master: int) -> int:
     """
     went_back = seen is not None and master < seen
     return master if own is None or went_back else max(own, master)
-
-
-def progress_of(found: TimerCheckpoint) -> TimerProgress:
-    """Where delivery of timer messages stands."""
-    return TimerProgress(
-        found.restart_offset, found.master_timer_queue_offset, found.last_read_time_ms, found.first_offset
-    )
 
 
 def modes_of(found: MessageRequestModes) -> Mapping[tuple[str, str], GroupMode]:

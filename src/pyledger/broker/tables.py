@@ -3,6 +3,7 @@
 Topics and groups are written when they change; offsets every few seconds. The rest is memory only.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -32,10 +33,10 @@ from pyledger.store.config_files import (
     OrderedPopTable,
     RequestModeTable,
     SubscriptionGroups,
-    TimerFile,
     TopicTable,
 )
 from pyledger.store.message_store import MessageStore
+from pyledger.store.timer_files import RecordPlace, TimerFile, hand_over
 
 log = logger("broker")
 
@@ -94,7 +95,10 @@ class BrokerTables:
         )
 
         self.timers_file = TableFile(
-            self.folder, self._timer_edition, lambda: TimerFile(self.timers.progress), before=store.flush_log
+            self.folder,
+            self._timer_edition,
+            lambda: TimerFile(self.timers.progress, self._timer_now_ms()),
+            before=store.flush_log,
         )
 
         self.modes_file = TableFile(
@@ -131,6 +135,34 @@ class BrokerTables:
                 await file.save()
             except StoreError as problem:
                 event(log, logging.WARNING, "table not written", problem=problem)
+
+    async def hand_over(self, store: MessageStore) -> None:
+        """At the end, after all was saved: leave upstream's broker a log of the timer messages that wait."""
+        timers = self.timers
+        if self._timer_edition() is None or timers.adopted or self.timers_file.is_changed():
+            return
+        last = timers.next_offset - 1
+        found = store.get(names.TIMER_TOPIC, 0, last, 1).messages if last >= 0 else []
+        place = None
+        if found and found[0].queue_offset == last:
+            place = RecordPlace(found[0].physical_offset, found[0].store_size)
+        try:
+            await asyncio.to_thread(
+                hand_over,
+                self.folder,
+                timers.progress,
+                self._timer_now_ms(),
+                timers.waiting,
+                place,
+                timers.precision_ms,
+            )
+        except (StoreError, OSError) as problem:
+            event(log, logging.WARNING, "timer messages not handed over", problem=problem)
+
+    def _timer_now_ms(self) -> int:
+        """The time that upstream's slots count."""
+        step = self.timers.precision_ms
+        return self._now_ms() // step * step
 
     def _bound_offsets(self, store: MessageStore) -> None:
         """Take back offsets beyond the end of their queue.

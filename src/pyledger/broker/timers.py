@@ -41,8 +41,18 @@ class TimerDelivery:
         store: MessageStore,
         puts: MessagePuts,
         now_ms: Callable[[], int],
+        forward: Callable[[StoredMessage], bool],
     ) -> None:
-        """Take what waits, and the wall clock by which messages are due."""
+        """Deliver nothing yet.
+
+        Args:
+            queue: What waits.
+            store: Where messages are read.
+            puts: Where they are put.
+            now_ms: The wall clock by which they are due.
+            forward: Takes records of popped messages; False when the store does not take them now.
+        """
+        self._forward = forward
         self._queue = queue
         self._store = store
         self._puts = puts
@@ -103,7 +113,9 @@ class TimerDelivery:
         for _ in range(PAGES_PER_TURN):
             found = self._store.get(names.TIMER_TOPIC, TIMER_QUEUE, self._queue.next_offset)
             for message in found.messages:
-                self._queue.add(message.queue_offset, message.properties)
+                self._queue.add(
+                    message.queue_offset, message.properties, message.physical_offset, message.store_size
+                )
             if found.status in GONE and found.next_offset > self._queue.next_offset:
                 self._queue.skip_to(found.next_offset)
             elif not found.messages:
@@ -120,6 +132,8 @@ class TimerDelivery:
         target = restore(message.properties)
         if target is None:
             return True
+        if target.topic.startswith(names.REVIVE_PREFIX):
+            return self._forward(message)
         outcome = self._puts.put_as_it_is(copy_of(message, target.topic, target.queue_id))
         if not isinstance(outcome, PutOutcome) or outcome.stored:
             return True

@@ -6,7 +6,6 @@ Source: RocketMQ broker/.../TopicConfigManager.java, ConsumerOffsetManager.java,
 SubscriptionGroupManager.java, ConsumerOrderInfoManager.java.
 """
 
-import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,7 +17,6 @@ from pyledger.group import SubscriptionGroup
 from pyledger.ids import QueueId, QueueOffset
 from pyledger.protocol.delivery.pop_order import OrderedBatch
 from pyledger.protocol.delivery.request_modes import GroupMode, RequestMode
-from pyledger.protocol.delivery.timer import TimerProgress
 from pyledger.store.meta_file import read_json, write_json
 from pyledger.topic import NO_VERSION, DataVersion, TopicConfig
 
@@ -28,16 +26,6 @@ DELAY_OFFSETS_FILE = "delayOffset.json"
 SUBSCRIPTION_GROUPS_FILE = "subscriptionGroup.json"
 REQUEST_MODES_FILE = "messageRequestMode.json"
 ORDERED_POPS_FILE = "consumerOrderInfo.json"
-TIMER_PROGRESS_FILE = "timerProgress.json"
-TIMER_KEYS = {
-    "restart_offset": "restartOffset",
-    "next_offset": "nextOffset",
-    "first_ms": "firstDeliverMs",
-    "first_offset": "firstOffset",
-}
-TIMER_CHECK_FILE = "timercheck"
-TIMER_CHECK = struct.Struct(">qqq")
-"""Upstream's: the time up to which it has delivered, a place in its timer log, its next queue offset."""
 TOPIC_GROUP_SEPARATOR = "@"
 
 
@@ -109,34 +97,6 @@ class DelayOffsets:
         """Into the folder `config`."""
         document = {"dataVersion": self.version.document(), "offsetTable": dict(self.offsets)}
         write_json(folder / DELAY_OFFSETS_FILE, document)
-
-
-@dataclass(frozen=True, slots=True)
-class TimerFile:
-    """`timerProgress.json`: where delivery of timer messages stands. A file of ours; upstream has a wheel."""
-
-    progress: TimerProgress = field(default_factory=TimerProgress)
-
-    @classmethod
-    def read(cls, folder: Path) -> Self:
-        """From the folder `config`; without such a file, what upstream's `timercheck` says if it is there."""
-        with opened_table(folder / TIMER_PROGRESS_FILE, "timerProgress") as (table, found):
-            if found:
-                return cls(TimerProgress(**{name: int(table[key]) for name, key in TIMER_KEYS.items()}))
-        path = folder / TIMER_CHECK_FILE
-        try:
-            delivered_until_ms, _, next_offset = TIMER_CHECK.unpack(path.read_bytes()[: TIMER_CHECK.size])
-        except FileNotFoundError:
-            return cls()
-        except struct.error as error:
-            remedy = "restore it, or remove it to deliver all timer messages of the log again"
-            raise StoreFormatError(str(path), "is too short", remedy) from error
-        return cls(TimerProgress(0, next_offset, delivered_until_ms))
-
-    def write(self, folder: Path) -> None:
-        """Into the folder `config`."""
-        table = {key: getattr(self.progress, name) for name, key in TIMER_KEYS.items()}
-        write_json(folder / TIMER_PROGRESS_FILE, {"timerProgress": table})
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,6 +183,16 @@ class PopCheckpoint(Body):
     broker_name: str | None = None
     put_again_times: str = "0"
 
+    @property
+    def open_offsets(self) -> tuple[int, ...]:
+        """Queue offsets of the messages that were not acknowledged when it was written."""
+        differences = self.differences or range(self.count)
+        return tuple(
+            self.start_offset + difference
+            for at, difference in enumerate(differences)
+            if not self.bit_map >> at & 1
+        )
+
 
 @value_type(kw_only=True)
 class PopAcks(Body):

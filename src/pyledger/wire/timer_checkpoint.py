@@ -1,7 +1,7 @@
 """Where a master's timer messages stand, to 60: seven numbers of 64 bits.
 
-Ours are followed by two more, which upstream does not read: the place from which what waits is read again,
-and that of the first message that waits.
+Ours are followed by three more, which upstream does not read: the place from which what waits is read again,
+that of the first message that waits, and its time.
 
 Source: RocketMQ store/.../timer/TimerCheckpoint.java.
 """
@@ -14,7 +14,7 @@ from pyledger.topic import NO_VERSION, DataVersion
 from pyledger.wire.remoting import Buffer
 
 NUMBERS = struct.Struct(">7q")
-OURS = struct.Struct(">2q")
+OURS = struct.Struct(">3q")
 
 
 class TimerCheckpoint(NamedTuple):
@@ -31,13 +31,16 @@ class TimerCheckpoint(NamedTuple):
     restart_offset: int = 0
     """What waits stands here or later."""
     first_offset: int = 0
-    """Of those due at `last_read_time_ms`, the ones before it were delivered."""
+    """Of those due at `first_ms`, the ones before it were delivered."""
+    first_ms: int | None = None
+    """When the first message that waits is due; None: the last three are not there."""
 
     def encode(self) -> bytes:
         """As it travels."""
         version = self.version
         numbers = (*self[:4], version.state_version, version.timestamp_ms, version.counter)
-        return NUMBERS.pack(*numbers) + OURS.pack(self.restart_offset, self.first_offset)
+        ours = b"" if self.first_ms is None else OURS.pack(*self[5:])
+        return NUMBERS.pack(*numbers) + ours
 
     @classmethod
     def decode(cls, body: Buffer) -> Self:
@@ -50,7 +53,6 @@ class TimerCheckpoint(NamedTuple):
             raise MalformedBodyError("TimerCheckpoint", "", f"{len(body)} bytes instead of {NUMBERS.size}")
         read_ms, log_position, offset, master_offset, *version = NUMBERS.unpack_from(body)
         state, timestamp_ms, counter = version
-        ours = OURS.unpack_from(body, NUMBERS.size) if len(body) >= NUMBERS.size + OURS.size else (0, 0)
-        restart_offset, first_offset = ours
+        ours = OURS.unpack_from(body, NUMBERS.size) if len(body) >= NUMBERS.size + OURS.size else ()
         edition = DataVersion(counter, state, timestamp_ms)
-        return cls(read_ms, log_position, offset, master_offset, edition, restart_offset, first_offset)
+        return cls(read_ms, log_position, offset, master_offset, edition, *ours)

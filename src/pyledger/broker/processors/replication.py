@@ -8,11 +8,11 @@ from collections.abc import Mapping
 
 from pyledger.broker.parts import BrokerParts, Method, Reply
 from pyledger.net.connection import Connection
+from pyledger.store.timer_files import check_of
 from pyledger.topic import DataVersion
 from pyledger.wire.codes import RequestCode
 from pyledger.wire.remoting import RemotingCommand
 from pyledger.wire.statistics import TimerCount, TimerMetrics
-from pyledger.wire.timer_checkpoint import TimerCheckpoint
 
 
 class ReplicationProcessor:
@@ -42,15 +42,9 @@ class ReplicationProcessor:
         timers = self._parts.tables.timers
         # While not all is read that was known before, nothing is delivered either.
         progress = timers.progress if timers.complete or timers.adopted else timers.start
-        now_ms, step = self._parts.now_ms(), timers.precision_ms
-        body = TimerCheckpoint(
-            progress.first_ms or now_ms // step * step,
-            last_timer_queue_offset=progress.next_offset,
-            master_timer_queue_offset=progress.next_offset,
-            version=DataVersion(timers.change_count, timestamp_ms=self._parts.started_ms),
-            restart_offset=progress.restart_offset,
-            first_offset=progress.first_offset,
-        )
+        now_ms, step = self._parts.clock.now_ms(), timers.precision_ms
+        version = DataVersion(timers.change_count, timestamp_ms=self._parts.started_ms)
+        body = check_of(progress, now_ms // step * step, progress.next_offset, version)
         return request.response(body=body.encode())
 
     def get_timer_counts(self, _connection: Connection, request: RemotingCommand) -> Reply:

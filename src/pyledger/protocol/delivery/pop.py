@@ -5,8 +5,8 @@ others, and what was put back counts as acknowledged. So that topic alone says w
 it again from the oldest open record on restores it.
 
 Differs: upstream delays those records by its timer wheel and pairs them when they come out; here they are
-stored at once, in queue 0 of the same topic, and paired in memory. Popping in order needs none of this: see
-`pop_order`.
+stored at once, in queue 0 of the same topic, and paired in memory. What upstream has in its wheel or in the
+other queues is moved there. Popping in order needs none of this: see `pop_order`.
 
 Source: RocketMQ broker/.../PopMessageProcessor.java, AckMessageProcessor.java, PopReviveService.java,
 ChangeInvisibleTimeProcessor.java; common/.../KeyBuilder.java.
@@ -58,11 +58,16 @@ class PoppedMessages:
         self.blocks = OffsetBlocks()
         self.next_offset = restart_offset
         """Queue offset, units: all records before it are known."""
+        self.early: dict[PopKey, set[int]] = {}
+        """What was acknowledged before it was known; see `keep_early`."""
+        self.keep_early = False
+        """Whether records may come after what acknowledges them: those that upstream has put elsewhere."""
 
     def add(self, popped: Popped, number: int) -> None:
         """Take in what the record at a queue offset, units, notes."""
         self.next_offset = max(self.next_offset, number + 1)
         popped.number = number
+        popped.open -= self.early.pop(popped.key, set())
         if popped.key in self.by_key or not popped.open:
             return
         self.by_key[popped.key] = popped
@@ -71,8 +76,10 @@ class PoppedMessages:
 
     def acknowledge(self, key: PopKey, offsets: Iterable[int]) -> bool:
         """Messages, by queue offset in units, are done; False when none of them was open."""
-        popped = self.by_key.get(key)
-        if popped is None or popped.open.isdisjoint(taken := set(offsets)):
+        popped, taken = self.by_key.get(key), set(offsets)
+        if popped is None and self.keep_early:
+            self.early.setdefault(key, set()).update(taken)
+        if popped is None or popped.open.isdisjoint(taken):
             return False
         popped.open -= taken
         if not popped.open:

@@ -4,7 +4,8 @@ They wait in one topic. What waits is known from that topic and from where deliv
 so a restart reads the topic again from the oldest waiting message on.
 
 Differs: upstream keeps a wheel and a log of its own on disk; here the waiting ones are a heap in memory, and
-the only file is the progress.
+the only file is the progress. Upstream delays records of popped messages here too; they are due at once, so
+that `pop` knows them.
 
 Source: RocketMQ broker/.../HookUtils.java (transformTimerMessage); store/.../TimerMessageStore.java.
 """
@@ -19,6 +20,8 @@ from pyledger.config.delivery import DeliveryConfig
 from pyledger.protocol.delivery.offset_blocks import OffsetBlocks
 from pyledger.value_type import value_type
 
+AT_ONCE_MS = 0
+"""Time of delivery of what upstream delays and we do not."""
 WAYS = (names.TIMER_DELAY_SECONDS, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)
 """Properties that ask for a time, in the order they are looked at."""
 
@@ -95,6 +98,14 @@ class Timed:
     unique_key: str
     topic: str = field(default="", compare=False)
     """Where it goes."""
+    physical_offset: int = field(default=-1, compare=False)
+    """Of its record, bytes."""
+    size_bytes: int = field(default=0, compare=False)
+    """Of its record."""
+
+    def is_again(self, other: "Timed | None") -> bool:
+        """Whether another, with the same key, is the same message."""
+        return other is not None and (self.deliver_ms, self.topic) == (other.deliver_ms, other.topic)
 
 
 @value_type()
@@ -113,6 +124,8 @@ class TimerProgress:
     """Time of delivery of the first message that waited."""
     first_offset: int = 0
     """Its queue offset, units."""
+    foreign: bool = False
+    """Whether it is upstream's, which has delivered by time alone, and records of popped messages late."""
 
     def delivered(self, deliver_ms: int, offset: int) -> bool:
         """Whether the message at a queue offset, units, was delivered."""
@@ -128,7 +141,7 @@ class TimerQueue:
         self.precision_ms = config.timer_precision_ms
         self.start = progress or TimerProgress()
         self.heap: list[Timed] = []
-        self.keys: dict[str, int] = {}
+        self.keys: dict[str, Timed] = {}
         self.recalled: set[str] = set()
         self.blocks = OffsetBlocks()
         self.next_offset = self.start.restart_offset
@@ -145,10 +158,19 @@ class TimerQueue:
         self.start = progress
         self.adopted = True
 
-    def add(self, offset: int, properties: Mapping[str, str]) -> None:
+    def add(
+        self, offset: int, properties: Mapping[str, str], physical_offset: int = -1, size_bytes: int = 0
+    ) -> None:
         """Take in the message at a queue offset, units, of the timer topic, in order.
 
-        One that names another by `TIMER_DEL_UNIQKEY` recalls it and is not delivered itself.
+        One that names another by `TIMER_DEL_UNIQKEY` recalls it and is not delivered itself. One that
+        upstream has stored again, because its time is far ahead, counts once.
+
+        Args:
+            offset: Its queue offset.
+            properties: Its properties.
+            physical_offset: Of its record, bytes.
+            size_bytes: Of its record.
         """
         self.next_offset = offset + 1
         self.change_count += 1
@@ -159,14 +181,18 @@ class TimerQueue:
             if recalls in self.keys:
                 self.recalled.add(recalls)
             return
-        if self.start.delivered(int(deliver), offset):
-            return
         unique_key = properties.get(names.UNIQUE_KEY, "")
         topic = properties.get(names.REAL_TOPIC, "")
-        heapq.heappush(self.heap, Timed(int(deliver), offset, unique_key, topic))
+        deliver_ms = AT_ONCE_MS if topic.startswith(names.REVIVE_PREFIX) else int(deliver)
+        if self.start.delivered(int(deliver) if self.start.foreign else deliver_ms, offset):
+            return
+        one = Timed(deliver_ms, offset, unique_key, topic, physical_offset, size_bytes)
+        if names.TIMER_ROLL_TIMES in properties and one.is_again(self.keys.get(unique_key)):
+            return
+        heapq.heappush(self.heap, one)
         self.blocks.add(offset)
         if unique_key:
-            self.keys[unique_key] = offset
+            self.keys[unique_key] = one
 
     def skip_to(self, offset: int) -> None:
         """The messages before a queue offset, units, are deleted."""
@@ -211,6 +237,12 @@ class TimerQueue:
         return self.next_offset >= self.start.next_offset
 
     @property
+    def takes_over(self) -> bool:
+        """Whether records of popped messages may still wait here, where upstream has put them."""
+        waits = bool(self.heap) and self.heap[0].deliver_ms == AT_ONCE_MS
+        return waits or (self.start.foreign and not self.complete)
+
+    @property
     def progress(self) -> TimerProgress:
         """Where delivery stands; only while this is `complete` or `adopted`."""
         if self.adopted:
@@ -219,6 +251,11 @@ class TimerQueue:
             return TimerProgress(self.next_offset, self.next_offset)
         first = self.heap[0]
         return TimerProgress(self.restart_offset, self.next_offset, first.deliver_ms, first.offset)
+
+    @property
+    def waiting(self) -> list[Timed]:
+        """The messages that wait, in no order."""
+        return [one for one in self.heap if one.unique_key not in self.recalled]
 
     @property
     def waiting_counts(self) -> Counter[str]:
