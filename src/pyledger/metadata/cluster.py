@@ -9,7 +9,9 @@ from typing import Self
 
 from pyledger.errors import ConfigError, LedgerMetadataError, NodeExistsError
 from pyledger.metadata.bookies import AVAILABLE, READ_ONLY, BookieTable
+from pyledger.metadata.election import AuditorElection
 from pyledger.metadata.ledgers import LedgerTable
+from pyledger.metadata.marks import MarkTable
 from pyledger.metadata.sqlite import SqliteStore
 from pyledger.metadata.store import MetadataStore
 
@@ -29,6 +31,8 @@ class Cluster:
         store: The tree that all of it is in.
         ledgers: Metadata of ledgers.
         bookies: Registrations and cookies.
+        marks: Ledgers that lack copies.
+        election: Of the auditor, who looks for them.
     """
 
     def __init__(self, store: MetadataStore, root: str = ROOT) -> None:
@@ -41,6 +45,8 @@ class Cluster:
         self.store, self.root = store, root.rstrip("/")
         self.ledgers = LedgerTable(store, self.root)
         self.bookies = BookieTable(store, self.root)
+        self.marks = MarkTable(store, self.root)
+        self.election = AuditorElection(store, self.root)
 
     async def start(self) -> None:
         """Connect.

@@ -1,0 +1,104 @@
+"""What lies under `underreplication`: marks of ledgers that lack copies, locks, votes, the time of a check.
+
+Source: BookKeeper meta/ZkLedgerUnderreplicationManager.java, ZkLedgerAuditorManager.java.
+"""
+
+from dataclasses import dataclass
+
+from pyledger.errors import LedgerMetadataError
+from pyledger.wire.ledger.schema import DecodeError, format_text, message, parse_text
+
+LAYOUT_TYPE, LAYOUT_VERSION = "BASIC", 1
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A ledger lacks copies.
+
+    Attributes:
+        replicas: Bookies whose copies are missing, in the order in which that was seen.
+        ctime: When it was marked first, in milliseconds since 1970; None where it is not told.
+    """
+
+    replicas: tuple[str, ...]
+    ctime: int | None = None
+
+
+def encode_mark(mark: Mark) -> bytes:
+    """Text of a mark."""
+    return format_text(message("UnderreplicatedLedgerFormat")(replica=mark.replicas, ctime=mark.ctime))
+
+
+def decode_mark(data: bytes) -> Mark:
+    """Read a mark.
+
+    Raises:
+        LedgerMetadataError: It is malformed.
+    """
+    try:
+        whole = parse_text("UnderreplicatedLedgerFormat", data)
+    except ValueError as error:
+        raise LedgerMetadataError(f"a mark of a ledger that lacks copies is malformed: {error}") from None
+    return Mark(tuple(whole.replica), whole.ctime if whole.HasField("ctime") else None)
+
+
+def encode_lock(holder: str) -> bytes:
+    """Text of a lock; Java's workers write the name of their host."""
+    return format_text(message("LockDataFormat")(bookieId=holder))
+
+
+def encode_vote(candidate: str) -> bytes:
+    """Text of a vote, or of the winner."""
+    return format_text(message("AuditorVoteFormat")(bookieId=candidate))
+
+
+def decode_vote(data: bytes) -> str:
+    """Who stands in a vote; empty: it does not say.
+
+    Raises:
+        LedgerMetadataError: It is malformed.
+    """
+    try:
+        return str(parse_text("AuditorVoteFormat", data).bookieId)
+    except ValueError as error:
+        raise LedgerMetadataError(f"a vote for an auditor is malformed: {error}") from None
+
+
+def encode_layout() -> bytes:
+    """Text that says how marks are laid out."""
+    whole = message("LedgerRereplicationLayoutFormat")(type=LAYOUT_TYPE, version=LAYOUT_VERSION)
+    return format_text(whole)
+
+
+def check_layout(data: bytes) -> None:
+    """Make sure that marks are laid out in the way that is known.
+
+    Raises:
+        LedgerMetadataError: They are not.
+    """
+    try:
+        whole = parse_text("LedgerRereplicationLayoutFormat", data)
+    except ValueError as error:
+        raise LedgerMetadataError(f"the layout of marks is malformed: {error}") from None
+    if (whole.type, whole.version) != (LAYOUT_TYPE, LAYOUT_VERSION):
+        raise LedgerMetadataError(
+            f"marks have the layout {whole.type!r} {whole.version}; {LAYOUT_TYPE} {LAYOUT_VERSION} is known"
+        )
+
+
+def encode_check_time(time_ms: int) -> bytes:
+    """Bytes of the time of the last check, in milliseconds since 1970."""
+    encoded: bytes = message("CheckAllLedgersFormat")(checkAllLedgersCTime=time_ms).SerializeToString()
+    return encoded
+
+
+def decode_check_time(data: bytes) -> int:
+    """When the last check was, in milliseconds since 1970.
+
+    Raises:
+        LedgerMetadataError: It is malformed.
+    """
+    try:
+        return int(message("CheckAllLedgersFormat").FromString(data).checkAllLedgersCTime)
+    except DecodeError as error:
+        raise LedgerMetadataError(f"the time of the last check is malformed: {error}") from None
