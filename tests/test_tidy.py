@@ -46,10 +46,13 @@ MAY_IMPORT = {
     "runtime": READING | {"net", "metadata", "runtime"},
     "namesrv": RANK_0 | RANK_1 | PURE | {"net", "runtime", "namesrv"},
     "client": RANK_0 | RANK_1 | PURE | {"net", "metadata", "client"},
+    "autorecovery": RANK_0 | RANK_1 | PURE | {"metadata", "client", "autorecovery"},
     "broker": RANK_0 | RANK_1 | PURE | {"store", "net", "runtime", "namesrv", "broker"},
     "pytest_plugin": {"broker", "runtime"},
     "simulator": READING | {"simulator"},
-    "cli": READING | {"cli", "net", "metadata", "runtime", "namesrv", "client", "broker", "simulator"},
+    "cli": READING
+    | {"cli", "net", "metadata", "runtime", "namesrv", "client", "broker", "simulator"}
+    | {"autorecovery"},
     "pyspark_pyledger": {
         "arrow",
         "atomic_file",

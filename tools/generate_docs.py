@@ -13,6 +13,7 @@ from enum import Enum
 from pathlib import Path
 
 from pyledger import errors
+from pyledger.config.autorecovery import AutoRecoveryConfig
 from pyledger.config.bookie import BookieConfig
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.client import ClientConfig, ConsumerConfig, ProducerConfig
@@ -43,6 +44,7 @@ SECTIONS: tuple[tuple[str, type[Settings]], ...] = (
     ("ha", HaConfig),
     ("raft_store", RaftStoreConfig),
     ("bookie", BookieConfig),
+    ("autorecovery", AutoRecoveryConfig),
     ("ledger", LedgerConfig),
 )
 

@@ -48,6 +48,10 @@ class ModelBookie:
 
     async def start(self) -> int:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return self.port
+
+    @property
+    def port(self) -> int:
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:

@@ -82,6 +82,10 @@ class BookieConfig:
     force_read_only_bookie: bool = setting(False, upstream="forceReadOnlyBookie")
     """Take no adds from the start."""
 
+    auto_recovery_daemon_enabled: bool = setting(True, upstream="autoRecoveryDaemonEnabled")
+    """Also look for ledgers that lack copies, and make them. Upstream: off, which leaves it to a process of
+    its own that is easily forgotten."""
+
     def __post_init__(self) -> None:
         """Check every field."""
         check(self)

@@ -11,14 +11,17 @@ NUMBERS = st.integers(0, 2**63 - 1) | st.integers(0, 300)
 FRAME_OF_THE_SPECIFICATION = bytes.fromhex("0a06080310021801aa0645080710031a14")
 
 
-@given(NUMBERS, NUMBERS, NUMBERS, st.binary(max_size=300), st.booleans())
-def test_requests(number: int, ledger_id: int, entry_id: int, entry: bytes, deferred: bool) -> None:
+@given(NUMBERS, NUMBERS, NUMBERS, st.binary(max_size=300), st.booleans(), st.booleans())
+def test_requests(
+    number: int, ledger_id: int, entry_id: int, entry: bytes, deferred: bool, recovery: bool
+) -> None:
     request = AddRequest(
         txn_id=number, ledger_id=ledger_id, entry_id=entry_id, master_key=b"k" * 20, entry=entry,
-        deferred_sync=deferred,
+        deferred_sync=deferred, recovery=recovery,
     )  # fmt: skip
     body = encode_request(request)
-    parts = encode_add(number, ledger_id, entry_id, b"k" * 20, entry, deferred_sync=deferred)
+    flags = {"deferred_sync": deferred, "recovery": recovery}
+    parts = encode_add(number, ledger_id, entry_id, b"k" * 20, entry, **flags)
     assert b"".join(parts) == len(body).to_bytes(4) + body
 
 

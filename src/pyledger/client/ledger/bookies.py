@@ -11,8 +11,10 @@ from pyledger.errors import MetadataUnreachableError, NotEnoughBookiesError
 from pyledger.metadata.bookies import RegisteredBookies
 from pyledger.metadata.cluster import Cluster
 from pyledger.net.bookie_client import BookieClient, Codec
+from pyledger.protocol.bookkeeper.fragments import Lack
 from pyledger.protocol.bookkeeper.messages import Request
 from pyledger.protocol.bookkeeper.placement import Placement
+from pyledger.protocol.bookkeeper.repair import Repair, repair_of
 from pyledger.wire.ledger.asking import Asked, Version2, Version3
 
 RETRY_PAUSE_S = 0.1
@@ -67,6 +69,11 @@ class Bookies:
 
     # --- who
 
+    @property
+    def registered(self) -> RegisteredBookies:
+        """Who is there, as last heard."""
+        return self._registered
+
     def choose(self, count: int, write_quorum: int) -> tuple[str, ...]:
         """Bookies for a new ledger.
 
@@ -86,6 +93,10 @@ class Bookies:
     def replace(self, ensemble: tuple[str, ...], failed: Mapping[int, str]) -> Mapping[int, str]:
         """Other bookies for those that failed, as many as there are."""
         return self._placement.replacements(ensemble, failed, self._writable(), self._failed())
+
+    def successors(self, lack: Lack) -> Repair | None:
+        """Bookies for copies that are missing; None: there is none for any of them."""
+        return repair_of(lack, self._placement, self._writable(), self._failed())
 
     def prefer(self, ensemble: Sequence[str]) -> list[str]:
         """Bookies in the order in which they should be read from."""

@@ -6,8 +6,10 @@ from random import Random
 from pyledger.client.ledger.bookies import Bookies
 from pyledger.client.ledger.reader import AsyncLedgerReader
 from pyledger.client.ledger.recovering import RecoveryShell
+from pyledger.client.ledger.repairing import LedgerRepairs
 from pyledger.client.ledger.writer import AsyncAdvancedLedgerWriter, AsyncLedgerWriter
 from pyledger.client.lifecycle import Lifecycle
+from pyledger.config.autorecovery import AutoRecoveryConfig
 from pyledger.config.ledger import LedgerConfig
 from pyledger.errors import LedgerPasswordError
 from pyledger.metadata.bookies import RegisteredBookies
@@ -185,6 +187,12 @@ class AsyncLedgerClient(Lifecycle):
             NoSuchLedgerError: There is none.
         """
         return (await self.cluster.ledgers.get(ledger_id)).metadata
+
+    def repairs(self, settings: AutoRecoveryConfig | None = None) -> LedgerRepairs:
+        """What finds and makes missing copies of ledgers."""
+        return LedgerRepairs(
+            self._bookies, self.cluster.ledgers, self.config, settings or AutoRecoveryConfig()
+        )
 
     async def bookies(self) -> RegisteredBookies:
         """The bookies that are there now; this client uses no older news from then on."""

@@ -46,11 +46,20 @@ class Version3:
         return number, (len(body).to_bytes(LENGTH_BYTES, "big"), body)
 
     def ask_add(
-        self, ledger_id: int, entry_id: int, master_key: bytes, entry: bytes, *, deferred_sync: bool
+        self,
+        ledger_id: int,
+        entry_id: int,
+        master_key: bytes,
+        entry: bytes,
+        *,
+        deferred_sync: bool = False,
+        recovery: bool = False,
     ) -> Asked:
-        """The frame of an ordinary add, sooner."""
+        """The frame of an add without a priority, sooner."""
         number = next(self._numbers)
-        return number, encode_add(number, ledger_id, entry_id, master_key, entry, deferred_sync=deferred_sync)
+        return number, encode_add(
+            number, ledger_id, entry_id, master_key, entry, deferred_sync=deferred_sync, recovery=recovery
+        )
 
     @staticmethod
     def decode(frame: memoryview) -> tuple[Hashable, Response]:

@@ -91,6 +91,23 @@ def unpack_entry(digest: EntryDigest, ledger_id: int, entry_id: int | None, entr
     return LedgerEntry(found_ledger, found_entry, confirmed, length, bytes(payload))
 
 
+def is_whole(digest: EntryDigest, ledger_id: int, entry_id: int, entry: Buffer) -> bool:
+    """Whether an entry is what its writer made.
+
+    Args:
+        digest: Of its ledger.
+        ledger_id: Where it has to belong.
+        entry_id: Which it has to be.
+        entry: Whole.
+    """
+    try:
+        header, _ = _checked(digest, ledger_id, entry_id, HEADER.size, memoryview(entry))
+    except EntryDigestError:
+        return False
+    found_ledger, found_entry, _, _ = HEADER.unpack(header)
+    return bool((found_ledger, found_entry) == (ledger_id, entry_id))
+
+
 def digest_found(entry: Buffer) -> EntryDigest | None:
     """The digest that an entry bears, where it can be known without its password.
 

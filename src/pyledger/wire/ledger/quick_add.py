@@ -7,6 +7,7 @@ from pyledger.protocol.bookkeeper.messages import AddResponse, Status
 
 _REQUEST_HEADER = b"\x08\x03\x10\x02\x18"
 """Version 3, ADD_ENTRY, and the tag of the number."""
+_RECOVERY = b"\xa0\x06\x01"
 _ADDED = AddResponse(status=Status.EOK, ledger_id=-1, entry_id=-1)
 _NUMBER_BYTES_MAX = 10
 _HEAD_BYTES_MAX = 24
@@ -25,7 +26,14 @@ def varint(value: int) -> bytes:
 
 
 def encode_add(
-    number: int, ledger_id: int, entry_id: int, master_key: bytes, entry: bytes, *, deferred_sync: bool
+    number: int,
+    ledger_id: int,
+    entry_id: int,
+    master_key: bytes,
+    entry: bytes,
+    *,
+    deferred_sync: bool,
+    recovery: bool = False,
 ) -> tuple[bytes, bytes, bytes]:
     """A whole frame with its length, in three parts: what is before the entry, the entry, what is behind it.
 
@@ -36,8 +44,9 @@ def encode_add(
         master_key: Of the ledger.
         entry: Whole, with its header.
         deferred_sync: May be answered before it is on disk.
+        recovery: Passes a fence.
     """
-    behind = b"\x28\x01" if deferred_sync else b""
+    behind = (b"\x28\x01" if deferred_sync else b"") + (_RECOVERY if recovery else b"")
     header = _REQUEST_HEADER + varint(number)
     fields = b"".join(
         (

@@ -1,0 +1,118 @@
+"""A cluster of bookies in memory with autorecovery beside it, whose time passes when a test says so."""
+
+import asyncio
+import contextlib
+import heapq
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from pyledger.autorecovery.service import AutoRecovery
+from pyledger.client.ledger import LedgerConfig
+from pyledger.config.autorecovery import AutoRecoveryConfig
+from pyledger.wire.ledger.bookies import Cookie
+from tests.client.model_bookie import Bench, bench
+
+LOOK_AGAIN_S = 0.01
+PATIENT = LedgerConfig(add_timeout_ms=60_000, read_timeout_ms=60_000, speculative_read_timeout_ms=0)
+
+
+class TestClock:
+    """Time that passes by `pass_time` alone."""
+
+    __test__ = False
+
+    def __init__(self) -> None:
+        self._now_ms = 1_000_000
+        self._waits: list[tuple[int, int, asyncio.Future[None]]] = []
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+    async def wait(self, time_ms: int) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waits, (self._now_ms + time_ms, id(future), future))
+        await future
+
+    @property
+    def waits(self) -> list[int]:
+        """Milliseconds that somebody still waits, ascending."""
+        return sorted(at - self._now_ms for at, _, future in self._waits if not future.done())
+
+    def pass_time(self, time_ms: int) -> None:
+        self._now_ms += time_ms
+        while self._waits and self._waits[0][0] <= self._now_ms:
+            _, _, future = heapq.heappop(self._waits)
+            if not future.done():
+                future.set_result(None)
+
+
+class Yard:
+    """Bookies, and those who look after their ledgers."""
+
+    def __init__(self, bookies: Bench, clock: TestClock) -> None:
+        self.bench, self.clock, self.cluster = bookies, clock, bookies.cluster
+
+    async def know(self, name: str) -> None:
+        """Give a bookie its cookie."""
+        await self.cluster.bookies.put_cookie(name, Cookie(name, ("journal",), ("ledgers",)))
+
+    async def lose(self, name: str) -> None:
+        """As if it were killed, and its session over."""
+        await self.bench.bookies[name].stop()
+        await self.cluster.bookies.unregister(name)
+
+    @contextlib.asynccontextmanager
+    async def recovery(self, name: str = "one", **settings: Any) -> AsyncIterator[AutoRecovery]:
+        config = AutoRecoveryConfig(**settings)
+        made = AutoRecovery(self.bench.address, name, config=config, client=PATIENT, clock=self.clock)
+        await made.start()
+        try:
+            yield made
+            assert not made.ended.is_set()
+        finally:
+            await made.close()
+
+    async def marked(self) -> list[int]:
+        return [ledger_id async for ledger_id in self.cluster.marks.ids()]
+
+    async def none_marked(self) -> bool:
+        return not await self.marked()
+
+    async def names(self, ledger_id: int) -> set[str]:
+        """Bookies that a ledger is spread over."""
+        metadata = (await self.cluster.ledgers.get(ledger_id)).metadata
+        return {bookie for segment in metadata.segments for bookie in segment.ensemble}
+
+    async def copies(self, ledger_id: int) -> list[list[bytes]]:
+        """The copies of each entry at the bookies that should have them."""
+        metadata = (await self.cluster.ledgers.get(ledger_id)).metadata
+        found = []
+        for entry_id in range(metadata.last_entry_id + 1):
+            ensemble = metadata.segment_of(entry_id).ensemble
+            at = [self.bench.bookies[ensemble[place]].rules.storage for place in metadata.write_set(entry_id)]
+            held = [storage.get(ledger_id, entry_id) for storage in at]
+            found.append([entry for entry in held if entry is not None])
+        return found
+
+    async def whole(self, ledger_id: int) -> None:
+        """Every entry has all of its copies, and they are equal."""
+        metadata = (await self.cluster.ledgers.get(ledger_id)).metadata
+        assert metadata.closed
+        for copies in await self.copies(ledger_id):
+            assert len(copies) == metadata.write_quorum
+            assert len(set(copies)) == 1
+
+
+@contextlib.asynccontextmanager
+async def yard(folder: Path, bookies: int = 4) -> AsyncIterator[Yard]:
+    async with bench(folder, bookies) as made:
+        found = Yard(made, TestClock())
+        for name in made.bookies:
+            await found.know(name)
+        yield found
+
+
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    while not await holds():
+        await asyncio.sleep(LOOK_AGAIN_S)

@@ -1,0 +1,329 @@
+"""Bookies are lost, and the ledgers that lacked copies have them all again, byte for byte."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pyledger.client.ledger import AsyncLedgerClient, DigestType
+from pyledger.errors import LedgerFencedError, NoSuchLedgerError
+from pyledger.protocol.bookkeeper.messages import AddRequest, AddResponse, Request, Response, Status
+from pyledger.wire.ledger.bookies import Endpoint, Registration
+from tests.autorecovery.cluster import Yard, until, yard
+
+PAYLOADS = [b"%d" % at * (at % 9) for at in range(120)]
+WEEK_MS = 604_800_000
+HOUR_MS = 3_600_000
+
+
+def play(
+    folder: Path, scenario: Callable[[Yard, AsyncLedgerClient], Awaitable[None]], bookies: int = 4
+) -> None:
+    async def whole() -> None:
+        async with yard(folder, bookies) as made, made.bench.client() as client:
+            await scenario(made, client)
+
+    asyncio.run(whole())
+
+
+async def filled(client: AsyncLedgerClient, *sizes: int, close: bool = True, **options: object) -> int:
+    writer = await client.create(*sizes, **options)  # type: ignore[arg-type]
+    await writer.add_many(PAYLOADS)
+    await (writer.close() if close else writer.abandon())
+    return writer.ledger_id
+
+
+@pytest.mark.parametrize("digest", DigestType)
+@pytest.mark.parametrize(
+    "sizes", [(3, 3, 2), (3, 2, 2), (2, 2, 1)], ids=lambda sizes: "/".join(map(str, sizes))
+)
+def test_copies_of_a_lost_bookie(tmp_path: Path, digest: DigestType, sizes: tuple[int, int, int]) -> None:
+    async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
+        ledgers = [await filled(client, *sizes, digest=digest, password=b"pw") for _ in range(6)]
+        await made.lose("b1")
+        hit = [one for one in ledgers if "b1" in await made.names(one)]
+        assert hit
+        async with made.recovery():
+
+            async def mended() -> bool:
+                return not any([("b1" in await made.names(one)) for one in ledgers])
+
+            await until(mended)
+            await until(made.none_marked)
+        for ledger_id in ledgers:
+            await made.whole(ledger_id)
+            reader = await client.open(ledger_id, b"pw")
+            assert [entry.payload async for entry in reader.read()] == PAYLOADS
+
+    play(tmp_path, scenario)
+
+
+def test_a_single_bookie_is_waited_for(tmp_path: Path) -> None:
+    async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
+        ledger_id = await filled(client, 4, 3, 2)
+        async with made.recovery(lost_bookie_recovery_delay_s=100):
+
+            async def waits() -> bool:
+                return 100_000 in made.clock.waits
+
+            port = made.bench.bookies["b0"].port
+            await made.cluster.bookies.unregister("b0")
+            await until(waits)
+            made.clock.pass_time(99_999)
+            await made.cluster.bookies.register("b0", Registration((Endpoint("bookie", port, "127.0.0.1"),)))
+
+            async def waits_no_more() -> bool:
+                return 1 not in made.clock.waits
+
+            await until(waits_no_more)
+            made.clock.pass_time(2)
+            assert await made.marked() == []
+            await made.lose("b0")
+            await until(waits)
+            made.clock.pass_time(100_000)
+
+            async def marked() -> bool:
+                return await made.marked() == [ledger_id]
+
+            await until(marked)
+
+    play(tmp_path, scenario)
+
+
+def test_without_another_bookie_the_mark_stays_until_one_comes(tmp_path: Path) -> None:
+    async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
+        spare = Registration((Endpoint("bookie", made.bench.bookies["b3"].port, "127.0.0.1"),))
+        await made.cluster.bookies.unregister("b3")
+        await made.cluster.bookies.delete_cookie("b3")
+        await client.bookies()
+        ledger_id = await filled(client, 3, 3, 2)
+        await made.lose("b0")
+        async with made.recovery(lock_release_of_failed_ledger_grace_period_ms=320_000):
+
+            async def rests() -> bool:
+                return 10_000 in made.clock.waits
+
+            await until(rests)
+            assert await made.marked() == [ledger_id]
+            made.clock.pass_time(10_000)
+
+            async def rests_longer() -> bool:
+                return 20_000 in made.clock.waits
+
+            await until(rests_longer)
+            await made.know("b3")
+            await made.cluster.bookies.register("b3", spare)
+            await until(made.none_marked)
+        assert await made.names(ledger_id) == {"b1", "b2", "b3"}
+        await made.whole(ledger_id)
+
+    play(tmp_path, scenario)
+
+
+def test_a_writer_that_helps_itself_is_left_alone(tmp_path: Path) -> None:
+    async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
+        writer = await client.create(3, 3, 2)
+        await writer.add_many(PAYLOADS)
+        lost = writer.metadata.segments[-1].ensemble[0]
+        await made.lose(lost)
+        async with made.recovery():
+
+            async def left_to_writer() -> bool:
+                return 30_000 in made.clock.waits
+
+            await until(left_to_writer)
+            while lost in writer.metadata.segments[-1].ensemble:
+                await writer.add(b"more")
+            made.clock.pass_time(30_000)
+            await until(made.none_marked)
+            assert lost not in await made.names(writer.ledger_id)
+            last = await writer.add(b"last")
+            await writer.close()
+        await made.whole(writer.ledger_id)
+        reader = await client.open(writer.ledger_id)
+        assert (await reader.entry(last)).payload == b"last"
+
+    play(tmp_path, scenario)
+
+
+def test_a_writer_that_is_gone_is_fenced_off(tmp_path: Path) -> None:
+    async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
+        writer = await client.create(3, 3, 2, password=b"pw")
+        await writer.add_many(PAYLOADS)
+        lost = writer.metadata.segments[-1].ensemble[0]
+        await made.lose(lost)
+        async with made.recovery():
+
+            async def left_to_writer() -> bool:
+                return 30_000 in made.clock.waits
+
+            await until(left_to_writer)
+            assert not (await client.metadata(writer.ledger_id)).closed
+            made.clock.pass_time(30_000)
+            await until(made.none_marked)
+        found = await client.metadata(writer.ledger_id)
+        assert found.closed
+        assert found.last_entry_id == len(PAYLOADS) - 1
+        await made.whole(writer.ledger_id)
+        with pytest.raises(LedgerFencedError):
+            await writer.add(b"late")
+
+    play(tmp_path, scenario)
+
+
+def test_nothing_happens_while_it_is_disabled(tmp_path: Path) -> None:
+    async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
+        ledger_id = await filled(client, 3, 3, 2)
+        lost = min(await made.names(ledger_id))
+        async with made.recovery():
+            await made.cluster.marks.set_enabled(False)
+            await made.lose(lost)
+            await made.cluster.marks.mark(ledger_id, [lost], 0)
+            made.clock.pass_time(2 * WEEK_MS)
+            assert await made.names(ledger_id) >= {lost}
+            await made.cluster.marks.set_enabled(True)
+            await until(made.none_marked)
+        assert lost not in await made.names(ledger_id)
+        await made.whole(ledger_id)
+
+    play(tmp_path, scenario)
+
+
+def test_a_check_finds_copies_that_bookies_lost(tmp_path: Path) -> None:
+    """All bookies are there; one has lost its first entries, and one what it has of another ledger."""
+
+    async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
+        ledgers = [await filled(client, 3, 3, 2) for _ in range(3)]
+        async with made.recovery():
+
+            async def checked() -> bool:
+                return WEEK_MS in [wait for wait in made.clock.waits if wait > 24 * HOUR_MS]
+
+            await until(checked)
+            for ledger_id in ledgers[:2]:
+                name = min(await made.names(ledger_id))
+                held = made.bench.bookies[name].rules.storage.entries
+                for entry_id in range(5 if ledger_id == ledgers[0] else len(PAYLOADS)):
+                    del held[ledger_id, entry_id]
+            made.clock.pass_time(WEEK_MS)
+            await until(checked)
+            await until(made.none_marked)
+            assert await made.cluster.marks.last_check_ms() == made.clock.now_ms()
+        for ledger_id in ledgers:
+            await made.whole(ledger_id)
+
+    play(tmp_path, scenario)
+
+
+def test_another_auditor_follows(tmp_path: Path) -> None:
+    async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
+        ledger_id = await filled(client, 3, 3, 2)
+        election = made.cluster.election
+        async with made.recovery("two"):
+            async with made.recovery("one"):
+                assert await election.auditor() == "two"
+            async with made.recovery("three"):
+                pass
+            assert await election.auditor() == "two"
+            lost = min(await made.names(ledger_id))
+            await made.lose(lost)
+            await until(made.none_marked)
+
+            async def mended() -> bool:
+                return lost not in await made.names(ledger_id)
+
+            await until(mended)
+
+    play(tmp_path, scenario)
+
+
+def test_an_audit_can_be_asked_for(tmp_path: Path) -> None:
+    """Upstream's tools set the delay to what it is."""
+
+    async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
+        ledger_id = await filled(client, 3, 3, 2)
+        lost = min(await made.names(ledger_id))
+        async with made.recovery(lost_bookie_recovery_delay_s=1000):
+            await made.lose(lost)
+
+            async def waits() -> bool:
+                return 1_000_000 in made.clock.waits
+
+            await until(waits)
+            await made.cluster.marks.set_delay_s(1000)
+
+            async def mended() -> bool:
+                return lost not in await made.names(ledger_id)
+
+            await until(mended)
+
+    play(tmp_path, scenario)
+
+
+def test_a_deleted_ledger_needs_no_copies(tmp_path: Path) -> None:
+    async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
+        ledger_id = await filled(client, 3, 3, 2)
+        await made.cluster.marks.prepare()
+        await made.cluster.marks.mark(ledger_id, ["b0"], 0)
+        await client.delete(ledger_id)
+        async with made.recovery():
+            await until(made.none_marked)
+        with pytest.raises(NoSuchLedgerError):
+            await client.metadata(ledger_id)
+
+    play(tmp_path, scenario)
+
+
+def test_a_fenced_bookie_takes_copies(tmp_path: Path) -> None:
+    """The bookie that gets the copies was fenced before it left the ensemble."""
+
+    async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
+        ledger_id = await filled(client, 3, 3, 2, close=False)
+        reader = await client.open(ledger_id)
+        assert reader.closed
+        name = min(await made.names(ledger_id))
+        bookie = made.bench.bookies[name]
+        assert bookie.rules.ledgers[ledger_id].fenced
+        bookie.rules.storage.entries.clear()
+        stored = await made.cluster.ledgers.get(ledger_id)
+        await made.cluster.marks.prepare()
+        await made.cluster.marks.mark(ledger_id, [name], 0)
+        for other in sorted({"b0", "b1", "b2", "b3"} - await made.names(ledger_id)):
+            await made.cluster.bookies.unregister(other)
+        async with made.recovery():
+            await until(made.none_marked)
+        assert (await made.cluster.ledgers.get(ledger_id)).version == stored.version, "nothing was replaced"
+        await made.whole(ledger_id)
+
+    play(tmp_path, scenario)
+
+
+def test_a_bookie_that_refuses_copies_is_passed_over(tmp_path: Path) -> None:
+    async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
+        ledger_id = await filled(client, 3, 3, 2)
+        lost = min(await made.names(ledger_id))
+        others = sorted(made.bench.bookies.keys() - await made.names(ledger_id))
+        refused = 0
+
+        def refuse(request: Request, response: Response) -> Response:
+            nonlocal refused
+            if isinstance(request, AddRequest) and isinstance(response, AddResponse):
+                refused += 1
+                return replace(response, status=Status.EIO)
+            return response
+
+        made.bench.bookies[others[0]].twist = refuse
+        await made.lose(lost)
+        async with made.recovery():
+
+            async def rested() -> bool:
+                made.clock.pass_time(HOUR_MS)
+                return await made.none_marked() and lost not in await made.names(ledger_id)
+
+            await until(rested)
+        assert others[0] not in await made.names(ledger_id)
+        await made.whole(ledger_id)
+
+    play(tmp_path, scenario, bookies=5)
