@@ -299,7 +299,17 @@ def examples(name: str) -> list[str]:
 
 
 SERVERS = {"namesrv", "broker", "serve"}
-OVER_THE_NETWORK = {"produce", "consume", "topic", "group", "cluster", "mqadmin", "ha", "ledger"}
+OVER_THE_NETWORK = {
+    "produce",
+    "consume",
+    "topic",
+    "group",
+    "cluster",
+    "mqadmin",
+    "ha",
+    "ledger",
+    "autorecovery",
+}
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in SERVERS | OVER_THE_NETWORK])

@@ -1,6 +1,8 @@
 """`pyledger bookie serve`: run a bookie."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -71,16 +73,22 @@ def command(
     log_to_stderr(log_level)
     file = ConfigFile(config_path)
     config, tls = file.load(BookieConfig, "bookie"), file.load(TlsConfig, "tls")
+    beside = _with_autorecovery(file, enabled=config.auto_recovery_daemon_enabled)
     for key in file.left({}):
         event(logger("bookie"), logging.WARNING, "setting has no effect here", setting=key)
     if count is not None:
         group_of = count
-        serve("bookies", lambda: BookieGroup(folder, group_of, config=config))
+
+        def group() -> Any:
+            made = BookieGroup(folder, group_of, config=config)
+            return beside(made, made.address, "bookies")
+
+        serve("bookies", group)
         return
     host, port = listen or ("127.0.0.1", 3181)
-    serve(
-        "bookie",
-        lambda: BookieServer(
+
+    def bookie() -> Any:
+        made = BookieServer(
             journal or folder / "journal",
             folder / "ledgers",
             config=config,
@@ -90,5 +98,21 @@ def command(
             cluster=locate(metadata or ""),
             bookie_id=bookie_id,
             advertised_host=advertise,
-        ),
-    )
+        )
+        return beside(made, metadata or "", bookie_id or f"{advertise or host}:{port}")
+
+    serve("bookie", bookie)
+
+
+def _with_autorecovery(file: Any, *, enabled: bool) -> Callable[[Any, str, str], Any]:
+    """What puts autorecovery beside bookies: given them, the address of their cluster and a name."""
+    from pyledger.autorecovery.beside import BookiesWithAutoRecovery
+    from pyledger.config.autorecovery import AutoRecoveryConfig
+    from pyledger.config.ledger import LedgerConfig
+
+    config, client = file.load(AutoRecoveryConfig, "autorecovery"), file.load(LedgerConfig, "ledger")
+
+    def beside(bookies: Any, metadata: str, name: str) -> Any:
+        return BookiesWithAutoRecovery(bookies, metadata, name, config, client) if enabled else bookies
+
+    return beside

@@ -34,6 +34,7 @@ COMMANDS = {
     "raft": "replicated logs of DLedger: members, appends, folders",
     "ledger": "ledgers of BookKeeper: write, read, follow, recover, list, delete",
     "bookie": "the folders of a BookKeeper bookie: read and check them",
+    "autorecovery": "make copies again that bookies lost; take a bookie out",
     "sim": "play histories of a protocol in a world of faults",
     "bench": "measure appends and reads on this machine",
 }

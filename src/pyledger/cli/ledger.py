@@ -6,7 +6,8 @@ from typing import Any, TypeVar
 
 import click
 
-from pyledger.cli.bookie import require_protobuf
+from pyledger.cli.ledger_copies import COMMANDS as COPIES_COMMANDS
+from pyledger.cli.ledger_options import client_of, metadata_option
 from pyledger.cli.messages import text_or_base64
 from pyledger.cli.network import run_client
 from pyledger.cli.output import counted, emit, printable, tell, write_line
@@ -21,14 +22,6 @@ Examples:
 F = TypeVar("F", bound=Callable[..., object])
 _SHOWN_CHARACTERS = 200
 
-metadata_option = click.option(
-    "-m",
-    "--metadata",
-    required=True,
-    envvar="PYLEDGER_METADATA",
-    show_envvar=True,
-    help="Where the cluster's metadata is: zk://HOST:PORT/ledgers or sqlite:FILE.",
-)
 password_option = click.option(
     "--password", default="", envvar="PYLEDGER_PASSWORD", show_envvar=True, help="Of the ledger."
 )
@@ -69,13 +62,8 @@ def command() -> None:
     """Ledgers of BookKeeper's bookies, or ours."""
 
 
-def client_of(metadata: str) -> Any:
-    """A client that is not started yet."""
-    require_protobuf()
-    from pyledger.client.ledger import AsyncLedgerClient, LedgerConfig
-    from pyledger.config.loader import load
-
-    return AsyncLedgerClient(metadata, config=load(LedgerConfig, "ledger"))
+for _one in COPIES_COMMANDS:
+    command.add_command(_one)
 
 
 async def make(client: Any, sizes: tuple[int, int, int], digest: str, password: str, **options: Any) -> Any:

@@ -4,8 +4,6 @@ from typing import Any
 
 from pyledger.cli.bookie import require_protobuf
 
-UNDER_REPLICATED = "underreplication/ledgers"
-
 
 def is_metadata(address: str) -> bool:
     """Whether an address is that of a metadata store, not of a broker."""
@@ -27,17 +25,13 @@ async def bookie_rows(address: str) -> tuple[list[dict[str, Any]], int]:
     import asyncio
 
     from pyledger.client.ledger import AsyncLedgerClient
-    from pyledger.wire.ledger.paths import marked_ledger
 
     async with AsyncLedgerClient(address) as client:
         found = await client.bookies()
         names = sorted({*found.writable, *found.read_only, *await client.cluster.bookies.known()})
         # A bookie that hangs is waited for; so all are asked at once.
         rows = list(await asyncio.gather(*(_row(client, found, name) for name in names)))
-        marks = f"{client.cluster.root}/{UNDER_REPLICATED}/"
-        walked = client.cluster.store.walk(marks.rstrip("/"))
-        lacking = {marked_ledger(path.removeprefix(marks)) async for path, _ in walked} - {None}
-        return rows, len(lacking)
+        return rows, sum([1 async for _ in client.cluster.marks.ids()])
 
 
 async def _row(client: Any, found: Any, name: str) -> dict[str, Any]:

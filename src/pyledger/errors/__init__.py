@@ -30,6 +30,7 @@ from pyledger.errors.delivery import (
 )
 from pyledger.errors.ledger import (
     AddFailedError,
+    AutoRecoveryDisabledError,
     BookieCookieError,
     BookieExistsError,
     DuplicateEntryIdError,
@@ -108,6 +109,7 @@ __all__ = [
     "EXIT_USAGE",
     "AddFailedError",
     "AnotherMasterError",
+    "AutoRecoveryDisabledError",
     "BookieCookieError",
     "BookieExistsError",
     "BrokerError",

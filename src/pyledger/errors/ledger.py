@@ -208,6 +208,15 @@ class DuplicateEntryIdError(LedgerOperationError):
     code = 1929
 
 
+class AutoRecoveryDisabledError(LedgerError):
+    """Copies are made by nobody: autorecovery is switched off for the whole cluster."""
+
+    code = 1930
+
+    def __init__(self) -> None:
+        super().__init__("autorecovery is disabled; `pyledger autorecovery enable` switches it on")
+
+
 class BookieCookieError(LedgerError):
     """A bookie's folders are not those that it had when it acknowledged entries."""
 

@@ -1,0 +1,127 @@
+"""`pyledger autorecovery`: makes the copies again that a cluster of bookies lost."""
+
+from pathlib import Path
+
+import click
+
+from pyledger.cli.bookie import require_protobuf
+from pyledger.cli.ledger_options import client_of, metadata_option
+from pyledger.cli.network import run_client
+from pyledger.cli.output import counted, tell, write_line
+from pyledger.cli.serving import begin_start, config_option, log_level_option, log_to_stderr, serve
+
+EXAMPLES = """\b
+Examples:
+  pyledger autorecovery serve -m zk://127.0.0.1:2181/ledgers
+  pyledger autorecovery decommission -m sqlite:meta 127.0.0.1:3181
+"""
+
+
+@click.group("autorecovery", epilog=EXAMPLES)
+def command() -> None:
+    """Find ledgers that lost copies with a bookie, and make the copies again."""
+
+
+@command.command("serve")
+@metadata_option
+@click.option("--id", "name", default="", help="Its name among candidates.  [default: HOST:PROCESS]")
+@config_option
+@log_level_option
+def serve_command(metadata: str, name: str, config_path: Path | None, log_level: str) -> None:
+    """Run a candidate for auditor and a replication worker until SIGTERM or SIGINT.
+
+    Prints `READY autorecovery NAME` once it is at work. Bookies of ours do the same unless
+    `auto_recovery_daemon_enabled` is off.
+    """
+    begin_start()
+    require_protobuf()
+    import os
+    import socket
+
+    from pyledger.autorecovery.service import AutoRecovery
+    from pyledger.config.autorecovery import AutoRecoveryConfig
+    from pyledger.config.ledger import LedgerConfig
+    from pyledger.config.loader import ConfigFile
+
+    log_to_stderr(log_level)
+    file = ConfigFile(config_path)
+    config, client = file.load(AutoRecoveryConfig, "autorecovery"), file.load(LedgerConfig, "ledger")
+    told = name or f"{socket.gethostname()}:{os.getpid()}"
+    serve("autorecovery", lambda: AutoRecovery(metadata, told, config=config, client=client))
+
+
+@command.command("enable")
+@metadata_option
+def enable(metadata: str) -> None:
+    """Let copies be made again, in the whole cluster."""
+    _switch(metadata, enabled=True)
+
+
+@command.command("disable")
+@metadata_option
+def disable(metadata: str) -> None:
+    """Let no copies be made, in the whole cluster: before many bookies are stopped on purpose."""
+    _switch(metadata, enabled=False)
+
+
+def _switch(metadata: str, *, enabled: bool) -> None:
+    async def work() -> bool:
+        async with client_of(metadata) as client:
+            changed: bool = await client.cluster.marks.set_enabled(enabled)
+            return changed
+
+    changed = run_client(work())
+    tell(f"{'' if changed else 'already '}{'enabled' if enabled else 'disabled'}")
+
+
+@command.command("delay")
+@metadata_option
+@click.argument("seconds", required=False, type=click.IntRange(min=0))
+def delay(metadata: str, seconds: int | None) -> None:
+    """How long a single bookie that is lost is waited for; SECONDS changes it.
+
+    Setting it to what it is lets the auditor act on lost bookies at once.
+    """
+
+    async def work() -> int:
+        async with client_of(metadata) as client:
+            marks = client.cluster.marks
+            if seconds is not None:
+                await marks.set_delay_s(seconds)
+            else:
+                await marks.prepare()
+            found: int = await marks.delay_s(0)
+            return found
+
+    write_line(f"{run_client(work())} s")
+
+
+@command.command("decommission")
+@metadata_option
+@click.option("--forget", is_flag=True, help="Delete its cookie at the end: it never comes back.")
+@click.argument("bookie_id", metavar="BOOKIE")
+def decommission_command(metadata: str, forget: bool, bookie_id: str) -> None:
+    """Copy all ledgers of BOOKIE, which was stopped, to others, and wait for the end of it.
+
+    The copies are made by autorecovery, which has to run somewhere in the cluster.
+    """
+    from pyledger.errors import NoNodeError
+
+    async def work() -> int:
+        require_protobuf()
+        from pyledger.autorecovery.decommission import decommission
+
+        async with client_of(metadata) as client:
+            return await decommission(client, bookie_id, forget=forget, told=_tell_left)
+
+    try:
+        done = run_client(work())
+    except NoNodeError:
+        raise click.BadParameter(f"there is no bookie {bookie_id!r}", param_hint="BOOKIE") from None
+    tell(
+        f"{counted(done, 'ledger')} copied; {bookie_id} is {'forgotten' if forget else 'not needed any more'}"
+    )
+
+
+def _tell_left(count: int) -> None:
+    tell(f"{counted(count, 'ledger')} left")

@@ -1,0 +1,93 @@
+"""`pyledger autorecovery`, and what `pyledger ledger` and `cluster` say of missing copies."""
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyledger.client.ledger import LedgerClient
+from pyledger.runtime.bookie_group import METADATA_FILE
+from tests.cli.command_line import COMMAND, ENVIRONMENT, pyledger
+
+PAYLOADS = [b"%d" % at for at in range(50)]
+
+
+@contextmanager
+def process(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A command that serves, and the line that says that it is ready."""
+    with subprocess.Popen(
+        [*COMMAND, *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=ENVIRONMENT
+    ) as made:
+        assert made.stdout is not None
+        try:
+            yield made, made.stdout.readline().strip()
+        finally:
+            made.terminate()
+            made.wait()
+
+
+def test_a_bookie_is_taken_out(tmp_path: Path) -> None:
+    """Three bookies of one process, which make copies too, and a fourth that is stopped and given up."""
+    address = f"sqlite:{tmp_path / METADATA_FILE}"
+    own = (str(tmp_path / "four"), "--metadata", address, "--listen", "127.0.0.1:0", "--id", "four")
+    with process("bookie", "serve", str(tmp_path), "--dev", "3") as (_, line):
+        assert line == f"READY bookies {address}"
+        assert pyledger("autorecovery", "disable", "-m", address).err == "disabled\n"
+        hit, ledgers = [], 0
+        with process("bookie", "serve", *own), LedgerClient(address) as client:
+            while not hit:
+                with client.create(3, 2, 2) as writer:
+                    writer.add_many(PAYLOADS)
+                ledgers += 1
+                if "four" in writer.metadata.segments[0].ensemble:
+                    hit.append(writer.ledger_id)
+            found = pyledger("autorecovery", "decommission", "-m", address, "four")
+            assert (found.code, "stop that one" in found.err) == (1, True)
+        found = pyledger("ledger", "check", "-m", address, "--json", "--mark", "--every-entry")
+        assert found.code == 1
+        *fragments, summary = found.json
+        assert summary == {"kind": "summary", "ledgers": ledgers, "lacking": 1}
+        assert [(one["ledgerId"], one["missing"]) for one in fragments] == [
+            (hit[0], {"four": "BOOKIE_NOT_AVAILABLE"})
+        ]
+        marked = pyledger("ledger", "under-replicated", "-m", address, "--json").json
+        assert [(one["ledgerId"], one["missing"]) for one in marked] == [(hit[0], ["four"])]
+        assert "1 ledger with too few copies" in pyledger("cluster", "status", address).err
+        assert pyledger("autorecovery", "decommission", "-m", address, "four").code == 1
+        assert pyledger("autorecovery", "enable", "-m", address).err == "enabled\n"
+        found = pyledger("autorecovery", "decommission", "-m", address, "four", "--forget")
+        assert (found.code, found.err.splitlines()[-1].endswith("four is forgotten")) == (0, True)
+        assert pyledger("ledger", "check", "-m", address).code == 0
+        while pyledger("ledger", "whoami", "-m", address).out != "bookies\n":
+            pass
+        states = pyledger("cluster", "status", address, "--json").json
+        assert [one["bookieId"] for one in states] == ["bookie-1", "bookie-2", "bookie-3"]
+
+
+def test_a_process_of_its_own(tmp_path: Path) -> None:
+    address = f"sqlite:{tmp_path / METADATA_FILE}"
+    assert pyledger("cluster", "format", address).code == 0
+    with process("autorecovery", "serve", "-m", address, "--id", "keeper") as (made, line):
+        assert line == "READY autorecovery keeper"
+        while pyledger("ledger", "whoami", "-m", address).out != "keeper\n":
+            pass
+        made.terminate()
+        assert made.wait() == 0
+    assert pyledger("ledger", "whoami", "-m", address).out == "nobody\n"
+
+
+def test_disabled_and_unknown(tmp_path: Path) -> None:
+    address = f"sqlite:{tmp_path / METADATA_FILE}"
+    assert pyledger("cluster", "format", address).code == 0
+    assert pyledger("autorecovery", "disable", "-m", address).err == "disabled\n"
+    assert pyledger("autorecovery", "disable", "-m", address).err == "already disabled\n"
+    found = pyledger("autorecovery", "decommission", "-m", address, "b1")
+    assert (found.code, "autorecovery enable" in found.err) == (1, True)
+    assert pyledger("ledger", "whoami", "-m", address, "--json").json == [{"auditor": None, "enabled": False}]
+    assert pyledger("autorecovery", "enable", "-m", address).err == "enabled\n"
+    found = pyledger("autorecovery", "decommission", "-m", address, "b1", "--forget")
+    assert (found.code, "no bookie 'b1'" in found.err) == (2, True)
+    assert pyledger("autorecovery", "decommission", "-m", address, "b1").code == 0
+    assert pyledger("autorecovery", "delay", "-m", address).out == "0 s\n"
+    assert pyledger("autorecovery", "delay", "-m", address, "7").out == "7 s\n"
+    assert pyledger("autorecovery", "delay", "-m", address).out == "7 s\n"
