@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pyledger import arrow
 from pyledger.arrow import Partition
 from pyledger.errors import ConfigError, StoreNotFoundError
-from pyledger.store.folder import read_folder
+from pyledger.store.folder import log_extent_bytes
 from pyledger.store.reader import StoreReader
 from pyspark_pyledger.options import EARLIEST, OFFSET_EARLIEST, OFFSET_LATEST, ReadOptions
 from pyspark_pyledger.positions import Offsets
@@ -30,7 +30,7 @@ def plan_folders(options: ReadOptions) -> list[Partition]:
         StoreNotFoundError: a path holds no store.
     """
     placed = placed_folders(options.paths)
-    size = partition_bytes(sum(_log_bytes(folder) for _place, folder in placed), options)
+    size = partition_bytes(sum(log_extent_bytes(folder) for _place, folder in placed), options)
     known: set[str] = set()
     parts: list[Partition] = []
     # One folder after the other: a large one maps ten thousand files.
@@ -105,11 +105,6 @@ def _topics_of(reader: StoreReader) -> set[str]:
 def _present(reader: StoreReader, wanted: tuple[str, ...] | None) -> list[str] | None:
     """The wanted topics that this folder has; another folder has the others."""
     return None if wanted is None else [topic for topic in wanted if topic in _topics_of(reader)]
-
-
-def _log_bytes(folder: str) -> int:
-    """Bytes of a log, by the names and sizes of its files."""
-    return sum(file.size_bytes for file in read_folder(folder).log_files)
 
 
 def partition_bytes(total: int, options: ReadOptions) -> int:

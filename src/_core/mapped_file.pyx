@@ -441,7 +441,11 @@ cdef class MappedFile:
         if base != NULL:
             mapped_count -= 1
             with nogil:
-                unmap_in_steps(base, mapped_bytes)
+                # Steps let a writer's threads in between; who only reads may close ten thousand files.
+                if self.readonly:
+                    munmap(base, mapped_bytes)
+                else:
+                    unmap_in_steps(base, mapped_bytes)
 
     cdef void pin(self) noexcept:
         self.pins += 1

@@ -7,6 +7,7 @@ start offsets.
 
 import os
 import re
+import stat
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
@@ -175,6 +176,16 @@ def read_folder(path: str | os.PathLike[str]) -> StoreFolder:
     )
 
 
+def log_extent_bytes(path: str) -> int:
+    """Bytes between the beginning of the log and the end of its last file, by their names alone."""
+    home = os.path.join(path, LOG_FOLDER)
+    names = [name for name in names_in(home) if _OFFSET_NAME.fullmatch(name) or _COLD_NAME.fullmatch(name)]
+    if not names:
+        return 0
+    first, last = min(names), max(names)
+    return int(last[:20]) - int(first[:20]) + max(0, length_of(os.path.join(home, last)))
+
+
 def set_aside(root: str, name: str) -> str:
     """Where a rebuild keeps the old folder of a kind while the new one takes its place."""
     return os.path.join(root, REBUILD_FOLDER, "old-" + name)
@@ -188,11 +199,16 @@ def home_of(root: str, name: str) -> str:
 
 def offset_files(path: str) -> list[StoreFile]:
     """Files of a folder whose names are start offsets, in order; an empty last file is left out."""
+    return _offset_files(path, sorted(names_in(path)))
+
+
+def _offset_files(path: str, names: Sequence[str]) -> list[StoreFile]:
     found = []
-    for name in sorted(names_in(path)):
-        whole = os.path.join(path, name)
-        if _OFFSET_NAME.fullmatch(name) and (length := length_of(whole)) >= 0:
-            found.append(StoreFile(whole, int(name), length))
+    for name in names:
+        if _OFFSET_NAME.fullmatch(name):
+            whole = f"{path}/{name}"
+            if (length := length_of(whole)) >= 0:
+                found.append(StoreFile(whole, int(name), length))
     while found and found[-1].size_bytes == 0:
         found.pop()
     return found
@@ -215,9 +231,10 @@ def names_in(path: str) -> list[str]:
 def length_of(path: str) -> int:
     """Length of a regular file (bytes); -1 for anything else, or when it went away meanwhile."""
     try:
-        return os.path.getsize(path) if os.path.isfile(path) else -1
+        facts = os.stat(path)
     except OSError:
         return -1
+    return facts.st_size if stat.S_ISREG(facts.st_mode) else -1
 
 
 def _refuse(root: str, names: Sequence[str], dledger: Sequence[str]) -> None:
@@ -253,22 +270,23 @@ def _holds_rocksdb(path: str) -> bool:
 
 
 def _log_files(path: str, unusual: list[Unusual]) -> list[StoreFile]:
-    files = offset_files(path)
     names = sorted(names_in(path))
-    plain = {os.path.basename(file.path) for file in files}
-    cold = [file for name in names if (file := _cold_file(path, name, plain))]
-    files = sorted([*files, *cold], key=lambda file: file.start_offset)
-    known = {file.path for file in files}
+    files = _offset_files(path, names)
+    known = {os.path.basename(file.path) for file in files}
+    if len(known) == len(names):
+        return files
+    cold = [file for name in names if (file := _cold_file(path, name, known))]
+    known |= {os.path.basename(file.path) for file in cold}
     for name in names:
-        whole = os.path.join(path, name)
-        if whole in known:
+        if name in known:
             continue
+        whole = os.path.join(path, name)
         if _COLD_NAME.fullmatch(name):
             unusual.append(Unusual(whole, "a cold segment whose plain file is there too"))
             continue
         empty = _OFFSET_NAME.fullmatch(name) and os.path.isfile(whole)
         unusual.append(Unusual(whole, "an empty file" if empty else "not a commit-log file"))
-    return files
+    return sorted([*files, *cold], key=lambda file: file.start_offset)
 
 
 def _cold_file(path: str, name: str, plain: Container[str]) -> StoreFile | None:
