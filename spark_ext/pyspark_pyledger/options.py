@@ -177,6 +177,11 @@ _ELSEWHERE = {
 """Names that users of other sources try first."""
 
 
+def option_names() -> tuple[str, ...]:
+    """Every option of a read, in its own spelling."""
+    return "path", *_PARSERS
+
+
 def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
     """Check what options say, whatever they are for: `check_batch` and `check_stream` see to the rest.
 
@@ -283,7 +288,7 @@ def is_wanted(options: ReadOptions, topic: str, queue_id: int) -> bool:
 
 
 def _unknown_option(raw: str, spelling: Mapping[str, str]) -> ConfigError:
-    known = ", ".join(["path", *spelling.values()])
+    known = ", ".join(option_names())
     lowered = raw.lower()
     if lowered in _ELSEWHERE:
         return ConfigError(raw, "is not an option here", f"use {_ELSEWHERE[lowered]}")

@@ -37,6 +37,11 @@ class WriteOptions:
     """Of a store that is made; None: upstream's, 1 GiB."""
 
 
+def option_names() -> tuple[str, ...]:
+    """Every option of a write, in its own spelling."""
+    return _NAMES
+
+
 def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     """Check the options of a write.
 
