@@ -14,6 +14,7 @@ from pyledger.message import Message
 from pyledger.spark import rows_behind
 from pyledger.store.message_store import MessageStore
 from tests.golden.archive import golden_cases
+from tests.spark.steady_writer import WriterProcess
 from tests.spark.test_positions import FILE_BYTES, cut_log, write
 
 if TYPE_CHECKING:
@@ -131,6 +132,44 @@ def test_restarts_beside_a_writer_copy_every_row_once(session: "SparkSession", t
     last = Copy(session, store, tmp_path, **options)
     last.run_available()
     assert last.rows() == places(writer.count + 2)
+
+
+def test_writers_that_are_killed_leave_every_row_once(session: "SparkSession", tmp_path: Path) -> None:
+    """The writer dies by SIGKILL while a query follows it, and queries are stopped while writers write."""
+    store = tmp_path / "store"
+    write(store, 2)
+    chance = random.Random(11)
+    options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "400"}
+    writer = WriterProcess(store)
+    try:
+        writer.start()
+        for _ in range(RESTARTS):
+            with Copy(session, store, tmp_path, **options).running() as query:
+                for _ in range(chance.randint(1, 2)):
+                    wait_for_rows(query)
+                    if chance.random() < 0.8:
+                        writer.kill()
+                        writer.start()
+                wait_for_rows(query)
+    finally:
+        writer.kill()
+    with MessageStore.open(store, mapped_file_size_bytes=FILE_BYTES, index_enabled=False) as recovered:
+        count = sum(queue.max_offset for queue in recovered.queues().values())
+    assert count >= writer.acknowledged
+    last = Copy(session, store, tmp_path, **options)
+    last.run_available()
+    assert last.rows() == places(count)
+
+
+def wait_for_rows(query: Any) -> None:
+    """Until a trigger that ends after now has brought rows."""
+    seen = query.lastProgress
+    while True:
+        query.awaitTermination(0.05)
+        assert query.exception() is None
+        now = query.lastProgress
+        if now and now["numInputRows"] and (not seen or now["batchId"] > seen["batchId"]):
+            return
 
 
 def test_a_cut_log_ends_the_query_with_the_place(session: "SparkSession", tmp_path: Path) -> None:
