@@ -1,0 +1,49 @@
+"""docs/spark.md: its programs run, one after the other, in one session, and print what the page says."""
+
+import contextlib
+import io
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pyledger.broker.background import BackgroundNode
+from tests.source_tree import ROOT
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+PAGE = ROOT / "docs" / "spark.md"
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NOT_RUN = {"sh"}
+"""What installs, or starts a cluster: tests/spark/test_cluster.py and CI do those."""
+
+
+def plain(text: str) -> list[str]:
+    return [line.rstrip() for line in text.strip().splitlines()]
+
+
+def test_the_page_shows_what_happens(session: "SparkSession", tmp_path: Path) -> None:
+    blocks = [(kind, text) for kind, text in BLOCK.findall(PAGE.read_text()) if kind not in NOT_RUN]
+    assert {kind for kind, _ in blocks} == {"python", "sql", "text"}
+    names: dict[str, Any] = {"__name__": "__main__"}
+    printed = ""
+    with BackgroundNode(tmp_path / "node") as node:
+        for number, (kind, text) in enumerate(blocks):
+            here = text.replace("/data", str(tmp_path)).replace("127.0.0.1:9876", node.address)
+            if kind == "text":
+                assert plain(printed) == plain(text), f"block {number}:\n{blocks[number - 1][1]}"
+            elif kind == "sql":
+                session.sql(here)
+            else:
+                said = io.StringIO()
+                with contextlib.redirect_stdout(said):
+                    exec(compile(here, f"block {number} of docs/spark.md", "exec"), names)
+                printed = said.getvalue()
+                followed = number + 1 < len(blocks) and blocks[number + 1][0] == "text"
+                assert followed or not printed, f"the page does not show:\n{printed}"
+    assert names["session"] is not None
+    assert sum(kind == "text" for kind, _ in blocks) >= 11
