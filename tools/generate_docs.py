@@ -18,6 +18,7 @@ from pyledger.config.bookie import BookieConfig
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.client import ClientConfig, ConsumerConfig, ProducerConfig
 from pyledger.config.delivery import DeliveryConfig
+from pyledger.config.dledger import DledgerConfig
 from pyledger.config.fields import Setting, Settings, settings_of
 from pyledger.config.ha import HaConfig
 from pyledger.config.ledger import LedgerConfig
@@ -43,6 +44,7 @@ SECTIONS: tuple[tuple[str, type[Settings]], ...] = (
     ("raft", RaftConfig),
     ("ha", HaConfig),
     ("raft_store", RaftStoreConfig),
+    ("dledger", DledgerConfig),
     ("bookie", BookieConfig),
     ("autorecovery", AutoRecoveryConfig),
     ("ledger", LedgerConfig),

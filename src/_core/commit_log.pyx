@@ -4,6 +4,7 @@
 from _core.layout cimport (SYS_INNER_BATCH, SYS_NEED_UNWRAP, SYS_TRANSACTION_COMMIT, SYS_TRANSACTION_MASK,
                            SYS_TRANSACTION_NONE)
 from _core.posix cimport fork_generation, wall_clock_ms
+from _core.raft_layout cimport ENTRY_BYTES_MAX, ENTRY_HEAD_BYTES
 from _core.status cimport STATUS_OK
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -63,6 +64,9 @@ cdef bytes check_topic(str topic, bint strict):
     return encoded
 
 
+cdef class RaftLog
+
+
 cdef class CommitLog:
     """The one physical log of a broker."""
 
@@ -74,13 +78,17 @@ cdef class CommitLog:
     cdef readonly bint strict_topics
     cdef bytes store_host_bytes
     cdef dict appenders
+    cdef RaftLog entries             # each record becomes the body of one; None: the log has records alone
+    cdef int64_t head_bytes          # that stand before a record
     cdef object refusal              # makes the error that every append gets; None: appends go on
     cdef Waker waker
 
     def __cinit__(self, MappedFileQueue queue not None, *, store_host=("127.0.0.1", 10911),
                   int64_t max_message_size_bytes=4 << 20, bint crc_property=False, bint strict_topics=True,
-                  int64_t last_store_timestamp_ms=0, Waker waker=None):
+                  int64_t last_store_timestamp_ms=0, Waker waker=None, RaftLog entries=None):
         self.queue = queue
+        self.entries = entries
+        self.head_bytes = 0 if entries is None else ENTRY_HEAD_BYTES
         self.store_host = tuple(store_host)
         self.store_host_bytes = encode_host(store_host)
         self.max_message_size_bytes = max_message_size_bytes
@@ -281,7 +289,7 @@ cdef class CommitLog:
             base = appender.next_offset
             numbered = encoded + b"INNER_NUM\x01%d\x02INNER_BASE\x01%d\x02" % (count, base)
             template = appender.fill_draft(&draft, tags, keys, numbered, born_host, &with_host)
-            self.make_room(self.record_size(template, &draft))
+            self.make_room(self.head_bytes + self.record_size(template, &draft))
         size_bytes = self.place(template, appender, &draft, count)
         self.wake()
         return draft.physical_offset, size_bytes, draft.queue_offset, draft.store_timestamp, count
@@ -290,11 +298,12 @@ cdef class CommitLog:
 
     cdef int64_t place_batch(self, const RecordTemplate* t, QueueAppender appender, Draft* d,
                              const uint8_t* batch, int64_t batch_bytes, PlaceList* places) except -1:
-        """Write the messages of a client's batch body, all in one file; the size of all.
+        """Write the messages of a client's batch body, all in one file.
 
-        Where they stand is added to `places`.
+        Bytes from the start of the first record to the end of the last. Where they stand is added to
+        `places`.
         """
-        cdef int64_t total = 0
+        cdef int64_t total = -self.head_bytes
         cdef int64_t count = 0
         cdef int64_t at = 0
         if d.sys_flag & (SYS_TRANSACTION_MASK | SYS_INNER_BATCH):
@@ -303,12 +312,12 @@ cdef class CommitLog:
             raise errors.RecordTooLargeError("batch", batch_bytes, self.max_message_size_bytes)
         while at < batch_bytes:
             at = read_batch_item(batch, at, batch_bytes, d)
-            total += self.record_size(t, d)
+            total += self.record_size(t, d) + self.head_bytes
             count += 1
             make_place(places, count)
         if count == 0:
             raise errors.IllegalMessageError("the batch is empty")
-        self.make_room(total)
+        self.make_room(self.head_bytes + total)
         at = 0
         while at < batch_bytes:
             at = read_batch_item(batch, at, batch_bytes, d)
@@ -325,22 +334,27 @@ cdef class CommitLog:
             raise errors.RecordTooLargeError("properties", properties_bytes, PROPERTIES_BYTES_MAX)
         if d.body_bytes > self.max_message_size_bytes:
             raise errors.RecordTooLargeError("body", d.body_bytes, self.max_message_size_bytes)
+        if self.head_bytes and size_bytes > ENTRY_BYTES_MAX - ENTRY_HEAD_BYTES:
+            raise errors.RecordTooLargeError("record", size_bytes, ENTRY_BYTES_MAX - ENTRY_HEAD_BYTES)
         return size_bytes
 
     cdef int64_t place(self, const RecordTemplate* t, QueueAppender appender, Draft* d,
                        int64_t units) except -1:
         """Write one record at the end and publish it; its size. The queue goes on by `units`."""
         cdef MappedFileQueue queue = self.queue
-        cdef MappedFile file = queue.last
+        cdef MappedFile file
         cdef int64_t size_bytes = self.record_size(t, d)
         cdef int64_t position
+        if self.head_bytes:
+            self.entries.room_for_unit(self.entries.end_index + 1)
+        file = queue.last
         if (file is None or self.refusal is not None or queue.state != STATUS_OK
                 or queue.generation != fork_generation
-                or file.wrote + size_bytes + BLANK_BYTES > file.allocated):
-            file = self.make_room(size_bytes)
+                or file.wrote + self.head_bytes + size_bytes + BLANK_BYTES > file.allocated):
+            file = self.make_room(self.head_bytes + size_bytes)
             if d.follows_clock:
                 d.store_timestamp = 0
-        position = file.wrote
+        position = file.wrote + self.head_bytes
         d.physical_offset = file.start_offset + position
         if not d.keep_queue_offset:
             d.queue_offset = appender.next_offset if units > 0 else 0
@@ -348,7 +362,10 @@ cdef class CommitLog:
         encode_record(file.write_base() + position, t, d, properties_length(d), size_bytes)
         if units > 0:
             appender.next_offset = d.queue_offset + units
-        file.publish(position + size_bytes)
+        if self.head_bytes:
+            self.entries.enter(file, position - ENTRY_HEAD_BYTES, size_bytes)
+        else:
+            file.publish(position + size_bytes)
         return size_bytes
 
     cdef inline void stamp(self, Draft* d) noexcept:
@@ -361,7 +378,10 @@ cdef class CommitLog:
             d.born_timestamp = d.store_timestamp
 
     cdef MappedFile make_room(self, int64_t size_bytes):
-        """The file that takes `size_bytes` more and a blank record. Other threads may append meanwhile."""
+        """The file that takes `size_bytes` more and a blank record; heads of entries count as well.
+
+        Other threads may append meanwhile.
+        """
         cdef MappedFileQueue queue = self.queue
         cdef MappedFile file
         cdef int64_t remaining
@@ -381,6 +401,9 @@ cdef class CommitLog:
                 continue
             if size_bytes + BLANK_BYTES <= remaining:
                 return file
+            if self.head_bytes:
+                self.entries.fill(file)
+                continue
             if remaining >= BLANK_BYTES:
                 put_blank(file.write_base() + file.wrote, remaining)
             file.publish(file.size_bytes)

@@ -1,7 +1,9 @@
 # LogView: an immutable run of mapped files with a pinned end. Everything that reads records takes one,
 # so that a reader without the interpreter lock never meets a file list in change. A view keeps its files
 # mapped: closing one of them takes effect with the last view on it.
-from _core.layout cimport MAGIC_V1, MAGIC_V2, PARSED_SHORT, Record, get_i32, parse_record
+from _core.layout cimport (MAGIC_V1, MAGIC_V2, PARSED_BLANK, PARSED_RECORD, PARSED_SHORT, Record, get_i32,
+                           parse_record)
+from _core.raft_layout cimport ENTRY_HEAD_BYTES, FILLER_BYTES_MIN, Entry, parse_entry
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free, malloc
@@ -169,6 +171,24 @@ cdef class LogView:
         if span == NULL:
             return self.end_offset
         return span.start + self.file_size_bytes
+
+    cdef int64_t behind_head(self, int64_t offset, bint* is_filler) noexcept nogil:
+        """Where a walk goes on that found no record at `offset`, but the head of a DLedger entry, or a filler
+        between entries; -1: neither. In such a log each record is the body of an entry."""
+        cdef Entry entry
+        cdef int64_t available = 0
+        cdef const uint8_t* where = self.at(offset, &available)
+        cdef int status = PARSED_SHORT if where == NULL else parse_entry(where, available, &entry)
+        cdef int64_t start
+        is_filler[0] = status == PARSED_BLANK
+        if status == PARSED_RECORD:
+            return offset + ENTRY_HEAD_BYTES if entry.pos == offset else -1
+        if status == PARSED_BLANK:
+            start = self.find(offset).start
+            if entry.size_bytes == start + self.file_size_bytes - offset or (
+                    offset == start and FILLER_BYTES_MIN <= entry.size_bytes < available):
+                return offset + entry.size_bytes
+        return -1
 
     cdef str path_at(self, int64_t offset):
         """The file that holds an offset, for an error message."""

@@ -166,7 +166,7 @@ cdef class QueueAppender:
                 return self.check_bodies(tuple([bytes(memoryview(item)) for item in items]), d)
             longest = max(longest, PyBytes_GET_SIZE(items[i]))
         d.body_bytes = longest
-        longest = self.log.record_size(&self.template, d)
+        longest = self.log.head_bytes + self.log.record_size(&self.template, d)
         if longest + BLANK_BYTES > self.log.queue.file_size_bytes:
             raise errors.RecordTooLargeError("record", longest, self.log.queue.file_size_bytes - BLANK_BYTES)
         return items

@@ -214,21 +214,32 @@ cdef int step_to_record(LogView view, int64_t* where, int64_t end, Record* recor
     """Parse the record at `where`, or after the blank there. PARSED_RECORD with its place in `where`; 0 when
     none ends at or before `end`; WALK_CORRUPT when the bytes at `where` are no record."""
     cdef const Span* span
+    cdef int64_t at = where[0]
+    cdef bint is_filler = False
     cdef int status
-    while where[0] < end:
-        status = view.parse(where[0], record)
+    while at < end:
+        status = view.parse(at, record)
         if status == PARSED_RECORD:
-            if record.physical_offset != where[0]:
+            if record.physical_offset != at:
                 return WALK_CORRUPT
-            return PARSED_RECORD if record.size_bytes <= end - where[0] else 0
-        if status != PARSED_BLANK:
-            return WALK_CORRUPT
-        span = view.find(where[0])
-        if span == NULL:
-            return WALK_CORRUPT
-        if span.start + view.file_size_bytes > end:
+            if record.size_bytes > end - at:
+                return 0
+            where[0] = at
+            return PARSED_RECORD
+        if status == PARSED_BLANK:
+            span = view.find(at)
+            if span == NULL:
+                return WALK_CORRUPT
+            at = span.start + view.file_size_bytes
+            is_filler = True
+        else:
+            at = view.behind_head(at, &is_filler)
+            if at < 0:
+                return WALK_CORRUPT
+        if at > end:
             return 0
-        where[0] = span.start + view.file_size_bytes
+        if is_filler:
+            where[0] = at            # else the walk comes back to the entry's head
     return 0
 
 

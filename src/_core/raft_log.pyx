@@ -43,6 +43,7 @@ cdef class RaftLog:
     cdef readonly int64_t end_index      # -1: nothing was ever appended
     cdef readonly int64_t end_term
     cdef readonly bint seal
+    cdef public int64_t term             # of entries that `CommitLog` makes
     cdef readonly int64_t patch_at       # where in a body its physical offset is written; -1: nowhere
 
     def __cinit__(self, MappedFileQueue data not None, MappedFileQueue units not None, *, bint seal=True,
@@ -155,17 +156,37 @@ cdef class RaftLog:
         memcpy(where + ENTRY_HEAD_BYTES, body, <size_t>size_bytes)
         if pos < 0 and 0 <= self.patch_at <= size_bytes - 8:
             put_i64(where + ENTRY_HEAD_BYTES + self.patch_at, offset + ENTRY_HEAD_BYTES)
+        self.finish(e, where, unit_file)
+        return 0
+
+    cdef int enter(self, MappedFile file, int64_t position, int64_t size_bytes) except -1:
+        """Make an entry of the own term of a body that was written behind room for a head, at a position of
+        the last file."""
+        cdef Entry entry
+        cdef MappedFile unit_file = self.room_for_unit(self.end_index + 1)
+        entry.magic = ENTRY_NORMAL
+        entry.index = self.end_index + 1
+        entry.term = self.term
+        entry.pos = file.start_offset + position
+        entry.channel = entry.chain_crc = entry.body_crc = 0
+        entry.body_bytes = <int32_t>size_bytes
+        entry.size_bytes = <int32_t>(size_bytes + ENTRY_HEAD_BYTES)
+        self.finish(&entry, file.base + position, unit_file)
+        return 0
+
+    cdef void finish(self, Entry* e, uint8_t* where, MappedFile unit_file) noexcept:
+        """Write the head before a body, and the unit, then publish both."""
+        cdef MappedFile file = self.data.last
         if self.seal and e.chain_crc == 0 and e.body_crc == 0:
             e.body_crc = entry_body_crc(where + ENTRY_HEAD_BYTES, e.body_bytes)
             put_entry_head(where, e)
             e.chain_crc = seal_of(where)
         put_entry_head(where, e)
-        put_index_unit(unit_file.base + unit_file.wrote, e, offset)
-        self.data.last.publish(offset - self.data.last.start_offset + e.size_bytes)
+        put_index_unit(unit_file.base + unit_file.wrote, e, e.pos)
+        file.publish(e.pos - file.start_offset + e.size_bytes)
         unit_file.publish(unit_file.wrote + INDEX_UNIT_BYTES)
         self.end_index = e.index
         self.end_term = e.term
-        return 0
 
     cdef uint8_t* room_for_entry(self, int64_t size_bytes, int64_t pos, int64_t* offset) except NULL:
         """Where the next entry goes: behind the last one, or at the start of the next file."""

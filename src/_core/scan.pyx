@@ -1,4 +1,5 @@
-# The walk over the log: record after record, over blank records into the next file, every digest checked.
+# The walk over the log: record after record, over blank records into the next file, every digest checked. In
+# a DLedger log it passes over the heads of entries, whose bodies the records are.
 # Runs without the interpreter lock in slices: short enough for Ctrl-C and progress, long enough that taking
 # the lock back costs nothing (each take may wait for another thread's switch interval).
 from _core.layout cimport (AT_MAGIC, CHECK_ALL, CHECK_BODY_CRC, CHECK_CRC_PROPERTY, CHECK_POSITION,
@@ -95,14 +96,32 @@ cdef int check_record(const Record* r, int64_t offset, int checks) noexcept nogi
 
 cdef int next_record(LogView view, int64_t end, int checks, ScanState* s, Record* r) noexcept nogil:
     """Step to the next sound record that starts below `end`: PARSED_RECORD, or why there is none."""
+    cdef int64_t head = -1           # of the entry that should hold it
+    cdef int status = find_record(view, end, checks, s, r, &head)
+    if status != PARSED_RECORD and head >= 0:
+        s.offset = head
+    return status
+
+
+cdef int find_record(LogView view, int64_t end, int checks, ScanState* s, Record* r,
+                     int64_t* head) noexcept nogil:
     cdef int64_t available = 0
+    cdef int64_t beyond
     cdef const uint8_t* where
+    cdef bint is_filler = False
     cdef int status
     while s.offset < end:
         where = view.at(s.offset, &available)
         if where == NULL:
             return PARSED_SHORT if s.offset < view.end_offset else SCAN_END
         status = parse_record(where, available, r)
+        if status == PARSED_BAD_MAGIC:
+            beyond = view.behind_head(s.offset, &is_filler)
+            if beyond >= 0:
+                s.blank_count += is_filler
+                head[0] = -1 if is_filler else s.offset
+                s.offset = beyond
+                continue
         if status == PARSED_BLANK:
             s.offset = view.next_file_offset(s.offset)
             s.blank_count += 1

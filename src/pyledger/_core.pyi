@@ -778,6 +778,7 @@ class CommitLog:
         strict_topics: bool = True,
         last_store_timestamp_ms: int = 0,
         waker: Waker | None = None,
+        entries: RaftLog | None = None,
     ) -> Self:
         """Append to a loaded and recovered queue of files.
 
@@ -789,6 +790,8 @@ class CommitLog:
             strict_topics: Allow the topic names that upstream allows; else any that can name a folder.
             last_store_timestamp_ms: Store time of the last record that is there.
             waker: Woken after every append.
+            entries: The DLedger log that `queue` is the data of: each record becomes the body of an entry of
+                its `term`. One thread appends then. None: the log holds records alone.
         """
     def appender(self, topic: str, queue_id: int) -> QueueAppender:
         """The prepared way to one queue; the same object at every call.
@@ -1284,6 +1287,8 @@ class RaftLog:
     begin_index: int
     end_index: int
     end_term: int
+    term: int
+    """Of the entries that a `CommitLog` makes of its records."""
     seal: bool
     patch_at: int
     def __new__(

@@ -406,7 +406,7 @@ def _offsets(
 
 def _map_range(partition: Partition) -> LogView:
     """Map the files that a partition touches, and no others."""
-    folder = read_folder(partition.path)
+    folder = read_folder(partition.path, entries=True)
     size_bytes = folder.log_file_size_bytes
     if isinstance(partition, LogRange):
         low, high = partition.start_offset, partition.end_offset

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-from pyledger.broker.server import DEFAULT_STORE, Broker
+from pyledger.broker.parts import store_path_of
+from pyledger.broker.server import Broker
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.ha import SLAVE, HaConfig
 from pyledger.log import event, logger
@@ -56,7 +57,7 @@ class BrokerKeeper:
             ha: Its role.
         """
         self._make = make
-        self._folder = Path(config.store_path or str(Path.home() / DEFAULT_STORE))
+        self._folder = Path(store_path_of(config))
         self._config, self._ha = self._kept(config, ha)
         self._ports_are_free = not config.port
         self.broker = self._made()

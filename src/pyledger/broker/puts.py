@@ -47,6 +47,9 @@ UNAVAILABLE = (StoreFullError, StoreFailedError, StoreClosedError)
 class Replication(Protocol):
     """What a master's HA service is to puts."""
 
+    late_status: str
+    """What became of a put that is not durable in time, in upstream's words."""
+
     def refusal(self) -> str | None:
         """Why no put may be taken now, in upstream's words; None: it may."""
 
@@ -305,9 +308,12 @@ class PendingPut(Generic[T]):
 
     def flush_ended(self, flush: asyncio.Future[bool]) -> None:
         """The flush is through, late, or has failed."""
-        if self._puts.replication is not None:
-            self._puts.replication.appended()
+        replication = self._puts.replication
+        if replication is not None:
+            replication.appended()
         ended = flush_outcome(self._places, self._tell, flush)
+        if replication is not None and isinstance(ended, PutOutcome) and ended.status == FLUSH_DISK_TIMEOUT:
+            ended = ended._replace(status=replication.late_status)
         if not isinstance(ended, PutOutcome) or not ended.ok:
             self._end(ended)
         elif self.status is None:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from pyledger.broker.addresses import address_of
+from pyledger.broker.group_roles import GroupFollower, GroupLeader
 from pyledger.broker.rivals import Rival, find_rival
 from pyledger.broker.slave_sync import SlaveSync
 from pyledger.broker.tables import BrokerTables
@@ -53,6 +54,9 @@ class ReplicationListener:
 
 class MasterReplication:
     """The master's side: slaves, and who waits for them."""
+
+    late_status = "FLUSH_DISK_TIMEOUT"
+    """What became of a put that is not durable in time."""
 
     def __init__(
         self,
@@ -204,6 +208,9 @@ class MasterReplication:
 class SlaveReplication:
     """The slave's side: it follows a master and takes nothing from clients."""
 
+    late_status = "FLUSH_DISK_TIMEOUT"
+    """What became of a put that is not durable in time."""
+
     def __init__(
         self,
         ha: HaConfig,
@@ -321,7 +328,7 @@ class SlaveReplication:
         )
 
 
-Replication = MasterReplication | SlaveReplication
+Replication = MasterReplication | SlaveReplication | GroupLeader | GroupFollower
 
 
 def replication_of(

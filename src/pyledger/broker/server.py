@@ -11,13 +11,13 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import fields, replace
-from pathlib import Path
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyledger.broker.addresses import joined
+from pyledger.broker.group_roles import GroupFollower
 from pyledger.broker.held_pulls import HeldPulls
-from pyledger.broker.parts import BrokerParts, standing_of, watched_rules
+from pyledger.broker.parts import BrokerParts, T, standing_of, store_path_of, watched_rules
 from pyledger.broker.pops import PopBook
 from pyledger.broker.processors.quick import QuickAnswers
 from pyledger.broker.processors.table import BrokerHandlers
@@ -56,6 +56,9 @@ from pyledger.wire.codes import RequestCode
 from pyledger.wire.headers.client import NotifyConsumerIdsChangedRequestHeader
 from pyledger.wire.remoting import RemotingCommand
 
+if TYPE_CHECKING:
+    from pyledger.broker.membership import Membership
+
 log = logger("broker")
 
 VIP_DISTANCE = 2
@@ -67,7 +70,6 @@ ACCESS_INTERVAL_MS = 500
 """Pause between two looks whether the file with users has changed."""
 RETRY_INTERVAL_MS = 3_000
 """Pause until a name server that could not be told is told again."""
-DEFAULT_STORE = "store"
 FIRST_CHUNK_BYTES = 4 << 20
 """Of a log file, unless the store's settings say otherwise: a broker without messages shall be small."""
 
@@ -84,6 +86,7 @@ class Broker:
         net: NetConfig | None = None,
         tls: TlsConfig | None = None,
         ha: HaConfig | None = None,
+        membership: "Membership | None" = None,
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
@@ -97,6 +100,7 @@ class Broker:
             net: Limits of connections.
             tls: Certificates; without, it speaks no TLS.
             ha: Whether it is a master or a slave.
+            membership: Of the DLedger group that keeps its log; None: its log is its own.
             clock: Where it gets the time from.
             random: Draws queues for sends that name none.
 
@@ -104,7 +108,7 @@ class Broker:
             ConfigError: the file of `acl_path` cannot be read or understood; a slave has a master's id.
         """
         self.config = config or BrokerConfig()
-        self._ha = ha or HaConfig()
+        self._ha, self._membership = ha or HaConfig(), membership
         check_role(self.config, self._ha)
         self._delivery = delivery or DeliveryConfig()
         self._store_config = store or StoreConfig()
@@ -163,7 +167,7 @@ class Broker:
                 # Message ids name the port, so it has to be known first; nobody else knows it yet.
                 await self._listen(0)
             port = self._servers[0].port if self._servers else self.config.port
-            store = await asyncio.to_thread(self._open_store, port)
+            store = await self._open_store(port)
             self.parts = await self._assemble(store)
             self._answer_with(self.parts)
             if not self._servers:
@@ -265,7 +269,7 @@ class Broker:
         await server.start()
         self._servers.append(server)
 
-    def _open_store(self, port: int) -> MessageStore:
+    async def _open_store(self, port: int) -> MessageStore:
         given: dict[str, Any] = {"first_chunk_bytes": FIRST_CHUNK_BYTES} | {
             field.name: value
             for field in fields(self._store_config)
@@ -273,8 +277,11 @@ class Broker:
         }
         host = self.config.advertised_host or self.config.host
         given |= {"store_host": "127.0.0.1" if host == "localhost" else host, "store_port": port}
-        path = self.config.store_path or str(Path.home() / DEFAULT_STORE)
-        return MessageStore.open(path, clock=self._clock, **given)
+        opener = MessageStore.open if self._membership is None else self._membership.open_store
+        store = await asyncio.to_thread(opener, store_path_of(self.config), clock=self._clock, **given)
+        if self._membership is not None:
+            await self._membership.settle(store)
+        return store
 
     async def _assemble(self, store: MessageStore) -> BrokerParts:
         try:
@@ -302,7 +309,8 @@ class Broker:
             diverged=lambda end_offset: self.on_diverged(end_offset),  # noqa: PLW0108 - set later
             outranked=self._stand_down,
         )
-        replication = replication_of(self.config, self._ha, store, tables, self._client, self._now_ms, told)
+        side = replication_of if self._membership is None else self._membership.replication
+        replication = side(self.config, self._ha, store, tables, self._client, self._now_ms, told)
         puts.replication = replication
         return BrokerParts(
             config=self.config,
@@ -362,7 +370,7 @@ class Broker:
             now_ms=self._clock.now_ms,
             on_master=replication.learn_master,
         )
-        if isinstance(replication, SlaveReplication):
+        if isinstance(replication, SlaveReplication | GroupFollower):
             replication.start()
         else:
             self._deliver(parts)
@@ -391,7 +399,7 @@ class Broker:
         """Milliseconds since 1970 by a clock that does not jump."""
         return self._steady_base_ms + self._clock.monotonic_ms()
 
-    def _run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _run(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -457,16 +465,12 @@ class Broker:
         await tables.topics_file.save()
         await tables.groups_file.save()
         if self._reports is not None and not self._closing:
-            self._run(self._report_changes(self._reports))
+            self._run(self._reports.report_changes())
 
     async def _report_again(self) -> None:
         """A slave has lost its master: the answer says who it is now."""
         if self._reports is not None:
             await self._reports.report_all()
-
-    @staticmethod
-    async def _report_changes(reports: NameServerReports) -> None:
-        await reports.report_changes()
 
     def _name_server_gone(self, _connection: Connection) -> None:
         """It has forgotten this broker with the connection."""

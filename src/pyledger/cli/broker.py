@@ -1,6 +1,7 @@
 """`pyledger broker`: run a broker."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,6 +13,9 @@ from pyledger.cli.serving import (
     log_to_stderr,
     serve,
 )
+
+if TYPE_CHECKING:
+    from pyledger.broker.membership import Membership
 
 EXAMPLES = """\b
 Examples:
@@ -48,9 +52,11 @@ def command(
     from pyledger.broker.server import Broker
     from pyledger.config.broker import WITHOUT_EFFECT, BrokerConfig
     from pyledger.config.delivery import DeliveryConfig
+    from pyledger.config.dledger import DledgerConfig
     from pyledger.config.ha import HaConfig
     from pyledger.config.loader import ConfigFile
     from pyledger.config.net import NetConfig, TlsConfig
+    from pyledger.config.raft import RaftConfig
     from pyledger.config.store import StoreConfig
     from pyledger.log import event, logger
 
@@ -58,7 +64,8 @@ def command(
     file = ConfigFile(config_path)
     config = file.load(BrokerConfig, "broker")
     delivery, store = file.load(DeliveryConfig, "delivery"), file.load(StoreConfig, "store")
-    ha = file.load(HaConfig, "ha")
+    ha, dledger = file.load(HaConfig, "ha"), file.load(DledgerConfig, "dledger")
+    raft = file.load(RaftConfig, "raft")
     net, tls = file.load(NetConfig, "net"), file.load(TlsConfig, "tls")
     for key in file.left(WITHOUT_EFFECT):
         event(logger("broker"), logging.WARNING, "setting has no effect here", setting=key)
@@ -68,11 +75,14 @@ def command(
         config = replace(config, store_path=str(store_path))
     if listen is not None:
         config = replace(config, host=listen[0], port=listen[1])
-    serve(
-        "broker",
-        lambda: BrokerKeeper(
-            lambda config, ha: Broker(config, delivery=delivery, store=store, net=net, tls=tls, ha=ha),
-            config,
-            ha,
-        ),
-    )
+
+    def made(config: BrokerConfig, ha: HaConfig, membership: "Membership | None" = None) -> Broker:
+        return Broker(config, delivery=delivery, store=store, net=net, tls=tls, ha=ha, membership=membership)
+
+    if not dledger.enabled:
+        serve("broker", lambda: BrokerKeeper(made, config, ha))
+        return
+    from pyledger.broker.group_keeper import GroupKeeper, member_of
+
+    member = member_of(dledger, raft, config, store, net)
+    serve("broker", lambda: GroupKeeper(made, config, ha, member, dledger.slave_id))

@@ -25,7 +25,7 @@ def command(ctx: click.Context, store: str, as_json: bool) -> None:
     from pyledger.store.folder import read_folder
     from pyledger.store.verify import verify
 
-    folder = read_folder(store)
+    folder = read_folder(store, entries=True)
     start = folder.log_files[0].start_offset if folder.log_files else 0
     total = sum(file.size_bytes for file in folder.log_files)
     counts = {"problem": 0, "note": 0}

@@ -32,7 +32,6 @@ WITHOUT_EFFECT = {
     "compressedRegister": "false",
     "enableControllerMode": "false",
     "enableSlaveActingMaster": "false",
-    "enableDLegerCommitLog": "false",
     "enableCalcFilterBitMap": "false",
     "warmMapedFileEnable": None,
     "useReentrantLockWhenPutMessage": None,

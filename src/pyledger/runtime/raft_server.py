@@ -38,6 +38,7 @@ from pyledger.protocol.raft.ready import (
     Call,
     CallFailed,
     Event,
+    Grown,
     Persist,
     Ready,
     Received,
@@ -118,6 +119,7 @@ class RaftServer:
         listen: tuple[str, int] | None = None,
         random: Random | None = None,
         clock: Clock | None = None,
+        serve_appends: bool = True,
     ) -> None:
         """A member that opens its log and listens once it is started.
 
@@ -132,6 +134,7 @@ class RaftServer:
             listen: Where to listen; None: what `peers` says.
             random: Chance of elections.
             clock: Where it gets the time from; None: the machine's.
+            serve_appends: Take entries of clients. Off where the log is a broker's: it appends its own.
         """
         self.peers = parse_peers(peers)
         if self_id not in self.peers:
@@ -146,6 +149,7 @@ class RaftServer:
         self.ended: asyncio.Event | None = None
         host, _, port = self.peers[self_id].rpartition(":")
         host, number = listen or (host, int(port))
+        self._serve_appends = serve_appends
         self._random = random or Random()
         self._clock = clock or SystemClock()
         self._server = RemotingServer(self._handle, host=host, port=number, config=net)
@@ -215,6 +219,8 @@ class RaftServer:
         """Note a request; the machine answers it."""
         asked, code = Asked(connection, command), command.code
         try:
+            if code in APPENDS and not self._serve_appends:
+                return answer_to(command, RequestOrResponse(code=ResponseCode.UNEXPECTED_ARGUMENT))
             if code in APPENDS:
                 self._take_append(asked)
             elif code == PUSH_RAW:
@@ -228,6 +234,11 @@ class RaftServer:
             event(log, logging.WARNING, "request refused", peer=connection.remote_address, why=str(error))
             return answer_to(command, RequestOrResponse(code=ResponseCode.UNEXPECTED_ARGUMENT))
         return None
+
+    def grown(self) -> None:
+        """Entries were appended to the log of this member, which leads: the group shall have them."""
+        if not isinstance(self._inbox[-1] if self._inbox else None, Grown):
+            self._take(Grown())
 
     def _take_append(self, asked: Asked) -> None:
         """Note an append; those of one entry that come one after the other become one event."""

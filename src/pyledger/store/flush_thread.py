@@ -20,6 +20,7 @@ from pyledger.log import event, logger
 from pyledger.store import checkpoint as checkpoint_file
 from pyledger.store.checkpoint import StoreCheckpoint
 from pyledger.store.clock import Clock
+from pyledger.store.entries_flusher import EntriesFlusher
 from pyledger.store.folder import CHECKPOINT_FILE
 from pyledger.store.queue_set import ConsumeQueueSet
 
@@ -142,7 +143,7 @@ class QueueFlusher:
         queues: ConsumeQueueSet,
         index: IndexFileSet | None,
         dispatcher: Dispatcher,
-        flusher: LogFlusher,
+        flusher: LogFlusher | EntriesFlusher,
         known: StoreCheckpoint,
         config: StoreConfig,
         clock: Clock,

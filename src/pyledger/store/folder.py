@@ -23,6 +23,8 @@ QUEUE_FOLDER = "consumequeue"
 QUEUE_EXT_FOLDER = "consumequeue_ext"
 BATCH_QUEUE_FOLDER = "batchconsumequeue"
 INDEX_FOLDER = "index"
+ENTRY_FOLDER = "data"
+"""Where the folder of a DLedger node keeps entries."""
 STAGING_FOLDER = "spark"
 """Rows that Spark writes and that are not published yet."""
 CHECKPOINT_FILE = "checkpoint"
@@ -93,6 +95,8 @@ class StoreFolder:
     """Paths, oldest first."""
     rocksdb_folders: tuple[str, ...]
     dledger_folders: tuple[str, ...]
+    entry_files: tuple[StoreFile, ...]
+    """Those of `log_files` that are of a DLedger log: each record is the body of an entry."""
     unusual: tuple[Unusual, ...]
 
     @property
@@ -135,8 +139,13 @@ class StoreFolder:
         return slots, (size_bytes - 40 - 4 * slots) // 20
 
 
-def read_folder(path: str | os.PathLike[str]) -> StoreFolder:
+def read_folder(path: str | os.PathLike[str], *, entries: bool = False) -> StoreFolder:
     """Look at a store folder.
+
+    Args:
+        path: The folder.
+        entries: Take also a log that DLedger keeps, in `dledger-<id>/data`. Who changes a log does not: it is
+            the group's.
 
     Raises:
         StoreNotFoundError: no such folder, or it holds no commit log.
@@ -148,10 +157,12 @@ def read_folder(path: str | os.PathLike[str]) -> StoreFolder:
     names = names_in(root)
     dledger = tuple(os.path.join(root, n) for n in sorted(names) if n.startswith("dledger-"))
     log_path = os.path.join(root, LOG_FOLDER)
-    if not os.path.isdir(log_path):
-        _refuse(root, names, dledger)
     unusual = [u for name in sorted(names) if (u := _judge(root, name))]
-    log_files = _log_files(log_path, unusual)
+    log_files = _log_files(log_path, unusual) if os.path.isdir(log_path) else []
+    entry_files = _entry_files(dledger, log_files) if entries else None
+    if entry_files is None and ((dledger and not log_files) or not os.path.isdir(log_path)):
+        _refuse(root, names, dledger, reads_entries=entries)
+    log_files += entry_files or ()
     size_bytes = whole_file_size(log_files, DEFAULT_LOG_FILE_BYTES)
     for file in log_files:
         if file.size_bytes != size_bytes:
@@ -162,7 +173,8 @@ def read_folder(path: str | os.PathLike[str]) -> StoreFolder:
     index_names = sorted(n for n in names_in(index_home) if _INDEX_NAME.fullmatch(n))
     rocksdb = tuple(p for name in sorted(names) if _holds_rocksdb(p := os.path.join(root, name)))
     unusual += [Unusual(p, "queues in RocksDB are not read; the commit log is") for p in rocksdb]
-    unusual += [Unusual(p, "a DLedger log is not read here; only `commitlog` is") for p in dledger]
+    if entry_files is None:
+        unusual += [Unusual(p, "a DLedger log is not read here; only `commitlog` is") for p in dledger]
     return StoreFolder(
         path=root,
         log_files=tuple(log_files),
@@ -172,6 +184,7 @@ def read_folder(path: str | os.PathLike[str]) -> StoreFolder:
         index_files=tuple(os.path.join(index_home, name) for name in index_names),
         rocksdb_folders=rocksdb,
         dledger_folders=dledger,
+        entry_files=tuple(entry_files or ()),
         unusual=tuple(unusual),
     )
 
@@ -237,12 +250,28 @@ def length_of(path: str) -> int:
     return facts.st_size if stat.S_ISREG(facts.st_mode) else -1
 
 
-def _refuse(root: str, names: Sequence[str], dledger: Sequence[str]) -> None:
+def _entry_files(dledger: Sequence[str], before: Sequence[StoreFile]) -> list[StoreFile] | None:
+    """The data files of the one DLedger log of a folder, which may go on behind files of a plain one.
+
+    None: there is no such log, or not just one.
+    """
+    homes = [home for folder in dledger if os.path.isdir(home := os.path.join(folder, ENTRY_FOLDER))]
+    if len(homes) != 1:
+        return None
+    files = offset_files(homes[0])
+    joins = not (files and before) or before[-1].start_offset + before[-1].size_bytes <= files[0].start_offset
+    return files if joins else None
+
+
+def _refuse(root: str, names: Sequence[str], dledger: Sequence[str], *, reads_entries: bool) -> None:
     if dledger:
+        logs = ", ".join(Path(folder).name for folder in dledger)
         raise StoreFormatError(
             root,
-            f"the log is kept by DLedger in {Path(dledger[0]).name}",
-            "only `commitlog` folders are read",
+            f"the log is kept by DLedger in {logs}",
+            "give a folder with one node's log that is not empty"
+            if reads_entries
+            else "such a folder can be read; only a broker of its group writes to it",
         )
     if any(_OFFSET_NAME.fullmatch(name) for name in names):
         raise StoreNotFoundError(root, "this is a folder of log or queue files, not a store")

@@ -19,8 +19,11 @@ What stands there decides what that means:
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pyledger._core import LogView, MappedFile, find_next_record, read_message, scan
+from pyledger._core import LogView, MappedFile, find_next_record, read_message, scan, scan_entries
 
+FIRST_RECORD_BYTES = 49
+"""A range this long holds the start of the record that begins it, behind the head of its entry, if it has one
+(48 bytes), and of no other (at least 91 bytes)."""
 SEARCH_BYTES = 16 << 20
 """How far behind a fault a sound record is looked for; more than any record of a default store."""
 
@@ -59,6 +62,15 @@ def whole_view(files: list[MappedFile]) -> LogView:
     """All bytes of the files, before the end is known."""
     end = files[-1].start_offset + files[-1].mapped_bytes if files else 0
     return LogView(files, end)
+
+
+def entries_view(files: list[MappedFile]) -> LogView:
+    """The files up to the end of the last entry of a DLedger log.
+
+    Index and term tell it: what a truncation left behind it may be as sound as the log itself.
+    """
+    whole = whole_view(files)
+    return LogView(files, scan_entries(whole, files[-1].start_offset).next_offset) if files else whole
 
 
 def find_log_end(
@@ -111,7 +123,7 @@ def find_log_end(
 def start_file_offset(view: LogView, *, clean: bool, durable_ms: int) -> int:
     """Start offset (bytes) of the file that the search for the end begins in."""
     for file in reversed(view.files):
-        first = scan(view, file.start_offset, file.start_offset + 1)
+        first = scan(view, file.start_offset, file.start_offset + FIRST_RECORD_BYTES)
         if first.record_count and (clean or first.last_store_timestamp < durable_ms):
             return int(file.start_offset)
     return int(view.start_offset)
@@ -124,6 +136,6 @@ def _sound_behind(view: LogView, fault: int) -> int | None:
         return near
     for file in view.files:
         start = file.start_offset
-        if start > fault and find_next_record(view, start, start + 1) is not None:
+        if start > fault and find_next_record(view, start, start + FIRST_RECORD_BYTES) is not None:
             return start
     return None

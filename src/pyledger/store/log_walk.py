@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from pyledger._core import LogView, MessageScan, StoredMessage, find_next_record, scan
-from pyledger.store.log_end import Damage
+from pyledger.store.log_end import FIRST_RECORD_BYTES, Damage
 from pyledger.store.read_queues import record_boundary
 from pyledger.store.selection import Selection
 from pyledger.store.wanted_ranges import wanted_ranges
@@ -66,7 +66,8 @@ class LogWalk:
 
     def _first_time(self, file_start: int) -> int:
         """Store time (ms) of a file's first record; 0 when that is damaged."""
-        return scan(self.view, file_start, file_start + 1, check=False).last_store_timestamp
+        first_end = file_start + FIRST_RECORD_BYTES
+        return scan(self.view, file_start, first_end, check=False).last_store_timestamp
 
     def _records(self, start: int, end: int) -> Iterator[StoredMessage]:
         where = record_boundary(self.view, start)

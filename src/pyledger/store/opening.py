@@ -14,6 +14,7 @@ from pyledger._core import (
     LogView,
     MappedFile,
     MappedFileQueue,
+    RaftLog,
     Waker,
     scan,
 )
@@ -35,6 +36,7 @@ from pyledger.store.lock import StoreLock
 from pyledger.store.message_writer import MessageWriter
 from pyledger.store.queue_reader import QueueReader, default_limits
 from pyledger.store.queue_set import ConsumeQueueSet
+from pyledger.store.raft_store import RaftStore
 from pyledger.store.recovery import (
     LogVerdict,
     RecoveredStore,
@@ -70,6 +72,8 @@ class StoreParts:
     reader: QueueReader
     report: RecoveryReport
     refuse: Callable[[Callable[[], Exception] | None], None]
+    entries: RaftStore | None = None
+    """The DLedger log that `log` is the data of; None: the store's own log."""
 
 
 def open_parts(
@@ -89,7 +93,7 @@ def open_parts(
         settle_swap(path)
         settle_archive(path)
         folder = read_folder(path)
-        settings = config or _fit_settings(folder, options)
+        settings = config or fit_settings(folder, options)
         recovered = _recover_folder(folder, settings, truncate_at_corruption=truncate_at_corruption)
         return _assemble(path, settings, lock, recovered)
     except BaseException:
@@ -124,7 +128,7 @@ def _refuse_other_folder(path: str) -> None:
         )
 
 
-def _fit_settings(folder: StoreFolder, options: Mapping[str, object]) -> StoreConfig:
+def fit_settings(folder: StoreFolder, options: Mapping[str, object]) -> StoreConfig:
     """Settings from options; file sizes that are not given are those that the folder has."""
     plain = StoreConfig.from_options(**options)
     default = StoreConfig()
@@ -219,25 +223,9 @@ def remove_abort(path: str) -> None:
 
 
 def _assemble(path: str, config: StoreConfig, lock: StoreLock, recovered: RecoveredStore) -> StoreParts:
-    log, queues = recovered.log, recovered.queues
+    log = recovered.log
     synchronous = config.flush_disk_type == SYNC
     dispatch_waker = Waker()
-    host = (config.store_host, config.store_port)
-    commit_log = CommitLog(
-        log,
-        store_host=host,
-        max_message_size_bytes=config.max_message_size_bytes,
-        crc_property=config.crc_property,
-        last_store_timestamp_ms=recovered.last_store_timestamp_ms,
-        # With sync flush there is nothing to dispatch until the flush, which wakes as well.
-        waker=None if synchronous else dispatch_waker,
-    )
-    for (topic, queue_id), queue in queues.queues.items():
-        try:
-            commit_log.set_next_queue_offset(topic, queue_id, queue.max_offset)
-        except IllegalMessageError:
-            # A name that upstream once allowed: its messages can be read, none can be added.
-            continue
     group = GroupCommit(path, flushed_where=log.flushed_where)
     if synchronous:
         group.let_callers_flush(log, dispatch_waker)
@@ -245,8 +233,53 @@ def _assemble(path: str, config: StoreConfig, lock: StoreLock, recovered: Recove
     def confirmed_where() -> int:
         return min(group.flushed_where, log.max_offset) if synchronous else log.max_offset
 
+    # With sync flush there is nothing to dispatch until the flush, which wakes as well.
+    commit_log = make_commit_log(config, recovered, waker=None if synchronous else dispatch_waker)
+    return join_parts(
+        path, config, lock, recovered, commit_log, group, dispatch_waker, confirmed_where, waits=synchronous
+    )
+
+
+def make_commit_log(
+    config: StoreConfig, recovered: RecoveredStore, *, waker: Waker | None, entries: RaftLog | None = None
+) -> CommitLog:
+    """The appending end of a recovered log, its queue offsets set; of a DLedger log with `entries`."""
+    commit_log = CommitLog(
+        recovered.log,
+        store_host=(config.store_host, config.store_port),
+        max_message_size_bytes=config.max_message_size_bytes,
+        crc_property=config.crc_property,
+        last_store_timestamp_ms=recovered.last_store_timestamp_ms,
+        waker=waker,
+        entries=entries,
+    )
+    for (topic, queue_id), queue in recovered.queues.queues.items():
+        try:
+            commit_log.set_next_queue_offset(topic, queue_id, queue.max_offset)
+        except IllegalMessageError:
+            # A name that upstream once allowed: its messages can be read, none can be added.
+            continue
+    return commit_log
+
+
+def join_parts(
+    path: str,
+    config: StoreConfig,
+    lock: StoreLock,
+    recovered: RecoveredStore,
+    commit_log: CommitLog,
+    group: GroupCommit,
+    dispatch_waker: Waker,
+    confirmed_where: Callable[[], int],
+    *,
+    waits: bool,
+    entries: RaftStore | None = None,
+) -> StoreParts:
+    """The parts around a log; `waits`: puts wait for the group, and its offset is what can be read."""
+    log, queues = recovered.log, recovered.queues
     ipaddress.ip_address(config.store_host)
-    writer = MessageWriter(commit_log, group if synchronous else None, config.sync_flush_timeout_ms, host)
+    host = (config.store_host, config.store_port)
+    writer = MessageWriter(commit_log, group if waits else None, config.sync_flush_timeout_ms, host)
     reader = QueueReader(
         log, queues, recovered.index, recovered.dispatcher, confirmed_where, default_limits()
     )
@@ -267,4 +300,5 @@ def _assemble(path: str, config: StoreConfig, lock: StoreLock, recovered: Recove
         reader=reader,
         report=recovered.report,
         refuse=commit_log.refuse,
+        entries=entries,
     )

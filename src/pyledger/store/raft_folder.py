@@ -7,6 +7,7 @@ Source: DLedger DLedgerConfig.java, MemberState.java, DLedgerMmapFileStore.java,
 """
 
 import os
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -96,6 +97,26 @@ def read_raft_folder(path: str | os.PathLike[str], data_paths: Sequence[str] = (
         has_snapshots=any(n.startswith("snapshot_") for n in names_in(os.path.join(root, SNAPSHOT_FOLDER))),
         unusual=tuple(unusual),
     )
+
+
+def committed_end(folder: RaftFolder) -> int | None:
+    """Offset (bytes) in the data files where the last entry ends that the checkpoint calls committed.
+
+    None: there is no checkpoint, or the index does not tell.
+    """
+    committed = (folder.checkpoint or {}).get("committedIndex")
+    if committed is None or not folder.data_files:
+        return None
+    if committed < 0:
+        return folder.data_files[0].start_offset
+    where = committed * INDEX_UNIT_BYTES
+    for file in folder.index_files:
+        if file.start_offset <= where < file.start_offset + file.size_bytes:
+            with open(file.path, "rb") as opened:
+                unit = os.pread(opened.fileno(), INDEX_UNIT_BYTES, where - file.start_offset)
+            magic, position, size_bytes = struct.unpack_from(">iqi", unit.ljust(INDEX_UNIT_BYTES, b"\0"))
+            return position + size_bytes if magic else None
+    return None
 
 
 def read_properties(path: str) -> dict[str, str] | None:

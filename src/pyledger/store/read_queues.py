@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pyledger._core import LogView, UnitCollector, UnitRun, find_next_record, scan
 from pyledger.store.checkpoint import StoreCheckpoint
 from pyledger.store.folder import BATCH_QUEUE_FOLDER, QUEUE_FOLDER, StoreFolder, offset_files
-from pyledger.store.log_end import Damage, start_file_offset
+from pyledger.store.log_end import FIRST_RECORD_BYTES, Damage, start_file_offset
 from pyledger.store.queue_units import QueueUnits, open_stored
 
 Queue = tuple[str, int]
@@ -112,8 +112,10 @@ def record_boundary(view: LogView, offset: int) -> int:
 
     Cost: O(1) where one starts right there; else one pass over the record heads of the file before it.
     """
-    if offset >= view.end_offset or scan(view, offset, offset + 1, check=False).next_offset > offset:
-        return min(offset, view.end_offset)
+    if offset >= view.end_offset:
+        return view.end_offset
+    if scan(view, offset, offset + FIRST_RECORD_BYTES, check=False).next_offset > offset:
+        return offset
     files = [file.start_offset for file in view.files if file.start_offset <= offset]
     where = files[-1] if files else view.start_offset
     while where < offset:

@@ -24,7 +24,7 @@ from pyledger.store import checkpoint
 from pyledger.store.checkpoint import StoreCheckpoint
 from pyledger.store.folder import CHECKPOINT_FILE, StoreFile, StoreFolder, read_folder
 from pyledger.store.key_index import QUERY_MAX, KeyIndex, recover_index
-from pyledger.store.log_end import Damage, LogEnd, find_log_end, whole_view
+from pyledger.store.log_end import Damage, LogEnd, entries_view, find_log_end, whole_view
 from pyledger.store.log_walk import LogWalk
 from pyledger.store.queue_units import QueueUnits
 from pyledger.store.read_queues import ReadQueues, recover_queues
@@ -68,7 +68,8 @@ class StoreReader:
         """Open a folder for reading.
 
         Args:
-            path: The folder that holds `commitlog`.
+            path: The folder that holds `commitlog`, or the log of one DLedger node, `dledger-<id>`. Of that
+                all entries are read, also those at its end that the group has not committed.
             on_corrupt: What to do when damage in the middle of the log is met: raise `CorruptRecordError`, or
                 go on behind it and note it in `skipped`.
             progress: Called with the physical offset (bytes) reached while the end is searched.
@@ -93,7 +94,7 @@ class StoreReader:
     def _load(self, progress: Callable[[int], None] | None = None) -> None:
         self.layout = self._map_files()
         self.checkpoint: StoreCheckpoint | None = checkpoint.read(os.path.join(self.path, CHECKPOINT_FILE))
-        whole = whole_view(self._ordered())
+        whole = self._whole()
         durable_ms = self.checkpoint.log_timestamp_ms if self.checkpoint else 0
         self.stop: LogEnd = find_log_end(
             whole,
@@ -126,13 +127,18 @@ class StoreReader:
         self.view = LogView(self._ordered(), stop.end_offset)
         self._hints = None
 
+    def _whole(self) -> LogView:
+        """All bytes of the files that may be log."""
+        files = self._ordered()
+        return entries_view(files) if self.layout.entry_files else whole_view(files)
+
     def _ordered(self) -> list[MappedFile]:
         return [self._files[start] for start in sorted(self._files)]
 
     def _map_files(self) -> StoreFolder:
         """Map what is not mapped yet and let go of what is gone; again, when files vanish meanwhile."""
         for attempt in range(_OPEN_ATTEMPTS):
-            folder = read_folder(self.path)
+            folder = read_folder(self.path, entries=True)
             try:
                 self._map(folder.log_files, folder.log_file_size_bytes)
                 return folder
@@ -187,7 +193,7 @@ class StoreReader:
         self.layout = self._map_files()
         self.checkpoint = checkpoint.read(os.path.join(self.path, CHECKPOINT_FILE))
         durable_ms = self.checkpoint.log_timestamp_ms if self.checkpoint else 0
-        whole = whole_view(self._ordered())
+        whole = self._whole()
         if before.end_offset < whole.start_offset:
             stop = find_log_end(whole, clean=self.clean, durable_ms=durable_ms)
         else:

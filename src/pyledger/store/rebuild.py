@@ -25,6 +25,7 @@ from pyledger.store.folder import (
     QUEUE_FOLDER,
     REBUILD_FOLDER,
     StoreFolder,
+    read_folder,
 )
 from pyledger.store.lock import StoreLock
 from pyledger.store.queue_units import open_stored
@@ -65,6 +66,7 @@ def rebuild(path: str | os.PathLike[str], *, progress: Callable[[int], None] | N
 
 def rebuild_locked(root: str, progress: Callable[[int], None] | None = None) -> RebuildReport:
     """As `rebuild`, by one who holds the store's lock."""
+    read_folder(root)  # of a DLedger log only its group knows what is committed, and shall have units
     beside = os.path.join(root, REBUILD_FOLDER)
     settle_swap(root)
     os.mkdir(beside)

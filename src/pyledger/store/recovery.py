@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pyledger._core import Dispatcher, IndexFileSet, MappedFileQueue, scan
+from pyledger._core import Dispatcher, IndexFileSet, LogView, MappedFileQueue, scan
 from pyledger.atomic_file import flush_folder
 from pyledger.config.store import StoreConfig
 from pyledger.errors import CorruptRecordError, StoreFormatError, StoreIOError
@@ -165,6 +165,7 @@ def recover(
     *,
     clean: bool,
     known: StoreCheckpoint,
+    view: LogView | None = None,
 ) -> RecoveredStore:
     """Cut the log at its end, durably, and bring queues and index in step with it.
 
@@ -175,6 +176,7 @@ def recover(
         verdict: Where it ends; None for a log without files.
         clean: The last writer shut down in good order.
         known: The checkpoint.
+        view: The part of a log that others keep, and that is not cut; None: the log is the store's own.
 
     Raises:
         StoreFormatError: there are queues but no log.
@@ -187,11 +189,11 @@ def recover(
     queues.load(folder)
     if verdict is None:
         _refuse_orphans(folder.path, queues)
-    elif verdict.must_cut:
+    elif view is None and verdict.must_cut:
         log.truncate(verdict.cut_offset)
-    else:
+    elif view is None:
         log.set_end(verdict.cut_offset)
-    view = log.view()
+    view = log.view() if view is None else view
     dropped = queues.recover(view, FILES_CHECKED_CLEAN if clean else ALL_FILES)
     index, rebuild_index = _open_index(folder.path, config, clean=clean, known=known)
     if index is not None:

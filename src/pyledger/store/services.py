@@ -10,6 +10,7 @@ from pyledger.log import event, logger
 from pyledger.store.allocate import AllocatorThread, ChunkAhead
 from pyledger.store.clock import Clock
 from pyledger.store.dispatcher import DispatchWork
+from pyledger.store.entries_flusher import EntriesFlusher
 from pyledger.store.flush_thread import LogFlusher, QueueFlusher
 from pyledger.store.folder import LOG_FOLDER, QUEUE_FOLDER
 from pyledger.store.opening import SYNC, StoreParts, remove_abort
@@ -41,7 +42,7 @@ class StoreServices:
         self._delete_lock = threading.Lock()
         config = parts.config
         self._dispatch = DispatchWork(parts.log, parts.dispatcher, parts.confirmed_where)
-        self._flusher = LogFlusher(parts.commit_log, parts.group, config, clock, parts.dispatch_waker)
+        self._flusher = make_flusher(parts, clock)
         self._queue_flusher = QueueFlusher(
             parts.path,
             parts.queues,
@@ -60,29 +61,32 @@ class StoreServices:
             may_force=config.clean_forcibly,
         )
         self._clean_at_ms = clock.monotonic_ms() + FIRST_CLEAN_MS
-        work = (
-            self._flusher.work_by_request if config.flush_disk_type == SYNC else self._flusher.work_by_policy
-        )
         self._gathers = config.flush_disk_type == SYNC
         self._nobody = Waker()
-        self._flush_service = Service("flush", work, self._failed)
         self._dispatch_service = Service(
             "dispatch", self._dispatch_round, self._failed, parts.dispatch_waker, self._dispatch.rest_ms
         )
-        self._services = [
-            self._flush_service,
-            self._dispatch_service,
-            Service("upkeep", self._keep_up, self._failed),
-        ]
-        if config.transient_store_pool:
-            self._services.append(Service("commit", self._flusher.commit, self._failed))
+        self._services = [self._dispatch_service, Service("upkeep", self._keep_up, self._failed)]
+        self._flush_service: Service | None = None
         self._chunk_ahead = ChunkAhead(parts.log)
+        self._allocator: AllocatorThread | None = None
+        if isinstance(self._flusher, LogFlusher):
+            self._keep_log(self._flusher)
+        for service in self._services:
+            service.start()
+
+    def _keep_log(self, flusher: LogFlusher) -> None:
+        """What a log of the store's own needs; that of a DLedger group has its member for it."""
+        parts, config = self.parts, self.parts.config
+        work = flusher.work_by_request if config.flush_disk_type == SYNC else flusher.work_by_policy
+        self._flush_service = Service("flush", work, self._failed)
+        self._services.insert(0, self._flush_service)
+        if config.transient_store_pool:
+            self._services.append(Service("commit", flusher.commit, self._failed))
         self._chunk_service = Service("chunk", self._chunk_ahead.work, self._failed)
         self._services.append(self._chunk_service)
         self._allocator = AllocatorThread(parts.log, files_ahead(config.mapped_file_size_bytes), self._failed)
         self._allocator.start()
-        for service in self._services:
-            service.start()
 
     # -- what the threads do
 
@@ -91,6 +95,8 @@ class StoreServices:
         pause_ms = self._dispatch.work()
         if gathers:
             self._nobody.wait(GATHER_MS)
+        if self._flush_service is None:
+            return pause_ms
         if self._flusher.exceeds_bound():
             self._flush_service.wake()
         if self._chunk_ahead.is_short():
@@ -98,6 +104,8 @@ class StoreServices:
         return pause_ms
 
     def _keep_up(self) -> int:
+        if self.parts.entries is not None:
+            self._flusher.flush_all()
         pause_ms = self._queue_flusher.work()
         now_ms = self._clock.monotonic_ms()
         if now_ms >= self._clean_at_ms:
@@ -160,6 +168,8 @@ class StoreServices:
 
     def clean(self) -> list[str]:
         """One round of cleaning by hour and by how full the disk is."""
+        if self.parts.entries is not None:
+            return self._follow_log()
         paths = [os.path.join(self.parts.path, name) for name in (LOG_FOLDER, QUEUE_FOLDER)]
         was_full = self._rule.disk_full
         decision = self._rule.decide(
@@ -179,7 +189,19 @@ class StoreServices:
 
     def delete_expired(self, *, immediate: bool) -> list[str]:
         """One round on demand; the paths of the deleted files."""
+        if self.parts.entries is not None:
+            return self._follow_log()
         return self._delete(immediate=immediate)
+
+    def _follow_log(self) -> list[str]:
+        """The member removes files of its log: let queues and index go that name nothing else."""
+        parts = self.parts
+        with self._delete_lock:
+            least = parts.log.min_offset
+            gone = parts.queues.delete_heads(least)
+            if parts.index is not None:
+                gone += parts.index.delete_head(least)
+        return gone
 
     def _delete(self, *, immediate: bool) -> list[str]:
         """Delete the oldest that may go: `delete_files_max` log files at most, and what names only them."""
@@ -287,7 +309,8 @@ class StoreServices:
         self.parts.group.close()
         for service in self._services:
             service.stop()
-        self._allocator.stop()
+        if self._allocator is not None:
+            self._allocator.stop()
 
     def _finish(self) -> bool:
         """Bring queues, index and checkpoint up to the log's end; whether nothing is left for a recovery."""
@@ -297,14 +320,23 @@ class StoreServices:
         self._dispatch.work()
         self._queue_flusher.flush_all()
         self._queue_flusher.write_checkpoint()
-        return self.parts.dispatcher.dispatched_where >= self.parts.log.wrote_where
+        end = self.parts.log.wrote_where if self.parts.entries is None else self.parts.confirmed_where()
+        return self.parts.dispatcher.dispatched_where >= end
 
     def _release(self) -> None:
         self.parts.dispatcher.close()
         self.parts.queues.close()
         if self.parts.index is not None:
             self.parts.index.close()
-        self.parts.log.close()
+        if self.parts.entries is None:
+            self.parts.log.close()
+
+
+def make_flusher(parts: StoreParts, clock: Clock) -> LogFlusher | EntriesFlusher:
+    """What makes the log durable: the store, or the group whose log it is."""
+    if parts.entries is not None:
+        return EntriesFlusher(parts.entries)
+    return LogFlusher(parts.commit_log, parts.group, parts.config, clock, parts.dispatch_waker)
 
 
 def files_ahead(file_size_bytes: int) -> int:

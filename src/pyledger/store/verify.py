@@ -8,8 +8,10 @@ of the log.
 import os
 from collections.abc import Callable, Iterator
 
+from pyledger._core import LogView
 from pyledger.store.folder import ABORT_FILE, CHECKPOINT_FILE
 from pyledger.store.problem import Problem
+from pyledger.store.raft_folder import committed_end, read_raft_folder
 from pyledger.store.reader import StoreReader
 from pyledger.store.verify_index import IndexCheck
 from pyledger.store.verify_log import check_log_end, check_log_file, check_run_of_files
@@ -39,8 +41,9 @@ def verify(
     with StoreReader.open(path, on_corrupt="skip") as reader:
         yield from _check_folder(reader)
         yield from check_run_of_files(reader.layout)
-        queues = QueueCheck(reader.layout, reader.view)
-        index = IndexCheck(reader.layout, reader.view, reader.checkpoint)
+        derived_from = _indexed_view(reader)
+        queues = QueueCheck(reader.layout, derived_from)
+        index = IndexCheck(reader.layout, derived_from, reader.checkpoint)
         try:
             yield from queues.check_files()
             yield from index.check_files()
@@ -48,13 +51,24 @@ def verify(
                 file_end = min(file.start_offset + file.size_bytes, reader.max_offset)
                 if file.start_offset < file_end:
                     yield from check_log_file(reader.view, file, file_end, advance)
-                    yield from queues.check_range(file.start_offset, file_end)
-                    yield from index.check_range(file.start_offset, file_end)
+                    indexed_end = max(file.start_offset, min(file_end, derived_from.end_offset))
+                    yield from queues.check_range(file.start_offset, indexed_end)
+                    yield from index.check_range(file.start_offset, indexed_end)
             yield from check_log_end(list(reader.view.files), reader.stop)
             yield from queues.check_rest()
             yield from index.check_rest()
         finally:
             queues.close()
+
+
+def _indexed_view(reader: StoreReader) -> LogView:
+    """The part of the log that queues and index should have: of a DLedger log what is committed."""
+    folder = reader.layout
+    if not (folder.entry_files and folder.clean):
+        return reader.view
+    home = os.path.dirname(os.path.dirname(folder.entry_files[0].path))
+    end = committed_end(read_raft_folder(home))
+    return reader.view if end is None else LogView(reader.view.files, min(end, reader.max_offset))
 
 
 def _ignore(_done: int) -> None:

@@ -9,6 +9,8 @@ from pyledger.store.log_end import LogEnd, whole_view
 from pyledger.store.problem import Problem
 
 BLANK_BYTES = 8
+ENTRY_FILLER = -1
+"""Where a blank record states its size, a filler of a DLedger log states this, and its size behind."""
 
 
 def check_log_file(
@@ -42,6 +44,8 @@ def _check_blank(view: LogView, file: MappedFile, stop: ScanStop) -> Iterator[Pr
     if left < BLANK_BYTES or stop.next_offset != file.start_offset + file.size_bytes:
         return
     stated = int.from_bytes(view.read(at, 4), "big", signed=True)
+    if stated == ENTRY_FILLER:
+        stated = int.from_bytes(view.read(at + 4, 4), "big", signed=True)
     if stated != left:
         yield Problem("blank-record", file.path, at, f"states {stated} bytes, {left} are left in the file")
 

@@ -46,6 +46,7 @@ from pyledger.protocol.raft.ready import (
     Appends,
     CallFailed,
     Event,
+    Grown,
     Persist,
     Ready,
     Received,
@@ -160,6 +161,8 @@ class RaftNode:
                 self._append_each(tokens, bodies)
             case CallFailed(call_id):
                 self.calls.answered(call_id, None, self.now_ms)
+            case Grown():
+                self.outbox.wrote_log(self.storage.end_index)
 
     def step_all(self, events: Sequence[Event], now_ms: int) -> None:
         """Take events that came together, in their order, as `step` does.
@@ -211,6 +214,13 @@ class RaftNode:
             self.now_ms = max(self.now_ms, now_ms)
             self.outbox.persisted(persist, self.state.term)
             self._run()
+
+    @property
+    def takes_appends(self) -> bool:
+        """May the shell append entries of its own now? It leads, and hands the group to nobody."""
+        state = self.state
+        leads = not self.failed and state.is_leader and state.transferee is None
+        return leads and not self.storage.disk_full
 
     @property
     def damaged(self) -> bool:

@@ -59,13 +59,23 @@ class Appends(NamedTuple):
     bodies: list[bytes]
 
 
-Event: TypeAlias = Received | Answered | CallFailed | Appends
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """The shell itself appended entries of the own term to the log of this member, which leads."""
+
+
+Event: TypeAlias = Received | Answered | CallFailed | Appends | Grown
 
 
 def is_replication(event: Event) -> bool:
     """Is it part of the stream of entries, and so never changes a role or term by itself?"""
     match event:
-        case Appends() | Received(request=AppendEntryRequest()) | Answered(response=PushEntryResponse()):
+        case (
+            Appends()
+            | Grown()
+            | Received(request=AppendEntryRequest())
+            | Answered(response=PushEntryResponse())
+        ):
             return True
         case Received(request=PushEntryRequest(type=PushType.APPEND)):
             return True

@@ -1,0 +1,134 @@
+"""What a broker of a DLedger group is to the others: the group's leader is the master, the others its slaves.
+
+The log goes from member to member by the group's own replication, so a put waits for nobody here: it is
+durable when the group has committed it. Tables go as between any master and slave.
+
+Source: RocketMQ broker/.../dledger/DLedgerRoleChangeHandler.java.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+from pyledger.broker.slave_sync import SlaveSync
+from pyledger.broker.tables import BrokerTables
+from pyledger.config.ha import HaConfig
+from pyledger.net.client import RemotingClient
+from pyledger.store.message_store import MessageStore
+from pyledger.wire.ha_status import HaClientStatus, HaStatus
+
+PUT_OK = "PUT_OK"
+SERVICE_NOT_AVAILABLE = "SERVICE_NOT_AVAILABLE"
+SYNC_FIRST_MS = 500
+SYNC_INTERVAL_MS = 3_000
+"""A leader may go at any time, so its tables are copied more often than a master's. Upstream: 10 s."""
+
+
+class GroupLeader:
+    """The leader's side."""
+
+    late_status = "IN_SYNC_REPLICAS_NOT_ENOUGH"
+    """What became of a put that no quorum has in time."""
+
+    def __init__(self, store: MessageStore, takes_appends: Callable[[], bool]) -> None:
+        """Take the store, and what tells whether the group takes entries of this member now."""
+        self._store = store
+        self._takes_appends = takes_appends
+
+    async def close(self) -> None:
+        """Nothing runs here."""
+
+    def refusal(self) -> str | None:
+        """Why no put may be taken now, in upstream's words; None: it may."""
+        return None if self._takes_appends() else SERVICE_NOT_AVAILABLE
+
+    def appended(self) -> None:
+        """The member was told already."""
+
+    def wait(self, _end_offset: int, _answer: Callable[[str], None]) -> str | None:
+        """What is durable below a physical offset (bytes) is at a quorum."""
+        return PUT_OK
+
+    def learn_master(self, _address: str, _ha_address: str) -> None:
+        """A leader follows nobody."""
+
+    def status(self) -> HaStatus:
+        """To 907: the group has no HA connections."""
+        return HaStatus(master=True, master_commit_log_max_offset=self._store.max_offset)
+
+
+class GroupFollower:
+    """The side of the others: their log comes by itself, their tables are copied from the leader's."""
+
+    late_status = "IN_SYNC_REPLICAS_NOT_ENOUGH"
+    """What became of a put that no quorum has in time."""
+
+    def __init__(
+        self,
+        ha: HaConfig,
+        store: MessageStore,
+        tables: BrokerTables,
+        client: RemotingClient,
+        master_changed: Callable[[bool], None],
+    ) -> None:
+        """Take where copies come from and go.
+
+        Args:
+            ha: Intervals, as far as they are shorter than a group's.
+            store: The member's.
+            tables: Become copies of the leader's.
+            client: Calls the leader.
+            master_changed: Told whether there is a leader, when that changes.
+        """
+        self.master_address = ""
+        """`host:port` of the leader for requests; empty while no name server knows one."""
+        self._store = store
+        self._master_changed = master_changed
+        often = replace(
+            ha,
+            sync_first_ms=min(ha.sync_first_ms, SYNC_FIRST_MS),
+            sync_interval_ms=min(ha.sync_interval_ms, SYNC_INTERVAL_MS),
+        )
+        self.sync = SlaveSync(
+            tables, often, client, lambda: self.master_address, lambda: self._store.confirmed_where
+        )
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to copy tables."""
+        self._task = asyncio.get_running_loop().create_task(self.sync.run())
+
+    async def close(self) -> None:
+        """Copy no more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def refusal(self) -> str | None:
+        """Only the leader takes puts."""
+        return SERVICE_NOT_AVAILABLE
+
+    def appended(self) -> None:
+        """Nothing follows a slave."""
+
+    def wait(self, _end_offset: int, _answer: Callable[[str], None]) -> str | None:
+        """Nothing is put here, so no physical offset (bytes) is waited for."""
+        return SERVICE_NOT_AVAILABLE
+
+    def learn_master(self, address: str, _ha_address: str) -> None:
+        """What the name servers say; empty when they know of no master."""
+        if bool(address) != bool(self.master_address):
+            self._master_changed(bool(address))
+        self.master_address = address
+
+    def status(self) -> HaStatus:
+        """To 907."""
+        end = self._store.max_offset
+        client = HaClientStatus(
+            master_addr=self.master_address,
+            max_offset=end,
+            last_read_timestamp=0,
+            last_write_timestamp=0,
+            activated=bool(self.master_address),
+        )
+        return HaStatus(master=False, master_commit_log_max_offset=end, ha_client_info=client)

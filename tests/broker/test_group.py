@@ -1,0 +1,124 @@
+"""Brokers whose log is that of a DLedger group: kill -9 of the leader loses nothing that was acknowledged."""
+
+import asyncio
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from pyledger.client.producer import AsyncProducer
+from pyledger.client.pull_consumer import AsyncPullConsumer
+from pyledger.client.results import SendStatus
+from pyledger.config.client import ClientConfig
+from pyledger.errors import CorruptRecordError, PyLedgerError, StoreFormatError
+from pyledger.message import Message
+from pyledger.store.reader import StoreReader
+from pyledger.store.verify import verify
+from tests.broker.group_process import group_of_brokers
+
+pytestmark = pytest.mark.timeout(300)
+
+
+class Sending:
+    """Sends numbered messages without end, again those that were refused; what was acknowledged is noted."""
+
+    def __init__(self, producer: AsyncProducer) -> None:
+        self.acknowledged: list[bytes] = []
+        self._producer = producer
+        self._task = asyncio.get_running_loop().create_task(self._send())
+
+    async def _send(self) -> None:
+        number = 0
+        while True:
+            number += 1
+            body = b"%d" % number
+            try:
+                result = await self._producer.send(Message("T", body, keys=f"k{number}"))
+            except PyLedgerError:
+                await asyncio.sleep(0.01)
+                continue
+            if result.status is SendStatus.OK:
+                self.acknowledged.append(body)
+
+    async def more(self, count: int) -> None:
+        """Wait until so many more are acknowledged."""
+        wanted = len(self.acknowledged) + count
+        while len(self.acknowledged) < wanted:
+            assert not self._task.done()
+            await asyncio.sleep(0.01)
+
+    async def end(self) -> None:
+        """Send no more."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+
+async def consume(name_server: str, wanted: set[bytes]) -> Counter[bytes]:
+    """What consumers get of the topic from its master, until all that is wanted was there."""
+    seen: Counter[bytes] = Counter()
+    async with AsyncPullConsumer("C", name_server) as consumer:
+        while not wanted <= set(seen):
+            seen.clear()
+            for queue in await consumer.queues("T"):
+                at, end = 0, await consumer.max_offset(queue)
+                while at < end:
+                    found = await consumer.pull(queue, at, broker_id=0)
+                    seen.update(one.body for one in found.messages)
+                    at = found.next_offset
+    return seen
+
+
+def test_leaders_that_are_killed_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with group_of_brokers(tmp_path) as group:
+            await asyncio.gather(*(group.start(one) for one in group.ids))
+            address = group.name_server.address
+            producer = AsyncProducer("P", address, client=ClientConfig(poll_name_server_interval_ms=100))
+            async with producer:
+                sending = Sending(producer)
+                await sending.more(50)
+                leader = await group.lead()
+                await group.end(leader, signal.SIGKILL)
+                await group.lead(besides=leader)
+                await sending.more(50)
+                await group.start(leader)
+                await sending.more(50)
+                await sending.end()
+            wanted = set(sending.acknowledged)
+            await consume(address, wanted)
+            for one in group.ids:
+                await caught_up(tmp_path / one, wanted)
+            for one in group.ids:
+                await group.end(one, signal.SIGTERM)
+            for one in group.ids:
+                check_folder(tmp_path / one, wanted)
+
+    asyncio.run(main())
+
+
+async def caught_up(folder: Path, wanted: set[bytes]) -> None:
+    """Wait until a member that runs has all that is wanted."""
+    while not wanted <= await asyncio.to_thread(bodies, folder):
+        await asyncio.sleep(0.05)
+
+
+def bodies(folder: Path) -> set[bytes]:
+    """Of all messages of the topic in a folder; none while its log is being cut."""
+    try:
+        with StoreReader.open(folder) as reader:
+            return {message.body for message in reader.messages(topics=["T"])}
+    except (CorruptRecordError, StoreFormatError):
+        return set()
+
+
+def check_folder(folder: Path, wanted: set[bytes]) -> None:
+    """A member's folder as it was left in good order: sound, and with all that was acknowledged."""
+    assert [problem for problem in verify(folder) if problem.severity != "note"] == []
+    with StoreReader.open(folder) as reader:
+        found = Counter(message.body for message in reader.messages("queue", topics=["T"]))
+        assert wanted <= set(found)
+        body = max(wanted)
+        (message,) = reader.query("T", f"k{body.decode()}")
+        assert message.body == body
+        assert reader.message_by_id(message.msg_id).body == body
