@@ -84,6 +84,14 @@ class Yard:
         metadata = (await self.cluster.ledgers.get(ledger_id)).metadata
         return {bookie for segment in metadata.segments for bookie in segment.ensemble}
 
+    async def without(self, bookie: str, *ledger_ids: int) -> None:
+        """Wait until ledgers name a bookie no more."""
+
+        async def holds() -> bool:
+            return not any([bookie in await self.names(one) for one in ledger_ids])
+
+        await until(holds)
+
     async def copies(self, ledger_id: int) -> list[list[bytes]]:
         """The copies of each entry at the bookies that should have them."""
         metadata = (await self.cluster.ledgers.get(ledger_id)).metadata

@@ -46,11 +46,7 @@ def test_copies_of_a_lost_bookie(tmp_path: Path, digest: DigestType, sizes: tupl
         hit = [one for one in ledgers if "b1" in await made.names(one)]
         assert hit
         async with made.recovery():
-
-            async def mended() -> bool:
-                return not any([("b1" in await made.names(one)) for one in ledgers])
-
-            await until(mended)
+            await made.without("b1", *ledgers)
             await until(made.none_marked)
         for ledger_id in ledgers:
             await made.whole(ledger_id)
@@ -230,11 +226,7 @@ def test_another_auditor_follows(tmp_path: Path) -> None:
             lost = min(await made.names(ledger_id))
             await made.lose(lost)
             await until(made.none_marked)
-
-            async def mended() -> bool:
-                return lost not in await made.names(ledger_id)
-
-            await until(mended)
+            await made.without(lost, ledger_id)
 
     play(tmp_path, scenario)
 
@@ -253,11 +245,7 @@ def test_an_audit_can_be_asked_for(tmp_path: Path) -> None:
 
             await until(waits)
             await made.cluster.marks.set_delay_s(1000)
-
-            async def mended() -> bool:
-                return lost not in await made.names(ledger_id)
-
-            await until(mended)
+            await made.without(lost, ledger_id)
 
     play(tmp_path, scenario)
 

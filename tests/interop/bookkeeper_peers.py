@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -143,6 +144,35 @@ def java_cluster(folder: Path, bookies: int = 3) -> Iterator[JavaCluster]:
             started = serving("Bookie", "--port", free_port(), *where, *quick, log=folder / f"bookie{at}.log")
             cluster.bookies.append(stack.enter_context(started))
         yield cluster
+
+
+@contextmanager
+def our_bookie(folder: Path, hosts: str, port: int, *options: object) -> Iterator[subprocess.Popen[str]]:
+    """A bookie of ours; `options` are those of `pyledger bookie serve`."""
+    where = ("--listen", f"127.0.0.1:{port}", "--metadata", f"zk://{hosts}/ledgers")
+    with ours("bookie", "serve", folder, *where, *options, log=folder.parent / f"{folder.name}.log") as made:
+        yield made
+
+
+@contextmanager
+def ours(*words: object, log: Path) -> Iterator[subprocess.Popen[str]]:
+    """A command of ours that serves, from the moment that it is ready to the end of the block."""
+    with (
+        log.open("ab") as errors,
+        subprocess.Popen(
+            [sys.executable, "-m", "pyledger", *map(str, words)],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        ) as process,
+    ):
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline().startswith(f"READY {words[0]}"), log.read_text()[-2000:]
+            yield process
+        finally:
+            process.terminate()
+            process.wait()
 
 
 def payload(entry_id: int, size: int, seed: int = 0) -> bytes:

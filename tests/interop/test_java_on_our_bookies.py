@@ -1,38 +1,19 @@
 """BookKeeper's own clients on bookies of ours, in a cluster in ZooKeeper."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from pyledger.store.bookie_verify import BookieCheck
-from tests.interop.bookkeeper_peers import JavaCluster, free_port, zookeeper
+from tests.interop.bookkeeper_peers import JavaCluster, free_port, our_bookie, zookeeper
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 BOOKIES = 3
 FIRST = 10
 """Entries that the kit's writer adds before it listens."""
-
-
-@contextmanager
-def our_bookie(folder: Path, hosts: str, port: int) -> Iterator[subprocess.Popen[str]]:
-    words = ("serve", folder, "--listen", f"127.0.0.1:{port}", "--metadata", f"zk://{hosts}/ledgers")
-    command = [sys.executable, "-m", "pyledger", "bookie", *map(str, words)]
-    with (
-        (folder.parent / f"{folder.name}.log").open("ab") as errors,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
-    ):
-        assert process.stdout is not None
-        try:
-            assert process.stdout.readline().startswith("READY bookie")
-            yield process
-        finally:
-            process.terminate()
-            process.wait()
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,18 +14,11 @@ from pyledger.metadata.sqlite import SqliteStore
 from pyledger.metadata.zookeeper import ZooKeeperStore
 from pyledger.wire.ledger.marks import Mark
 from tests.golden.ledger_recordings import lines
-from tests.interop.bookkeeper_peers import zookeeper
 
 T = TypeVar("T")
 Open = Callable[[], Cluster]
 ROOT = "/ledgers/underreplication"
 FAR = 2**40 + 1
-
-
-@pytest.fixture(scope="module")
-def keeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with zookeeper(tmp_path_factory.mktemp("keeper")) as hosts:
-        yield hosts
 
 
 @pytest.fixture(params=["sqlite", pytest.param("zookeeper", marks=[pytest.mark.java, pytest.mark.slow])])

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
@@ -18,12 +18,6 @@ from tests.interop.bookkeeper_peers import free_port, zookeeper
 
 T = TypeVar("T")
 Open = Callable[[], MetadataStore]
-
-
-@pytest.fixture(scope="module")
-def keeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with zookeeper(tmp_path_factory.mktemp("keeper")) as hosts:
-        yield hosts
 
 
 @pytest.fixture(params=["sqlite", pytest.param("zookeeper", marks=[pytest.mark.java, pytest.mark.slow])])

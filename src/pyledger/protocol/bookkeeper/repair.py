@@ -69,8 +69,8 @@ def repair_of(
 ) -> Repair | None:
     """Where a fragment's missing copies go; None: there is no bookie for any of them.
 
-    Bookies outside the ensemble come first. Where there are too few, one that lost its copies gets them
-    again, if it can be written to.
+    Bookies outside the ensemble come first, for those that are gone before all. Where there are too few, one
+    that lost its copies gets them again, if it can be written to.
 
     Args:
         lack: What is missing.
@@ -80,8 +80,12 @@ def repair_of(
     """
     ensemble = lack.fragment.ensemble
     gone = dict(zip(lack.places, lack.bookies, strict=True))
-    chosen = placement.replacements(ensemble, gone, writable, avoid)
-    chosen |= {place: one for place, one in gone.items() if place not in chosen and one in writable}
+    for_good = {place: one for place, one in gone.items() if one not in writable}
+    chosen = placement.replacements(ensemble, for_good, writable, avoid)
+    others = {place: one for place, one in gone.items() if one in writable}
+    changed = tuple(chosen.get(place, one) for place, one in enumerate(ensemble))
+    left = [one for one in writable if one not in ensemble]
+    chosen |= others | placement.replacements(changed, others, left, avoid)
     return Repair(lack.fragment, dict(sorted(chosen.items()))) if chosen else None
 
 

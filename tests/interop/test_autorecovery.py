@@ -1,0 +1,194 @@
+"""Java's autorecovery and ours in one cluster, over Java's bookies and ours, with ZooKeeper."""
+
+import asyncio
+import subprocess
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from pyledger.client.ledger import AsyncLedgerClient, LedgerClient
+from tests.interop.bookkeeper_peers import (
+    JavaCluster,
+    free_port,
+    our_bookie,
+    ours,
+    payload,
+    serving,
+    zookeeper,
+)
+
+pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
+
+ENTRIES = 40
+SIZES = (100, 0, 5000)
+LOOK_AGAIN_S = 0.1
+
+
+class Machines:
+    """Bookies of one cluster, Java's and ours, by their ids."""
+
+    def __init__(self, folder: Path, java: JavaCluster, stack: ExitStack) -> None:
+        self.folder, self.java, self._stack = folder, java, stack
+        self.running: dict[str, subprocess.Popen[str]] = {}
+        self._numbers = count()
+        self._off = folder / "off.toml"
+        self._off.write_text("[bookie]\nauto_recovery_daemon_enabled = false\n")
+
+    @property
+    def address(self) -> str:
+        return self.java.address
+
+    def start_java(self) -> str:
+        name = f"java-{next(self._numbers)}"
+        home = self.folder / name
+        where = ("--journal", home / "journal", "--ledgers", home / "ledgers", "--zk", self.java.hosts)
+        quick = ("--id", name, "--set", "journalFlushWhenQueueEmpty=true")
+        started = serving("Bookie", "--port", free_port(), *where, *quick, log=self.folder / f"{name}.log")
+        self.running[name] = self._stack.enter_context(started)
+        return name
+
+    def start_ours(self) -> str:
+        name = f"ours-{next(self._numbers)}"
+        how = ("--id", name, "-c", self._off)
+        started = our_bookie(self.folder / name, self.java.hosts, free_port(), *how)
+        self.running[name] = self._stack.enter_context(started)
+        return name
+
+    def end(self, bookie: str) -> None:
+        process = self.running.pop(bookie)
+        process.terminate()
+        process.wait()
+
+    @contextmanager
+    def our_recovery(self, name: str) -> Iterator[subprocess.Popen[str]]:
+        words = ("autorecovery", "serve", "-m", self.address, "--id", name)
+        with ours(*words, log=self.folder / f"{name}.log") as process:
+            yield process
+
+    @contextmanager
+    def java_recovery(self, port: int) -> Iterator[None]:
+        where = ("--zk", self.java.hosts, "--port", port)
+        with serving("AutoRecovery", *where, log=self.folder / "autorecovery.log"):
+            yield
+
+
+@pytest.fixture(scope="module")
+def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
+    folder = tmp_path_factory.mktemp("autorecovery")
+    with ExitStack() as stack:
+        java = JavaCluster(stack.enter_context(zookeeper(folder)), [])
+        java.run("Format")
+        yield Machines(folder, java, stack)
+
+
+def wait_until_without(machines: Machines, bookie: str, ledger_id: int) -> None:
+    """Wait until no entry of a ledger is sought at a bookie, and no mark is left."""
+
+    async def wait() -> None:
+        async with AsyncLedgerClient(machines.address) as client:
+            states = client.cluster.ledgers.watch(ledger_id)
+            async for stored in states:
+                if not any(bookie in one.ensemble for one in stored.metadata.segments):
+                    break
+            await states.aclose()
+            while [one async for one in client.cluster.marks.ids()]:
+                await asyncio.sleep(LOOK_AGAIN_S)
+
+    asyncio.run(wait())
+
+
+def auditor(machines: Machines) -> str | None:
+    async def ask() -> str | None:
+        async with AsyncLedgerClient(machines.address) as client:
+            return await client.cluster.election.auditor()
+
+    return asyncio.run(ask())
+
+
+def bookies_of(machines: Machines, ledger_id: int) -> list[str]:
+    with LedgerClient(machines.address) as client:
+        return sorted({one for seg in client.metadata(ledger_id).segments for one in seg.ensemble})
+
+
+def lacking(machines: Machines, ledger_ids: list[int]) -> list[int]:
+    """Ledgers that lack a copy of any entry, as our check sees it."""
+
+    async def check() -> list[int]:
+        async with AsyncLedgerClient(machines.address) as client:
+            repairs = client.repairs()
+            return [one for one in ledger_ids if (await repairs.examine(one, every_entry=True)).lacking]
+
+    return asyncio.run(check())
+
+
+def copies(machines: Machines, ledger_id: int) -> dict[int, set[str]]:
+    """CRCs of all copies of each entry, as Java's client gets them from each bookie; none is missing."""
+    found = defaultdict(set)
+    *lines, summary = machines.java.run("Replicas", "--ledger", ledger_id)
+    assert summary["missing"] == 0
+    for line in lines:
+        found[line["entryId"]].add(line["crc32"])
+    return found
+
+
+def test_our_worker_mends_a_ledger_of_java(machines: Machines) -> None:
+    """Java wrote it on bookies of its own and of ours; a bookie of its own ends."""
+    javas = [machines.start_java(), machines.start_java()]
+    machines.start_ours()
+    sizes = ",".join(map(str, SIZES))
+    how = ("--e", 3, "--qw", 3, "--qa", 2, "--count", ENTRIES, "--size", sizes, "--password", "pw")
+    ledger_id = machines.java.run("Write", *how)[0]["ledger"]
+    before = copies(machines, ledger_id)
+    machines.start_ours()
+    machines.end(javas[0])
+    with machines.our_recovery("mender"):
+        wait_until_without(machines, javas[0], ledger_id)
+    assert copies(machines, ledger_id) == before, "they are equal byte by byte"
+    assert all(len(crcs) == 1 for crcs in before.values())
+    *_, read = machines.java.run("Read", "--ledger", ledger_id, "--password", "pw")
+    assert (read["read"], read["lac"]) == (ENTRIES, ENTRIES - 1)
+
+
+def test_javas_worker_mends_a_ledger_of_ours(machines: Machines) -> None:
+    """Ours wrote it; a bookie of ours ends. Java's auditor finds it, Java's worker copies."""
+    machines.start_ours()
+    payloads = [payload(at, SIZES[at % 3]) for at in range(ENTRIES)]
+    with LedgerClient(machines.address) as client:
+        with client.create(3, 3, 2, password=b"pw") as writer:
+            writer.add_many(payloads)
+        lost = next(one for one in writer.metadata.segments[0].ensemble if one.startswith("ours"))
+        port = free_port()
+        with machines.java_recovery(port):
+            while auditor(machines) != f"127.0.0.1:{port}":
+                time.sleep(LOOK_AGAIN_S)
+            machines.end(lost)
+            wait_until_without(machines, lost, writer.ledger_id)
+        copies(machines, writer.ledger_id)
+        reader = client.open(writer.ledger_id, b"pw")
+        assert [entry.payload for entry in reader.read()] == payloads
+
+
+def test_both_side_by_side(machines: Machines) -> None:
+    """Java's auditor marks, whoever comes first mends; when Java's process ends, ours is the auditor."""
+    machines.start_ours()
+    with LedgerClient(machines.address) as client:
+        ledgers = []
+        for _ in range(6):
+            with client.create(3, 3, 2) as writer:
+                writer.add_many([b"%d" % at for at in range(ENTRIES)])
+            ledgers.append(writer.ledger_id)
+        lost = max(machines.running, key=lambda one: sum(one in bookies_of(machines, led) for led in ledgers))
+        port = free_port()
+        with machines.our_recovery("ours"):
+            with machines.java_recovery(port):
+                machines.end(lost)
+                for ledger_id in ledgers:
+                    wait_until_without(machines, lost, ledger_id)
+            while auditor(machines) != "ours":
+                time.sleep(LOOK_AGAIN_S)
+    assert lacking(machines, ledgers) == []
