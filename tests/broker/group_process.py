@@ -3,7 +3,7 @@
 import asyncio
 import signal
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -34,12 +34,15 @@ SETTINGS = {
 class GroupProcesses:
     """`pyledger broker --config` for each member; the store of member `n0` is in the folder `n0`."""
 
-    def __init__(self, folder: Path, size: int, name_server: NameServer) -> None:
+    def __init__(
+        self, folder: Path, size: int, name_server: NameServer, settings: Mapping[str, object]
+    ) -> None:
         self.folder = folder
         self.name_server = name_server
         ports = free_ports(size)
         self.ids = [f"n{number}" for number in range(size)]
-        self._peers = ";".join(f"{one}-127.0.0.1:{port}" for one, port in zip(self.ids, ports, strict=True))
+        self._settings = {**SETTINGS, **settings}
+        self.peers = ";".join(f"{one}-127.0.0.1:{port}" for one, port in zip(self.ids, ports, strict=True))
         self.running: dict[str, subprocess.Popen[str]] = {}
         self.addresses: dict[str, str] = {}
 
@@ -54,12 +57,12 @@ class GroupProcesses:
         """Start a member's broker, and wait until it answers."""
         conf = self.folder / f"{one}.conf"
         own = {
-            "dLegerPeers": self._peers,
+            "dLegerPeers": self.peers,
             "dLegerSelfId": one,
             "storePathRootDir": self.folder / one,
             "namesrvAddr": self.name_server.address,
         }
-        conf.write_text("".join(f"{name}={value}\n" for name, value in {**SETTINGS, **own}.items()))
+        conf.write_text("".join(f"{name}={value}\n" for name, value in {**self._settings, **own}.items()))
         with (self.folder / f"{one}.log").open("a") as log:
             started = subprocess.Popen(
                 [*COMMAND, "broker", "--config", str(conf)],
@@ -88,11 +91,14 @@ class GroupProcesses:
 
 
 @asynccontextmanager
-async def group_of_brokers(folder: Path, size: int = 3) -> AsyncIterator[GroupProcesses]:
-    """A name server, and the members as they are started; those that still run are killed at the end."""
+async def group_of_brokers(folder: Path, size: int = 3, **settings: object) -> AsyncIterator[GroupProcesses]:
+    """A name server, and the members as they are started; those that still run are killed at the end.
+
+    Settings are by upstream's names, for all members.
+    """
     name_server = NameServer(NamesrvConfig(port=0, kv_config_path=str(folder / "kv.json")))
     await name_server.start()
-    group = GroupProcesses(folder, size, name_server)
+    group = GroupProcesses(folder, size, name_server, settings)
     try:
         yield group
     finally:

@@ -107,7 +107,7 @@ def bodies(folder: Path) -> set[bytes]:
     """Of all messages of the topic in a folder; none while its log is being cut."""
     try:
         with StoreReader.open(folder) as reader:
-            return {message.body for message in reader.messages(topics=["T"])}
+            return {message.plain_body for message in reader.messages(topics=["T"])}
     except (CorruptRecordError, StoreFormatError):
         return set()
 

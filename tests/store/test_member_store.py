@@ -242,6 +242,27 @@ def test_units_of_what_was_never_committed_go(tmp_path: Path) -> None:
     member.entries.close()
 
 
+def test_a_follower_whose_log_begins_anew_goes_on_there(tmp_path: Path) -> None:
+    """Its leader has removed what it lacks."""
+    leader, late = Member(tmp_path / "leader"), Member(tmp_path / "late")
+    with leader.open() as store, late.open(leads=False) as follower:
+        for number in range(60):
+            store.append(Message("T", b"%d" % number, keys="k"))
+        for number in range(5):
+            late.entries.append_entries([leader.entries.entry(number)])
+        late.commit(follower, 4)
+        assert follower.queue_range("T", 0).max_offset == 5
+        late.entries.truncate(leader.entries.entry(50))
+        late.entries.append_entries([leader.entries.entry(number) for number in range(51, 60)])
+        late.commit(follower, 59)
+        found = follower.get("T", 0, 50)
+        assert [m.body for m in found.messages] == [b"%d" % n for n in range(50, 60)]
+        assert follower.queue_range("T", 0).max_offset == 60
+        assert [m.body for m in follower.query("T", "k")][-1] == b"59"
+    for member in (leader, late):
+        member.entries.close()
+
+
 def test_writers_of_plain_logs_leave_it_alone(tmp_path: Path) -> None:
     write_entries(tmp_path, numbered(5), [1] * 5)
     for change in (MessageStore.open, rebuild):

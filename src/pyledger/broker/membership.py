@@ -42,7 +42,7 @@ class Membership:
         state = self._member.node.state
         return state.is_leader and state.term == self.led_term
 
-    def open_store(self, path: str, *, clock: Clock, **options: Any) -> MemberStore:
+    def open(self, path: str, *, clock: Clock, **options: Any) -> MemberStore:
         """Open the store on the member's log."""
         leads = self.led_term is not None
         return MemberStore.open_on(path, self._member.store, leads=leads, clock=clock, **options)

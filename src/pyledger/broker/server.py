@@ -277,7 +277,7 @@ class Broker:
         }
         host = self.config.advertised_host or self.config.host
         given |= {"store_host": "127.0.0.1" if host == "localhost" else host, "store_port": port}
-        opener = MessageStore.open if self._membership is None else self._membership.open_store
+        opener: Callable[..., MessageStore] = (self._membership or MessageStore).open
         store = await asyncio.to_thread(opener, store_path_of(self.config), clock=self._clock, **given)
         if self._membership is not None:
             await self._membership.settle(store)

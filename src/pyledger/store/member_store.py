@@ -72,6 +72,11 @@ class MemberStore(MessageStore):
         """The group has committed all below a physical offset (bytes): it can be read, puts are answered."""
         parts = self._parts
         if end_offset > parts.group.flushed_where and not parts.group.closed:
+            least = parts.log.min_offset
+            if least > parts.dispatcher.dispatched_where:
+                # The leader has no older entries any more, and the log began anew there.
+                parts.dispatcher.start_at(least)
+                parts.queues.delete_heads(least)
             parts.group.publish(end_offset)
             parts.dispatch_waker.notify()
 

@@ -23,6 +23,7 @@ final class Clients {
         String own = "kit-" + ProcessHandle.current().pid() + "-" + a.run;
         c.setInstanceName(a.get("instance", own) + "-" + instance);
         c.setVipChannelEnabled(a.has("vip"));
+        c.setPollNameServerInterval(a.num("poll", 30_000));
         return c;
     }
 
