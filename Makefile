@@ -42,17 +42,18 @@ build-debug: $(READY)  ## the same with bounds checks and assertions; `make buil
 annotate: $(READY)  ## build/cython/src/_core/_core.html: the lines that touch Python objects
 	PYLEDGER_ANNOTATE=1 $(BIN)/python setup.py --quiet build_ext --inplace --force
 
-sim: $(NATIVE)  ## one history of a DLedger group: SEED=7 NODES=5 TICKS=1000
-	$(BIN)/python -m pyledger sim --seed $(or $(SEED),1) --nodes $(or $(NODES),5) --ticks $(or $(TICKS),1000)
+sim: $(NATIVE)  ## one history of a DLedger group: SEED=7 NODES=5 TICKS=1000; of ledgers: PROTOCOL=ledger
+	$(BIN)/python -m pyledger sim --protocol $(or $(PROTOCOL),raft) --seed $(or $(SEED),1) --nodes $(or $(NODES),5) --ticks $(or $(TICKS),1000)
 
 chaos-raft: $(NATIVE)  ## SECONDS=300 of faults for a group of processes: SEED=1 NODES=3
 	$(BIN)/python -m tests.chaos.group --seconds $(or $(SECONDS),300) --seed $(or $(SEED),1) --nodes $(or $(NODES),3)
 
 FROM ?= 1
 COUNT ?= 10000
-sim-soak: $(NATIVE)  ## COUNT=10000 histories from seed FROM=1 on, half of them with 3 members, half with 5
+sim-soak: $(NATIVE)  ## COUNT=10000 histories of groups from seed FROM=1 on, with 3 members and with 5; and COUNT/5 of ledgers
 	$(BIN)/python -m pyledger sim --seed $(FROM) --seeds $$(($(COUNT) / 2)) --nodes 3 > /dev/null
 	$(BIN)/python -m pyledger sim --seed $$(($(FROM) + $(COUNT) / 2)) --seeds $$(($(COUNT) / 2)) --nodes 5 > /dev/null
+	$(BIN)/python -m pyledger sim --protocol ledger --seed $(FROM) --seeds $$(($(COUNT) / 5)) --nodes 5 > /dev/null
 
 demo: $(NATIVE)  ## real flights into a store, Spark SQL over it, a chart
 	$(BIN)/python examples/flights.py

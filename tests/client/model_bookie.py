@@ -20,9 +20,9 @@ from pyledger.protocol.bookkeeper.messages import (
     Response,
     Status,
 )
+from pyledger.simulator.bookie import EntriesInMemory
 from pyledger.wire.ledger import version2, version3
 from pyledger.wire.ledger.bookies import Endpoint, Registration
-from tests.protocol.bookkeeper.model_storage import DictStorage
 
 LENGTH_BYTES = 4
 Twist = Callable[[Request, Response], Response | None]
@@ -39,7 +39,7 @@ class ModelBookie:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.rules = BookieRules(DictStorage())
+        self.rules = BookieRules(EntriesInMemory())
         self.twist: Twist | None = None
         self.seen: list[Request] = []
         self._grown = asyncio.Condition()

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from pyledger._core import AddIntake, JournalWriter
 from pyledger.protocol.bookkeeper import messages as m
 from pyledger.protocol.bookkeeper.bookie import BookieRules, EntryRecord, LedgerAtBookie
+from pyledger.simulator.bookie import EntriesInMemory
 from pyledger.wire.ledger import version2, version3
 from pyledger.wire.ledger.dialect import encode_answer
 from pyledger.wire.ledger.entry import master_key
 from pyledger.wire.ledger.journal import HEADER_BYTES, encode_record, header, records
-from tests.protocol.bookkeeper.model_storage import DictStorage
 from tests.runtime.bookie_peer import KEY, entry_of
 
 OTHER_KEY = master_key(b"other")
@@ -76,7 +76,7 @@ def test_it_does_what_the_rules_do(requests: list[m.Request], v2: bool) -> None:
             or (isinstance(one, m.AddRequest) and not one.deferred_sync and len(one.master_key) == 20)
         ]
     frames = [encoded(request, v2=v2) for request in requests]
-    intake, storage = Intake(), DictStorage()
+    intake, storage = Intake(), EntriesInMemory()
     rules = BookieRules(storage, fresh_ledgers(), entry_id_max=ENTRY_ID_MAX)
     at = appended = 0
     while at < len(frames):
@@ -96,11 +96,11 @@ def test_it_does_what_the_rules_do(requests: list[m.Request], v2: bool) -> None:
         assert intake.writer.appended == appended
         at += count + 1  # what it leaves is the rules' own
     found = {(ledger, one): e for ledger, held in intake.cache.items() for one, e in held.items()}
-    assert found == storage.entries
-    assert intake.ledgers == rules.ledgers
-    assert intake.last_ids == {
-        ledger: storage.last_entry_id(ledger) for ledger in {ledger for ledger, _ in storage.entries}
+    assert found == {
+        (ledger, at): entry for ledger, held in storage.ledgers.items() for at, entry in held.items()
     }
+    assert intake.ledgers == rules.ledgers
+    assert intake.last_ids == {ledger: storage.last_entry_id(ledger) for ledger in storage.ledgers}
 
 
 @pytest.mark.parametrize("v2", [True, False], ids=["v2", "v3"])

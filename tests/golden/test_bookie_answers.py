@@ -6,10 +6,10 @@ import pytest
 
 from pyledger.protocol.bookkeeper import messages as m
 from pyledger.protocol.bookkeeper.bookie import BookieRules
+from pyledger.simulator.bookie import EntriesInMemory
 from pyledger.wire.ledger import version2, version3
 from pyledger.wire.ledger.schema import message
 from tests.golden.ledger_recordings import lines
-from tests.protocol.bookkeeper.model_storage import DictStorage
 
 SHELL = {"AUTH", "START_TLS", "GET_BOOKIE_INFO", "FORCE_LEDGER"}
 """Operations that need no rule: a shell answers them."""
@@ -20,7 +20,7 @@ for line in lines("frames/raw-client.jsonl"):
 
 @pytest.mark.parametrize("connection", ["v3", "v2"])
 def test_a_conversation(connection: str) -> None:
-    rules, codec = BookieRules(DictStorage()), version3 if connection == "v3" else version2
+    rules, codec = BookieRules(EntriesInMemory()), version3 if connection == "v3" else version2
     compared = 0
     for one in CONVERSATIONS[connection]:
         if not one.get("response"):

@@ -1,42 +1,62 @@
-"""Builds known bugs into the machine and counts the histories until each is found.
+"""Builds known bugs into the machines and counts the histories until each is found.
 
-    python -m tests.simulator.bug_table [SEEDS]
+    python -m tests.simulator.bug_table [SEEDS] [raft|ledger]
 
-rewrites the table in docs/simulation.md.
+rewrites the tables in docs/simulation.md.
 """
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from pyledger.simulator.raft_group import RaftGroup
-from pyledger.simulator.raft_member import RaftMember
-from tests.simulator.raft_bugs import BUGS
-from tests.simulator.test_raft import TABLE, TICKS
+from tests.simulator import ledger_bugs, raft_bugs, test_ledgers, test_raft
+from tests.simulator.found_bugs import TABLE
 
-START, END = "<!-- bugs -->\n", "<!-- end of bugs -->"
+Bug = Callable[..., None]
+Play = Callable[[int, Bug], object]
 
 
-def search(bug: Callable[[RaftMember], None], seeds: int) -> tuple[str, str]:
+def play_raft(seed: int, bug: Bug) -> object:
+    return RaftGroup(seed, 5 if seed % 2 else 3, fault=bug).run(test_raft.TICKS)
+
+
+def search(play: Play, bug: Bug, seeds: int) -> tuple[str, str]:
     """How many histories it took, and the rule that was broken."""
     for seed in range(seeds):
         try:
-            RaftGroup(seed, 5 if seed % 2 else 3, fault=bug).run(TICKS)
+            play(seed, bug)
         except AssertionError as error:
             return str(seed + 1), str(error).split(":")[0]
     return f"more than {seeds}", ""
 
 
+def rows(play: Play, bugs: Iterable[Bug], seeds: int) -> Iterable[str]:
+    yield "| bug | what it does | found in history | rule that was broken |"
+    yield "|---|---|---|---|"
+    for bug in bugs:
+        what = " ".join((bug.__doc__ or "").split()).rstrip(".")
+        yield f"| `{bug.__name__}` | {what} | {' | '.join(search(play, bug, seeds))} |"
+
+
+TABLES = {
+    "raft": partial(rows, play_raft, raft_bugs.BUGS),
+    "ledger": partial(rows, test_ledgers.play_bug, ledger_bugs.BUGS),
+}
+
+
 def main() -> None:
     seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 3000
-    lines = ["| bug | what it does | found in history | rule that was broken |", "|---|---|---|---|"]
-    for bug in BUGS:
-        what = " ".join((bug.__doc__ or "").split()).rstrip(".")
-        lines.append(f"| `{bug.__name__}` | {what} | {' | '.join(search(bug, seeds))} |")
-        print(lines[-1], flush=True)
-    text = TABLE.read_text()
-    table = START + "\n".join(lines) + "\n" + END
-    TABLE.write_text(re.sub(f"{START}.*?{END}", lambda _: table, text, flags=re.DOTALL))
+    for name in sys.argv[2:] or TABLES:
+        start, end = f"<!-- {name} bugs -->\n", f"<!-- end of {name} bugs -->"
+        lines = []
+        for line in TABLES[name](seeds):
+            print(line, flush=True)
+            lines.append(line)
+        table = start + "\n".join(lines) + "\n" + end
+        text = TABLE.read_text()
+        TABLE.write_text(re.sub(f"{start}.*?{end}", lambda _, table=table: table, text, flags=re.DOTALL))
 
 
 if __name__ == "__main__":

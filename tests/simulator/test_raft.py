@@ -1,7 +1,6 @@
 """Histories of DLedger groups: what must always hold does, and known bugs are found."""
 
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,8 +10,8 @@ import pytest
 
 from pyledger.simulator.raft_group import RaftGroup
 from pyledger.simulator.raft_member import RaftMember
+from tests.simulator.found_bugs import recorded
 from tests.simulator.raft_bugs import BUGS
-from tests.source_tree import ROOT
 
 TICKS = 1000
 # Seeds with which a fault of the machine was found once: seed, members, what it was.
@@ -26,7 +25,6 @@ PAST = {
     (336, 3): "a member without a vote let the wrong candidate raise its term for ever",
     (1288, 3): "a cut was sent again to a member that had started without what was compared",
 }
-TABLE = ROOT / "docs/simulation.md"
 
 
 def play(seed: int, nodes: int, fault: Callable[[RaftMember], None] | None = None) -> None:
@@ -70,15 +68,6 @@ def test_a_seed_is_one_history_whatever_the_hash_seed() -> None:
     }
     assert len(told) == 1
     assert b'"trace":"' in told.pop()
-
-
-def recorded(bug: Callable[[RaftMember], None]) -> int:
-    """In which history docs/simulation.md says that the bug was found."""
-    found = re.search(rf"\| `{bug.__name__}` \|[^|]*\| *([\w ]+?) *\|", TABLE.read_text())
-    assert found, f"{bug.__name__} is not in the table: python -m tests.simulator.bug_table"
-    if not found[1].isdecimal():
-        pytest.skip(f"{bug.__name__} takes {found[1]} histories")
-    return int(found[1])
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)

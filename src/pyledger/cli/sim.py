@@ -1,5 +1,7 @@
 """`pyledger sim`: play histories of a protocol in a world of faults."""
 
+from typing import Any
+
 import click
 
 from pyledger.cli.output import emit, tell
@@ -9,21 +11,25 @@ from pyledger.errors import EXIT_PROBLEM
 EXAMPLES = """\b
 Examples:
   pyledger sim --protocol raft --seed 7 --nodes 5 --ticks 1000
-  pyledger sim --seed 1 --seeds 20
+  pyledger sim --protocol ledger --seed 1 --seeds 20
 """
 
 
 @click.command("sim", epilog=EXAMPLES)
-@click.option("--protocol", type=click.Choice(["raft"]), default="raft", show_default=True)
+@click.option("--protocol", type=click.Choice(["raft", "ledger"]), default="raft", show_default=True)
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="The first history.")
 @click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="How many histories.")
 @click.option(
-    "--nodes", type=click.IntRange(1, 15), default=5, show_default=True, help="Members of the group."
+    "--nodes",
+    type=click.IntRange(1, 15),
+    default=5,
+    show_default=True,
+    help="Members of the group, or bookies.",
 )
 @click.option(
     "--ticks", type=click.IntRange(min=1), default=1000, show_default=True, help="Time of trouble, in 10 ms."
 )
-@click.option("--real-store", is_flag=True, help="Let members write real files, in a temporary folder.")
+@click.option("--real-store", is_flag=True, help="raft: members write real files, in a temporary folder.")
 @json_option
 @click.pass_context
 def command(
@@ -36,7 +42,7 @@ def command(
     real_store: bool,
     as_json: bool,
 ) -> None:
-    """Run a group of members with lost frames, crashes, slow disks, damage and wrong clocks.
+    """Run a group of members, or bookies and their clients, with lost frames, crashes, slow disks, damage.
 
     The same seed is the same history on every machine; its trace says so. A history in which a rule was
     broken, or after which the group does not get on, ends with its last events, and exit code 1.
@@ -46,29 +52,40 @@ def command(
     from dataclasses import asdict
     from pathlib import Path
 
-    from pyledger.simulator.raft_group import RaftGroup
-
-    del protocol
+    if real_store and protocol != "raft":
+        raise click.UsageError("--real-store is for raft")
     for one in range(seed, seed + seeds):
-        try:
-            with ExitStack() as stack:
-                folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) if real_store else None
-                group = RaftGroup(one, nodes, folder=folder)
-                report = group.run(ticks)
-        except AssertionError as error:
-            for line in group.world.log[-50:]:
-                tell(line)
-            found = {"seed": one, "nodes": nodes, "ticks": ticks, "broken": str(error)}
-            if as_json:
-                emit({**found, "trace": group.world.digest.hexdigest()})
-            else:
-                tell(f"seed {one}, {nodes} nodes, {ticks} ticks: {error}")
-            ctx.exit(EXIT_PROBLEM)
+        with ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) if real_store else None
+            history = _history(protocol, one, nodes, folder)
+            try:
+                report = history.run(ticks)
+            except AssertionError as error:
+                found = {"seed": one, "nodes": nodes, "ticks": ticks, "broken": str(error)}
+                _tell_breach(history, found, as_json=as_json)
+                ctx.exit(EXIT_PROBLEM)
         if as_json:
             emit(asdict(report))
         else:
-            click.echo(
-                f"seed {one}: {report.committed} entries in {report.terms} terms, "
-                f"{report.acknowledged} acknowledged, {report.reads} reads, {report.crashes} crashes, "
-                f"trace {report.trace[:16]}"
-            )
+            click.echo(f"seed {one}: {report}")
+
+
+def _history(protocol: str, seed: int, nodes: int, folder: Any) -> Any:
+    """A history that has not begun: of a DLedger group or of ledgers."""
+    if protocol == "raft":
+        from pyledger.simulator.raft_group import RaftGroup
+
+        return RaftGroup(seed, nodes, folder=folder)
+    from pyledger.simulator.ledger_run import LedgerRun
+
+    return LedgerRun(seed, nodes)
+
+
+def _tell_breach(history: Any, found: dict[str, Any], *, as_json: bool) -> None:
+    """The last events, and which rule was broken."""
+    for line in history.world.log[-50:]:
+        tell(line)
+    if as_json:
+        emit({**found, "trace": history.world.digest.hexdigest()})
+    else:
+        tell("seed {seed}, {nodes} nodes, {ticks} ticks: {broken}".format(**found))

@@ -4,16 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pyledger.protocol.raft.messages import NO_INDEX, Entry
-
-
-class SafetyError(AssertionError):
-    """A rule that must always hold was broken."""
-
-
-def require(holds: bool, rule: str, detail: object) -> None:
-    """End the run where a rule does not hold."""
-    if not holds:
-        raise SafetyError(f"{rule}: {detail}")
+from pyledger.simulator.safety import require
 
 
 @dataclass(slots=True)

@@ -19,8 +19,9 @@ from pyledger.protocol.raft.messages import (
     ReadIndexResponse,
     Response,
 )
-from pyledger.simulator.raft_checks import RaftChecks, require
+from pyledger.simulator.raft_checks import RaftChecks
 from pyledger.simulator.raft_member import Fault, RaftMember
+from pyledger.simulator.safety import require
 from pyledger.simulator.world import Faults, Network, World
 
 TICK_MS = 10
@@ -61,6 +62,13 @@ class Report:
     acknowledged: int
     reads: int
     crashes: int
+
+    def __str__(self) -> str:
+        """One line."""
+        return (
+            f"{self.committed} entries in {self.terms} terms, {self.acknowledged} acknowledged, "
+            f"{self.reads} reads, {self.crashes} crashes, trace {self.trace[:16]}"
+        )
 
 
 class Client:

@@ -7,7 +7,7 @@ import pytest
 
 from pyledger.protocol.bookkeeper import messages as m
 from pyledger.protocol.bookkeeper.bookie import BookieRules, FenceRecord, KeyRecord
-from pyledger.protocol.bookkeeper.entry import LedgerEntry
+from pyledger.protocol.bookkeeper.entry import DigestType, LedgerEntry
 from pyledger.protocol.bookkeeper.messages import Status
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata, LedgerState, Segment
 from pyledger.protocol.bookkeeper.quorum import Coverage
@@ -15,8 +15,12 @@ from pyledger.protocol.bookkeeper.reader import EntryRead, SendRead
 from pyledger.protocol.bookkeeper.recovery import LedgerRecovery
 from pyledger.protocol.bookkeeper.results import Result
 from pyledger.protocol.bookkeeper.writer import Added, LedgerWriter
-from tests.protocol.bookkeeper.model_storage import DictStorage
-from tests.protocol.bookkeeper.world import KEY, LEDGER, add_request
+from pyledger.simulator.bookie import EntriesInMemory
+from pyledger.wire.ledger.entry import EntryDigest, master_key, pack_entry
+
+LEDGER = 7
+KEY = master_key(b"")
+DIGEST = EntryDigest(DigestType.CRC32C)
 
 
 def metadata_of(ensemble: int, write: int, ack: int) -> LedgerMetadata:
@@ -63,7 +67,7 @@ def test_write_set_counts_from_the_ledgers_start() -> None:
 
 @pytest.mark.parametrize("known", [False, True])
 def test_a_fence_outlives_a_restart(*, known: bool) -> None:
-    rules = BookieRules(DictStorage())
+    rules = BookieRules(EntriesInMemory())
     journal = []
     if known:
         journal += rules.handle(entry_to_add(0)).records
@@ -74,7 +78,7 @@ def test_a_fence_outlives_a_restart(*, known: bool) -> None:
     assert isinstance(journal[0], KeyRecord), (
         "a fence means nothing to a reader of the journal without its key"
     )
-    restarted = BookieRules(DictStorage())
+    restarted = BookieRules(EntriesInMemory())
     for record in journal:
         restarted.replay(record)
     answer = restarted.handle(entry_to_add(1)).response
@@ -87,7 +91,9 @@ def entry_to_add(entry_id: int) -> m.AddRequest:
     writer.add(b"payload", 0)
     ready = writer.ready()
     assert ready is not None
-    return add_request(ready.sends[0])
+    send = ready.sends[0]
+    entry = pack_entry(DIGEST, LEDGER, entry_id, send.last_add_confirmed, send.length, send.payload)
+    return m.AddRequest(ledger_id=LEDGER, entry_id=entry_id, master_key=KEY, entry=entry)
 
 
 def no_others(_ensemble: tuple[str, ...], _failed: Mapping[int, str]) -> dict[int, str]:
@@ -197,3 +203,15 @@ def test_a_read_goes_from_bookie_to_bookie() -> None:
     assert read.result is None, "b0 may still answer"
     read.answered("b0", Result.BOOKIE_NOT_AVAILABLE, None, 2_003)
     assert read.result is Result.DIGEST_MATCH, "damage is never told as absence"
+
+
+def test_an_entry_is_absent_only_when_its_whole_write_set_says_so() -> None:
+    read = EntryRead(metadata_of(3, 3, 2), 0, 0, speculative_ms=None)
+    for bookie in ("b0", "b1"):
+        read.answered(bookie, Result.NO_SUCH_ENTRY, None, 0)
+    read.answered("b2", Result.BOOKIE_NOT_AVAILABLE, None, 0)
+    assert read.result is Result.BOOKIE_NOT_AVAILABLE, "b2 may have it"
+    denied = EntryRead(metadata_of(3, 3, 2), 0, 0, speculative_ms=None)
+    for bookie in ("b0", "b1", "b2"):
+        denied.answered(bookie, Result.NO_SUCH_ENTRY, None, 0)
+    assert denied.result is Result.NO_SUCH_ENTRY

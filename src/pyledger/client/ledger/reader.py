@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any, Self
 
 from pyledger.client.ledger.bookies import RETRY_PAUSE_S, Bookies
-from pyledger.client.ledger.entries import checked, lac_told, read_result
 from pyledger.config.ledger import LedgerConfig
 from pyledger.errors import (
     EntryReadError,
@@ -33,6 +32,7 @@ from pyledger.protocol.bookkeeper.metadata import LedgerMetadata
 from pyledger.protocol.bookkeeper.quorum import Coverage
 from pyledger.protocol.bookkeeper.reader import EntryRead
 from pyledger.protocol.bookkeeper.results import ABSENT, Result
+from pyledger.wire.ledger.answers import checked, lac_told, read_result
 from pyledger.wire.ledger.entry import EntryDigest
 
 LAC_MAX = 2**62

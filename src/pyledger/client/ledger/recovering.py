@@ -6,7 +6,6 @@ from typing import Any
 
 from pyledger.client.ledger.bookies import Bookies
 from pyledger.client.ledger.changes import MetadataChanges
-from pyledger.client.ledger.entries import added_result, read_result
 from pyledger.config.ledger import LedgerConfig
 from pyledger.errors import LedgerPasswordError, LedgerRecoveryError, PyLedgerError
 from pyledger.metadata.ledgers import LedgerTable, StoredMetadata
@@ -14,6 +13,7 @@ from pyledger.protocol.bookkeeper.messages import PRIORITY_HIGH, AddRequest, Rea
 from pyledger.protocol.bookkeeper.recovery import LedgerRecovery
 from pyledger.protocol.bookkeeper.results import Result
 from pyledger.protocol.bookkeeper.writer import Proposal, SendAdd
+from pyledger.wire.ledger.answers import added_result, read_result
 from pyledger.wire.ledger.entry import EntryDigest, master_key, pack_entry
 
 

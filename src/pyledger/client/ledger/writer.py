@@ -8,7 +8,6 @@ from typing import Any, Self
 
 from pyledger.client.ledger.bookies import Bookies
 from pyledger.client.ledger.changes import MetadataChanges
-from pyledger.client.ledger.entries import added_result
 from pyledger.config.ledger import LedgerConfig
 from pyledger.errors import (
     AddFailedError,
@@ -26,6 +25,7 @@ from pyledger.protocol.bookkeeper.messages import ForceLedgerRequest, Status, Wr
 from pyledger.protocol.bookkeeper.metadata import INVALID_ENTRY_ID, LedgerMetadata
 from pyledger.protocol.bookkeeper.results import Result
 from pyledger.protocol.bookkeeper.writer import LedgerWriter, Proposal, SendAdd
+from pyledger.wire.ledger.answers import added_result
 from pyledger.wire.ledger.asking import Asked
 from pyledger.wire.ledger.entry import EntryDigest, master_key, pack_entry, pack_lac
 

@@ -102,14 +102,14 @@ class EntryRead:
 
 
 def worst(results: Sequence[Result]) -> Result:
-    """What to tell of several failures: a real fault before an absence, an absence before silence."""
+    """What to tell of several failures: a real fault before silence; an absence where all tell it."""
     return min(results, key=_precedence)
 
 
 def _precedence(result: Result) -> int:
     if result in ABSENT:
-        return 1
-    return 2 if result is Result.BOOKIE_NOT_AVAILABLE else 0
+        return 2
+    return 1 if result is Result.BOOKIE_NOT_AVAILABLE else 0
 
 
 class EntryProbe:

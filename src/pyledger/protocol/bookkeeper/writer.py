@@ -111,6 +111,9 @@ class LedgerWriter:
         self.failure: Result | None = None
         self._replace = replace
         self._recovery = recovery
+        # What a recovery adds again is not told to readers before the close: its copies may stand on bookies
+        # that no metadata names yet.
+        self._found_confirmed = last_add_confirmed
         self._timeout_ms = add_quorum_timeout_ms
         self._changes_left = ensemble_changes_max
         self._pushed_length = length
@@ -145,7 +148,7 @@ class LedgerWriter:
         self.last_add_pushed = entry_id
         self._pushed_length = self._pushed_length + len(payload) if length is None else length
         write_set = self.metadata.write_set(entry_id)
-        confirmed = self.last_add_confirmed
+        confirmed = self._found_confirmed if self._recovery else self.last_add_confirmed
         op = PendingAdd(entry_id, payload, self._pushed_length, confirmed, write_set, now_ms)
         self._pending.append(op)
         for place in write_set:

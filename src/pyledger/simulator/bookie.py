@@ -1,0 +1,205 @@
+"""A bookie of a simulated cluster: the real rules over a disk that a crash robs of what was not synced."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from pyledger.errors import LedgerFileError, PyLedgerError
+from pyledger.protocol.bookkeeper import messages as m
+from pyledger.protocol.bookkeeper.bookie import BookieRules, Outcome, Record, refusal
+from pyledger.protocol.bookkeeper.messages import Status
+from pyledger.simulator.world import World
+
+SYNC_MS_MAX = 8
+SLOW_SYNC_MS_MAX = 800
+SPOILT = 0.3
+"""Share of entries that a bad disk spoils."""
+Reply = Callable[[m.Response], None]
+
+
+class EntriesInMemory:
+    """Entries of a bookie in memory, of which some cannot be read any more."""
+
+    def __init__(self) -> None:
+        """No entry."""
+        self.ledgers: dict[int, dict[int, bytes]] = {}
+        self.damaged: set[tuple[int, int]] = set()
+
+    def put(self, ledger_id: int, entry_id: int, entry: bytes) -> None:
+        """Store an entry, in the place of an older copy."""
+        self.ledgers.setdefault(ledger_id, {})[entry_id] = entry
+        self.damaged.discard((ledger_id, entry_id))
+
+    def get(self, ledger_id: int, entry_id: int) -> bytes | None:
+        """An entry; None: it was never stored.
+
+        Raises:
+            LedgerFileError: It is damaged.
+        """
+        entry = self.ledgers.get(ledger_id, {}).get(entry_id)
+        if entry is not None and (ledger_id, entry_id) in self.damaged:
+            if len(entry) % 2:
+                raise LedgerFileError("model disk", entry_id, "it cannot be read")
+            return entry[:-1] + bytes([entry[-1] ^ 1])
+        return entry
+
+    def last_entry_id(self, ledger_id: int) -> int | None:
+        """The highest id that is there."""
+        return max(self.ledgers.get(ledger_id, ()), default=None)
+
+    def runs(self, ledger_id: int) -> Iterator[range]:
+        """Ids of all that are there: runs without a hole, ascending."""
+        ids = sorted(self.ledgers.get(ledger_id, ()))
+        starts = ids[:1] + [after for before, after in pairwise(ids) if after != before + 1]
+        ends = [before for before, after in pairwise(ids) if after != before + 1] + ids[-1:]
+        return (range(start, end + 1) for start, end in zip(starts, ends, strict=True))
+
+
+@dataclass
+class SimulatedBookie:
+    """One process after the other, on one disk.
+
+    Attributes:
+        journal: What was written; up to `synced` it is on disk.
+        life: Counts the processes; a request reaches only the one that it was sent to.
+        stopped: What comes while the process is stopped, and is done when it goes on; None: it runs.
+        lost: Its disk is gone, or will be as good as that.
+        slow_syncs: Share of syncs that take long.
+        bad_disk: Some of the entries that come from now on cannot be read.
+        damaged: Entries that the disk has spoilt.
+    """
+
+    world: World
+    name: str
+    changed: Callable[["SimulatedBookie"], None] = lambda _: None
+    """Told that a life begins; a fault may be built in."""
+    journal: list[Record] = field(default_factory=list)
+    synced: int = 0
+    life: int = 0
+    up: bool = False
+    lost: bool = False
+    stopped: list[Callable[[], None]] | None = None
+    slow_syncs: float = 0.0
+    bad_disk: bool = False
+    damaged: set[tuple[int, int]] = field(default_factory=set)
+    crash_at_sync: float = 0.0
+    """Share of syncs during which the bookie dies."""
+    die: Callable[["SimulatedBookie"], None] = lambda bookie: bookie.crash()
+    checks_cookie: bool = True
+    """A bookie whose disk is another one does not start."""
+
+    def __post_init__(self) -> None:
+        """Not started yet."""
+        self.storage = EntriesInMemory()
+        self.rules = BookieRules(self.storage)
+        self._waiting: list[tuple[int, Reply, m.Response]] = []
+        self._syncing = False
+        self.answers_before_sync = False
+
+    def start(self) -> None:
+        """Begin a life with what the disk holds."""
+        if self.up or (self.lost and self.checks_cookie):
+            return
+        self.up = True
+        self.life += 1
+        self.storage = EntriesInMemory()
+        self.rules = BookieRules(self.storage)
+        for record in self.journal:
+            self.rules.replay(record)
+        self.storage.damaged = self.damaged
+        self.world.note(f"{self.name} starts with {len(self.journal)}")
+        self.changed(self)
+
+    def crash(self) -> None:
+        """End this life; the disk keeps what it likes of what was not synced."""
+        if not self.up:
+            return
+        random = self.world.random
+        keep = random.randint(self.synced, len(self.journal)) if random.random() < 0.5 else self.synced
+        del self.journal[keep:]
+        self.synced = keep
+        self.up = self._syncing = False
+        self.stopped = None
+        self.life += 1
+        self._waiting.clear()
+        self.world.note(f"{self.name} crashes, keeps {keep}")
+
+    def wipe(self) -> None:
+        """Lose the disk."""
+        self.crash()
+        self.lost = True
+        self.journal.clear()
+        self.damaged.clear()
+        self.bad_disk = False
+        self.synced = 0
+        self.world.note(f"{self.name} is wiped")
+
+    def stop(self) -> None:
+        """Stand still, as after SIGSTOP."""
+        if self.up and self.stopped is None:
+            self.stopped = []
+
+    def go_on(self) -> None:
+        """Do what came meanwhile."""
+        held, self.stopped = self.stopped or [], None
+        for action in held:
+            action()
+
+    def receive(self, life: int, request: m.Request, reply: Reply) -> None:
+        """A request arrives, if the process it was sent to still lives."""
+        self.run(life, lambda: self.handle(request, reply))
+
+    def run(self, life: int, action: Callable[[], None]) -> None:
+        """Do something in a life, or when it goes on."""
+        if life != self.life or not self.up:
+            return
+        if self.stopped is not None:
+            self.stopped.append(lambda: self.run(life, action))
+        else:
+            action()
+
+    def handle(self, request: m.Request, reply: Reply) -> None:
+        """Answer, after the records that belong to it are on disk."""
+        try:
+            outcome = self.rules.handle(request)
+        except PyLedgerError:
+            outcome = Outcome(refusal(request, Status.EIO))
+        assert outcome.response is not None
+        self.journal += outcome.records
+        if self.bad_disk and isinstance(request, m.AddRequest) and self.world.random.random() < SPOILT:
+            self.damaged.add((request.ledger_id, request.entry_id))
+        if outcome.records and not self.answers_before_sync:
+            self._waiting.append((len(self.journal), reply, outcome.response))
+        else:
+            reply(outcome.response)
+        self._sync()
+
+    def _sync(self) -> None:
+        if self._syncing or self.synced == len(self.journal):
+            return
+        self._syncing = True
+        world, life, end = self.world, self.life, len(self.journal)
+        slow = not world.healed and world.random.random() < self.slow_syncs
+
+        def synced() -> None:
+            if life != self.life:
+                return
+            self.synced = end
+            self.run(life, answer)
+
+        def answer() -> None:
+            self._syncing = False
+            done = [one for one in self._waiting if one[0] <= end]
+            self._waiting = [one for one in self._waiting if one[0] > end]
+            for _, reply, response in done:
+                reply(response)
+            self._sync()
+
+        def die() -> None:
+            if life == self.life:
+                self.die(self)
+
+        delay_ms = world.random.randint(1, SLOW_SYNC_MS_MAX if slow else SYNC_MS_MAX)
+        world.after(delay_ms, synced)
+        if not world.healed and world.random.random() < self.crash_at_sync * (20 if slow else 1):
+            world.after(world.random.randrange(delay_ms + 1), die)

@@ -1,0 +1,108 @@
+"""What must hold in every history of ledgers, as nobody inside can see it."""
+
+from dataclasses import dataclass, field
+
+from pyledger.protocol.bookkeeper.entry import LedgerEntry
+from pyledger.protocol.bookkeeper.metadata import LedgerMetadata
+from pyledger.protocol.bookkeeper.results import ABSENT, Result
+from pyledger.simulator.safety import require
+
+
+@dataclass(slots=True)
+class LedgerHistory:
+    """All that is known of one ledger.
+
+    Attributes:
+        payloads: By entry, as its writer gave them.
+        confirmed: The last entry that its writer was told to be safe.
+        told: The highest last confirmed entry that a reader was told.
+        closed: Its metadata when it was closed first.
+    """
+
+    payloads: list[bytes] = field(default_factory=list)
+    confirmed: int = -1
+    told: int = -1
+    closed: LedgerMetadata | None = None
+
+    @property
+    def last_add_pushed(self) -> int:
+        """The highest entry that its writer gave out."""
+        return len(self.payloads) - 1
+
+
+@dataclass
+class LedgerChecks:
+    """All ledgers together."""
+
+    ledgers: dict[int, LedgerHistory] = field(default_factory=dict)
+
+    def pushed(self, ledger_id: int, entry_id: int, payload: bytes) -> None:
+        """A writer gave out an entry."""
+        history = self.ledgers[ledger_id]
+        require(entry_id == history.last_add_pushed + 1, "entries have no holes", (ledger_id, entry_id))
+        history.payloads.append(payload)
+
+    def confirmed(self, ledger_id: int, entry_id: int, last_add_confirmed: int) -> None:
+        """A writer learned that an entry is safe."""
+        history = self.ledgers[ledger_id]
+        where = f"{ledger_id}:{entry_id}"
+        require(entry_id == history.confirmed + 1, "entries are confirmed in order", where)
+        require(entry_id <= last_add_confirmed <= history.last_add_pushed, "LAC ≤ LAP", where)
+        if history.closed is not None:
+            end = history.closed.last_entry_id
+            require(entry_id <= end, "a fenced writer confirms nothing", f"{where}, closed at {end}")
+        history.confirmed = entry_id
+
+    def changed(self, ledger_id: int, old: LedgerMetadata, new: LedgerMetadata) -> None:
+        """Metadata was stored."""
+        require(old.state.value <= new.state.value, "states go one way", f"{old.state} to {new.state}")
+        if old.closed:
+            same = (old.last_entry_id, old.length) == (new.last_entry_id, new.length)
+            require(same, "all openers agree on the end", f"{ledger_id}: {old}, {new}")
+        else:
+            kept = old.segments[:-1] == new.segments[: len(old.segments) - 1]
+            require(kept, "what is confirmed stays where it is", f"{ledger_id}: {old}, {new}")
+            if new.closed:
+                self._closed(ledger_id, new)
+
+    def _closed(self, ledger_id: int, metadata: LedgerMetadata) -> None:
+        history, end = self.ledgers[ledger_id], metadata.last_entry_id
+        require(
+            history.confirmed <= end,
+            "what was acknowledged is part of the ledger",
+            f"{ledger_id}: {history.confirmed} was, closed at {end}",
+        )
+        require(
+            history.told <= end, "what was told to be confirmed is", f"{ledger_id}: {history.told}, {end}"
+        )
+        require(end <= history.last_add_pushed, "a ledger ends where its writer wrote", (ledger_id, end))
+        length = sum(map(len, history.payloads[: end + 1]))
+        require(metadata.length == length, "the length is that of the entries", f"{ledger_id}: {metadata}")
+        history.closed = metadata
+
+    def opened(self, ledger_id: int, metadata: LedgerMetadata) -> None:
+        """Somebody opened a ledger, with recovery."""
+        closed = self.ledgers[ledger_id].closed
+        known = closed is not None and (closed.last_entry_id, closed.length)
+        found = metadata.closed and (metadata.last_entry_id, metadata.length)
+        require(known == found, "all openers agree on the end", f"{ledger_id}: {known}, {found}")
+
+    def told(self, ledger_id: int, before: int, last_add_confirmed: int) -> None:
+        """A reader learned of a last confirmed entry, and knew of one before."""
+        history = self.ledgers[ledger_id]
+        require(last_add_confirmed >= before, "LAC never falls", f"{ledger_id}: {before}")
+        most = history.last_add_pushed if history.closed is None else history.closed.last_entry_id
+        require(last_add_confirmed <= most, "LAC ≤ LAP", f"{ledger_id}: told {last_add_confirmed} of {most}")
+        history.told = max(history.told, last_add_confirmed)
+
+    def read(self, ledger_id: int, entry_id: int, result: Result, entry: LedgerEntry | None) -> None:
+        """A reader got an entry, or learned that there is none."""
+        history = self.ledgers[ledger_id]
+        where = f"{ledger_id}:{entry_id}"
+        if entry is not None:
+            require(entry.payload == history.payloads[entry_id], "entries are what was written", where)
+            length = sum(map(len, history.payloads[: entry_id + 1]))
+            require(entry.length == length, "entries are what was written", where)
+        elif result in ABSENT:
+            certain = entry_id <= history.confirmed or history.closed is not None
+            require(not certain, "an entry that is there is never denied", f"{where}, {result.name}")

@@ -1,0 +1,374 @@
+"""Ledgers in a world of faults, and then in a healed one, in which each has to be closed and read.
+
+Requests and answers are lost, doubled, late and out of order; bookies crash and lose what was not synced,
+stand still, lose their disks; writers stand still and go on, and do not know that they were fenced;
+recoveries meet each other, die, and begin again.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from pyledger.errors import PyLedgerError
+from pyledger.protocol.bookkeeper.results import Result
+from pyledger.simulator.bookie import SPOILT, SimulatedBookie
+from pyledger.simulator.ledger_checks import LedgerChecks
+from pyledger.simulator.ledger_cluster import Cluster, Fault, Shape
+from pyledger.simulator.ledger_process import LedgerProcess, ReaderProcess, WriterProcess
+from pyledger.simulator.safety import SafetyError, require
+from pyledger.simulator.world import Faults, Network, World
+
+TICK_MS = 10
+WRITE_ON_MS = 3000
+"""In a healed world, before all ledgers are closed."""
+HEAL_MS = 5000
+CALM_MS = 3000
+LEDGERS_MAX = 3
+"""Ledgers that are written at once."""
+ENTRIES_MAX = 60
+FROZEN_AT_FIRST = 0.1
+"""Share of writers that stand still before an entry of theirs has reached anybody."""
+KINDS = (
+    *("crash", "stop", "freeze", "recover", "recover") * 2,
+    *("kill", "cut", "mend", "wipe", "damage", "read only", "power"),
+)
+"""What can happen; the first ones more often."""
+SHAPES = (
+    *(Shape(3, 3, 2),) * 3,
+    Shape(3, 2, 2),
+    Shape(4, 3, 2),
+    Shape(5, 3, 2),
+    Shape(3, 3, 3),
+    Shape(3, 3, 1),
+    Shape(2, 2, 2),
+    Shape(2, 2, 1),
+    Shape(1, 1, 1),
+)
+
+
+@dataclass
+class LedgerReport:
+    """What a run was."""
+
+    seed: int
+    trace: str
+    """Hash of everything that happened: the same for the same seed, everywhere."""
+    shape: tuple[int, int, int]
+    ledgers: int
+    confirmed: int
+    recoveries: int
+    fenced: int
+    """Writers that learned that they were fenced."""
+    segments: int
+    crashes: int
+    lost: int
+    """Bookies that lost their disk, or a part of it."""
+
+    def __str__(self) -> str:
+        """One line."""
+        shape = "/".join(map(str, self.shape))
+        return (
+            f"{self.confirmed} entries confirmed in {self.ledgers} ledgers of {shape}, "
+            f"{self.recoveries} recoveries, {self.fenced} writers fenced, {self.segments} segments, "
+            f"{self.crashes} crashes, {self.lost} disks lost, trace {self.trace[:16]}"
+        )
+
+
+def no_fault(_: object) -> None:
+    """Everything is as it should be."""
+
+
+class LedgerRun:
+    """One run of one seed."""
+
+    def __init__(self, seed: int, bookies: int = 5, *, fault: Fault = no_fault) -> None:
+        self.world = World(seed, Faults())
+        random = self.world.random
+        self.world.faults = replace(
+            self.world.faults,
+            loss=random.choice((0.0, 0.02, 0.1)),
+            duplicates=random.choice((0.0, 0.05, 0.3)),
+            delay_ms_max=random.choice((5, 30, 120)),
+            clogs=random.choice((0.0, 0.02, 0.1, 0.3)),
+            clog_ms_max=random.choice((150, 400, 3000)),
+            crash_interval_ms=random.choice((50, 150, 500)),
+        )
+        network = Network(self.world, ordered=random.random() < 0.5)
+        shape = random.choice([one for one in SHAPES if one.ensemble_size <= bookies])
+        slow_syncs = random.choice((0.0, 0.02, 0.2))
+        self.recoveries = self.crashes = 0
+        self.cluster = Cluster(self.world, network, shape, LedgerChecks(), fault, self.crash, slow_syncs)
+        for _ in range(bookies):
+            self.cluster.add_bookie()
+        self.writers: list[WriterProcess] = []
+        self.readers: list[ReaderProcess] = []
+        for at in range(LEDGERS_MAX):
+            self.world.after(random.randint(0, 100 * at), self.write)
+        self.world.after(random.randint(50, 300), self.trouble)
+        self.world.after(random.randint(10, 100), self.look_in)
+
+    # --- who is at work
+
+    def write(self) -> None:
+        """A writer begins a new ledger; another one follows when it is done."""
+        cluster, random = self.cluster, self.world.random
+        if (ledger_id := cluster.create_ledger()) is not None:
+            entries = random.randint(1, ENTRIES_MAX)
+            writer = WriterProcess(cluster, f"w{len(self.writers)}", ledger_id, entries)
+            self.writers.append(writer)
+            if not self.world.healed and random.random() < FROZEN_AT_FIRST:
+                self.freeze(writer)
+        if not self.world.healed:  # so each chain has a ledger of the healed world, too
+            self.world.after(random.randint(200, 1500), self.write)
+
+    def look_in(self) -> None:
+        """Somebody follows a ledger without recovering it."""
+        random = self.world.random
+        if self.world.calm:
+            return
+        if self.writers:
+            reader = self.reader(random.choice(self.writers[-LEDGERS_MAX:]).ledger_id)
+            for delay_ms in (0, random.randint(20, 300), random.randint(300, 1500)):
+                reader.after(delay_ms, reader.ask_how_far)
+        self.world.after(random.randint(20, 400), self.look_in)
+
+    def reader(self, ledger_id: int) -> ReaderProcess:
+        """A new process that may read."""
+        reader = ReaderProcess(self.cluster, f"r{len(self.readers)}", ledger_id, self.count_recovery)
+        self.readers.append(reader)
+        return reader
+
+    def count_recovery(self) -> None:
+        """A recovery has ended."""
+        self.recoveries += 1
+
+    # --- what goes wrong
+
+    def trouble(self) -> None:
+        """Something goes wrong, or right again."""
+        world, random = self.world, self.world.random
+        if world.healed:
+            return
+        kind = random.choice(KINDS)
+        bookie = random.choice(list(self.cluster.bookies.values()))
+        world.note(f"trouble {kind} {bookie.name}")
+        self.go_wrong(kind, bookie)
+        world.after(random.randint(1, 2 * world.faults.crash_interval_ms), self.trouble)
+
+    def go_wrong(self, kind: str, bookie: SimulatedBookie) -> None:
+        """One thing of `KINDS` happens, to a bookie where it concerns one."""
+        random = self.world.random
+        if kind in BOOKIE_TROUBLES:
+            BOOKIE_TROUBLES[kind](self, bookie)
+        elif kind == "freeze":
+            self.freeze_writer()
+        elif kind == "recover":
+            self.recover_some()
+        elif kind == "kill":
+            self.kill_client()
+        elif kind == "cut":
+            self.cut_links()
+        elif kind == "mend":
+            self.cluster.network.cut.clear()
+        elif random.random() < 0.3:
+            for one in self.cluster.bookies.values():
+                self.crash(one)
+
+    def may_lose(self, bookie: SimulatedBookie) -> bool:
+        """Whether copies on one more bookie may be lost: of an acknowledged entry one is left."""
+        lost = sum(one.lost or one.bad_disk for one in self.cluster.bookies.values())
+        more = not bookie.lost and not bookie.bad_disk
+        return not bookie.lost and lost + more <= self.cluster.shape.ack_quorum - 1
+
+    def crash(self, bookie: SimulatedBookie) -> None:
+        """Crash a bookie; it comes back later."""
+        if not bookie.up:
+            return
+        self.crashes += 1
+        bookie.crash()
+        random = self.world.random
+        self.world.after(random.choice((5, 100, 1000)) + random.randint(0, 300), bookie.start)
+
+    def pause(self, bookie: SimulatedBookie) -> None:
+        """Let a bookie stand still for a while."""
+        life, random = bookie.life, self.world.random
+        bookie.stop()
+
+        def go_on() -> None:
+            if bookie.life == life and bookie.stopped is not None:
+                bookie.go_on()
+
+        self.world.after(random.choice((20, 300, 2000)) + random.randint(0, 200), go_on)
+
+    def freeze_writer(self) -> None:
+        """Let some writer stand still."""
+        random = self.world.random
+        writers = [one for one in self.writers if one.alive and one.stopped is None and not one.ended]
+        if not writers:
+            return
+        self.freeze(random.choice(writers))
+
+    def freeze(self, writer: WriterProcess) -> None:
+        """Let a writer stand still; meanwhile others may recover its ledger, and its bookies crash."""
+        world, random = self.world, self.world.random
+        writer.stopped = []
+        world.note(f"{writer.name} freezes")
+        world.after(random.randint(1, 1500), writer.go_on)
+        if random.random() < 0.8:
+            world.after(random.randint(1, 300), lambda: self.recover(writer.ledger_id))
+        if random.random() < 0.3:
+            for name in writer.machine.metadata.segments[-1].ensemble:
+                bookie = self.cluster.bookies[name]
+                world.after(random.randint(1, 600), lambda bookie=bookie: self.crash(bookie))  # type: ignore[misc]
+
+    def recover_some(self) -> None:
+        """Somebody opens a ledger, perhaps two at once."""
+        random = self.world.random
+        if self.writers:
+            ledger_id = random.choice(self.writers[-2 * LEDGERS_MAX :]).ledger_id
+            for _ in range(random.choice((1, 1, 2))):
+                self.world.after(random.randint(0, 50), lambda: self.recover(ledger_id))
+
+    def recover(self, ledger_id: int) -> None:
+        """Open a ledger."""
+        self.reader(ledger_id).recover()
+
+    def kill_client(self) -> None:
+        """A writer or a recovery dies."""
+        random = self.world.random
+        clients: list[LedgerProcess] = [one for one in self.writers if one.alive and not one.ended]
+        clients += [one for one in self.readers if one.alive and one.machine and one.result is None]
+        if clients:
+            client = random.choice(clients)
+            client.alive = False
+            self.world.note(f"{client.name} dies")
+
+    def cut_links(self) -> None:
+        """Cut some links, in one direction."""
+        random, network = self.world.random, self.cluster.network
+        clients = [one.name for one in (*self.writers[-LEDGERS_MAX:], *self.readers[-LEDGERS_MAX:])]
+        for bookie in random.sample(
+            list(self.cluster.bookies), random.randint(1, 2) % len(self.cluster.bookies)
+        ):
+            for client in clients:
+                if random.random() < 0.5:
+                    ends = (client, bookie)
+                    network.cut.add(ends if random.random() < 0.5 else ends[::-1])
+
+    def wipe(self, bookie: SimulatedBookie) -> None:
+        """Take a bookie's disk; another bookie joins."""
+        if self.world.random.random() < 0.5 and self.may_lose(bookie):
+            self.crashes += 1
+            bookie.wipe()
+            self.cluster.add_bookie()
+            self.world.after(self.world.random.randint(5, 1000), bookie.start)
+
+    def refuse_adds(self, bookie: SimulatedBookie) -> None:
+        """Make a bookie read-only, or writable again."""
+        bookie.rules.read_only = self.world.random.random() < 0.5
+        bookie.rules.room_for_recovery = self.world.random.random() < 0.7
+
+    def damage(self, bookie: SimulatedBookie) -> None:
+        """Spoil stored entries, and those to come."""
+        if not self.may_lose(bookie):
+            return
+        bookie.bad_disk = True
+        for ledger_id, entries in bookie.storage.ledgers.items():
+            chosen = [entry_id for entry_id in entries if self.world.random.random() < SPOILT]
+            bookie.damaged.update((ledger_id, entry_id) for entry_id in chosen)
+
+    # --- the whole history
+
+    def run(self, ticks: int) -> LedgerReport:
+        """Play the whole history: `ticks` of 10 ms with trouble, then a healed world."""
+        try:
+            return self._run(ticks)
+        except PyLedgerError as error:
+            raise SafetyError(f"machines keep their own rules: {error}") from error
+
+    def _run(self, ticks: int) -> LedgerReport:
+        world = self.world
+        world.run(ticks * TICK_MS)
+        self.heal()
+        world.run(WRITE_ON_MS + HEAL_MS)
+        rows = self.cluster.table.rows
+        left = [ledger_id for ledger_id, row in rows.items() if not row.metadata.closed]
+        require(not left, "a healed cluster closes its ledgers", left)
+        world.calm = True
+        readers = [self.reader(ledger_id) for ledger_id in rows]
+        for reader in readers:
+            reader.read_all()
+        world.run(CALM_MS)
+        for reader in readers:
+            missing = f"{reader.missing} of ledger {reader.ledger_id}"
+            require(not reader.missing, "what is acknowledged can be read", missing)
+        return self.report()
+
+    def heal(self) -> None:
+        """From now on nothing goes wrong; what is open is closed."""
+        world, cluster = self.world, self.cluster
+        world.healed = True
+        cluster.network.cut.clear()
+        world.note("healed")
+        for bookie in cluster.bookies.values():
+            bookie.start()
+            bookie.rules.read_only = False
+            if bookie.stopped is not None:
+                bookie.go_on()
+        hung = world.random.choice(list(cluster.bookies.values()))
+        # Who takes no entries any more is replaced, so there must be another one.
+        spare = sum(one.up for one in cluster.bookies.values()) > cluster.shape.ensemble_size
+        if world.random.random() < 0.5 and spare and self.may_lose(hung):
+            world.note(f"{hung.name} hangs for ever")
+            hung.stop()
+        for writer in self.writers:
+            if writer.stopped is not None:
+                writer.go_on()
+        world.after(WRITE_ON_MS, self.close_all)
+
+    def close_all(self) -> None:
+        """Open every ledger; who still writes is fenced."""
+        for ledger_id in self.cluster.table.rows:
+            self.close(ledger_id)
+
+    def close(self, ledger_id: int) -> None:
+        """Open a ledger as often as it takes."""
+        if self.cluster.table.rows[ledger_id].metadata.closed:
+            return
+        last: list[ReaderProcess] = []
+
+        def ended() -> None:
+            self.count_recovery()
+            if last[0].result is not Result.OK:
+                self.world.after(self.world.random.randint(10, 100), lambda: self.close(ledger_id))
+
+        reader = self.reader(ledger_id)
+        last.append(reader)
+        reader.told_recovered = ended
+        reader.recover()
+
+    def report(self) -> LedgerReport:
+        """What it was."""
+        cluster = self.cluster
+        shape = cluster.shape
+        rows = cluster.table.rows.values()
+        return LedgerReport(
+            self.world.seed,
+            self.world.digest.hexdigest(),
+            (shape.ensemble_size, shape.write_quorum, shape.ack_quorum),
+            len(rows),
+            sum(history.confirmed + 1 for history in cluster.checks.ledgers.values()),
+            self.recoveries,
+            sum(one.machine.failure is Result.LEDGER_FENCED for one in self.writers),
+            sum(len(row.metadata.segments) for row in rows),
+            self.crashes,
+            sum(one.lost or one.bad_disk for one in cluster.bookies.values()),
+        )
+
+
+BOOKIE_TROUBLES: dict[str, Callable[[LedgerRun, SimulatedBookie], None]] = {
+    "crash": LedgerRun.crash,
+    "stop": LedgerRun.pause,
+    "wipe": LedgerRun.wipe,
+    "damage": LedgerRun.damage,
+    "read only": LedgerRun.refuse_adds,
+}

@@ -1,0 +1,286 @@
+"""Known bugs of BookKeeper and its like, each to be built into the parts of a simulated cluster.
+
+A bug is called with each bookie at each of its lives, each client process, and the metadata store.
+"""
+
+from dataclasses import replace
+
+from pyledger.protocol.bookkeeper import messages as m
+from pyledger.protocol.bookkeeper.bookie import BookieRules, FenceRecord, Outcome
+from pyledger.protocol.bookkeeper.metadata import LedgerState
+from pyledger.protocol.bookkeeper.quorum import Coverage
+from pyledger.protocol.bookkeeper.reader import SendRead
+from pyledger.protocol.bookkeeper.recovery import LedgerRecovery, RecoveryReady
+from pyledger.protocol.bookkeeper.writer import LedgerWriter
+from pyledger.simulator.bookie import EntriesInMemory, Reply, SimulatedBookie
+from pyledger.simulator.ledger_cluster import Fault, MetadataTable
+from pyledger.simulator.ledger_process import ReaderProcess, WriterProcess
+
+
+def recovery_of(part: object) -> LedgerRecovery | None:
+    return part.machine if isinstance(part, ReaderProcess) else None
+
+
+def fence_at_the_first_read_only(part: object) -> None:
+    """A recovery fences with its first read only, not with those that find the end (bookkeeper #2614)."""
+    if (machine := recovery_of(part)) is None:
+        return
+    ready = machine.ready
+
+    def unfenced() -> RecoveryReady | None:
+        found = ready()
+        if found is None:
+            return None
+        reads = tuple(SendRead(one.bookie, one.entry_id, one.entry_id < 0) for one in found.reads)
+        return RecoveryReady(reads, found.adds, found.proposal, found.done)
+
+    machine.ready = unfenced
+
+
+def every_bookie_must_deny(part: object) -> None:
+    """A recovery waits until all of a write set deny an entry, who hangs too (bookkeeper #1067)."""
+    if (machine := recovery_of(part)) is None:
+        return
+    ask = machine._ask
+
+    def patient() -> None:
+        ask()
+        for probe in machine._probes.values():
+            probe._absent_after = len(probe.bookies)
+
+    machine._ask = patient
+
+
+def fence_between_check_and_add(part: object) -> None:
+    """An add that was let through before a fence is stored after it (bookkeeper #4701: two handles)."""
+    if not isinstance(part, SimulatedBookie):
+        return
+    handle, life = SimulatedBookie.handle.__get__(part), part.life
+
+    def late(request: m.Request, reply: Reply) -> None:
+        ledger = part.rules.ledgers.get(getattr(request, "ledger_id", -1))
+        ordinary = isinstance(request, m.AddRequest) and not request.recovery
+        if not ordinary or ledger is None or ledger.fenced:
+            handle(request, reply)
+            return
+
+        def add() -> None:
+            fenced, ledger.fenced = ledger.fenced, False
+            handle(request, reply)
+            ledger.fenced = fenced
+
+        part.world.after(part.world.random.choice((0, 20, 200)), lambda: part.run(life, add))
+
+    part.handle = late
+
+
+def damage_is_absence(part: object) -> None:
+    """A bookie denies an entry that it cannot read (bookkeeper #2908)."""
+
+    class Careless(EntriesInMemory):
+        def get(self, ledger_id: int, entry_id: int) -> bytes | None:
+            return None if (ledger_id, entry_id) in self.damaged else super().get(ledger_id, entry_id)
+
+    if isinstance(part, SimulatedBookie):
+        part.storage.__class__ = Careless
+
+
+def fresh_disk_under_an_old_name(part: object) -> None:
+    """A bookie whose disk was replaced goes on under its name (bookkeeper #4812; no cookie is looked at)."""
+    if isinstance(part, SimulatedBookie):
+        part.checks_cookie = False
+
+
+def recovery_forgets_the_segment(part: object) -> None:
+    """A recovery goes below the last segment, whose start proves what is confirmed (found with TLA+)."""
+
+    class Forgetful(LedgerRecovery):
+        @property
+        def _confirmed(self) -> int:
+            return -1 if self._last is None else self._last.last_add_confirmed
+
+    if (machine := recovery_of(part)) is not None:
+        machine.__class__ = Forgetful
+
+
+def acknowledge_before_sync(part: object) -> None:
+    """A bookie answers an add before it is on disk."""
+    if isinstance(part, SimulatedBookie):
+        part.answers_before_sync = True
+
+
+def fence_in_memory(part: object) -> None:
+    """A fence is not journaled, so it does not outlive its bookie."""
+
+    class Forgetful(BookieRules):
+        __slots__ = ()
+
+        def handle(self, request: m.Request) -> Outcome:
+            outcome = super().handle(request)
+            kept = tuple(one for one in outcome.records if not isinstance(one, FenceRecord))
+            return replace(outcome, records=kept)
+
+    if isinstance(part, SimulatedBookie):
+        part.rules.__class__ = Forgetful
+
+
+def fence_without_key(part: object) -> None:
+    """A ledger's key is not journaled before its fence, so a start passes over it (upstream)."""
+
+    class Keyless(BookieRules):
+        __slots__ = ()
+
+        def handle(self, request: m.Request) -> Outcome:
+            outcome = super().handle(request)
+            fences = any(isinstance(one, FenceRecord) for one in outcome.records)
+            return replace(outcome, records=outcome.records[-1:]) if fences else outcome
+
+    if isinstance(part, SimulatedBookie):
+        part.rules.__class__ = Keyless
+
+
+def absence_before_the_fence_is_on_disk(part: object) -> None:
+    """An entry is denied although the fence is not on disk yet (upstream)."""
+    if not isinstance(part, SimulatedBookie):
+        return
+    handle = SimulatedBookie.handle.__get__(part)
+
+    def hasty(request: m.Request, reply: Reply) -> None:
+        entries = part.storage.ledgers.get(getattr(request, "ledger_id", -1), {})
+        fences = isinstance(request, m.ReadRequest) and request.fence
+        part.answers_before_sync = fences and (
+            not entries if request.entry_id < 0 else request.entry_id not in entries
+        )
+        handle(request, reply)
+        part.answers_before_sync = False
+
+    part.handle = hasty
+
+
+def acknowledgements_of_replaced_bookies(part: object) -> None:
+    """What a bookie acknowledged counts on after it was replaced (bookkeeper #1395)."""
+    if not isinstance(part, WriterProcess):
+        return
+    machine = part.machine
+
+    class Kept(set[int]):
+        def discard(self, _: int) -> None:
+            pass
+
+    add = machine.add
+
+    def keeping(payload: bytes, now_ms: int, length: int | None = None) -> int:
+        entry_id = add(payload, now_ms, length)
+        for op in machine._pending:
+            op.acknowledged = Kept(op.acknowledged)
+        return entry_id
+
+    machine.add = keeping
+
+
+def confirm_while_bookies_are_replaced(part: object) -> None:
+    """Entries are confirmed although another ensemble is being stored (bookkeeper #1390)."""
+
+    class Hasty(LedgerWriter):
+        def _confirm(self) -> None:
+            proposal, self._proposal = self._proposal, None
+            super()._confirm()
+            self._proposal = proposal
+
+    if isinstance(part, WriterProcess):
+        part.machine.__class__ = Hasty
+
+
+def ensembles_told_before_the_close(part: object) -> None:
+    """A recovery stores other bookies before the entries are there (found with TLA+)."""
+
+    class Hasty(LedgerWriter):
+        def _change_ensemble(self) -> None:
+            self._recovery = False
+            super()._change_ensemble()
+            self._recovery = True
+
+    if (machine := recovery_of(part)) is None:
+        return
+    open_writer = machine._open_writer
+
+    def opened(length: int) -> None:
+        open_writer(length)
+        machine._writer.__class__ = Hasty
+
+    machine._open_writer = opened
+
+
+def one_denial_is_enough(part: object) -> None:
+    """A recovery ends at the first bookie that denies an entry (bookkeeper before #1077)."""
+    if (machine := recovery_of(part)) is None:
+        return
+    ask = machine._ask
+
+    def hasty() -> None:
+        ask()
+        for probe in machine._probes.values():
+            probe._absent_after = 1
+
+    machine._ask = hasty
+
+
+def any_answer_covers(part: object) -> None:
+    """A recovery goes on after a bare ack quorum of answers, whatever could hide behind the silent ones."""
+
+    class Sure(Coverage):
+        __slots__ = ()
+
+        @property
+        def covered(self) -> bool:
+            return sum(self._known) >= self._ack_quorum
+
+    if (machine := recovery_of(part)) is None:
+        return
+    fence = machine._fence
+
+    def quick() -> None:
+        fence()
+        machine._coverage.__class__ = Sure
+
+    machine._fence = quick
+    machine._coverage.__class__ = Sure
+
+
+def metadata_is_just_set(part: object) -> None:
+    """Metadata is stored without a look at what is there."""
+    if isinstance(part, MetadataTable):
+        part.compares = False
+
+
+def writer_goes_on_after_recovery_began(part: object) -> None:
+    """A writer whose change was refused tries again on top of what it finds, whatever state that is in."""
+
+    class Stubborn(LedgerWriter):
+        @property
+        def _expected(self) -> LedgerState:
+            return self.metadata.state
+
+    if isinstance(part, WriterProcess):
+        part.machine.__class__ = Stubborn
+
+
+BUGS: list[Fault] = [
+    fence_at_the_first_read_only,
+    every_bookie_must_deny,
+    fence_between_check_and_add,
+    damage_is_absence,
+    fresh_disk_under_an_old_name,
+    recovery_forgets_the_segment,
+    ensembles_told_before_the_close,
+    one_denial_is_enough,
+    any_answer_covers,
+    acknowledge_before_sync,
+    fence_in_memory,
+    fence_without_key,
+    absence_before_the_fence_is_on_disk,
+    acknowledgements_of_replaced_bookies,
+    confirm_while_bookies_are_replaced,
+    writer_goes_on_after_recovery_began,
+    metadata_is_just_set,
+]
