@@ -116,19 +116,27 @@ def test_a_bookie_that_its_cluster_does_not_know_does_not_start(tmp_path: Path) 
     asyncio.run(play())
 
 
+async def two_ledgers(cluster: Cluster) -> None:
+    made = LedgerMetadata(
+        ensemble_size=1,
+        write_quorum=1,
+        ack_quorum=1,
+        segments=(Segment(0, ("b1",)),),
+        digest=DigestType.CRC32C,
+        password=b"",
+    )
+    for ledger_id in (1, 2):
+        await cluster.ledgers.create(made, ledger_id)
+
+
+def logs_in(folder: Path) -> set[str]:
+    return {path.name for path in (folder / "b1/ledgers/current").glob("*.log")}
+
+
 def test_deleted_ledgers_and_their_logs_go(tmp_path: Path) -> None:
     async def play() -> None:
         cluster = await formatted(tmp_path)
-        made = LedgerMetadata(
-            ensemble_size=1,
-            write_quorum=1,
-            ack_quorum=1,
-            segments=(Segment(0, ("b1",)),),
-            digest=DigestType.CRC32C,
-            password=b"",
-        )
-        for ledger_id in (1, 2):
-            await cluster.ledgers.create(made, ledger_id)
+        await two_ledgers(cluster)
         small = {"write_cache_bytes": 1 << 12, "log_size_limit_bytes": 1 << 14}
         bookie = member(tmp_path, gc_wait_time_ms=100, flush_interval_ms=10, **small)
         await bookie.start()
@@ -138,17 +146,58 @@ def test_deleted_ledgers_and_their_logs_go(tmp_path: Path) -> None:
                 assert (await peer.add(ledger_id, entry_id, bytes(1000))).status is Status.EOK
         current = tmp_path / "b1/ledgers/current"
         await until((current / "0/2/2.idx").exists)
-        await until(lambda: len(list(current.glob("*.log"))) > 3)
-        before = {path.name for path in current.glob("*.log")}
+        await until(lambda: len(logs_in(tmp_path)) > 3)
+        before = logs_in(tmp_path)
         await cluster.ledgers.delete(1)
         await until(lambda: not (current / "0/1/1.idx").exists())
-        await until(lambda: bool(before - {path.name for path in current.glob("*.log")}))
+        await until(lambda: bool(before - logs_in(tmp_path)))
         assert (await peer.read(1, 0)).status is Status.ENOLEDGER
         for entry_id in range(40):
             assert (await peer.read(2, entry_id)).entry == entry_of(2, entry_id, bytes(1000))
         await peer.close()
         await bookie.close()
         await cluster.close()
+
+    asyncio.run(play())
+
+
+def test_logs_that_are_mostly_garbage_are_compacted_while_they_are_read(tmp_path: Path) -> None:
+    async def play() -> None:
+        cluster = await formatted(tmp_path)
+        await two_ledgers(cluster)
+        bookie = member(
+            tmp_path,
+            gc_wait_time_ms=100,
+            flush_interval_ms=10,
+            write_cache_bytes=1 << 12,
+            log_size_limit_bytes=1 << 14,
+            minor_compaction_interval_ms=1,
+            minor_compaction_threshold_percent=60,
+        )
+        await bookie.start()
+        peer = await Peer.connect(bookie.address)
+        for entry_id in range(60):  # entries of both stand in every log
+            for ledger_id in (1, 2):
+                assert (await peer.add(ledger_id, entry_id, bytes(1000))).status is Status.EOK
+        await until(lambda: len(logs_in(tmp_path)) > 4)
+        before = logs_in(tmp_path)
+        await cluster.ledgers.delete(1)
+        entry_id = 0
+        while len(before & logs_in(tmp_path)) > 2:  # but the one that is written, or not worth it
+            assert (await peer.read(2, entry_id)).entry == entry_of(2, entry_id, bytes(1000))
+            entry_id = (entry_id + 1) % 60
+        for entry_id in range(60):
+            assert (await peer.read(2, entry_id)).entry == entry_of(2, entry_id, bytes(1000))
+        await peer.close()
+        await bookie.close()
+        await cluster.close()
+        again = member(tmp_path)
+        await again.start()
+        peer = await Peer.connect(again.address)
+        for entry_id in range(60):
+            assert (await peer.read(2, entry_id)).entry == entry_of(2, entry_id, bytes(1000))
+        await peer.close()
+        await again.close()
 
     asyncio.run(play())
 

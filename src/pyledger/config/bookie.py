@@ -9,6 +9,7 @@ from pyledger.config.fields import check, setting
 
 INT_MAX = (1 << 31) - 1
 DAY_MS = 86_400_000
+MONTH_MS = 30 * DAY_MS
 GIBIBYTE = 1 << 30
 
 
@@ -78,6 +79,28 @@ class BookieConfig:
 
     gc_wait_time_ms: int = setting(600_000, unit="ms", range=(100, DAY_MS), upstream="gcWaitTime")
     """How often ledgers that were deleted are cleared away."""
+
+    minor_compaction_threshold_percent: int = setting(20, unit="percent", range=(0, 99), upstream=None)
+    """Entry logs of which less than this is needed are compacted; 0: never. Upstream:
+    `minorCompactionThreshold`, 0.2."""
+
+    minor_compaction_interval_ms: int = setting(3_600_000, unit="ms", range=(0, MONTH_MS), upstream=None)
+    """How often, at the end of a clearing away; 0: never. Upstream: `minorCompactionInterval`, in s."""
+
+    major_compaction_threshold_percent: int = setting(80, unit="percent", range=(0, 99), upstream=None)
+    """The same in a major compaction. Upstream: `majorCompactionThreshold`, 0.8."""
+
+    major_compaction_interval_ms: int = setting(DAY_MS, unit="ms", range=(0, MONTH_MS), upstream=None)
+    """The same in a major compaction. Upstream: `majorCompactionInterval`, in s."""
+
+    compaction_rate_by_bytes: int = setting(
+        16 << 20, unit="bytes", range=(1 << 10, 1 << 40), upstream="compactionRateByBytes"
+    )
+    """Bytes that compaction moves in a second. Upstream: 1,000,000, or 1,000 entries."""
+
+    disk_usage_warn_threshold_percent: int = setting(90, unit="percent", range=(1, 100), upstream=None)
+    """A disk fuller than this is cleared at once, and sees no major compaction. Upstream:
+    `diskUsageWarnThreshold`, 0.90."""
 
     force_read_only_bookie: bool = setting(False, upstream="forceReadOnlyBookie")
     """Take no adds from the start."""

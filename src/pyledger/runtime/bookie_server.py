@@ -13,11 +13,12 @@ from typing import Any
 
 from pyledger.config.bookie import BookieConfig
 from pyledger.config.net import NetConfig, TlsConfig
-from pyledger.errors import ConfigError, PyLedgerError, StoreError, StoreFullError
+from pyledger.errors import ConfigError, StoreError, StoreFullError
 from pyledger.log import event, logger
 from pyledger.metadata.cluster import Cluster
 from pyledger.net.ledger_server import IDLE_SECONDS, LedgerConnection, LedgerServer
 from pyledger.protocol.bookkeeper.bookie import BookieRules
+from pyledger.runtime.bookie_collector import BookieCollector
 from pyledger.runtime.bookie_desk import BookieDesk
 from pyledger.runtime.bookie_membership import BookieMembership
 from pyledger.store.bookie_index import ENTRY_ID_MAX
@@ -94,7 +95,8 @@ class BookieServer:
         self._reads = ThreadPoolExecutor(READ_THREADS, "bookie-read")
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._moving: asyncio.Future[None] | None = None
-        self._started = self._closing = False
+        self._collector: BookieCollector | None = None
+        self._started = self._closing = self._collecting = False
         self._store: BookieStore
         self._desk: BookieDesk
 
@@ -136,6 +138,9 @@ class BookieServer:
         if self._member is not None:
             where = (self._advertised_host, self._server.port)
             await self._member.register(*where, read_only=self.rules.read_only)
+            self._collector = BookieCollector(
+                store, self.config, self._disk, self._member.deleted_ledgers, self._settled
+            )
             self._arm("collect", self.config.gc_wait_time_ms / 1000, self._collect)
 
     async def close(self) -> None:
@@ -176,9 +181,9 @@ class BookieServer:
 
     def _checkpoint(self) -> None:
         """Begin a checkpoint, unless one is under way."""
+        self._arm("checkpoint", self.config.flush_interval_ms / 1000, self._checkpoint)
         if self._moving is not None or self._closing:
             return
-        self._arm("checkpoint", self.config.flush_interval_ms / 1000, self._checkpoint)
         if (checkpoint := self._store.begin_checkpoint()) is not None:
             self._move(checkpoint)
 
@@ -215,6 +220,11 @@ class BookieServer:
             event(log, logging.WARNING, "disk", used_percent=round(used, 1), read_only=read_only)
             if self._member is not None:
                 self._spawn(self._member.set_read_only(read_only))
+        if self._collector is not None:
+            warn, before = self.config.disk_usage_warn_threshold_percent, self._collector.used_percent
+            self._collector.used_percent = used
+            if used > warn >= before:
+                self._collect()
         self.rules.read_only = read_only
         self.rules.room_for_recovery = free >= self.config.min_usable_size_for_high_priority_writes_bytes
         self._arm("disk", self.config.disk_check_interval_ms / 1000, self._look_at_disk)
@@ -225,24 +235,27 @@ class BookieServer:
         task.add_done_callback(self._tasks.discard)
 
     def _collect(self) -> None:
-        self._spawn(self._collect_garbage())
+        """Begin to collect garbage, unless that is under way."""
+        if self._collector is not None and not self._collecting:
+            self._collecting = True
+            self._spawn(self._collect_garbage(self._collector))
 
-    async def _collect_garbage(self) -> None:
-        """Forget ledgers that were deleted, and remove the entry logs that hold nothing else."""
-        assert self._member is not None
+    async def _collect_garbage(self, collector: BookieCollector) -> None:
         try:
-            gone = await self._member.deleted_ledgers(list(self._store.ledgers))
-            while self._moving is not None:
-                await asyncio.wait([self._moving])
-            for ledger_id in gone:
-                self._store.remove_ledger(ledger_id)
-            removed = await self._loop.run_in_executor(self._disk, self._store.remove_dead_logs)
-            if gone or removed:
-                event(log, logging.INFO, "collected", ledgers=len(gone), entry_logs=removed)
-        except (PyLedgerError, OSError) as error:
-            # Nothing is removed on doubt; the next round looks again.
+            await collector.collect()
+        except StoreFullError as error:
             event(log, logging.WARNING, "not collected", problem=error)
+        except StoreError as error:
+            event(log, logging.ERROR, "disk failed while collecting", problem=error)
+            self._give_up()
+        finally:
+            self._collecting = False
         self._arm("collect", self.config.gc_wait_time_ms / 1000, self._collect)
+
+    async def _settled(self) -> None:
+        """Return when no checkpoint is under way."""
+        while self._moving is not None:
+            await asyncio.wait([self._moving])
 
     def _journal_failed(self) -> None:
         self._loop.call_soon_threadsafe(self._give_up)

@@ -12,6 +12,7 @@ import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from typing import NamedTuple
 
 from pyledger.atomic_file import flush_folder
 from pyledger.errors import LedgerFileError, StoreFullError, StoreIOError
@@ -20,9 +21,11 @@ from pyledger.store.bookie_reader import FileMaps
 from pyledger.wire.ledger.entry_log import (
     LOG_HEADER_BYTES,
     encode_ledgers_map,
+    entry_at,
     ledgers_map,
     log_header,
     logged_entries,
+    map_position,
 )
 
 SIZE_BYTES = 4
@@ -49,6 +52,14 @@ class PageNotCachedError(Exception):
         """Read it; in a thread that may wait."""
         with suppress(OSError):  # whoever asks again meets the error
             os.pread(self.file, AHEAD_BYTES, self.position)
+
+
+class Place(NamedTuple):
+    """Where an index says that an entry stands."""
+
+    ledger_id: int
+    entry_id: int
+    location: int
 
 
 class EntryLogs:
@@ -119,32 +130,54 @@ class EntryLogs:
             os.close(file)
         self._open.clear()
 
-    def contents(self) -> Iterator[tuple[int, set[int]]]:
-        """Logs that are not written any more, and the ledgers in each.
+    def closed(self, known: Iterable[int]) -> dict[int, dict[int, int]]:
+        """Logs that are not written any more; of each the bytes of every ledger's entries.
+
+        A log whose end a crash tore, or that is damaged, may hold something of every ledger that is known.
+
+        Args:
+            known: Ids of all ledgers.
 
         Raises:
-            LedgerFileError: One is damaged.
             StoreIOError: The operating system refused.
         """
-        for number, path in entry_log_files(self.folder).items():
-            if number == self._number:
-                continue
+        numbers = [number for number in entry_log_files(self.folder) if number != self._number]
+        for number in numbers:
             if number not in self.sizes:
-                data = FileMaps().map(path)
-                told = ledgers_map(path, data)
-                sizes: Counter[int] = Counter()
-                for one in logged_entries(path, data) if told is None else ():
-                    sizes[one.ledger_id] += SIZE_BYTES + len(one.entry)
-                self.sizes[number] = dict(sizes if told is None else told)
-            yield number, set(self.sizes[number])
+                self.sizes[number] = _sizes_in(self._path(number)) or dict.fromkeys(known, 0)
+        return {number: self.sizes[number] for number in numbers}
 
-    def remove(self, number: int) -> None:
-        """Remove a log that nothing points to any more."""
+    def size_bytes(self, number: int) -> int:
+        """Size of a log's file."""
+        return os.stat(self._path(number)).st_size
+
+    def release(self, number: int) -> None:
+        """Close a log that nothing points to any more. In the thread that reads."""
         if (file := self._open.pop(number, -1)) >= 0:
             os.close(file)
+
+    def unlink(self, number: int) -> None:
+        """Remove a log that was released. In the thread that writes."""
         self.sizes.pop(number, None)
         with suppress(FileNotFoundError):
             os.unlink(self._path(number))
+
+    def copies(self, number: int, wanted: Iterable[Place]) -> Iterator[tuple[Place, bytes]]:
+        """Entries of one log, for a thread that writes.
+
+        Args:
+            number: Which log.
+            wanted: Where they stand.
+
+        Raises:
+            LedgerFileError: One of them does not stand where it should.
+            StoreIOError: The operating system refused.
+        """
+        path = self._path(number)
+        data = FileMaps().map(path)
+        for place in wanted:
+            position = place.location & 0xFFFFFFFF
+            yield place, bytes(entry_at(path, data, position, place.ledger_id, place.entry_id))
 
     def _write(self, ledger_id: int, parts: list[bytes]) -> None:
         if not parts:
@@ -262,3 +295,19 @@ class EntryLogs:
 
     def _path(self, number: int) -> str:
         return os.path.join(self.folder, f"{number:x}.log")
+
+
+def _sizes_in(path: str) -> dict[int, int] | None:
+    """Bytes of each ledger's entries in a closed log; None: nobody can tell."""
+    data = FileMaps().map(path)
+    try:
+        told = ledgers_map(path, data)
+        # A map without some ledger would let its entries be thrown away: it has to tell of every byte.
+        if told is not None and LOG_HEADER_BYTES + sum(told.values()) == map_position(data):
+            return told
+        sizes: Counter[int] = Counter()
+        for one in logged_entries(path, data):
+            sizes[one.ledger_id] += SIZE_BYTES + len(one.entry)
+    except LedgerFileError:
+        return None
+    return dict(sizes)

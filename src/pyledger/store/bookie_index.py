@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import groupby
 from operator import itemgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from pyledger.atomic_file import flush_folder
 from pyledger.errors import StoreFullError, StoreIOError
@@ -26,6 +26,7 @@ from pyledger.wire.ledger.entry_log import (
     encode_index_header,
 )
 
+T = TypeVar("T")
 SLOT_BYTES = 8
 SLOTS_READ = 8192
 ENTRY_ID_MAX = (1 << 31) - 1
@@ -98,14 +99,48 @@ class IndexFiles:
     def entry_ids(self, ledger_id: int) -> Iterator[int]:
         """All entries that have a slot, ascending."""
         file = self._file(ledger_id)
-        if file < 0:
+        return (entry_id for entry_id, _ in _written(file)) if file >= 0 else iter(())
+
+    def locations(self, ledger_id: int) -> Iterator[tuple[int, int]]:
+        """Entries with their locations, ascending, for a thread that writes; none, if the ledger is gone.
+
+        Raises:
+            StoreIOError: The operating system refused.
+        """
+        try:
+            with open(index_path(self.folder, ledger_id), "rb", buffering=0) as file:
+                yield from _written(file.fileno())
+        except FileNotFoundError:
             return
-        at = 0
-        while (at := _next_written(file, at)) >= 0:
-            slots = os.pread(file, SLOTS_READ * SLOT_BYTES, INDEX_HEADER_BYTES + at * SLOT_BYTES)
-            whole = array("q", slots[: len(slots) // SLOT_BYTES * SLOT_BYTES])
-            yield from (at + place for place, slot in enumerate(whole) if slot)
-            at += SLOTS_READ
+        except OSError as error:
+            raise self._failure(ledger_id, "read", error) from error
+
+    def move(self, ledger_id: int, moved: Mapping[int, tuple[int, int]]) -> None:
+        """Let slots name other locations, where they still name the old ones; durable.
+
+        Args:
+            ledger_id: Which; nothing is done if it is gone.
+            moved: Old and new location, by entry.
+
+        Raises:
+            StoreIOError: The operating system refused.
+        """
+        try:
+            with open(index_path(self.folder, ledger_id), "r+b", buffering=0) as file:
+                for first, run in _runs(moved):
+                    at = INDEX_HEADER_BYTES + SLOT_BYTES * first
+                    slots = array("q", os.pread(file.fileno(), SLOT_BYTES * len(run), at))
+                    slots.byteswap()
+                    for place, (old, new) in enumerate(run):
+                        if slots[place] == old:
+                            slots[place] = new
+                    slots.byteswap()
+                    os.pwrite(file.fileno(), slots.tobytes(), at)
+                os.fdatasync(file.fileno())
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise self._failure(ledger_id, "write", error) from error
 
     def write(self, ledger_id: int, header: LedgerHeader, locations: Mapping[int, int]) -> None:
         """Write header and slots of a ledger, and make them durable. Makes the file where there is none.
@@ -177,6 +212,17 @@ class IndexFiles:
         return StoreIOError(path, doing, error.strerror or str(error))
 
 
+def _written(file: int) -> Iterator[tuple[int, int]]:
+    """Slots that name a location, ascending."""
+    at = 0
+    while (at := _next_written(file, at)) >= 0:
+        slots = os.pread(file, SLOTS_READ * SLOT_BYTES, INDEX_HEADER_BYTES + at * SLOT_BYTES)
+        whole = array("q", slots[: len(slots) // SLOT_BYTES * SLOT_BYTES])
+        whole.byteswap()
+        yield from ((at + place, slot) for place, slot in enumerate(whole) if slot)
+        at += SLOTS_READ
+
+
 def _next_written(file: int, entry_id: int) -> int:
     """The first entry from `entry_id` on that does not lie in a hole of the file; -1: none."""
     start = INDEX_HEADER_BYTES + entry_id * SLOT_BYTES
@@ -187,7 +233,7 @@ def _next_written(file: int, entry_id: int) -> int:
     return entry_id + max(found - start, 0) // SLOT_BYTES
 
 
-def _runs(locations: Mapping[int, int]) -> Iterator[tuple[int, list[int]]]:
+def _runs(locations: Mapping[int, T]) -> Iterator[tuple[int, list[T]]]:
     """Consecutive slots, each run with its first entry."""
     ordered = sorted(locations.items())
     for _, group in groupby(enumerate(ordered), lambda pair: pair[1][0] - pair[0]):

@@ -17,6 +17,7 @@ from pyledger._core import AddIntake
 from pyledger.config.bookie import BookieConfig
 from pyledger.errors import StoreIOError
 from pyledger.protocol.bookkeeper.bookie import BookieRules, LedgerAtBookie
+from pyledger.store.bookie_compaction import compaction, logs_worth_compacting
 from pyledger.store.bookie_entry_log import EntryLogs
 from pyledger.store.bookie_folder import CURRENT, MARK_FILE, journal_files, read_mark
 from pyledger.store.bookie_index import ENTRY_ID_MAX, IndexFiles, LedgerHeader
@@ -271,19 +272,24 @@ class BookieStore:
         if (last := self.last_ids.get(ledger_id)) is not None and (entry := self.get(ledger_id, last)):
             ledger.last_add_confirmed = max(ledger.last_add_confirmed, HEADER.unpack_from(entry)[2])
 
-    def remove_dead_logs(self) -> int:
-        """Remove entry logs that hold nothing but ledgers that were removed; how many.
-
-        In the thread that writes checkpoints.
+    def dead_logs(self) -> list[int]:
+        """Entry logs that hold nothing but ledgers that were removed. In the thread that writes checkpoints.
 
         Raises:
-            LedgerFileError: A log is damaged.
+            StoreIOError: The operating system refused.
         """
         known = self.ledgers
-        dead = [number for number, ids in self.logs.contents() if not any(one in known for one in ids)]
-        for number in dead:
-            self.logs.remove(number)
-        return len(dead)
+        closed = self.logs.closed(list(known))
+        return [number for number, sizes in closed.items() if not any(one in known for one in sizes)]
+
+    def logs_worth_compacting(self, threshold_percent: int) -> list[int]:
+        """Entry logs of which less than a share is needed. In the thread that writes checkpoints."""
+        self.logs.closed(list(self.ledgers))
+        return logs_worth_compacting(self.logs, self.ledgers, threshold_percent)
+
+    def compaction(self, number: int) -> Iterator[int]:
+        """Move what is needed of a log, see `bookie_compaction`. In the thread that writes checkpoints."""
+        return compaction(self.logs, self._indexes, number)
 
     def room(self) -> tuple[int, int]:
         """Size of the disk of the entry logs, and what of it is free (bytes).

@@ -10,7 +10,6 @@ from itertools import islice
 from typing import Any
 
 from pyledger.client.ledger.bookies import Bookies
-from pyledger.client.ledger.entries import added_result
 from pyledger.client.ledger.reader import AsyncLedgerReader
 from pyledger.config.ledger import LedgerConfig
 from pyledger.errors import AddFailedError
@@ -18,6 +17,7 @@ from pyledger.metadata.signal import Signal
 from pyledger.protocol.bookkeeper.messages import BatchReadRequest, BatchReadResponse, Status
 from pyledger.protocol.bookkeeper.repair import Repair
 from pyledger.protocol.bookkeeper.results import Result
+from pyledger.wire.ledger.answers import added_result
 from pyledger.wire.ledger.entry import EntryDigest, is_whole, pack_entry
 
 Copies = list[tuple[int, tuple[str, ...]]]

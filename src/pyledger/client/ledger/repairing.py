@@ -10,7 +10,6 @@ from typing import Any
 
 from pyledger.client.ledger.bookies import Bookies
 from pyledger.client.ledger.copying import FragmentCopier, Pace
-from pyledger.client.ledger.entries import read_result
 from pyledger.client.ledger.reader import AsyncLedgerReader
 from pyledger.client.ledger.recovering import RecoveryShell
 from pyledger.config.autorecovery import AutoRecoveryConfig
@@ -22,6 +21,7 @@ from pyledger.protocol.bookkeeper.entry import DigestType
 from pyledger.protocol.bookkeeper.fragments import Lack, LedgerCheck
 from pyledger.protocol.bookkeeper.messages import ReadRequest
 from pyledger.protocol.bookkeeper.repair import Repair, Step, next_step
+from pyledger.wire.ledger.answers import read_result
 from pyledger.wire.ledger.entry import EntryDigest, master_key
 
 READS_AT_ONCE = 256

@@ -120,6 +120,11 @@ def decode_index(path: str, data: memoryview) -> LedgerIndex:
     return LedgerIndex(key, bool(state & FENCED), packet, data[INDEX_HEADER_BYTES:])
 
 
+def map_position(data: memoryview) -> int:
+    """Where the map of ledgers of a log begins (bytes), as its header says; 0: it has none."""
+    return int(_LOG_HEADER.unpack_from(data)[2])
+
+
 def ledgers_map(path: str, data: memoryview) -> dict[int, int] | None:
     """Ledgers of a closed log, and the bytes of their entries with their sizes; None: the log was not closed.
 
