@@ -8,8 +8,6 @@ import pytest
 
 from pyledger.simulator.ledger_cluster import Fault
 from pyledger.simulator.ledger_run import LedgerRun, no_fault
-from tests.simulator.found_bugs import recorded
-from tests.simulator.ledger_bugs import BUGS
 
 TICKS = 1000
 # Seeds with which a fault of the machines was found once: seed, bookies, what it was.
@@ -64,10 +62,3 @@ def test_a_seed_is_one_history_whatever_the_hash_seed() -> None:
     }
     assert len(told) == 1
     assert b'"trace":"' in told.pop()
-
-
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
-def test_known_bugs_are_found_where_the_table_says(bug: Fault) -> None:
-    seed = recorded(bug) - 1
-    with pytest.raises(AssertionError):
-        play_bug(seed, bug)
