@@ -7,6 +7,7 @@ recoveries meet each other, die, and begin again.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pyledger.errors import PyLedgerError
 from pyledger.protocol.bookkeeper.results import Result
@@ -217,8 +218,7 @@ class LedgerRun:
             world.after(random.randint(1, 300), lambda: self.recover(writer.ledger_id))
         if random.random() < 0.3:
             for name in writer.machine.metadata.segments[-1].ensemble:
-                bookie = self.cluster.bookies[name]
-                world.after(random.randint(1, 600), lambda bookie=bookie: self.crash(bookie))  # type: ignore[misc]
+                world.after(random.randint(1, 600), partial(self.crash, self.cluster.bookies[name]))
 
     def recover_some(self) -> None:
         """Somebody opens a ledger, perhaps two at once."""
