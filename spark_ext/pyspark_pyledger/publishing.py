@@ -13,17 +13,20 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from pyledger.atomic_file import replace_file
 from pyledger.store.folder import STAGING_FOLDER
 from pyledger.store.message_store import MessageStore
-from pyledger.store.queue_reader import java_hash_code
 from pyledger.store.read_result import GetStatus
+from pyledger.store.row_append import append_rows, choose_queues
 from pyspark_pyledger.staging import StagedFile, read_staged, staging_folder, sweep
 from pyspark_pyledger.write_options import WriteOptions
 
 Queue = tuple[str, int]
-Row = tuple[bytes, str | None, str | None, dict[str, str] | None, int]
-"""Body, tags, keys, other properties, born timestamp (ms)."""
+Row = tuple[bytes, dict[str, str], int]
+"""Body, properties, born timestamp (ms)."""
 _READ_COUNT = 256
 
 
@@ -123,59 +126,78 @@ def _begin(
 
 def _append(store: MessageStore, journal: Journal, *, resumed: bool = False) -> int:
     """Append the rows of a journal, when it is resumed without those that are there."""
-    queue_counts, ends = journal.queue_counts or {}, journal.ends or {}
-    turns: dict[str, int] = {}
     there: dict[Queue, Iterator[Row]] = {}
-    appenders: dict[Queue, Any] = {}
     count = 0
-    for batch in read_staged(staging_folder(store.path, journal.job), journal.files):
-        for queue, row in _rows(batch, journal, queue_counts, turns):
-            if resumed:
-                if queue not in there:
-                    there[queue] = _stored(store, queue, ends.get(queue[0], {}).get(str(queue[1]), 0))
-                if next(there[queue], None) == row:
-                    continue
-                there[queue] = iter(())
-            body, tags, keys, properties, born_ms = row
-            appender = appenders.get(queue)
-            if appender is None:
-                appender = appenders[queue] = store.appender(*queue)
-            appender.put(body, tags, keys, properties, born_timestamp_ms=born_ms)
-            count += 1
+    for topic, placed, chosen in _placed(store, journal):
+        rows, queue_ids = placed, chosen
+        if resumed:
+            missing = _missing(store, journal, topic, placed, chosen, there)
+            rows, queue_ids = placed.filter(missing), chosen.filter(missing)
+        if not rows.num_rows:
+            continue
+        append_rows(
+            store, topic, _values(queue_ids), _texts(rows.column("body")), _texts(rows.column("properties")),
+            _values(_born(rows, journal)),
+        )  # fmt: skip
+        count += rows.num_rows
     return count
 
 
-def _rows(
-    batch: Any, journal: Journal, queue_counts: dict[str, int], turns: dict[str, int]
-) -> Iterator[tuple[Queue, Row]]:
-    """The rows of a batch and their queues: as the row says, by its keys, or in turn."""
-    absent = [None] * batch.num_rows
-    columns = {name: batch.column(name) for name in batch.schema.names}
+def _placed(store: MessageStore, journal: Journal) -> Iterator[tuple[str, Any, Any]]:
+    """Topics, rows, and the queues of the rows: as the row says, by its keys, or in turn."""
+    counts, turns = journal.queue_counts or {}, dict.fromkeys(journal.queue_counts or {}, 0)
+    for batch in read_staged(staging_folder(store.path, journal.job), journal.files):
+        for topic in [journal.topic] if journal.topic else pc.unique(batch.column("topic")).to_pylist():
+            rows = batch if journal.topic else batch.filter(pc.equal(batch.column("topic"), topic))
+            asked, keys = _values(rows.column("queueId")), _texts(rows.column("keys"))
+            chosen, turns[topic] = choose_queues(asked, *keys, counts[topic], turns[topic])
+            yield topic, rows, pa.Array.from_buffers(pa.int32(), rows.num_rows, [None, pa.py_buffer(chosen)])
 
-    def values(name: str) -> list[Any]:
-        return columns[name].to_pylist() if name in columns else absent
 
-    topics = [journal.topic] * batch.num_rows if journal.topic is not None else values("topic")
-    born = columns["bornTimestamp"].cast("int64").to_pylist() if "bornTimestamp" in columns else absent
-    for topic, asked, own_keys, own_tags, body, pairs, born_ms in zip(
-        topics, values("queueId"), values("keys"), values("tags"), values("body"), values("properties"), born,
-        strict=True,
-    ):  # fmt: skip
-        properties, keys, tags = None, own_keys, own_tags
-        if pairs:
-            properties = dict(pairs)
-            named_keys, named_tags = properties.pop("KEYS", None), properties.pop("TAGS", None)
-            keys, tags = keys or named_keys, tags or named_tags
-        if asked is not None:
-            queue_id = asked
-        elif keys:
-            # As RocketMQ's queue choice by hash.
-            queue_id = abs(java_hash_code(keys)) % queue_counts[topic]
-        else:
-            queue_id = turns.get(topic, 0) % queue_counts[topic]
-            turns[topic] = turns.get(topic, 0) + 1
-        row = body, tags or None, keys or None, properties or None, born_ms or journal.born_ms
-        yield (topic, queue_id), row
+def _missing(
+    store: MessageStore, journal: Journal, topic: str, rows: Any, queue_ids: Any,
+    there: dict[Queue, Iterator[Row]],
+) -> Any:  # fmt: skip
+    """Which rows are not in the store. Those that are there already are the first of their queues."""
+    ends = (journal.ends or {}).get(topic, {})
+    found = []
+    for queue_id, row in zip(queue_ids.to_pylist(), _rows(rows, journal), strict=True):
+        queue = topic, queue_id
+        if queue not in there:
+            there[queue] = _stored(store, queue, ends.get(str(queue_id), 0))
+        is_there = next(there[queue], None) == row
+        if not is_there:
+            there[queue] = iter(())
+        found.append(not is_there)
+    return pa.array(found, pa.bool_())
+
+
+def _rows(batch: Any, journal: Journal) -> Iterator[Row]:
+    """The rows of a batch, to be compared with what is stored."""
+    columns = (batch.column("body"), batch.column("properties"), _born(batch, journal))
+    for body, stored, born_ms in zip(*(column.to_pylist() for column in columns), strict=True):
+        pairs = (pair.split("\x01", 1) for pair in stored.decode().split("\x02") if pair)
+        yield body, dict(pairs), born_ms
+
+
+def _born(rows: Any, journal: Journal) -> Any:
+    """Born timestamps (ms)."""
+    born = rows.column("bornTimestamp")
+    return pc.if_else(pc.equal(born, 0), journal.born_ms, born)
+
+
+def _values(column: Any) -> memoryview:
+    """The numbers of a column."""
+    numbers = memoryview(column.buffers()[1])
+    cast = numbers.cast("i") if column.type == pa.int32() else numbers.cast("q")
+    return cast[column.offset : column.offset + len(column)]
+
+
+def _texts(column: Any) -> tuple[memoryview, memoryview]:
+    """Offsets and bytes of a column."""
+    _, offsets, data = column.buffers()
+    ends = memoryview(offsets).cast("i")[column.offset : column.offset + len(column) + 1]
+    return ends, memoryview(b"" if data is None else data).cast("B")
 
 
 def _stored(store: MessageStore, queue: Queue, offset: int) -> Iterator[Row]:
@@ -185,10 +207,7 @@ def _stored(store: MessageStore, queue: Queue, offset: int) -> Iterator[Row]:
         if found.status is not GetStatus.FOUND:
             return
         for message in found.messages:
-            others = {
-                name: value for name, value in message.properties.items() if name not in ("TAGS", "KEYS")
-            }
-            yield message.body, message.tags, message.keys, others or None, message.born_timestamp
+            yield message.body, dict(message.properties), message.born_timestamp
         offset = found.next_offset
 
 

@@ -1,7 +1,8 @@
 """Rows that tasks have written and nobody can read yet: Arrow files beside the log.
 
-They lie in `<store>/spark/<job>/`, on the disk of the store, one file for each task that finished. What a
-task left that failed is swept away with them.
+Their columns are body, keys, queueId (-1: none), bornTimestamp (ms, 0: none), properties as records hold
+them, tags and keys included, and topic where rows say it. They lie in `<store>/spark/<job>/`, on the disk of
+the store, one file for each task that finished. What a task left that failed is swept away with them.
 """
 
 import os
@@ -24,7 +25,10 @@ BODY_BYTES_MAX = 4 << 20
 PROPERTIES_BYTES_MAX = 32_767
 """Names, values and two separators for each."""
 TOPIC_CHARS_MAX = 127
-_SEPARATORS = "[\x01\x02]"
+_SEPARATORS = "\x01\x02"
+_NAMED = {"TAGS": "tags", "KEYS": "keys"}
+"""Properties with columns of their own."""
+_DIGEST = "__CRC32#"
 _FIELDS = {
     "topic": pa.string(),
     "queueId": pa.int32(),
@@ -121,43 +125,81 @@ def check_topic(topic: str) -> None:
 
 
 def _checked(batch: Any, topic: str | None) -> Any:
-    """The columns of a batch in the types of staged files."""
-    columns: dict[str, Any] = {}
+    """The columns of a batch as they are staged, every row checked."""
+    given: dict[str, Any] = {}
     for name, kind in _FIELDS.items():
         if name in batch.schema.names and not (name == "topic" and topic is not None):
-            column = batch.column(name)
-            columns[name] = column.cast(kind, safe=name != "bornTimestamp")
+            given[name] = batch.column(name).cast(kind, safe=name != "bornTimestamp")
     for name in ("body", "topic"):
-        if name in columns and columns[name].null_count:
+        if name in given and given[name].null_count:
             raise IllegalMessageError(f"{name}: is null in a row, and every message needs one")
-    longest = pc.max(pc.binary_length(columns["body"])).as_py()
+    longest = pc.max(pc.binary_length(given["body"])).as_py()
     if longest > BODY_BYTES_MAX:
         raise RecordTooLargeError("body", longest, BODY_BYTES_MAX)
-    if "queueId" in columns and (pc.min(columns["queueId"]).as_py() or 0) < 0:
+    if "queueId" in given and (pc.min(given["queueId"]).as_py() or 0) < 0:
         raise IllegalMessageError("queueId: is below 0 in a row")
-    _check_texts(columns, batch.num_rows)
-    return pa.RecordBatch.from_pydict(columns)
-
-
-def _check_texts(columns: dict[str, Any], row_count: int) -> None:
-    sizes = pa.repeat(pa.scalar(0, pa.int64()), row_count)
-    for name in ("keys", "tags"):
-        if name in columns:
-            if pc.any(pc.match_substring_regex(columns[name], _SEPARATORS)).as_py():
-                raise IllegalMessageError(f"{name}: holds a separator of properties, 0x01 or 0x02, in a row")
-            lengths = pc.fill_null(pc.binary_length(columns[name]), 0)
-            sizes = pc.add(sizes, pc.add(lengths.cast(pa.int64()), 6))
-    if "properties" in columns:
-        column = columns["properties"]
-        for part in (column.keys, column.items):
-            if part.null_count or pc.any(pc.equal(pc.binary_length(part), 0)).as_py():
-                raise IllegalMessageError("properties: a name or a value is empty or null in a row")
-            if pc.any(pc.match_substring_regex(part, _SEPARATORS)).as_py():
-                raise IllegalMessageError("properties: hold a separator, 0x01 or 0x02, in a row")
-        texts = [
-            sum(len(n.encode()) + len(v.encode()) + 2 for n, v in row or ()) for row in column.to_pylist()
-        ]
-        sizes = pc.add(sizes, pa.array(texts, pa.int64()))
-    longest = pc.max(sizes).as_py()
+    _check_texts(given)
+    _take_names(given)
+    empty = pa.repeat(pa.scalar("", pa.string()), batch.num_rows)
+    staged: dict[str, Any] = {name: given[name] for name in ("topic", "body") if name in given}
+    staged["keys"] = pc.fill_null(given["keys"], "") if "keys" in given else empty
+    staged["queueId"] = _or_else(given.get("queueId"), -1, pa.int32(), batch.num_rows)
+    born = given["bornTimestamp"].cast(pa.int64()) if "bornTimestamp" in given else None
+    staged["bornTimestamp"] = _or_else(born, 0, pa.int64(), batch.num_rows)
+    staged["properties"] = _stored_form(given, empty)
+    longest = pc.max(pc.binary_length(staged["properties"])).as_py()
     if longest > PROPERTIES_BYTES_MAX:
         raise RecordTooLargeError("properties", longest, PROPERTIES_BYTES_MAX)
+    return pa.RecordBatch.from_pydict(staged)
+
+
+def _or_else(column: Any, absent: int, kind: Any, row_count: int) -> Any:
+    """A column with a number for what is not there."""
+    return pa.repeat(pa.scalar(absent, kind), row_count) if column is None else pc.fill_null(column, absent)
+
+
+def _check_texts(given: dict[str, Any]) -> None:
+    for name in ("keys", "tags"):
+        if name in given and _holds_separator(given[name]):
+            raise IllegalMessageError(f"{name}: holds a separator of properties, 0x01 or 0x02, in a row")
+    if "properties" in given:
+        for part in (given["properties"].keys, given["properties"].items):
+            if part.null_count or pc.any(pc.equal(pc.binary_length(part), 0)).as_py():
+                raise IllegalMessageError("properties: a name or a value is empty or null in a row")
+            if _holds_separator(part):
+                raise IllegalMessageError("properties: hold a separator, 0x01 or 0x02, in a row")
+
+
+def _holds_separator(column: Any) -> bool:
+    return any(pc.any(pc.match_substring(column, mark)).as_py() for mark in _SEPARATORS)
+
+
+def _take_names(given: dict[str, Any]) -> None:
+    """Properties that are tags or keys count where columns say nothing; another record's digest goes."""
+    column = given.get("properties")
+    if column is None or not pc.any(pc.is_in(column.keys, pa.array([*_NAMED, _DIGEST]))).as_py():
+        return
+    rows = [dict(pairs or ()) for pairs in column.to_pylist()]
+    for name, own in _NAMED.items():
+        taken = [row.pop(name, None) for row in rows]
+        told = given[own].to_pylist() if own in given else [None] * len(rows)
+        given[own] = pa.array([one or other for one, other in zip(told, taken, strict=True)], pa.string())
+    for row in rows:
+        row.pop(_DIGEST, None)
+    given["properties"] = pa.array([list(row.items()) for row in rows], _FIELDS["properties"])
+
+
+def _stored_form(given: dict[str, Any], empty: Any) -> Any:
+    """Tags, keys and properties as records hold them: name 0x01 value 0x02."""
+    parts = [empty]
+    for name, own in _NAMED.items():
+        if own in given:
+            text = pc.fill_null(given[own], "")
+            whole = pc.binary_join_element_wise(f"{name}\x01", text, "\x02", "")
+            parts.append(pc.if_else(pc.equal(pc.binary_length(text), 0), "", whole))
+    if "properties" in given:
+        column = given["properties"]
+        pairs = pc.binary_join_element_wise(column.keys, "\x01", column.items, "\x02", "")
+        joined = pc.binary_join(pa.ListArray.from_arrays(column.offsets, pairs), "")
+        parts.append(pc.if_else(column.is_null(), "", joined))
+    return pc.binary_join_element_wise(*parts, "").cast(pa.binary())

@@ -987,6 +987,57 @@ class QueueAppender:
             store_timestamp_ms: As in `CommitLog.append`, for all.
         """
 
+# --- row_append.pyx
+
+def choose_queues(
+    asked: Buffer, key_offsets: Buffer, keys: Buffer, queue_count: int, turn: int
+) -> tuple[bytearray, int]:
+    """The queue of each row: as asked, or by the hash of its keys as RocketMQ's producers choose, or in turn.
+
+    Args:
+        asked: Queue ids (int32); below 0: none was asked for.
+        key_offsets: Where the keys of each row begin, and where those of the last end (int32).
+        keys: UTF-8; a row without keys has none of it.
+        queue_count: Queues that rows are spread over.
+        turn: Rows that went in turn before.
+
+    Returns:
+        (queue ids as int32 in native order, rows that went in turn by now).
+    """
+
+def append_rows(
+    log: CommitLog,
+    topic: str,
+    queue_ids: Buffer,
+    body_offsets: Buffer,
+    bodies: Buffer,
+    property_offsets: Buffer,
+    properties: Buffer,
+    born_ms: Buffer,
+    *,
+    store_timestamp_ms: int = 0,
+) -> None:
+    """Append one message for each row, in their order. Other threads' messages may come to stand in between.
+
+    Args:
+        log: The log.
+        topic: Topic of all rows.
+        queue_ids: The queue of each row (int32).
+        body_offsets: Where the body of each row begins, and where the last one ends (int32).
+        bodies: All bodies.
+        property_offsets: The same of properties.
+        properties: In the stored form, name 0x01 value 0x02 …, tags and keys included.
+        born_ms: Born timestamp of each row (int64, ms); 0: the store timestamp.
+        store_timestamp_ms: Store time of all (ms); 0: now.
+
+    Raises:
+        IllegalMessageError: the columns do not fit together; nothing was written.
+        RecordTooLargeError: a row exceeds a limit; those before it were written.
+        StoreFullError: no space for a new file; the rows before were written.
+
+    Durability: none yet; see `MappedFileQueue.flush`.
+    """
+
 # --- durable_appender.pyx
 
 @final

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark_pyledger import publishing
 from pyspark_pyledger.publishing import publish
-from pyspark_pyledger.staging import StagedFile, read_staged, stage_rows, staging_folder
+from pyspark_pyledger.staging import StagedFile, stage_rows, staging_folder
 from pyspark_pyledger.write_options import WriteOptions
 
 from pyledger import arrow
@@ -115,15 +115,12 @@ def break_off(
     with MessageStore.open(options.path, mapped_file_size_bytes=FILE_BYTES) as store:
         journal = publishing._begin(store, options, job, batch_id, list(staged))
         publishing._write(home, journal)
-        turns: dict[str, int] = {}
-        counts = journal.queue_counts or {}
-        every = (
-            row
-            for batch in read_staged(home / job, journal.files)
-            for row in publishing._rows(batch, journal, counts, turns)
-        )
-        for queue, (body, tags, keys, properties, born_ms) in itertools.islice(every, done):
-            store.appender(*queue).put(body, tags, keys, properties, born_timestamp_ms=born_ms)
+        for topic, batch, queue_ids in publishing._placed(store, journal):
+            some = min(done, batch.num_rows)
+            done -= some
+            found = zip(queue_ids.to_pylist(), publishing._rows(batch, journal), strict=True)
+            for queue_id, (body, properties, born_ms) in itertools.islice(found, some):
+                store.appender(topic, queue_id).put(body, None, None, properties, born_timestamp_ms=born_ms)
 
 
 @settings(max_examples=12)

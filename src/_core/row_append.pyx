@@ -1,0 +1,110 @@
+# Rows of columns become messages: the bulk way from Arrow buffers to the log, without an object for each row.
+from _core.layout cimport java_hash
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from pyledger import errors
+
+
+cdef int check_offsets(const int32_t[::1] offsets, Py_ssize_t rows, Py_ssize_t data_bytes,
+                       str what) except -1:
+    """Offsets of `rows` values that ascend within their data."""
+    cdef Py_ssize_t i
+    if offsets.shape[0] != rows + 1 or offsets[0] < 0 or offsets[rows] > data_bytes:
+        raise errors.IllegalMessageError(f"{what} do not fit the number of rows")
+    for i in range(rows):
+        if offsets[i] > offsets[i + 1]:
+            raise errors.IllegalMessageError(f"{what} do not ascend at row {i}")
+    return 0
+
+
+def choose_queues(const int32_t[::1] asked not None, const int32_t[::1] key_offsets not None,
+                  const uint8_t[::1] keys not None, int32_t queue_count, int64_t turn):
+    """The queue of each row: as asked, or by the hash of its keys as RocketMQ's producers choose, or in turn.
+
+    Args:
+        asked: Queue ids; below 0: none was asked for.
+        key_offsets: Where the keys of each row begin, and where those of the last end.
+        keys: UTF-8; a row without keys has none of it.
+        queue_count: Queues that rows are spread over.
+        turn: Rows that went in turn before.
+
+    Returns:
+        (queue ids as int32 in native order, rows that went in turn by now).
+    """
+    cdef Py_ssize_t rows = asked.shape[0]
+    cdef bytearray chosen = bytearray(4 * rows)
+    cdef int32_t* out = <int32_t*><char*>chosen
+    cdef const uint8_t* start = &keys[0] if keys.shape[0] else NULL
+    cdef int64_t length
+    cdef Py_ssize_t i
+    if queue_count < 1:
+        raise errors.IllegalMessageError(f"{queue_count} is no number of queues")
+    check_offsets(key_offsets, rows, keys.shape[0], "keys")
+    for i in range(rows):
+        length = key_offsets[i + 1] - key_offsets[i]
+        if asked[i] >= 0:
+            out[i] = asked[i]
+        elif length > 0:
+            out[i] = <int32_t>(abs(<int64_t>java_hash(0, start + key_offsets[i], length)) % queue_count)
+        else:
+            out[i] = <int32_t>(turn % queue_count)
+            turn += 1
+    return chosen, turn
+
+
+def append_rows(CommitLog log not None, str topic not None, const int32_t[::1] queue_ids not None,
+                const int32_t[::1] body_offsets not None, const uint8_t[::1] bodies not None,
+                const int32_t[::1] property_offsets not None, const uint8_t[::1] properties not None,
+                const int64_t[::1] born_ms not None, *, int64_t store_timestamp_ms=0):
+    """Append one message for each row, in their order. Other threads' messages may come to stand in between.
+
+    Args:
+        log: The log.
+        topic: Topic of all rows.
+        queue_ids: The queue of each row.
+        body_offsets: Where the body of each row begins, and where the last one ends.
+        bodies: All bodies.
+        property_offsets: The same of properties.
+        properties: In the stored form, name 0x01 value 0x02 …, tags and keys included.
+        born_ms: Born timestamp of each row (ms); 0: the store timestamp.
+        store_timestamp_ms: Store time of all (ms); 0: now.
+
+    Raises:
+        IllegalMessageError: the columns do not fit together; nothing was written.
+        RecordTooLargeError: a row exceeds a limit; those before it were written.
+        StoreFullError: no space for a new file; the rows before were written.
+
+    Durability: none yet; see `MappedFileQueue.flush`.
+    """
+    cdef Py_ssize_t rows = queue_ids.shape[0]
+    cdef const uint8_t* body = &bodies[0] if bodies.shape[0] else NULL
+    cdef const uint8_t* stored = &properties[0] if properties.shape[0] else NULL
+    cdef dict appenders = {}
+    cdef QueueAppender appender
+    cdef Draft draft
+    cdef int64_t since_yield = 0
+    cdef Py_ssize_t i
+    check_offsets(body_offsets, rows, bodies.shape[0], "bodies")
+    check_offsets(property_offsets, rows, properties.shape[0], "properties")
+    if born_ms.shape[0] != rows:
+        raise errors.IllegalMessageError("born timestamps do not fit the number of rows")
+    start_draft(&draft, log.crc_property)
+    draft.store_timestamp = store_timestamp_ms
+    draft.follows_clock = store_timestamp_ms == 0
+    for i in range(rows):
+        appender = appenders.get(queue_ids[i])
+        if appender is None:
+            appender = appenders[queue_ids[i]] = log.appender(topic, queue_ids[i])
+        draft.body = body + body_offsets[i]
+        draft.body_bytes = body_offsets[i + 1] - body_offsets[i]
+        draft.properties = stored + property_offsets[i]
+        draft.properties_bytes = property_offsets[i + 1] - property_offsets[i]
+        draft.born_timestamp = born_ms[i]
+        since_yield += log.place(&appender.template, appender, &draft, 1)
+        if since_yield > YIELD_BYTES:
+            since_yield = 0
+            with nogil:
+                pass
+            if draft.follows_clock:
+                draft.store_timestamp = 0
+    log.wake()
