@@ -11,7 +11,7 @@ TESTS ?= tests
 PARALLEL := -n auto --maxprocesses=4 --dist=loadgroup --no-loadscope-reorder -p no:benchmark
 
 .DEFAULT_GOAL := help
-.PHONY: chaos-raft sim sim-soak help setup build build-debug annotate demo smoke test all-tests test-all interop interop-live bench bench-report \
+.PHONY: demo-report chaos-raft sim sim-soak help setup build build-debug annotate demo smoke test all-tests test-all interop interop-live bench bench-report \
 	compare lint type tidy docs rewrite format package clean
 
 help:  ## this list
@@ -57,6 +57,9 @@ sim-soak: $(NATIVE)  ## COUNT=10000 histories of groups from seed FROM=1 on, wit
 
 demo: $(NATIVE)  ## real flights into a store, Spark SQL over it, a chart
 	$(BIN)/python examples/flights.py
+
+demo-report: $(NATIVE)  ## a stream over the flights while they are written, and who is late: one HTML with charts
+	$(BIN)/python -m examples.flights_report
 
 smoke: $(NATIVE)  ## a million messages through a broker that is killed in the middle: nothing is lost
 	$(BIN)/python examples/kill_broker.py

@@ -16,6 +16,7 @@ import zipfile
 from collections.abc import Iterator
 from datetime import datetime
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,9 +74,9 @@ def as_json(row: dict[str, str]) -> bytes:
     return json.dumps(values, separators=(",", ":")).encode()
 
 
-def write_store(folder: Path, console: Console) -> int:
-    """Write every flight as one message; return how many."""
-    rows = list(read_flights())
+def write_store(folder: Path, console: Console, count: int | None = None) -> int:
+    """Write every flight, or the first so many, as one message each; return how many."""
+    rows = list(islice(read_flights(), count))
     progress = Progress(
         TextColumn("writing"),
         BarColumn(),
