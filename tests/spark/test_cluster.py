@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from pyledger import arrow
+from pyledger import spark as pyledger_spark
+from tests.spark.standalone import standalone
 from tests.spark.test_positions import write
 from tests.spark.test_setup import run_bare
 
@@ -17,7 +19,7 @@ from pyledger import spark
 spark.setup(quiet=True)
 from pyspark.sql import SparkSession
 session = (
-    SparkSession.builder.master("local-cluster[2,1,1024]")
+    SparkSession.builder.master(sys.argv[2])
     .config("spark.ui.enabled", "false")
     .config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
     .getOrCreate()
@@ -32,11 +34,25 @@ session.stop()
 """
 
 
-def test_a_cluster_reads_and_writes_a_shared_folder(tmp_path: Path) -> None:
-    store = tmp_path / "store"
+def check_a_copy(master: str, folder: Path) -> None:
+    """Read a store and write its messages to another one, on a cluster."""
+    store = folder / "store"
     write(store, 200)
-    done = run_bare(COPY, store, tmp_path, os.environ["PATH"], timeout_s=1500)
+    done = run_bare(COPY, store, folder, os.environ["PATH"], master, timeout_s=1500)
     assert "partitions True" in done.stdout, done.stderr
     assert "rows 200" in done.stdout, done.stderr
     copied = arrow.scan(f"{store}-copy", columns=["body"]).read_all().column("body").to_pylist()
     assert sorted(copied) == sorted(arrow.scan(store, columns=["body"]).read_all().column("body").to_pylist())
+
+
+def test_executors_of_processes_of_their_own(tmp_path: Path) -> None:
+    check_a_copy("local-cluster[2,1,1024]", tmp_path)
+
+
+@pytest.mark.skipif(
+    "PYLEDGER_STANDALONE" not in os.environ, reason="two more daemons of Java: set PYLEDGER_STANDALONE=1"
+)
+def test_a_master_and_a_worker_on_loopback(tmp_path: Path) -> None:
+    pyledger_spark.setup()
+    with standalone(tmp_path) as master:
+        check_a_copy(master, tmp_path)

@@ -37,11 +37,11 @@ def store(tmp_path: Path) -> Path:
 
 
 def run_bare(
-    code: str, store: Path, home: Path, path: str, *, timeout_s: float = 280
+    code: str, store: Path, home: Path, path: str, *more: str, timeout_s: float = 280
 ) -> subprocess.CompletedProcess[str]:
     bare = {"PATH": path, "HOME": str(home), "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'spark_ext'}"}
     return subprocess.run(
-        [sys.executable, "-c", code, str(store)],
+        [sys.executable, "-c", code, str(store), *more],
         env=bare,
         check=False,
         capture_output=True,

@@ -20,10 +20,10 @@ from tests.spark.test_positions import FILE_BYTES, cut_log, write
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+RESTARTS = int(os.environ.get("PYLEDGER_STREAM_RESTARTS", "3"))
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600 + 60 * RESTARTS)]
 
 CASES = {case.name: case for case in golden_cases()}
-RESTARTS = int(os.environ.get("PYLEDGER_STREAM_RESTARTS", "3"))
 PLACE = ["topic", "queueId", "queueOffset"]
 
 
@@ -129,7 +129,7 @@ def test_restarts_beside_a_writer_copy_every_row_once(session: "SparkSession", t
     finally:
         writer.ending.set()
         writer.join()
-    last = Copy(session, store, tmp_path, **options)
+    last = Copy(session, store, tmp_path, startingOffsets="earliest")
     last.run_available()
     assert last.rows() == places(writer.count + 2)
 
@@ -156,7 +156,7 @@ def test_writers_that_are_killed_leave_every_row_once(session: "SparkSession", t
     with MessageStore.open(store, mapped_file_size_bytes=FILE_BYTES, index_enabled=False) as recovered:
         count = sum(queue.max_offset for queue in recovered.queues().values())
     assert count >= writer.acknowledged
-    last = Copy(session, store, tmp_path, **options)
+    last = Copy(session, store, tmp_path, startingOffsets="earliest")
     last.run_available()
     assert last.rows() == places(count)
 
