@@ -7,7 +7,6 @@ the best round of each counts: the first ones warm Spark up.
 """
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,33 +16,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.filling import QUEUES, Filled
 from benchmarks.rounds import Rounds
-from benchmarks.spark.prebuilt_source import PrebuiltSource, write_batch
-from pyledger import arrow, spark
+from benchmarks.spark.conftest import TASKS
+from benchmarks.spark.prebuilt_source import write_batch
+from pyledger import arrow
 
 pytestmark = pytest.mark.spark
-TASKS = 2
 COLUMNS = {
     "default": arrow.DEFAULT_COLUMNS,
     "no-properties": arrow.DEFAULT_COLUMNS[:-1],
     "queueOffset": ("queueOffset",),
 }
-
-
-@pytest.fixture(scope="module")
-def session() -> Iterator[SparkSession]:
-    spark.setup(quiet=True)
-    opened = (
-        SparkSession.builder.master(f"local[{TASKS}]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.memory", "3g")
-        .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
-    )
-    opened.dataSource.register(PrebuiltSource)
-    yield opened
-    opened.stop()
 
 
 class Sources:
