@@ -1,6 +1,6 @@
 # Records of a pull's answer, decoded attribute by attribute when asked. Each keeps the bytes of its answer.
-from _core.layout cimport (PARSED_BAD_MAGIC, PARSED_BLANK, PARSED_RECORD, RECORD_MIN_BYTES, SYS_INNER_BATCH,
-                           Record, find_property, get_i32, parse_record)
+from _core.layout cimport (PARSED_BAD_MAGIC, PARSED_BLANK, PARSED_RECORD, RECORD_MIN_BYTES, SYS_COMPRESSED,
+                           SYS_INNER_BATCH, Record, find_property, get_i32, parse_record)
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcmp
@@ -18,6 +18,7 @@ cdef class ReceivedRecord:
     cdef bytes _born_host
     cdef bytes _store_host
     cdef bytes _stored_body
+    cdef bytes _body
     cdef dict _properties
 
     @property
@@ -113,18 +114,35 @@ cdef class ReceivedRecord:
         """Bytes of the stored body."""
         return self.record.body_bytes
 
-    @property
-    def stored_body(self):
-        """The body as it is stored, perhaps packed."""
+    cdef bytes copy_of_body(self):
         if self._stored_body is None:
             self._stored_body = PyBytes_FromStringAndSize(<const char*>self.record.body,
                                                           self.record.body_bytes)
         return self._stored_body
 
+    @property
+    def stored_body(self):
+        """The body as it is stored, perhaps packed."""
+        return self.copy_of_body()
+
     @stored_body.setter
     def stored_body(self, bytes body not None):
         self._stored_body = body
+        self._body = None
         self.record.body_bytes = <int32_t>PyBytes_GET_SIZE(body)
+
+    @property
+    def body(self):
+        """The body as it was sent; see _core.pyi."""
+        if self.record.sys_flag & SYS_COMPRESSED == 0:
+            return self.copy_of_body()
+        if self._body is None:
+            self._body = self.unpacked()
+        return self._body
+
+    def unpacked(self):
+        """Unpack the stored body; see _core.pyi."""
+        raise errors.InvariantError("a packed body")
 
     @property
     def properties(self):
@@ -185,6 +203,7 @@ cdef class ReceivedRecord:
         other._born_host = self._born_host
         other._store_host = self._store_host
         other._stored_body = self._stored_body
+        other._body = self._body
         other._properties = self._properties
         return other
 

@@ -3094,6 +3094,13 @@ class ReceivedRecord:
     def body_length(self) -> int:
         """Bytes of the stored body."""
 
+    @property
+    def body(self) -> bytes:
+        """The body as it was sent: the stored one, or what `unpacked` makes of it, once."""
+
+    def unpacked(self) -> bytes:
+        """Unpack the stored body; whoever derives from this says how."""
+
     def property(self, name: str) -> str | None:
         """The value of a property; None without it. Decodes no others."""
 

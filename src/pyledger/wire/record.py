@@ -69,13 +69,13 @@ class ReceivedMessage(ReceivedRecord):
         body_crc: CRC-32 of the stored body, 31 bits.
         stored_body: The body as it is stored, perhaps packed.
         body_length: Bytes of that.
+        body: The body as it was sent; asking for one that is packed and cannot be unpacked raises
+            CorruptBodyError.
         properties: Names and values, the system's own included.
         broker_name: Who it came from; set by a client.
     """
 
-    __slots__ = ("_body",)
-
-    _body: bytes
+    __slots__ = ()
 
     @classmethod
     def of_reply(
@@ -92,21 +92,14 @@ class ReceivedMessage(ReceivedRecord):
         self.packed_store_host = packed_host(header.store_host)
         return self
 
-    @property
-    def body(self) -> bytes:
-        """The body as it was sent.
+    def unpacked(self) -> bytes:
+        """The body as it was sent, of one that is stored packed; `body` keeps it.
 
         Raises:
-            CorruptBodyError: it is packed and cannot be unpacked.
+            CorruptBodyError: it cannot be unpacked.
         """
-        if not self.sys_flag & COMPRESSED:
-            return self.stored_body
-        try:
-            return self._body
-        except AttributeError:
-            place = f"{self.topic}/{self.queue_id}@{self.queue_offset}"
-            self._body = decompress(self.stored_body, self.sys_flag, place=place)
-            return self._body
+        place = f"{self.topic}/{self.queue_id}@{self.queue_offset}"
+        return decompress(self.stored_body, self.sys_flag, place=place)
 
     @property
     def tags(self) -> str | None:
