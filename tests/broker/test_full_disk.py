@@ -103,3 +103,27 @@ def test_folder_that_cannot_be_written_is_told_of(disk: Path) -> None:
     assert "Read-only file system" in done.err
     assert str(disk) in done.err
     assert "Traceback" not in done.err
+
+
+def test_start_on_a_full_memory_disk_is_refused(disk: Path) -> None:
+    """There a page that is looked at takes room; without any, the kernel would end the process."""
+
+    async def begin(broker: BrokerProcess) -> None:
+        async with broker.peer() as client:
+            assert (await client.request(send("T", b"kept"))).code == ResponseCode.SUCCESS
+
+    broker = BrokerProcess(disk)
+    broker.start()
+    try:
+        asyncio.run(begin(broker))
+        broker.kill()
+        filler = fill(disk)
+        done = pyledger("broker", "--listen", "127.0.0.1:0", "--store", str(broker.store))
+        assert done.code == 1
+        assert f"cannot open {broker.store}: no space left" in done.err
+        assert "Traceback" not in done.err
+        filler.unlink()
+        broker.start()
+        assert broker.bodies("T") == [b"kept"]
+    finally:
+        broker.kill()

@@ -7,6 +7,7 @@ outputs where Java is.
 import importlib
 import json
 import shlex
+import time
 from collections.abc import Iterator
 
 import click
@@ -15,6 +16,7 @@ import pytest
 from pyledger.broker.background import BackgroundNode
 from pyledger.cli.mqadmin import EXAMPLES, MODULES, PLACES
 from pyledger.client.blocking import Producer
+from pyledger.client.blocking_consumers import PushConsumer
 from pyledger.message import Message
 from tests.cli.command_line import Finished, pyledger
 
@@ -267,3 +269,46 @@ def test_time_of_sends_is_told(mqadmin: Caller) -> None:
     assert lines[0] == "#Broker Name                      #QID  #Send Result            #RT"
     assert [line.split()[:3] for line in lines[1:4]] == [["broker-a", qid, "true"] for qid in ("0", "1", "0")]
     assert lines[4].startswith("Avg RT: ")
+
+
+def test_time_of_sends_to_each_broker_is_told(mqadmin: Caller) -> None:
+    heads, row = mqadmin("clusterRT -a 3 -s 10 --rounds 1").lines
+    assert (
+        heads == "#Cluster Name             #Broker Name              #RT       #successCount     #failCount"
+    )
+    assert [row.split()[at] for at in (0, 1, 3, 4)] == ["DefaultCluster", "broker-a", "3", "0"]
+    (found,) = map(json.loads, mqadmin("clusterRT -a 2 -c DefaultCluster --rounds 1 --json").lines)
+    assert (found["brokerName"], found["sent"], found["failed"]) == ("broker-a", 2, 0)
+    (line,) = mqadmin("clusterRT -a 2 -p true -m here --rounds 1").lines
+    assert line.split("|")[1:4] == ["here", "DefaultCluster", "broker-a"]
+    assert "no broker in the cluster" in mqadmin("clusterRT -c Nowhere --rounds 1", code=2).err
+
+
+def test_consumers_say_what_they_do(mqadmin: Caller, node: BackgroundNode) -> None:
+    consumer = PushConsumer("shown", node.address, lambda _: None)
+    consumer.subscribe("Orders", "food || drinks")
+    with consumer:
+        while not consumer.queues:
+            time.sleep(0.01)
+        member, *rest = mqadmin("consumerStatus -g shown").lines
+        assert member.startswith("001  ")
+        assert [line for line in rest if line] == [
+            "Same subscription in the same group of consumer",
+            "Rebalance OK",
+        ]
+        client_id = member.split()[1]
+        lines = mqadmin(f"consumerStatus -g shown -i {client_id} -s").lines
+        assert "#Consumer Properties#" in lines
+        (wanted,) = [line for line in lines if " Topic: Orders " in line]
+        assert wanted.endswith("SubExpression: food || drinks")
+        details = [line for line in lines if "ProcessQueueInfo [commitOffset=" in line]
+        orders = {queue.queue_id for queue in consumer.queues if queue.topic == "Orders"}
+        assert len([line for line in details if line.startswith("Orders ")]) == len(orders)
+        (found,) = map(json.loads, mqadmin("consumerStatus -g shown --json").lines)
+        assert (found["clientId"], found["properties"]["PROP_CONSUME_TYPE"]) == (
+            client_id,
+            "CONSUME_PASSIVELY",
+        )
+        assert {one["queueId"] for one in found["mqTable"] if one["topic"] == "Orders"} == orders
+        assert "no broker reaches" in mqadmin("consumerStatus -g shown -i nobody", code=2).err
+    assert "is not online" in mqadmin("consumerStatus -g nobody", code=2).err

@@ -45,6 +45,7 @@ from pyledger.store.recovery import (
     load_log,
     recover,
 )
+from pyledger.store.room import check_room
 from pyledger.store.swap import settle_swap
 from pyledger.store.unfinished import settle_archive
 
@@ -90,6 +91,7 @@ def open_parts(
     _prepare_folder(path, create=create)
     lock = StoreLock(path).acquire()
     try:
+        check_room(path)
         settle_swap(path)
         settle_archive(path)
         folder = read_folder(path)

@@ -27,8 +27,12 @@ MODULES = {
         "producerConnection": "who is in a producer group",
         "producer": "all producers of a broker",
     },
+    "consumers": {
+        "consumerStatus": "what the consumers of a group do",
+    },
     "measuring": {
         "checkMsgSendRT": "how long sends to a topic take",
+        "clusterRT": "how long sends to each broker take, again and again",
     },
     "traces": {
         "queryMsgTraceById": "who sent and who consumed a message, where clients write traces",

@@ -88,23 +88,14 @@ async def consumer_progress(
 
 async def owners_of(admin: Any, group: str, topic: str | None) -> dict[Any, str]:
     """The address of the member that has each queue."""
-    from pyledger.wire.headers.client import GetConsumerRunningInfoRequestHeader
-    from pyledger.wire.statistics import ConsumerRunning
+    from pyledger.cli.mqadmin.consumers import ask_running
 
     found: dict[Any, str] = {}
     members = await admin.members(group)
     for one in members.connection_set if members else ():
-        header = GetConsumerRunningInfoRequestHeader(
-            consumer_group=group, client_id=one.client_id, jstack_enable=False
-        )
-        for address in await admin.brokers_of(group, topic):
-            try:
-                answer = await admin.ask(address, RequestCode.GET_CONSUMER_RUNNING_INFO, header)
-            except BrokerError:
-                continue
-            for queue in ConsumerRunning.decode(answer.body).mq_table:
-                found[queue] = one.client_id.split("@")[0]
-            break
+        running = await ask_running(admin, group, one.client_id, topic=topic)
+        for queue in running.mq_table if running else ():
+            found[queue] = one.client_id.split("@")[0]
     return found
 
 
