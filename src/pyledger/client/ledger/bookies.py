@@ -101,6 +101,8 @@ class Bookies:
     def prefer(self, ensemble: Sequence[str]) -> list[str]:
         """Bookies in the order in which they should be read from."""
         failed, there = self._failed(), self._registered
+        if not failed and there.writable.keys() >= set(ensemble):
+            return list(ensemble)
         return sorted(
             ensemble,
             key=lambda one: (one not in there.writable and one not in there.read_only, one in failed),

@@ -292,13 +292,41 @@ class AsyncLedgerReader:
                 found += batch
                 if batch:
                     continue
-            reads = [self._loop.create_task(self._read(entry_id)) for entry_id in range(at, last + 1)]
-            try:
-                found += await asyncio.gather(*reads)
-            finally:
-                for task in reads:
-                    task.cancel()
+            found += await self._singles(at, last)
         return found
+
+    async def _singles(self, first: int, last: int) -> list[LedgerEntry]:
+        """Entries one by one, each from its best bookie; what that does not give in time from any."""
+        found: dict[int, LedgerEntry] = {}
+        tried: dict[int, str] = {}
+        waiting, over = last + 1 - first, self._loop.create_future()
+
+        def answered(bookie: str, entry_id: int, response: Any) -> None:
+            nonlocal waiting
+            waiting -= 1
+            _, entry = self._taken(bookie, entry_id, response)
+            if entry is not None:
+                found[entry_id] = entry
+            if not waiting and not over.done():
+                over.set_result(None)
+
+        for entry_id in range(first, last + 1):
+            ensemble = self._metadata.segment_of(entry_id).ensemble
+            held = [ensemble[place] for place in self._metadata.write_set(entry_id)]
+            bookie = tried[entry_id] = self._bookies.prefer(held)[0]
+            asked = self._bookies.frames.ask_read(self.ledger_id, entry_id)
+            done = partial(answered, bookie, entry_id)
+            self._bookies.send(bookie, asked, self._config.read_timeout_ms, done)
+        speculative_ms = self._config.speculative_read_timeout_ms
+        await asyncio.wait([over], timeout=speculative_ms / 1000 if speculative_ms else None)
+        left = [entry_id for entry_id in range(first, last + 1) if entry_id not in found]
+        reads = [self._loop.create_task(self._read(entry_id, tried[entry_id])) for entry_id in left]
+        try:
+            found |= {entry.entry_id: entry for entry in await asyncio.gather(*reads)}
+        finally:
+            for task in reads:
+                task.cancel()
+        return [found[entry_id] for entry_id in range(first, last + 1)]
 
     async def _batch(self, first: int, last: int) -> list[LedgerEntry]:
         """Entries from `first` on, as many as one bookie gives at once and are whole; perhaps none."""
@@ -326,8 +354,10 @@ class AsyncLedgerReader:
             found.append(entry)
         return found
 
-    async def _read(self, entry_id: int) -> LedgerEntry:
+    async def _read(self, entry_id: int, tried: str | None = None) -> LedgerEntry:
+        """One entry from any bookie; one that was tried before comes last."""
         prefer = self._bookies.prefer(self._metadata.segment_of(entry_id).ensemble)
+        prefer.sort(key=lambda one: one == tried)
         speculative_ms = self._config.speculative_read_timeout_ms or None
         machine = EntryRead(
             self._metadata, entry_id, self._now_ms(), prefer=prefer, speculative_ms=speculative_ms
@@ -335,12 +365,7 @@ class AsyncLedgerReader:
         progress = Signal()
 
         def answered(bookie: str, response: Any) -> None:
-            result, entry = read_result(self._digest, self.ledger_id, entry_id, response)
-            if response is None:
-                self._bookies.note_failure(bookie)
-            elif result is Result.OK and response.max_lac is not None and response.max_lac < LAC_MAX:
-                self._advance(response.max_lac)
-            machine.answered(bookie, result, entry, self._now_ms())
+            machine.answered(bookie, *self._taken(bookie, entry_id, response), self._now_ms())
             progress.give()
 
         while machine.result is None:
@@ -361,6 +386,15 @@ class AsyncLedgerReader:
         if result in ABSENT:
             raise NoSuchEntryError(self.ledger_id, result, f"its bookies deny entry {entry_id}")
         raise EntryReadError(self.ledger_id, result, f"entry {entry_id} cannot be read: {result.name}")
+
+    def _taken(self, bookie: str, entry_id: int, response: Any) -> tuple[Result, LedgerEntry | None]:
+        """How a read of a bookie ended, and the entry; what the answer tells besides is noted."""
+        result, entry = read_result(self._digest, self.ledger_id, entry_id, response)
+        if response is None:
+            self._bookies.note_failure(bookie)
+        elif result is Result.OK and response.max_lac is not None and response.max_lac < LAC_MAX:
+            self._advance(response.max_lac)
+        return result, entry
 
     def _now_ms(self) -> int:
         return int(self._loop.time() * 1000)

@@ -22,6 +22,7 @@ from pyledger.protocol.bookkeeper.messages import (
 )
 from pyledger.wire.ledger import version2, version3
 from pyledger.wire.ledger.quick_add import decode_added, encode_add
+from pyledger.wire.ledger.quick_read import decode_read, encode_read
 
 LENGTH_BYTES = 4
 Asked = tuple[Hashable, tuple[bytes, ...]]
@@ -61,6 +62,11 @@ class Version3:
             number, ledger_id, entry_id, master_key, entry, deferred_sync=deferred_sync, recovery=recovery
         )
 
+    def ask_read(self, ledger_id: int, entry_id: int) -> Asked:
+        """The frame of a plain read, sooner."""
+        number = next(self._numbers)
+        return number, (encode_read(number, ledger_id, entry_id),)
+
     @staticmethod
     def decode(frame: memoryview) -> tuple[Hashable, Response]:
         """Key and answer.
@@ -68,8 +74,8 @@ class Version3:
         Raises:
             LedgerFrameError: It is no answer.
         """
-        if (added := decode_added(frame)) is not None:
-            return added
+        if (known := decode_added(frame) or decode_read(frame)) is not None:
+            return known
         response = version3.decode_response(frame)
         return response.txn_id, response
 

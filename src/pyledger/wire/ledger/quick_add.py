@@ -9,6 +9,7 @@ _REQUEST_HEADER = b"\x08\x03\x10\x02\x18"
 """Version 3, ADD_ENTRY, and the tag of the number."""
 _RECOVERY = b"\xa0\x06\x01"
 _ADDED = AddResponse(status=Status.EOK, ledger_id=-1, entry_id=-1)
+_BYTES = tuple(bytes((value,)) for value in range(0x80))
 _NUMBER_BYTES_MAX = 10
 _HEAD_BYTES_MAX = 24
 
@@ -16,7 +17,11 @@ _HEAD_BYTES_MAX = 24
 def varint(value: int) -> bytes:
     """A number that is not negative, as protobuf writes it."""
     if value < 0x80:
-        return bytes((value,))
+        return _BYTES[value]
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    if value < 0x20_0000:
+        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
     parts = bytearray()
     while value >= 0x80:
         parts.append(value & 0x7F | 0x80)
@@ -47,22 +52,22 @@ def encode_add(
         recovery: Passes a fence.
     """
     behind = (b"\x28\x01" if deferred_sync else b"") + (_RECOVERY if recovery else b"")
-    header = _REQUEST_HEADER + varint(number)
-    fields = b"".join(
-        (
-            b"\x08",
-            varint(ledger_id),
-            b"\x10",
-            varint(entry_id),
-            b"\x1a",
-            varint(len(master_key)),
-            master_key,
-            b"\x22",
-            varint(len(entry)),
-        )
+    count = varint(number)
+    about = b"\x08%b\x10%b\x1a%b%b\x22%b" % (
+        varint(ledger_id),
+        varint(entry_id),
+        varint(len(master_key)),
+        master_key,
+        varint(len(entry)),
     )
-    size = len(fields) + len(entry) + len(behind)
-    before = b"".join((b"\x0a", varint(len(header)), header, b"\xaa\x06", varint(size), fields))
+    size = varint(len(about) + len(entry) + len(behind))
+    before = b"\x0a%b%b%b\xaa\x06%b%b" % (
+        _BYTES[len(_REQUEST_HEADER) + len(count)],
+        _REQUEST_HEADER,
+        count,
+        size,
+        about,
+    )
     length = len(before) + len(entry) + len(behind)
     return length.to_bytes(4, "big") + before, entry, behind
 

@@ -1,0 +1,53 @@
+"""Reads without the protobuf library, against the library."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyledger.protocol.bookkeeper.messages import ReadRequest, ReadResponse, Status
+from pyledger.wire.ledger.quick_read import decode_read, encode_read
+from pyledger.wire.ledger.version3 import decode_response, encode_request, encode_response
+
+NUMBERS = st.integers(0, 2**63 - 1) | st.integers(0, 300)
+LACS = st.none() | st.integers(-(2**63), 2**63 - 1)
+
+
+@given(NUMBERS, NUMBERS, NUMBERS)
+def test_requests(number: int, ledger_id: int, entry_id: int) -> None:
+    body = encode_request(ReadRequest(txn_id=number, ledger_id=ledger_id, entry_id=entry_id))
+    assert encode_read(number, ledger_id, entry_id) == len(body).to_bytes(4) + body
+
+
+@st.composite
+def responses(draw: st.DrawFn) -> ReadResponse:
+    return ReadResponse(
+        txn_id=draw(NUMBERS),
+        status=draw(st.sampled_from(Status)),
+        ledger_id=draw(NUMBERS),
+        entry_id=draw(NUMBERS | st.just(-1)),
+        entry=draw(st.none() | st.binary(max_size=300)),
+        max_lac=draw(LACS),
+        lac_update_timestamp=draw(LACS),
+    )
+
+
+@given(responses())
+def test_answers(response: ReadResponse) -> None:
+    frame = memoryview(encode_response(response))
+    found = decode_read(frame)
+    plain = response.status is Status.EOK and response.entry is not None and response.entry_id >= 0
+    if plain:
+        assert found == (response.txn_id, decode_response(frame))
+    else:
+        assert found is None
+
+
+@given(responses(), st.data())
+def test_frames_that_are_cut_or_changed(response: ReadResponse, draw: st.DataObject) -> None:
+    """Nothing is read out of a frame that the library would not read."""
+    whole = bytearray(encode_response(response))
+    cut = draw.draw(st.integers(0, len(whole) - 1))
+    assert decode_read(memoryview(bytes(whole[:cut]))) is None
+    whole[draw.draw(st.integers(0, len(whole) - 1))] = draw.draw(st.integers(0, 255))
+    found = decode_read(memoryview(bytes(whole)))
+    if found is not None:
+        assert found[1] == decode_response(memoryview(bytes(whole)))
