@@ -14,6 +14,8 @@ from pyledger.wire.ledger.bookies import Cookie
 from tests.client.model_bookie import Bench, bench
 
 LOOK_AGAIN_S = 0.01
+POLL_MS = 1
+"""Whoever waits no longer than this looks again and again; that time passes by itself."""
 PATIENT = LedgerConfig(add_timeout_ms=60_000, read_timeout_ms=60_000, speculative_read_timeout_ms=0)
 
 
@@ -30,6 +32,9 @@ class TestClock:
         return self._now_ms
 
     async def wait(self, time_ms: int) -> None:
+        if time_ms <= POLL_MS:
+            await asyncio.sleep(LOOK_AGAIN_S)
+            return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._waits, (self._now_ms + time_ms, id(future), future))
         await future
@@ -64,7 +69,7 @@ class Yard:
 
     @contextlib.asynccontextmanager
     async def recovery(self, name: str = "one", **settings: Any) -> AsyncIterator[AutoRecovery]:
-        config = AutoRecoveryConfig(**settings)
+        config = AutoRecoveryConfig(rw_rereplicate_backoff_ms=POLL_MS, **settings)
         made = AutoRecovery(self.bench.address, name, config=config, client=PATIENT, clock=self.clock)
         await made.start()
         try:
@@ -103,13 +108,23 @@ class Yard:
             found.append([entry for entry in held if entry is not None])
         return found
 
+    async def arrived(self, ledger_id: int, entry_id: int) -> None:
+        """Wait until all bookies that should have an entry of an open ledger have it."""
+        metadata = (await self.cluster.ledgers.get(ledger_id)).metadata
+        ensemble = metadata.segments[-1].ensemble
+        at = [self.bench.bookies[ensemble[place]].rules.storage for place in metadata.write_set(entry_id)]
+        while None in [storage.get(ledger_id, entry_id) for storage in at]:
+            await asyncio.sleep(LOOK_AGAIN_S)
+
     async def whole(self, ledger_id: int) -> None:
-        """Every entry has all of its copies, and they are equal."""
+        """Every entry has all of its copies, once those on their way are there, and they are equal."""
         metadata = (await self.cluster.ledgers.get(ledger_id)).metadata
         assert metadata.closed
-        for copies in await self.copies(ledger_id):
-            assert len(copies) == metadata.write_quorum
-            assert len(set(copies)) == 1
+        found = await self.copies(ledger_id)
+        while not all(len(copies) == metadata.write_quorum for copies in found):
+            await asyncio.sleep(LOOK_AGAIN_S)
+            found = await self.copies(ledger_id)
+        assert all(len(set(copies)) == 1 for copies in found)
 
 
 @contextlib.asynccontextmanager

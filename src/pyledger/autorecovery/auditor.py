@@ -9,7 +9,7 @@ Source: BookKeeper replication/Auditor.java, AuditorBookieCheckTask.java, Audito
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from pyledger.autorecovery.clock import Clock, first_of
 from pyledger.client.ledger.client import AsyncLedgerClient
@@ -51,10 +51,12 @@ class Auditor:
         Raises:
             MetadataUnreachableError: The metadata store does not answer; begin anew later.
         """
-        self._delay_s = await self._marks.delay_s(self._config.lost_bookie_recovery_delay_s)
+        await self._marks.delay_s(self._config.lost_bookie_recovery_delay_s)
+        delays = self._marks.watch_delay()
+        self._delay_s, _ = await anext(delays)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._follow_bookies())
-            tasks.create_task(self._follow_delay())
+            tasks.create_task(self._follow_delay(delays))
             tasks.create_task(self._audit_regularly())
             tasks.create_task(self._check_regularly())
             tasks.create_task(self._act())
@@ -68,13 +70,11 @@ class Auditor:
                 self._there = (*found.writable, *found.read_only)
                 await self._look()
 
-    async def _follow_delay(self) -> None:
-        states, first = self._marks.watch_delay(), True
-        async with contextlib.aclosing(states):
-            async for delay_s, _version in states:
+    async def _follow_delay(self, delays: AsyncGenerator[tuple[int, int], None]) -> None:
+        async with contextlib.aclosing(delays):
+            async for delay_s, _version in delays:
                 # Upstream's tools set it to what it is when they want an audit now.
-                forced = not first and delay_s == self._delay_s
-                self._delay_s, first = delay_s, False
+                forced, self._delay_s = delay_s == self._delay_s, delay_s
                 if self._there is not None:
                     await self._look(forced=forced)
 

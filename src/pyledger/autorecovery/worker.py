@@ -9,7 +9,7 @@ Source: BookKeeper replication/ReplicationWorker.java.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, MutableSequence
+from collections.abc import Callable, Collection, Coroutine, MutableSequence
 from typing import Any
 
 from pyledger.autorecovery.clock import Clock, first_of
@@ -126,25 +126,25 @@ class ReplicationWorker:
 
     # --- one ledger
 
-    async def _care(self, taken: TakenMark, waited_ms: int | None = None) -> None:
+    async def _care(self, taken: TakenMark, waited_for: Collection[str] = ()) -> None:
         """Bring a ledger on as far as it goes now.
 
         Args:
             taken: Its mark.
-            waited_ms: How many milliseconds its writer was left alone; None: that was not needed yet.
+            waited_for: Bookies that its writer had time to replace.
         """
-        ledger_id, grace_ms = taken.ledger_id, self._config.open_ledger_rereplication_grace_period_ms
+        ledger_id = taken.ledger_id
         try:
             for _ in range(ROUNDS_MAX):
                 found = await self._repairs.examine(ledger_id)
-                step = found.next_step(waited_ms, grace_ms)
+                step = found.next_step(waited_for)
                 if step is Step.COPY:
                     await self._copy(found)
                 elif step is Step.CLOSE:
                     event(log, logging.WARNING, "ledger closed, its bookies are gone", ledger=ledger_id)
                     await self._repairs.close_ledger(found)
                 elif step is Step.WAIT:
-                    self._later(ledger_id, self._leave_to_writer(taken, grace_ms))
+                    self._later(ledger_id, self._leave_to_writer(taken, found.left_to_writer))
                     return
                 else:
                     break
@@ -181,10 +181,10 @@ class ReplicationWorker:
 
         task.add_done_callback(over)
 
-    async def _leave_to_writer(self, taken: TakenMark, grace_ms: int) -> None:
-        await self._clock.wait(grace_ms)
+    async def _leave_to_writer(self, taken: TakenMark, bookies: Collection[str]) -> None:
+        await self._clock.wait(self._config.open_ledger_rereplication_grace_period_ms)
         try:
-            await self._care(taken, grace_ms)
+            await self._care(taken, bookies)
         except MetadataUnreachableError:
             await self._release(taken.ledger_id)
 

@@ -118,9 +118,9 @@ class Story:
         return "\n".join([*lines, f"{asked} asked"])
 
     def next(self, step: datadriven.Step) -> str:
-        waited = step.integer("waited") if "waited" in step.named else None
+        waited_for = step.items("waited") if "waited" in step.named else ()
         lacking, _ = self.lacking()
-        return next_step(self.metadata, self.lac, lacking, self.there, waited, 30_000).name
+        return next_step(self.metadata, self.lac, lacking, self.there, waited_for).name
 
     def repair(self, step: datadriven.Step) -> str:
         lines = []

@@ -3,7 +3,7 @@
 Source: BookKeeper client/BookKeeperAdmin.java, LedgerChecker.java.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ from pyledger.metadata.signal import Signal
 from pyledger.protocol.bookkeeper.entry import DigestType
 from pyledger.protocol.bookkeeper.fragments import Lack, LedgerCheck
 from pyledger.protocol.bookkeeper.messages import ReadRequest
-from pyledger.protocol.bookkeeper.repair import Repair, Step, next_step
+from pyledger.protocol.bookkeeper.repair import Repair, Step, left_to_writer, next_step
 from pyledger.wire.ledger.answers import read_result
 from pyledger.wire.ledger.entry import EntryDigest, master_key
 
@@ -43,10 +43,15 @@ class Examination:
     there: frozenset[str]
     lacking: tuple[Lack, ...]
 
-    def next_step(self, waited_ms: int | None, grace_ms: int) -> Step:
+    def next_step(self, waited_for: Collection[str]) -> Step:
         """What to do now; see `protocol.bookkeeper.repair.next_step`."""
         found = self.stored.metadata, self.last_add_confirmed, self.lacking, self.there
-        return next_step(*found, waited_ms, grace_ms)
+        return next_step(*found, waited_for)
+
+    @property
+    def left_to_writer(self) -> frozenset[str]:
+        """Bookies that only its writer can replace."""
+        return left_to_writer(self.stored.metadata, self.last_add_confirmed, self.lacking, self.there)
 
 
 class LedgerRepairs:
@@ -95,6 +100,7 @@ class LedgerRepairs:
         """
         digest, key = self._guard(found.stored)
         reader = self._reader(found.stored, digest)
+        await self._bookies.look()  # a bookie that was just lost takes no copies
         copied, mended = 0, False
         for lack in found.lacking:
             repair = self._bookies.successors(lack) if lack.fragment.sealed else None

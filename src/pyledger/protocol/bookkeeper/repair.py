@@ -106,8 +106,7 @@ def next_step(
     last_add_confirmed: int,
     lacking: Sequence[Lack],
     there: Collection[str],
-    waited_ms: int | None,
-    grace_ms: int,
+    waited_for: Collection[str],
 ) -> Step:
     """What to do after a check.
 
@@ -116,28 +115,33 @@ def next_step(
         last_add_confirmed: Of a ledger that is not closed.
         lacking: What the check found.
         there: Bookies that are registered.
-        waited_ms: Since it was first seen that only its writer can help; None: not yet.
-        grace_ms: How long that is left to the writer.
+        waited_for: Bookies that its writer had time to replace.
     """
     if any(lack.fragment.sealed for lack in lacking):
         return Step.COPY
-    if lacking or broken_at_its_end(metadata, last_add_confirmed, there):
-        return Step.CLOSE if waited_ms is not None and waited_ms >= grace_ms else Step.WAIT
-    return Step.DONE
+    left = left_to_writer(metadata, last_add_confirmed, lacking, there)
+    if left.intersection(waited_for):
+        return Step.CLOSE
+    return Step.WAIT if left else Step.DONE
 
 
-def broken_at_its_end(metadata: LedgerMetadata, last_add_confirmed: int, there: Collection[str]) -> bool:
-    """Whether a bookie is gone that a ledger's writer adds to, or that may hold what is not confirmed yet.
+def left_to_writer(
+    metadata: LedgerMetadata, last_add_confirmed: int, lacking: Sequence[Lack], there: Collection[str]
+) -> frozenset[str]:
+    """Bookies that only a ledger's writer can replace.
 
+    They lack copies where it adds, or are gone where it adds or may have added what is not confirmed yet.
     Upstream takes bookies for gone that only read; their writer replaces them at its next add.
 
     Args:
         metadata: As stored.
         last_add_confirmed: As far as bookies tell.
+        lacking: What a check found.
         there: Bookies that are registered.
     """
     if metadata.closed or not metadata.segments:
-        return False
+        return frozenset()
     first = metadata.segments[-1].first_entry_id
     last = metadata.segments[-2:] if last_add_confirmed < first - 1 else metadata.segments[-1:]
-    return any(bookie not in there for segment in last for bookie in segment.ensemble)
+    gone = {bookie for segment in last for bookie in segment.ensemble if bookie not in there}
+    return frozenset(gone.union(*(lack.bookies for lack in lacking if not lack.fragment.sealed)))
