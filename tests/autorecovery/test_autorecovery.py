@@ -207,9 +207,9 @@ def test_a_check_finds_copies_that_bookies_lost(tmp_path: Path) -> None:
             await until(checked)
             for ledger_id in ledgers[:2]:
                 name = min(await made.names(ledger_id))
-                held = made.bench.bookies[name].rules.storage.entries
+                held = made.bench.bookies[name].rules.storage.ledgers[ledger_id]
                 for entry_id in range(5 if ledger_id == ledgers[0] else len(PAYLOADS)):
-                    del held[ledger_id, entry_id]
+                    del held[entry_id]
             made.clock.pass_time(WEEK_MS)
             await until(checked)
             await until(made.none_marked)
@@ -286,7 +286,7 @@ def test_a_fenced_bookie_takes_copies(tmp_path: Path) -> None:
         name = min(await made.names(ledger_id))
         bookie = made.bench.bookies[name]
         assert bookie.rules.ledgers[ledger_id].fenced
-        bookie.rules.storage.entries.clear()
+        bookie.rules.storage.ledgers.clear()
         stored = await made.cluster.ledgers.get(ledger_id)
         await made.cluster.marks.prepare()
         await made.cluster.marks.mark(ledger_id, [name], 0)
