@@ -216,6 +216,8 @@ def test_only_what_is_committed_can_be_read(tmp_path: Path) -> None:
             assert store.queue_range("T", 0).max_offset == 30
             member.commit(store, 30)
             assert store.queue_range("T", 0).max_offset == 31
+        member.commit(store, 30)  # it is closed, and the group goes on
+        store.stand_down()
         member.entries.close()
         assert [p for p in verify(tmp_path) if p.severity != "note"] == []
 

@@ -145,16 +145,19 @@ class GroupKeeper:
 
     async def _follow(self) -> None:
         """Give the broker the role that the member has, again and again."""
+        serves = True
         while True:
             await self._changed.wait()
             self._changed.clear()
-            if self._led_term == self.membership.led_term:
+            if serves and self._led_term == self.membership.led_term:
                 continue
             try:
                 await self._become(self._led_term)
+                serves = True
             except Exception:
+                serves = False
                 if self._changed.is_set():
-                    continue  # the role changed meanwhile, and the broker with it
+                    continue  # the role changed meanwhile, and the broker shall have the new one
                 log.exception("the broker could not become what its member is")
                 if self.ended is not None:
                     self.ended.set()

@@ -69,8 +69,13 @@ class MemberStore(MessageStore):
         return cls(StoreServices(parts, clock, disk_usage))
 
     def commit(self, end_offset: int) -> None:
-        """The group has committed all below a physical offset (bytes): it can be read, puts are answered."""
+        """The group has committed all below a physical offset (bytes): it can be read, puts are answered.
+
+        A store that is closed does not listen any more.
+        """
         parts = self._parts
+        if not self._finalizer.alive:
+            return
         if end_offset > parts.group.flushed_where and not parts.group.closed:
             least = parts.log.min_offset
             if least > parts.dispatcher.dispatched_where:
@@ -82,9 +87,10 @@ class MemberStore(MessageStore):
 
     def stand_down(self) -> None:
         """The member leads no more: who waits is refused, as the next leader may replace what was put."""
-        path = self.path
-        self._parts.refuse(lambda: StoreClosedError(path))
-        self._parts.group.close()
+        path, parts = self.path, self._parts
+        if self._finalizer.alive:
+            parts.refuse(lambda: StoreClosedError(path))
+            parts.group.close()
 
     def until_durable(self, end_offset: int) -> "Future[bool] | None":
         """What becomes true when the group has committed all below a physical offset (bytes)."""
