@@ -1,11 +1,9 @@
 # Entries and bodies in requests of our own groups: as they are stored, and with a length before each.
-from _core.layout cimport PARSED_RECORD, get_i32, put_i32
+from _core.layout cimport PARSED_RECORD, get_i32
 from _core.raft_layout cimport ENTRY_BYTES_MAX, Entry, parse_entry
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport (PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize,
-                            PyBytes_GET_SIZE)
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.string cimport memcpy
 
 
 def measure_entries(data not None):
@@ -56,24 +54,3 @@ def split_bodies(data not None):
         return bodies
     finally:
         PyBuffer_Release(&view)
-
-
-def join_bodies(bytes head not None, bodies not None):
-    """A head and bodies, each with its length (i32) before it, in one piece."""
-    cdef int64_t size_bytes = 4 + PyBytes_GET_SIZE(head)
-    cdef Py_ssize_t length
-    cdef bytes joined
-    cdef uint8_t* p
-    cdef tuple run = tuple(bodies)
-    for body in run:
-        if not PyBytes_CheckExact(body):
-            raise TypeError(f"a body is bytes, not {type(body).__name__}")
-        size_bytes += 4 + PyBytes_GET_SIZE(body)
-    joined = PyBytes_FromStringAndSize(NULL, size_bytes)
-    p = <uint8_t*>PyBytes_AS_STRING(joined)
-    for body in (head, *run):
-        length = PyBytes_GET_SIZE(body)
-        put_i32(p, <int32_t>length)
-        memcpy(p + 4, PyBytes_AS_STRING(body), <size_t>length)
-        p += 4 + length
-    return joined

@@ -304,16 +304,15 @@ def decode_head(frame):
         PyBuffer_Release(&view)
 
 
-def decode_frames(data, int64_t max_frame_bytes, dict calls=None):
-    """Cut received bytes into frames, and decode those that come often: sends and pulls, or with `calls` the
-    answers to them."""
+def decode_frames(data, int64_t max_frame_bytes, dict calls=None, *, bint appends=False):
+    """Cut received bytes into frames, and decode those that come often; see _core.pyi."""
     cdef const uint8_t* base
     cdef int64_t size, length
     cdef int64_t at = 0
     cdef int64_t length_max = max_frame_bytes - 4
     cdef HotRequest request
     cdef list found = []
-    view = None
+    view = run = None
     if PyBytes_CheckExact(data):
         base = <const uint8_t*>PyBytes_AS_STRING(data)
         size = PyBytes_GET_SIZE(data)
@@ -331,6 +330,12 @@ def decode_frames(data, int64_t max_frame_bytes, dict calls=None):
         at += 4
         if calls is not None:
             item = answered_call(base + at, length, calls)
+        elif appends:
+            item = run_with(run, data, base, at, length)
+            if item is not None and item is run:
+                at += length
+                continue
+            run = item
         else:
             item = request = decode_hot_request(base + at, length)
             if request is not None:

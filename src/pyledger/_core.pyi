@@ -283,12 +283,13 @@ class FileAllocator:
 
 @final
 class MappedFileQueue:
-    """The ordered run of mapped files of one folder; its last file takes the appends.
+    """The ordered run of mapped files of one folder, or of several; its last file takes the appends.
 
     Invariant: flushed_where <= committed_where <= max_offset, and no byte below flushed_where is volatile.
     """
 
     folder: str
+    more_folders: tuple[str, ...]
     file_size_bytes: int
     allocate_chunk_bytes: int
     pooled: bool
@@ -302,6 +303,8 @@ class MappedFileQueue:
         allocate_chunk_bytes: int = 0,
         pooled: bool = False,
         readonly: bool = False,
+        more_folders: Iterable[str] = (),
+        choose: Callable[[int], str] | None = None,
     ) -> Self:
         """Name the folder; `load` opens it.
 
@@ -311,6 +314,8 @@ class MappedFileQueue:
             allocate_chunk_bytes: Allocate blocks in steps of this size; 0: a whole file at once.
             pooled: Append to memory; `commit` moves the bytes to the file, and only then readers see them.
             readonly: Change nothing in the folder.
+            more_folders: Where others of the files are.
+            choose: Told the start offset of a new file, names one of these for it; None: `folder`.
         """
     @property
     def files(self) -> tuple[MappedFile, ...]:
@@ -1449,9 +1454,6 @@ def measure_entries(data: Buffer) -> tuple[int, int] | None:
 
 def split_bodies(data: Buffer) -> list[bytes] | None:
     """Bodies that each have their length (i32) before them; None when the lengths do not add up."""
-
-def join_bodies(head: bytes, bodies: Iterable[bytes]) -> bytes:
-    """A head and bodies, each with its length (i32) before it, in one piece."""
 
 # --- message_reader.pyx
 
@@ -2605,7 +2607,11 @@ def decode_frames(
 @overload
 def decode_frames(
     data: bytes | bytearray, max_frame_bytes: int, calls: dict[int, Any]
-) -> tuple[list[memoryview | AnsweredCall], int]:
+) -> tuple[list[memoryview | AnsweredCall], int]: ...
+@overload
+def decode_frames(
+    data: bytes | bytearray, max_frame_bytes: int, calls: None = None, *, appends: Literal[True]
+) -> tuple[list[memoryview | AppendRun], int]:
     """Cut received bytes into frames, and decode those that are sends or pulls, or answers to our own.
 
     Args:
@@ -2614,6 +2620,7 @@ def decode_frames(
         max_frame_bytes: Most bytes of a frame, its length word included.
         calls: Calls of ours by opaque: requests are left alone then, and a good answer to an `AnsweredCall`
             comes as that, taken out of the table, with what it says.
+        appends: Decode appends to a replicated log instead; those that follow one another come as one.
 
     Returns:
         (for each whole frame a request, or a view of the frame without its length word, which
@@ -3054,6 +3061,83 @@ class PullHead:
             sys_flag: Bits of upstream's PullSysFlag.
             commit_offset: Where the group stands (units), if `sys_flag` says that it holds.
         """
+
+# --- raft_append.pyx
+
+def set_append_response(response_class: type[Any]) -> None:
+    """Name the class of an append's answer."""
+
+@final
+class AppendRun(HotRequest):
+    """Appends of one entry each that came one after the other for one group and member.
+
+    They are requests 50912, or 50001 as DLedger's clients write them, that want an answer. `opaque`, `flag`
+    and the like are those of the first.
+    """
+
+    @property
+    def group(self) -> str:
+        """Name of the group."""
+
+    @property
+    def remote_id(self) -> str:
+        """Whom they ask."""
+
+    @property
+    def bodies(self) -> list[bytes]:
+        """What to append."""
+
+    @property
+    def opaques(self) -> list[int]:
+        """Of each request."""
+
+    @property
+    def frames(self) -> list[memoryview]:
+        """Each request as a frame of its own, without its length word."""
+
+@final
+class AppendAnswers:
+    """Writes a leader's answers to appends that went well, byte for byte as a plain frame has them."""
+
+    def __init__(self, group: bytes, leader_id: bytes) -> None:
+        """Both names as JSON, with their quotes."""
+
+    def encode(self, opaques: list[int], first_index: int, places: Sequence[int], term: int) -> bytes:
+        """The answers to requests of one entry each, in one piece.
+
+        Args:
+            opaques: Of the requests.
+            first_index: Of the first one's entry; the others follow.
+            places: Where each entry stands (bytes).
+            term: Of all.
+        """
+
+@final
+class AppendHead:
+    """What the requests 50912 for one group and member have in common."""
+
+    def __init__(self, head: bytes) -> None:
+        """The JSON before the bodies."""
+
+    def encode(self, opaque: int, bodies: Iterable[bytes]) -> bytes:
+        """A whole frame.
+
+        Raises:
+            FrameError: it would be larger than its length field can say.
+        """
+
+@final
+class AppendCall(AnsweredCall):
+    """An append whose answer is awaited."""
+
+    def __init__(self, future: Any) -> None:
+        """`future` gets its answer as a result.
+
+        It is of the class of `set_append_response`, or a command where it is no ordinary one, or an error.
+        """
+
+    def finish(self, outcome: Any) -> None:
+        """Let who waits have it."""
 
 # --- answers.pyx
 

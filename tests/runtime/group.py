@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pyledger.client.raft_client import RaftClient
+from pyledger.config.net import NetConfig
 from pyledger.config.raft import RaftConfig
 from pyledger.config.raft_store import RaftStoreConfig
 from pyledger.errors import OutcomeUnknownError, RaftRefusedError
@@ -35,15 +36,25 @@ def free_ports(count: int) -> list[int]:
 class Group:
     """Members by id; each may be stopped and started."""
 
-    def __init__(self, folder: Path, size: int, config: RaftConfig | None = None) -> None:
-        self.folder, self.config = folder, config
+    def __init__(
+        self,
+        folder: Path,
+        size: int,
+        config: RaftConfig | None = None,
+        *,
+        store: RaftStoreConfig = SMALL,
+        net: NetConfig | None = None,
+    ) -> None:
+        self.folder, self.config, self.store, self.net = folder, config, store, net
         ports = free_ports(size)
         self.peers = ";".join(f"n{n}-127.0.0.1:{port}" for n, port in enumerate(ports))
         self.members: dict[str, RaftServer] = {}
 
     async def start(self, *ids: str) -> None:
         for one in ids:
-            server = RaftServer("g", one, self.peers, str(self.folder), config=self.config, store=SMALL)
+            server = RaftServer(
+                "g", one, self.peers, str(self.folder), config=self.config, store=self.store, net=self.net
+            )
             await server.start()
             self.members[one] = server
 
@@ -72,8 +83,10 @@ async def until(condition: Callable[[], Any]) -> Any:
 
 
 @asynccontextmanager
-async def group_of(folder: Path, size: int, config: RaftConfig | None = None) -> AsyncIterator[Group]:
-    group = Group(folder, size, config)
+async def group_of(
+    folder: Path, size: int, config: RaftConfig | None = None, **options: Any
+) -> AsyncIterator[Group]:
+    group = Group(folder, size, config, **options)
     await group.start(*(f"n{n}" for n in range(size)))
     try:
         yield group

@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from pyledger.config.net import NetConfig
 from pyledger.errors import NoLeaderError, RaftRefusedError
-from pyledger.protocol.raft.messages import Entry
+from pyledger.protocol.raft.messages import Entry, PushEntryRequest, Request
+from pyledger.runtime import raft_server
 from pyledger.store.raft_reader import RaftReader
 from pyledger.store.raft_verify import verify_raft
+from pyledger.wire.dledger import decode_request
 from tests.runtime.group import CALM, Group, append_surely, client, group_of, hand_over, on_a_loop, until
-
 
 def entries_of(path: Path) -> list[Entry]:
     with RaftReader.open(path) as reader:
@@ -45,6 +47,31 @@ def test_what_three_members_acknowledge_is_in_every_folder(tmp_path: Path) -> No
         assert sorted(bodies) == sorted(
             [b"body %d" % n for n in range(200)] + [b"x" * n for n in range(1, 300)]
         )
+
+    on_a_loop(work)
+
+
+def test_entries_are_pushed_as_they_are_stored_however_much_waits_to_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded = []
+
+    def watched(code: int, body: memoryview) -> Request:
+        decoded.append(decode_request(code, body))
+        return decoded[-1]
+
+    monkeypatch.setattr(raft_server, "decode_request", watched)
+    net = NetConfig(write_high_water_mark_bytes=1, write_low_water_mark_bytes=1)
+
+    async def work() -> None:
+        async with group_of(tmp_path, 3, CALM, net=net) as group, client(group) as asking:
+            await append_surely(asking, b"all members know what the others take")
+            await same_end(group)
+            decoded.clear()
+            await asyncio.gather(*(asking.append_many([bytes(300)] * 50) for _ in range(20)))
+            await asking.append(b"one alone")
+            await same_end(group)
+        assert not [one for one in decoded if isinstance(one, PushEntryRequest) and one.entries]
 
     on_a_loop(work)
 

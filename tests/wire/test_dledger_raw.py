@@ -1,10 +1,13 @@
 """Requests of our own groups: what is written is read again, damage is refused, answers are DLedger's."""
 
+import binascii
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pyledger.errors import MalformedBodyError
+from pyledger.protocol.raft.codes import RequestCode
 from pyledger.protocol.raft.messages import (
     ENTRY_HEADER,
     AppendEntryRequest,
@@ -13,18 +16,24 @@ from pyledger.protocol.raft.messages import (
     EntryRun,
     PushEntryRequest,
 )
-from pyledger.wire.dledger import encode_body
+from pyledger.wire.dledger import decode_request, decode_response, encode_body, unbase64
 from pyledger.wire.dledger_raw import (
-    appended_text,
+    APPEND_RAW,
+    append_answers,
+    append_head,
     decode_raw_append,
     decode_raw_push,
-    encode_append_head,
-    encode_raw_append,
     encode_raw_push,
-    read_append,
-    read_appended,
 )
-from pyledger.wire.remoting import FLAG_RESPONSE, RemotingCommand, encode_frame, encode_plain_frame
+from pyledger.wire.native import AnswerDecoder, AppendCall, AppendDecoder, AppendRun
+from pyledger.wire.remoting import (
+    FLAG_ONEWAY,
+    FLAG_RESPONSE,
+    RemotingCommand,
+    decode,
+    encode_frame,
+    encode_plain_frame,
+)
 
 names = st.text(min_size=1, max_size=9)
 
@@ -84,39 +93,157 @@ def test_entries_with_a_gap_are_refused() -> None:
         decode_raw_push(encode_raw_push(PushEntryRequest(batch_entry=gap)) + run_of(gap).data)
 
 
+def plain(frame: bytes | memoryview) -> AppendEntryRequest:
+    """An append as Python reads it."""
+    command = decode(frame)
+    if command.code == APPEND_RAW:
+        return decode_raw_append(command.body)
+    request = decode_request(command.code, memoryview(command.body))
+    assert isinstance(request, AppendEntryRequest)
+    return request
+
+
 @given(st.lists(st.binary(max_size=40), min_size=1, max_size=9), names, names)
 def test_an_append_is_read_as_it_was_written(bodies: list[bytes], group: str, member: str) -> None:
-    body = encode_raw_append(encode_append_head(group, member), bodies)
-    assert decode_raw_append(body) == (group, member, bodies)
-    with pytest.raises(MalformedBodyError):
-        decode_raw_append(body[:-1])
-    with pytest.raises(MalformedBodyError):
-        decode_raw_append(body + b"\0")
+    frame = append_head(group, member).encode(7, bodies)
+    command = decode(frame[4:])
+    assert frame == encode_plain_frame(APPEND_RAW, 0, 7, command.body)
+    found = decode_raw_append(command.body)
+    assert (found.group, found.remote_id) == (group, member)
+    assert (found.batch_msgs or (found.body,)) == tuple(bodies)
+    for damaged in (bytes(command.body)[:-1], bytes(command.body) + b"\0"):
+        with pytest.raises(MalformedBodyError):
+            decode_raw_append(damaged)
 
 
-@given(st.binary(max_size=40), names)
-def test_an_append_of_one_entry_in_json_is_read_quickly(body: bytes, group: str) -> None:
-    request = AppendEntryRequest(group=group, remote_id="n0", body=body)
-    assert read_append(encode_body(request)) == (group, "n0", [body])
-    for other in (AppendEntryRequest(batch_msgs=(body,)), AppendEntryRequest(body=body)):
-        assert read_append(encode_body(other)) is None
+@given(st.data())
+def test_appends_that_come_together_are_runs_of_what_python_reads(data: st.DataObject) -> None:
+    groups, opaques, frames = st.sampled_from(["g", "h", "gr\u00fcn", 'q"uote']), [], []
+    for opaque in range(data.draw(st.integers(1, 8))):
+        group, body = data.draw(groups), data.draw(st.binary(max_size=20))
+        request = AppendEntryRequest(group=group, remote_id="n0", body=body)
+        kind = data.draw(st.sampled_from(["raw", "json", "json", "batch", "oneway"]))
+        if kind == "raw":
+            frames.append(append_head(group, "n0").encode(opaque, (body,)))
+        elif kind == "batch":
+            frames.append(append_head(group, "n0").encode(opaque, (body, body)))
+        else:
+            flag = FLAG_ONEWAY if kind == "oneway" else 0
+            command = RemotingCommand(RequestCode.APPEND, flag=flag, opaque=opaque, body=encode_body(request))
+            frames.append(encode_frame(command))
+        opaques.append(opaque)
+    found: list[tuple[int, AppendEntryRequest]] = []
+    for item in AppendDecoder().feed(b"".join(frames)):
+        if isinstance(item, AppendRun):
+            assert [decode(frame).opaque for frame in item.frames] == item.opaques
+            for opaque, body, frame in zip(item.opaques, item.bodies, item.frames, strict=True):
+                request = AppendEntryRequest(group=item.group, remote_id=item.remote_id, body=body)
+                assert plain(frame) == request
+                found.append((opaque, request))
+        else:
+            found.append((decode(item).opaque, plain(item)))
+    assert found == [(n, plain(frame[4:])) for n, frame in enumerate(frames)]
 
 
-@given(names, names, st.integers(0, 1 << 60), st.integers(0, 1 << 60), st.integers(0, 1 << 60))
+def test_appends_for_one_member_are_one_run() -> None:
+    head, request = append_head("g", "n0"), AppendEntryRequest(group="g", remote_id="n0", body=b"two")
+    java = encode_frame(RemotingCommand(RequestCode.APPEND, opaque=2, body=encode_body(request)))
+    other = append_head("h", "n0").encode(3, (b"three",))
+    received = head.encode(1, (b"one",)) + java + other + head.encode(4, (b"",))
+    runs = AppendDecoder().feed(received)
+    assert all(isinstance(run, AppendRun) for run in runs)
+    assert [(run.group, run.opaques, run.bodies) for run in runs if isinstance(run, AppendRun)] == [
+        ("g", [1, 2], [b"one", b"two"]),
+        ("h", [3], [b"three"]),
+        ("g", [4], [b""]),
+    ]
+
+
+@given(st.data())
+def test_a_damaged_append_is_what_python_reads_or_left_to_it(data: st.DataObject) -> None:
+    request = AppendEntryRequest(group="g", remote_id="n0", body=b"abcdefg")
+    java = encode_frame(RemotingCommand(RequestCode.APPEND, opaque=2, body=encode_body(request)))
+    frame = bytearray(data.draw(st.sampled_from([java, append_head("g", "n0").encode(1, (b"abcdefg",))])))
+    frame[data.draw(st.integers(4, len(frame) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    for item in AppendDecoder().feed(bytes(frame)):
+        if isinstance(item, AppendRun):
+            wanted = plain(item.frames[0])
+            assert (item.group, item.remote_id, item.bodies) == (
+                wanted.group,
+                wanted.remote_id,
+                [wanted.body],
+            )
+
+
+@given(st.binary(max_size=30), st.sampled_from(["", "=", "A", "A=", "\n"]))
+def test_base64_is_read_as_python_reads_it(body: bytes, behind: str) -> None:
+    text = binascii.b2a_base64(body, newline=False).decode() + behind
+    json = f'{{"body":"{text}","group":"g","remoteId":"n0"}}'.encode()
+    frame = encode_frame(RemotingCommand(RequestCode.APPEND, opaque=2, body=json))
+    (item,) = AppendDecoder().feed(frame)
+    if isinstance(item, AppendRun):
+        assert item.bodies == [unbase64(text)]
+    else:
+        assert behind
+
+
+@given(names, names, st.integers(0, 1 << 60), st.integers(0, 1 << 60), st.integers(0, 1 << 58))
 def test_a_leader_writes_its_answers_as_any_other(
     group: str, leader: str, index: int, pos: int, term: int
 ) -> None:
-    response = AppendEntryResponse(group=group, leader_id=leader, index=index, pos=pos, term=term)
-    body = appended_text(group, leader) % (index, pos, term)
-    assert body == encode_body(response)
-    assert read_appended(body) == response
+    places, opaques = [pos, pos + 300, pos + 301], [5, -6, (1 << 31) - 1]
+    wanted = b""
+    for opaque, place in zip(opaques, places, strict=True):
+        response = AppendEntryResponse(group=group, leader_id=leader, index=index, pos=place, term=term)
+        body = encode_body(response)
+        wanted += encode_plain_frame(200, FLAG_RESPONSE, opaque, body)
+        assert answer_of(body, opaque) == response
+        index += 1
+    assert append_answers(group, leader).encode(opaques, index - 3, places, term) == wanted
 
 
-def test_an_answer_that_is_a_refusal_is_read() -> None:
+class Box:
+    """Takes what a future would be given."""
+
+    value: object = None
+
+    def done(self) -> bool:
+        return self.value is not None
+
+    def set_result(self, value: object) -> None:
+        self.value = value
+
+
+def answer_of(body: bytes, opaque: int = 3) -> object:
+    """What an append is told by this answer, or `None` where Python has to read it."""
+    box = Box()
+    calls: dict[int, AppendCall] = {opaque: AppendCall(box)}
+    for item in AnswerDecoder(1 << 20, calls).feed(encode_plain_frame(200, FLAG_RESPONSE, opaque, body)):
+        if isinstance(item, AppendCall):
+            assert not calls
+            item.finish(None)
+    if box.value is None:
+        return decode_response(AppendEntryRequest(), memoryview(body))
+    return box.value
+
+
+@given(st.data())
+def test_a_damaged_answer_is_what_python_reads(data: st.DataObject) -> None:
+    response = AppendEntryResponse(group="g", leader_id="n0", index=12, pos=3456, term=7)
+    body = bytearray(encode_body(response))
+    body[data.draw(st.integers(0, len(body) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    try:
+        wanted = decode_response(AppendEntryRequest(), memoryview(body))
+    except MalformedBodyError:
+        with pytest.raises(MalformedBodyError):
+            answer_of(bytes(body))
+        return
+    assert answer_of(bytes(body)) == wanted
+
+
+def test_an_answer_that_is_a_refusal_is_left_to_python() -> None:
     response = AppendEntryResponse(group="g", code=404, leader_id=None, term=3)
-    assert read_appended(encode_body(response)) == response
-    with pytest.raises(MalformedBodyError):
-        read_appended(b"[")
+    assert answer_of(encode_body(response)) == response
 
 
 @given(st.integers(0, 60_000), st.integers(-(1 << 31), (1 << 31) - 1), st.binary(max_size=20))

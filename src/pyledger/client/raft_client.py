@@ -38,14 +38,9 @@ from pyledger.protocol.raft.messages import (
     Response,
 )
 from pyledger.wire.dledger import CODES, decode_response, encode_body, parse_peers
-from pyledger.wire.dledger_raw import (
-    APPEND_RAW,
-    OFFER,
-    encode_append_head,
-    encode_raw_append,
-    read_appended,
-)
-from pyledger.wire.remoting import RemotingCommand, encode_plain_frame
+from pyledger.wire.dledger_raw import OFFER, append_head
+from pyledger.wire.native import AppendCall, AppendHead
+from pyledger.wire.remoting import RemotingCommand
 
 METADATA_TIMEOUT_MS = 1500
 TRANSFER_TIMEOUT_MS = 10_000
@@ -66,20 +61,6 @@ UNKNOWN_OUTCOME = {
 }
 
 
-class Answer:
-    """Waits for the answer to one append."""
-
-    __slots__ = ("future",)
-
-    def __init__(self, future: asyncio.Future[RemotingCommand | RemotingError]) -> None:
-        self.future = future
-
-    def finish(self, outcome: RemotingCommand | RemotingError | None) -> None:
-        """Take it, or the error; who asked may have gone away."""
-        if outcome is not None and not self.future.done():
-            self.future.set_result(outcome)
-
-
 class RaftClient:
     """Asks the members of one group. Use it with `async with`, or close it."""
 
@@ -98,8 +79,8 @@ class RaftClient:
         self.peers = parse_peers(peers)
         self.leader: str | None = None
         self._client = RemotingClient(config=net)
-        self._append_heads: dict[str, bytes] = {}
-        """Of members that take appends as they are; where the frames of such begin."""
+        self._append_heads: dict[str, AppendHead] = {}
+        """Of members that take appends as they are."""
         self._looking: asyncio.Task[str] | None = None
 
     async def __aenter__(self) -> Self:
@@ -124,14 +105,14 @@ class RaftClient:
             RaftRefusedError: the leader refused it; nothing was appended.
             OutcomeUnknownError: it may be in the log, or come into it.
         """
-        response = await self._append_raw([body])
+        response = await self._append_raw((body,))
         if response is not None:
             return response
         return await self._append(AppendEntryRequest(group=self.group, body=body))
 
     async def append_many(self, bodies: Sequence[bytes]) -> AppendEntryResponse:
         """Append entries with one request; the answer is that of the last. Only nodes of ours take it."""
-        response = await self._append_raw(list(bodies))
+        response = await self._append_raw(bodies)
         if response is not None:
             return response
         return await self._append(AppendEntryRequest(group=self.group, batch_msgs=tuple(bodies)))
@@ -187,20 +168,19 @@ class RaftClient:
     def _deadline(self) -> float:
         return asyncio.get_running_loop().time() + self.timeout_ms / 1000
 
-    async def _append_raw(self, bodies: list[bytes]) -> AppendEntryResponse | None:
+    async def _append_raw(self, bodies: Sequence[bytes]) -> AppendEntryResponse | None:
         """Append bodies as they are, where the leader takes that; None: nothing was appended so far."""
-        leader = self.leader
-        if leader is None or leader not in self._append_heads or not bodies:
-            return None
-        connection = self._client.ready(self.peers[leader])
-        if connection is None:
+        leader = self.leader or ""
+        head = self._append_heads.get(leader)
+        if head is None or not bodies or (connection := self._client.ready(self.peers[leader])) is None:
             return None
         endpoint = connection.endpoint
-        answer = Answer(endpoint.loop.create_future())
-        opaque, body = endpoint.next_opaque(), encode_raw_append(self._append_heads[leader], bodies)
-        frame = encode_plain_frame(APPEND_RAW, 0, opaque, body)
-        connection.start_encoded(answer, opaque, (frame,), self.timeout_ms)
-        outcome = await answer.future
+        future: asyncio.Future[AppendEntryResponse | RemotingCommand | RemotingError]
+        future, opaque = endpoint.loop.create_future(), endpoint.next_opaque()
+        connection.start_encoded(AppendCall(future), opaque, (head.encode(opaque, bodies),), self.timeout_ms)
+        outcome = await future
+        if isinstance(outcome, AppendEntryResponse):
+            return outcome
         if isinstance(outcome, RemotingError):
             self._forget(leader)
             raise OutcomeUnknownError(leader, str(outcome)) from outcome
@@ -208,9 +188,10 @@ class RaftClient:
             self._append_heads.pop(leader, None)  # another program answers there now, and knows no such code
             return None
         try:
-            response = read_appended(outcome.body)
+            response = decode_response(AppendEntryRequest(), memoryview(outcome.body))
         except MalformedBodyError as error:
             raise OutcomeUnknownError(leader, str(error)) from error
+        assert isinstance(response, AppendEntryResponse)
         if response.code in NOT_TAKEN:
             return None
         self._check_append(response)
@@ -289,7 +270,7 @@ class RaftClient:
         command = RemotingCommand.request(CODES[type(request)], body=encode_body(request))
         answer = await self._client.call(self.peers[member], command, timeout_ms)
         if member not in self._append_heads and answer.ext_fields.items() >= OFFER.items():
-            self._append_heads[member] = encode_append_head(self.group, member)
+            self._append_heads[member] = append_head(self.group, member)
         return decode_response(request, memoryview(answer.body))
 
     def _refuse(self, response: Response) -> None:

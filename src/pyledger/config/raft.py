@@ -86,6 +86,9 @@ class RaftConfig:
     max_pending_pushes: int = setting(1000, unit="pushes", range=(1, 1 << 20), upstream=None)
     """Pushes without answer to one follower, and pushes that a follower keeps until they fit."""
 
+    max_pending_push_bytes: int = setting(16 << 20, unit="bytes", range=(1, 1 << 40), upstream=None)
+    """Entries in pushes without answer to one follower, beyond which no further one is sent."""
+
     batch_push_enabled: bool = setting(True, upstream="enableBatchPush")
     """Push many entries in one request. Upstream: off, though all since 0.2.0 understand it."""
 

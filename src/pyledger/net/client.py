@@ -266,6 +266,11 @@ class RemotingClient:
         connection = self._connections.get(address or "")
         return None if connection is None or not connection.has_room else connection
 
+    def standing(self, address: str) -> Connection | None:
+        """The connection to an address, if a call could be queued on it now, however much waits there."""
+        connection = self._connections.get(address)
+        return None if connection is None or not connection.takes_calls else connection
+
     def retire(self, address: str) -> None:
         """Make no further call on the connection to an address, whose server goes away."""
         connection = self._connections.get(address)

@@ -25,7 +25,7 @@ from pyledger.net.calls import TOGETHER_S, Call, Done, Outcome, PendingCall, Sen
 from pyledger.net.endpoint import Answer, Endpoint, Frame, Received
 from pyledger.net.stream import FrameStream, size_of
 from pyledger.wire.codes import ResponseCode
-from pyledger.wire.native import AnswerDecoder, AnsweredCall, HotRequest
+from pyledger.wire.native import AnswerDecoder, AnsweredCall, AppendRun, HotRequest
 from pyledger.wire.remoting import (
     FLAG_ONEWAY,
     FLAG_RESPONSE,
@@ -180,13 +180,14 @@ class Connection(FrameStream):
             raise
 
     @property
+    def takes_calls(self) -> bool:
+        """Whether `start_encoded` may be used by somebody who bounds what waits to be written."""
+        return not self.closed and self.endpoint.async_permits.free > 0
+
+    @property
     def has_room(self) -> bool:
         """Whether `start_encoded` may be used now."""
-        return (
-            not self.closed
-            and self.endpoint.async_permits.free > 0
-            and self._outbox.queued_bytes <= self.endpoint.limits.high_water_mark_bytes
-        )
+        return self.takes_calls and self._outbox.queued_bytes <= self.endpoint.limits.high_water_mark_bytes
 
     def start_encoded(self, call: Call, opaque: int, parts: Iterable[Buffer], timeout_ms: int) -> None:
         """Send a request that is encoded already, while there is room for it.
@@ -255,6 +256,9 @@ class Connection(FrameStream):
                 continue
             taken = self._serve_quickly(frames, index) if isinstance(frame, HotRequest) else 0
             if not taken:
+                if isinstance(frame, AppendRun):
+                    frames[index : index + 1] = frame.frames
+                    continue
                 taken = 1
                 command = command_of(frame)
                 if command.flag & FLAG_RESPONSE:

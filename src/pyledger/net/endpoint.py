@@ -5,12 +5,13 @@ import contextlib
 import itertools
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from pyledger.config.net import NetConfig
 from pyledger.net.memory import HeldMemory, Holder
 from pyledger.net.permits import Permits
 from pyledger.net.timers import TimerWheel
+from pyledger.wire.framing import StreamDecoder
 from pyledger.wire.native import AnsweredCall, HotRequest
 from pyledger.wire.remoting import RemotingCommand
 
@@ -81,6 +82,7 @@ class Endpoint(Generic[C]):
         "_opaques",
         "async_permits",
         "connections",
+        "decoder",
         "going_away",
         "handler",
         "limits",
@@ -99,12 +101,14 @@ class Endpoint(Generic[C]):
         *,
         server: bool,
         quick: Quick[C] | None = None,
+        decoder: Callable[[int], StreamDecoder[Any]] | None = None,
         on_open: Callable[[C], None] | None = None,
         on_close: Callable[[C], None] | None = None,
     ) -> None:
         self.loop = loop
         self.handler = handler
         self.quick = quick
+        self.decoder = decoder
         self._on_open = on_open
         self._on_close = on_close
         self.limits = Limits.of(config, server=server)

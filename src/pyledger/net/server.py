@@ -12,6 +12,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
+from typing import Any
 
 from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.errors import ListenError
@@ -21,6 +22,7 @@ from pyledger.net.endpoint import Endpoint, Quick
 from pyledger.net.sockets import listening_socket, prepare, reason_of
 from pyledger.net.stream import FrameStream
 from pyledger.net.tls import TLS_HELLO, server_context
+from pyledger.wire.framing import StreamDecoder
 
 log = logger("net")
 
@@ -45,6 +47,7 @@ class RemotingServer:
         config: NetConfig | None = None,
         tls: TlsConfig | None = None,
         quick: Quick[Connection] | None = None,
+        decoder: Callable[[int], StreamDecoder[Any]] | None = None,
         on_open: Callable[[Connection], None] | None = None,
         on_close: Callable[[Connection], None] | None = None,
     ) -> None:
@@ -57,6 +60,7 @@ class RemotingServer:
             config: Limits and waits.
             tls: Certificates; without, the server speaks no TLS.
             quick: Sees sends and pulls first, decoded by native code.
+            decoder: Made for each connection, with the most bytes of a frame; decodes for `quick`.
             on_open: Called with each new connection.
             on_close: Called when a connection is gone.
 
@@ -68,7 +72,7 @@ class RemotingServer:
         self._config = config or NetConfig()
         self._tls = tls or TlsConfig(server_mode="disabled")
         self._context = server_context(self._tls)
-        self._quick = quick
+        self._quick, self._decoder = quick, decoder
         self._on_open = on_open
         self._on_close = on_close
         # Accepted, but not connections yet: TLS is not agreed.
@@ -105,6 +109,7 @@ class RemotingServer:
             self._handler,
             server=True,
             quick=self._quick,
+            decoder=self._decoder,
             on_open=self._opened,
             on_close=self._on_close,
         )

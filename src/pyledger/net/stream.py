@@ -40,7 +40,7 @@ def size_of(frame: Received) -> int:
 
 def decoder_of(endpoint: Endpoint[Any]) -> StreamDecoder[Any]:
     """What cuts received bytes into frames; sends and pulls are decoded for the quick handler alone."""
-    kind = FrameDecoder if endpoint.quick is None else RequestDecoder
+    kind = endpoint.decoder or (FrameDecoder if endpoint.quick is None else RequestDecoder)
     return kind(endpoint.limits.frame_max_bytes)
 
 

@@ -7,11 +7,11 @@ Writing to disk has a thread of its own, and whatever came meanwhile shares the 
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 from pyledger.config.net import NetConfig
 from pyledger.config.raft import RaftConfig
@@ -20,11 +20,11 @@ from pyledger.errors import ConfigError, MalformedBodyError, StoreError
 from pyledger.log import event, logger
 from pyledger.net.client import RemotingClient
 from pyledger.net.connection import Connection
+from pyledger.net.endpoint import Frame
 from pyledger.net.handlers import refuse_unknown
 from pyledger.net.server import RemotingServer
 from pyledger.protocol.raft.codes import RequestCode, ResponseCode
 from pyledger.protocol.raft.messages import (
-    AppendEntryRequest,
     EntryRun,
     PushEntryRequest,
     RequestOrResponse,
@@ -33,7 +33,7 @@ from pyledger.protocol.raft.messages import (
 from pyledger.protocol.raft.node import RaftNode
 from pyledger.protocol.raft.ready import (
     Answered,
-    Appended,
+    AppendedEach,
     Appends,
     Call,
     CallFailed,
@@ -59,26 +59,18 @@ from pyledger.wire.dledger_raw import (
     APPEND_RAW,
     OFFER,
     PUSH_RAW,
-    PlainAppend,
-    appended_text,
+    append_answers,
     decode_raw_append,
     decode_raw_push,
     encode_raw_push,
-    read_append,
 )
-from pyledger.wire.remoting import (
-    FLAG_RESPONSE,
-    RemotingCommand,
-    SerializeType,
-    encode_frame,
-    encode_plain_frame,
-)
+from pyledger.wire.native import AppendDecoder, AppendRun
+from pyledger.wire.remoting import RemotingCommand, encode_frame, encode_plain_frame
 
 log = logger("raft")
 
 HEADER_CODE = 200
 MAINTENANCE_MS = 500
-APPENDS = {RequestCode.APPEND, APPEND_RAW}
 OFFERED_TO = {RequestCode.METADATA, RequestCode.PUSH}
 """Requests whose answers say that raw ones are taken, too."""
 
@@ -88,6 +80,29 @@ class Asked(NamedTuple):
 
     connection: Connection
     command: RemotingCommand
+
+
+class AskedRun(Sequence[Asked]):
+    """Who waits for the answers to appends that came together on one connection."""
+
+    __slots__ = ("connection", "opaques")
+
+    def __init__(self, connection: Connection, opaques: list[int]) -> None:
+        self.connection, self.opaques = connection, opaques
+
+    def __len__(self) -> int:
+        return len(self.opaques)
+
+    @overload
+    def __getitem__(self, at: int) -> Asked: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> "AskedRun": ...
+
+    def __getitem__(self, at: int | slice) -> "Asked | AskedRun":
+        if isinstance(at, slice):
+            return AskedRun(self.connection, self.opaques[at])
+        return Asked(self.connection, RemotingCommand(RequestCode.APPEND, opaque=self.opaques[at]))
 
 
 class RawCall:
@@ -152,13 +167,15 @@ class RaftServer:
         self._serve_appends = serve_appends
         self._random = random or Random()
         self._clock = clock or SystemClock()
-        self._server = RemotingServer(self._handle, host=host, port=number, config=net)
+        self._server = RemotingServer(
+            self._handle, host=host, port=number, config=net, quick=self._take_run, decoder=AppendDecoder
+        )
         self._client = RemotingClient(config=net)
         self._disk = ThreadPoolExecutor(1, "raft-disk")
         self._inbox: list[Event] = []
         self._answers: dict[Connection, list[bytes]] = {}
         self._raw_peers: set[str] = set()
-        self._appended_text = appended_text(group, self_id)
+        self._append_answers = append_answers(group, self_id)
         self._planned: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._care: asyncio.TimerHandle | None = None
@@ -219,10 +236,10 @@ class RaftServer:
         """Note a request; the machine answers it."""
         asked, code = Asked(connection, command), command.code
         try:
-            if code in APPENDS and not self._serve_appends:
+            if code in {RequestCode.APPEND, APPEND_RAW} and not self._serve_appends:
                 return answer_to(command, RequestOrResponse(code=ResponseCode.UNEXPECTED_ARGUMENT))
-            if code in APPENDS:
-                self._take_append(asked)
+            if code == APPEND_RAW:
+                self._take(Received(asked, decode_raw_append(command.body)))
             elif code == PUSH_RAW:
                 self._take(Received(asked, decode_raw_push(command.body)))
             elif code in REQUEST_TYPES:
@@ -240,28 +257,17 @@ class RaftServer:
         if not isinstance(self._inbox[-1] if self._inbox else None, Grown):
             self._take(Grown())
 
-    def _take_append(self, asked: Asked) -> None:
-        """Note an append; those of one entry that come one after the other become one event."""
-        command = asked.command
-        if command.code == APPEND_RAW:
-            plain: PlainAppend | None = decode_raw_append(command.body)
-        else:
-            plain = read_append(command.body)
-        if plain is None:
-            self._take(Received(asked, decode_request(command.code, memoryview(command.body))))
-            return
-        group, remote_id, bodies = plain
-        if len(bodies) > 1 or group != self.group or remote_id != self.self_id:
-            batch = tuple(bodies) if len(bodies) > 1 else None
-            request = AppendEntryRequest(group=group, remote_id=remote_id, body=bodies[0], batch_msgs=batch)
-            self._take(Received(asked, request))
-            return
-        last = self._inbox[-1] if self._inbox else None
-        if not isinstance(last, Appends):
-            last = Appends([], [])
-            self._take(last)
-        last.tokens.append(asked)
-        last.bodies.append(bodies[0])
+    def _take_run(
+        self, connection: Connection, frames: list[Frame], at: int
+    ) -> tuple[bytes | asyncio.Future[bytes] | None, int]:
+        """Note appends of one entry each that came together; those for others go the usual way."""
+        run = frames[at]
+        assert isinstance(run, AppendRun)
+        mine = run.group == self.group and run.remote_id == self.self_id
+        if not (mine and self._serve_appends):
+            return None, 0
+        self._take(Appends(AskedRun(connection, run.opaques), run.bodies))
+        return None, 1
 
     def _take(self, what: Event) -> None:
         """Note an event. All that come in one turn of the loop are stepped together."""
@@ -304,7 +310,9 @@ class RaftServer:
         for token, response in ready.replies:
             self._answer(token, response)
         for one in ready.appended:
-            self._answer_append(one)
+            self._answer(one.token, self.node.append_response(one))
+        for run in ready.appended_each:
+            self._answer_run(run)
         for change in ready.role_changes:
             event(
                 log,
@@ -325,15 +333,12 @@ class RaftServer:
         assert isinstance(token, Asked)
         self._put_answer(token, encode_frame(answer_to(token.command, response)))
 
-    def _answer_append(self, one: Appended) -> None:
-        assert isinstance(one.token, Asked)
-        command = one.token.command
-        if command.serialize is not SerializeType.JSON:
-            self._answer(one.token, self.node.append_response(one))
-            return
-        body = self._appended_text % (one.last_index, one.pos, one.term)
-        frame = encode_plain_frame(HEADER_CODE, FLAG_RESPONSE, command.opaque, body)
-        self._put_answer(one.token, frame)
+    def _answer_run(self, run: AppendedEach) -> None:
+        asked = run.tokens
+        assert isinstance(asked, AskedRun)
+        first = run.last_index + 1 - len(asked)
+        frames = self._append_answers.encode(asked.opaques, first, run.places, run.term)
+        self._answers.setdefault(asked.connection, []).append(frames)
 
     def _put_answer(self, asked: Asked, frame: bytes) -> None:
         if not asked.command.is_oneway:
@@ -349,7 +354,7 @@ class RaftServer:
         request, timeout_ms = call.request, self.config.rpc_timeout_ms
         done = partial(self._called, call)
         if isinstance(request, PushEntryRequest) and isinstance(request.batch_entry, EntryRun):
-            connection = self._client.ready(self.peers[call.peer])
+            connection = self._client.standing(self.peers[call.peer])
             if call.peer in self._raw_peers and connection is not None:
                 opaque = connection.endpoint.next_opaque()
                 parts = encode_raw_push(request), request.batch_entry.data

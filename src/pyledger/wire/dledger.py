@@ -9,7 +9,7 @@ Source: DLedger protocol/*.java, DLedgerEntry.java; fastjson 1.2.
 import binascii
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -20,6 +20,7 @@ from pyledger.protocol.raft.messages import (
     AppendEntryRequest,
     AppendEntryResponse,
     Entry,
+    EntryRun,
     GetEntriesRequest,
     GetEntriesResponse,
     HeartBeatRequest,
@@ -39,6 +40,7 @@ from pyledger.protocol.raft.messages import (
     VoteRequest,
     VoteResponse,
     VoteResult,
+    size_of,
 )
 from pyledger.wire.fastjson import parse_quickly
 
@@ -173,21 +175,22 @@ def _entry_text(entry: Entry) -> str:
 
 
 def _encode_push(push: PushEntryRequest) -> str:
-    entries, batch = push.entries, bool(push.batch_entry)
+    entries = push.entries
+    single = isinstance(push.batch_entry, EntryRun) and len(entries) == 1
+    batch: Sequence[Entry] = () if single else push.batch_entry
     first, last = (entries[0].index, entries[-1].index) if entries else (-1, -1)
-    total = sum(entry.size for entry in push.batch_entry)
     parts = [
         f'{{"batch":{"true" if batch else "false"},"batchEntry":[',
-        ",".join(map(_entry_text, push.batch_entry)),
+        ",".join(map(_entry_text, batch)),
         f'],"code":{int(push.code)},"commitIndex":{push.commit_index},"count":{len(entries)},',
-        f'"entry":{_entry_text(push.entry)},' if push.entry is not None and not batch else "",
+        f'"entry":{_entry_text(entries[0])},' if entries and not batch else "",
         f'"firstEntryIndex":{first},',
         _member("group", push.group),
         f'"lastEntryIndex":{last},',
         _member("leaderId", push.leader_id),
         _member("localId", push.local_id),
         _member("remoteId", push.remote_id),
-        f'"term":{push.term},"totalSize":{total},"type":"{push.type.value}"}}',
+        f'"term":{push.term},"totalSize":{size_of(batch)},"type":"{push.type.value}"}}',
     ]
     return "".join(parts)
 

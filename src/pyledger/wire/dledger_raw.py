@@ -6,12 +6,9 @@ The head is the JSON of the request without its entries. Who takes this says so 
 answers (`OFFER`), so Java's nodes never get one. Answers are DLedger's.
 """
 
-import json
-import re
 import struct
 from dataclasses import replace
 from functools import lru_cache
-from typing import NamedTuple
 
 from pyledger.errors import MalformedBodyError, MalformedJsonError
 from pyledger.protocol.raft.codes import RequestCode
@@ -20,11 +17,16 @@ from pyledger.protocol.raft.messages import (
     AppendEntryResponse,
     EntryRun,
     PushEntryRequest,
-    Response,
 )
-from pyledger.wire.dledger import decode_request, decode_response, encode_body, encode_text, unbase64
+from pyledger.wire.dledger import decode_request, encode_body, encode_text
 from pyledger.wire.fastjson import parse_quickly
-from pyledger.wire.native import join_bodies, measure_entries, split_bodies
+from pyledger.wire.native import (
+    AppendAnswers,
+    AppendHead,
+    measure_entries,
+    set_append_response,
+    split_bodies,
+)
 from pyledger.wire.remoting import Buffer
 
 PUSH_RAW = 50911
@@ -32,22 +34,8 @@ APPEND_RAW = 50912
 OFFER = {"rawEntries": "1"}
 """Header fields in the answers of who takes these requests."""
 LENGTH = struct.Struct(">i")
-APPEND = AppendEntryRequest()
-APPENDED = re.compile(
-    rb'\{"code":200,"group":"([ !#-\[\]-~]*)","index":(\d{1,18}),"leaderId":"([ !#-\[\]-~]*)",'
-    rb'"pos":(\d{1,18}),"term":(\d{1,18})\}'
-)
-"""The answer to an append that went well, names without letters that JSON or UTF-8 write in several."""
 
-_parse = json.JSONDecoder().decode
-
-
-class PlainAppend(NamedTuple):
-    """What a request to append says: for which group and member, and the bodies."""
-
-    group: str | None
-    remote_id: str | None
-    bodies: list[bytes]
+set_append_response(AppendEntryResponse)
 
 
 def encode_raw_push(push: PushEntryRequest) -> bytes:
@@ -71,18 +59,18 @@ def decode_raw_push(body: Buffer) -> PushEntryRequest:
     return replace(push, entry=None, batch_entry=EntryRun(rest, *span))
 
 
-def encode_append_head(group: str, remote_id: str) -> bytes:
-    """What stands before the bodies in an append for this group and member."""
-    return encode_body(AppendEntryRequest(group=group, remote_id=remote_id))
+def append_head(group: str, remote_id: str) -> AppendHead:
+    """Writes the appends for this group and member."""
+    return AppendHead(encode_body(AppendEntryRequest(group=group, remote_id=remote_id)))
 
 
-def encode_raw_append(head: bytes, bodies: list[bytes]) -> bytes:
-    """The body of an append of these bodies."""
-    return join_bodies(head, bodies)
+def append_answers(group: str, leader_id: str) -> AppendAnswers:
+    """Writes the answers of a leader to appends."""
+    return AppendAnswers(encode_text(group).encode(), encode_text(leader_id).encode())
 
 
-def decode_raw_append(body: Buffer) -> PlainAppend:
-    """The append of a body.
+def decode_raw_append(body: Buffer) -> AppendEntryRequest:
+    """The append of a body, of one entry or several.
 
     Raises:
         MalformedBodyError: it holds none.
@@ -91,40 +79,9 @@ def decode_raw_append(body: Buffer) -> PlainAppend:
     bodies = split_bodies(rest)
     if not bodies:
         raise MalformedBodyError("AppendEntryRequest", "", "it has no bodies, or their lengths do not add up")
-    return PlainAppend(*_addressed(bytes(head)), bodies)
-
-
-def read_append(body: Buffer) -> PlainAppend | None:
-    """A JSON append of one entry, quickly; None leaves it to `decode_request`."""
-    try:
-        found = _parse(str(body, "utf-8"))
-        if type(found) is dict and type(found["body"]) is str and "batchMsgs" not in found:
-            return PlainAppend(found["group"], found["remoteId"], [unbase64(found["body"])])
-    except (ValueError, KeyError, RecursionError):
-        pass
-    return None
-
-
-def read_appended(body: Buffer) -> AppendEntryResponse:
-    """The answer to an append.
-
-    Raises:
-        MalformedBodyError: the body does not hold one.
-    """
-    if (found := APPENDED.fullmatch(body)) is not None:
-        group, index, leader_id, pos, term = found.groups()
-        return AppendEntryResponse(
-            group=group.decode(), leader_id=leader_id.decode(), term=int(term), index=int(index), pos=int(pos)
-        )
-    response: Response = decode_response(APPEND, memoryview(body))
-    assert isinstance(response, AppendEntryResponse)
-    return response
-
-
-def appended_text(group: str, leader_id: str) -> bytes:
-    """Answers of a leader to appends, as `encode_body` writes them, with `%d` for index, place and term."""
-    start, leader = (encode_text(text).replace("%", "%%") for text in (group, leader_id))
-    return f'{{"code":200,"group":{start},"index":%d,"leaderId":{leader},"pos":%d,"term":%d}}'.encode()
+    group, remote_id = _addressed(bytes(head))
+    batch = tuple(bodies) if len(bodies) > 1 else None
+    return AppendEntryRequest(group=group, remote_id=remote_id, body=bodies[0], batch_msgs=batch)
 
 
 @lru_cache(maxsize=64)

@@ -1,15 +1,19 @@
 """The door to the native codec: heads of frames, and what comes by the million.
 
-For a broker these are sends and pulls, for a client their answers. `RequestDecoder` and `AnswerDecoder` stand
-where `FrameDecoder` does. They give what comes often decoded; every other frame stays a view for
-`pyledger.wire.remoting.decode`. What is unusual the native code leaves to Python, which is the model that it
-is tested against.
+For a broker these are sends and pulls, for a member of a group appends, for a client their answers.
+`RequestDecoder`, `AppendDecoder` and `AnswerDecoder` stand where `FrameDecoder` does. They give what comes
+often decoded; every other frame stays a view for `pyledger.wire.remoting.decode`. What is unusual the native
+code leaves to Python, which is the model that it is tested against.
 """
 
 from typing import Any
 
 from pyledger._core import (
     AnsweredCall,
+    AppendAnswers,
+    AppendCall,
+    AppendHead,
+    AppendRun,
     HotRequest,
     Outgoing,
     PullCall,
@@ -24,11 +28,11 @@ from pyledger._core import (
     decode_head,
     encode_pull_response,
     encode_send_response,
-    join_bodies,
     measure_entries,
     prepare_message,
     prepare_messages,
     read_records,
+    set_append_response,
     set_send_result,
     split_bodies,
 )
@@ -37,6 +41,11 @@ from pyledger.wire.framing import StreamDecoder
 __all__ = [
     "AnswerDecoder",
     "AnsweredCall",
+    "AppendAnswers",
+    "AppendCall",
+    "AppendDecoder",
+    "AppendHead",
+    "AppendRun",
     "HotRequest",
     "Outgoing",
     "PullCall",
@@ -52,11 +61,11 @@ __all__ = [
     "decode_head",
     "encode_pull_response",
     "encode_send_response",
-    "join_bodies",
     "measure_entries",
     "prepare_message",
     "prepare_messages",
     "read_records",
+    "set_append_response",
     "set_send_result",
     "split_bodies",
 ]
@@ -74,6 +83,20 @@ class RequestDecoder(StreamDecoder[memoryview | SendRequest | PullRequest]):
             FrameError: a length is too large or too small.
         """
         return decode_frames(data, self.max_frame_bytes)
+
+
+class AppendDecoder(StreamDecoder[memoryview | AppendRun]):
+    """Cuts what a member of a group receives; appends of one entry that come together come as one run."""
+
+    __slots__ = ()
+
+    def cut(self, data: bytes | bytearray) -> tuple[list[memoryview | AppendRun], int]:
+        """Cut whole frames off the front of bytes that nobody writes to; also return their size in bytes.
+
+        Raises:
+            FrameError: a length is too large or too small.
+        """
+        return decode_frames(data, self.max_frame_bytes, appends=True)
 
 
 class AnswerDecoder(StreamDecoder[memoryview | AnsweredCall]):

@@ -1,6 +1,7 @@
 """Events that come together are taken as one after the other: the logs and answers are the same."""
 
 import random
+from itertools import chain
 
 import pytest
 
@@ -55,7 +56,7 @@ class Group:
                 self.inboxes[call.peer].append(Received((name, call), call.request))
             for token, response in ready.replies:
                 self.answer(token, response)
-            for one in ready.appended:
+            for one in chain(ready.appended, *(run.each for run in ready.appended_each)):
                 self.answer(one.token, node.append_response(one))
             node.advance(ready, 0)
 

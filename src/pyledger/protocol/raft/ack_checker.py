@@ -9,7 +9,7 @@ from collections.abc import Hashable, Sequence
 from pyledger.protocol.raft.codes import ResponseCode
 from pyledger.protocol.raft.member_state import MemberState
 from pyledger.protocol.raft.messages import NO_INDEX, NO_TERM, AppendEntryResponse
-from pyledger.protocol.raft.ready import Appended
+from pyledger.protocol.raft.ready import Appended, AppendedEach
 from pyledger.quorum import quorum_index
 
 
@@ -25,7 +25,9 @@ class QuorumAckChecker:
         self.places = {peer: place for place, peer in enumerate(state.peers)}
         self.own_place = self.places[state.self_id]
         self.peer_water_marks_by_term: dict[int, list[int]] = {}
-        self.pending_append_responses_by_term: dict[int, deque[Appended]] = {}
+        self.pending_append_responses_by_term: dict[int, deque[Appended | AppendedEach]] = {}
+        self.waiting_count = 0
+        """Requests that wait for their quorum."""
         self.first_index = NO_INDEX
         """First entry of the leader's term."""
         self.led_term = NO_TERM
@@ -38,6 +40,7 @@ class QuorumAckChecker:
                 self._refuse(one, ResponseCode.TERM_CHANGED)
         self.peer_water_marks_by_term.clear()
         self.pending_append_responses_by_term.clear()
+        self.waiting_count = 0
         if not state.is_leader:
             return
         if state.term != self.led_term:
@@ -52,7 +55,7 @@ class QuorumAckChecker:
         return self.peer_water_marks_by_term[self.state.term]
 
     @property
-    def waiting(self) -> deque[Appended]:
+    def waiting(self) -> deque[Appended | AppendedEach]:
         """Appends of the leader's term without answer, by index."""
         return self.pending_append_responses_by_term[self.state.term]
 
@@ -92,14 +95,19 @@ class QuorumAckChecker:
         if index <= state.storage.committed_index:
             return
         state.commit(index)
-        waiting, done = self.waiting, state.outbox.appended
+        waiting, outbox = self.waiting, state.outbox
         while waiting and waiting[0].last_index <= index:
-            done.append(waiting.popleft())
+            one = waiting.popleft()
+            self.waiting_count -= count_of(one)
+            if isinstance(one, AppendedEach):
+                outbox.appended_each.append(one)
+            else:
+                outbox.appended.append(one)
 
     @property
     def room(self) -> int:
         """How many more appends may wait."""
-        return self.config.max_pending_requests_num + 1 - len(self.waiting)
+        return self.config.max_pending_requests_num + 1 - self.waiting_count
 
     def is_full(self) -> bool:
         """Do too many appends wait?"""
@@ -111,27 +119,33 @@ class QuorumAckChecker:
         deadline_ms = now_ms + self.config.max_wait_ack_time_ms
         term = self.state.term
         self.waiting.append(Appended(token, term, last_index, places[-1], positions, deadline_ms))
+        self.waiting_count += 1
 
     def wait_each(
         self, tokens: Sequence[Hashable], first_index: int, places: Sequence[int], now_ms: int
     ) -> None:
-        """Answer each append of one entry when it is committed."""
+        """Answer appends of one entry each when all of them are committed."""
         deadline_ms = now_ms + self.config.max_wait_ack_time_ms
         term = self.state.term
-        self.waiting.extend(
-            Appended(token, term, index, place, (), deadline_ms)
-            for index, (token, place) in enumerate(zip(tokens, places, strict=True), first_index)
-        )
+        last_index = first_index + len(places) - 1
+        self.waiting.append(AppendedEach(tokens, term, last_index, places, deadline_ms))
+        self.waiting_count += len(places)
 
     def run(self, now_ms: int) -> None:
         """Answer appends that waited too long: nobody knows yet what becomes of them."""
         if self.state.is_leader:
             waiting = self.waiting
             while waiting and waiting[0].deadline_ms <= now_ms:
-                self._refuse(waiting.popleft(), ResponseCode.WAIT_QUORUM_ACK_TIMEOUT)
+                one = waiting.popleft()
+                self.waiting_count -= count_of(one)
+                self._refuse(one, ResponseCode.WAIT_QUORUM_ACK_TIMEOUT)
 
-    def _refuse(self, one: Appended, code: ResponseCode) -> None:
+    def _refuse(self, one: Appended | AppendedEach, code: ResponseCode) -> None:
         state = self.state
+        if isinstance(one, AppendedEach):
+            for each in one.each:
+                self._refuse(each, code)
+            return
         response = AppendEntryResponse(
             group=state.group,
             code=code,
@@ -153,3 +167,8 @@ class QuorumAckChecker:
         if not self.state.is_leader or not self.waiting:
             return None
         return self.waiting[0].deadline_ms
+
+
+def count_of(one: Appended | AppendedEach) -> int:
+    """How many requests these are."""
+    return len(one.places) if isinstance(one, AppendedEach) else 1

@@ -17,6 +17,7 @@ from pyledger.protocol.raft.member_state import MemberState
 from pyledger.protocol.raft.messages import (
     NO_INDEX,
     Entry,
+    EntryRun,
     PushEntryRequest,
     PushEntryResponse,
     PushType,
@@ -35,6 +36,7 @@ class PendingPush:
 
     sent_ms: int
     count: int
+    size_bytes: int
 
 
 class EntryDispatcher:
@@ -54,12 +56,30 @@ class EntryDispatcher:
         self.epoch += 1
         self.type = PushType.COMPARE
         self.compare_index = self.truncate_index = self.write_index = NO_INDEX
-        self.pending: dict[int, PendingPush] = {}
+        self._drop_all()
         self.asking = False
         """A COMPARE or TRUNCATE has no answer yet."""
         self.paused_until_ms = 0
         self.last_push_ms: int | None = None
         self.quota_from_ms = self.quota_used_bytes = 0
+
+    def _drop_all(self) -> None:
+        self.pending: dict[int, PendingPush] = {}
+        self.pending_bytes = 0
+
+    def _hold(self, first: int, push: PendingPush) -> None:
+        self.pending[first] = push
+        self.pending_bytes += push.size_bytes
+
+    def _drop(self, first: int) -> None:
+        self.pending_bytes -= self.pending.pop(first).size_bytes
+
+    def _has_room(self) -> bool:
+        config = self.config
+        return (
+            len(self.pending) < config.max_pending_pushes
+            and self.pending_bytes < config.max_pending_push_bytes
+        )
 
     def run(self, now_ms: int) -> None:
         """Send what can be sent."""
@@ -85,17 +105,17 @@ class EntryDispatcher:
             self.checker.compared(self.peer, index)
             self.write_index = index + 1
             self.compare_index = self.truncate_index = NO_INDEX
-            self.pending.clear()
+            self._drop_all()
         elif to is PushType.TRUNCATE:
             self.truncate_index, self.compare_index = index, NO_INDEX
         else:
             self.compare_index = self.truncate_index = self.write_index = NO_INDEX
-            self.pending.clear()
+            self._drop_all()
             self.checker.forget(self.peer)
 
     def _request(self, kind: PushType, entries: Sequence[Entry]) -> PushEntryRequest:
         state = self.state
-        many = len(entries) > 1
+        many = len(entries) > 1 or isinstance(entries, EntryRun)
         return PushEntryRequest(
             group=state.group,
             remote_id=self.peer,
@@ -163,7 +183,7 @@ class EntryDispatcher:
     def _append(self, now_ms: int) -> None:
         end_index = self.state.storage.end_index
         self._retry(now_ms)
-        while self.write_index <= end_index and len(self.pending) < self.config.max_pending_pushes:
+        while self.write_index <= end_index and self._has_room():
             first, sent = self.write_index, self._push(self.write_index, now_ms)
             if not sent:
                 return
@@ -182,7 +202,7 @@ class EntryDispatcher:
         entries = self.state.storage.entries(first, count_max, config.max_batch_push_bytes)
         if not self._within_quota(entries, now_ms):
             return 0
-        self.pending[first] = PendingPush(now_ms, len(entries))
+        self._hold(first, PendingPush(now_ms, len(entries), size_of(entries)))
         self.last_push_ms = now_ms
         answer = partial(self._acknowledged, self.epoch, first, len(entries))
         self.calls.send(self.peer, self._request(PushType.APPEND, entries), answer, now_ms)
@@ -210,13 +230,13 @@ class EntryDispatcher:
             first, push = next(iter(self.pending.items()))
             if now_ms - push.sent_ms < self.config.max_push_time_out_ms:
                 return
-            del self.pending[first]
+            self._drop(first)
             done, last = self.checker.water_mark(self.peer), first + push.count - 1
             first = max(first, done + 1)
             while first <= last:
                 sent = self._push(first, now_ms, last - first + 1)
                 if not sent:
-                    self.pending[first] = PendingPush(now_ms, last - first + 1)
+                    self._hold(first, PendingPush(now_ms, last - first + 1, 0))
                     return
                 first += sent
 
@@ -232,7 +252,7 @@ class EntryDispatcher:
             taken = min(max(response.count, 1), count)
             push = self.pending.get(first)
             if push is not None and push.count <= taken:
-                del self.pending[first]
+                self._drop(first)
             self.checker.raise_water_mark(self.peer, first + taken - 1)
 
     def _is_current(self, epoch: int) -> bool:

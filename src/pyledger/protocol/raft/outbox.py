@@ -7,7 +7,7 @@ until they are durable, and is dropped when the term changed meanwhile: then the
 from collections.abc import Hashable
 
 from pyledger.protocol.raft.messages import NO_INDEX, PeerRequest, PushEntryResponse, Response, TermState
-from pyledger.protocol.raft.ready import Appended, Call, Persist, Ready, Reply, RoleChange
+from pyledger.protocol.raft.ready import Appended, AppendedEach, Call, Persist, Ready, Reply, RoleChange
 
 ALARMS_MAX = 100
 
@@ -30,6 +30,7 @@ class Outbox:
         self.calls: list[Call] = []
         self.replies: list[Reply] = []
         self.appended: list[Appended] = []
+        self.appended_each: list[AppendedEach] = []
         self.role_changes: list[RoleChange] = []
         self.alarms: list[str] = []
         self.committed_index: int | None = None
@@ -95,6 +96,7 @@ class Outbox:
             or self.calls
             or self.replies
             or self.appended
+            or self.appended_each
             or self.role_changes
             or self.alarms
             or self.committed_index is not None
@@ -105,11 +107,13 @@ class Outbox:
             self.calls,
             self.replies,
             self.appended,
+            self.appended_each,
             self.committed_index,
             self.role_changes,
             self.alarms,
         )
-        self.calls, self.replies, self.appended, self.role_changes, self.alarms = [], [], [], [], []
+        self.calls, self.replies, self.appended, self.appended_each = [], [], [], []
+        self.role_changes, self.alarms = [], []
         self.committed_index = None
         return ready
 

@@ -4,7 +4,7 @@ A shell takes `Ready`, sends and answers what is in it at once, and makes durabl
 when that is done it calls `advance`. The machine itself holds back whatever must not be said before.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, TypeAlias
@@ -55,8 +55,8 @@ class CallFailed:
 class Appends(NamedTuple):
     """Requests to append one entry each came together, for this group and member. Token and body of each."""
 
-    tokens: list[Hashable]
-    bodies: list[bytes]
+    tokens: Sequence[Hashable]
+    bodies: Sequence[bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +118,23 @@ class Appended(NamedTuple):
     deadline_ms: int
 
 
+class AppendedEach(NamedTuple):
+    """Requests of `Appends` that were committed, each with an answer of its own."""
+
+    tokens: Sequence[Hashable]
+    term: int
+    last_index: int
+    places: Sequence[int]
+    deadline_ms: int
+
+    @property
+    def each(self) -> Iterator[Appended]:
+        """The requests one by one."""
+        first = self.last_index + 1 - len(self.places)
+        for index, (token, place) in enumerate(zip(self.tokens, self.places, strict=True), first):
+            yield Appended(token, self.term, index, place, (), self.deadline_ms)
+
+
 class RoleChange(NamedTuple):
     """The member is something else now, or follows somebody else."""
 
@@ -134,6 +151,7 @@ class Ready:
     calls: Sequence[Call] = ()
     replies: Sequence[Reply] = ()
     appended: Sequence[Appended] = ()
+    appended_each: Sequence[AppendedEach] = ()
     committed_index: int | None = None
     """New, if not None. The storage knows it already."""
     role_changes: Sequence[RoleChange] = ()
