@@ -1,4 +1,4 @@
-# MappedFileQueue: the ordered run of mapped files of one folder; its last file takes the appends.
+# MappedFileQueue: the ordered run of mapped files of one folder or several; its last file takes the appends.
 # Invariant: flushed_where <= committed_where <= max_offset, and no byte below flushed_where is volatile.
 # The interpreter lock orders appends and changes of the run; `io_lock` orders commit, flush and truncation,
 # and `roll_lock` the making of new files. Waiting for either never holds the interpreter lock.
@@ -14,9 +14,11 @@ from pyledger import errors
 
 
 cdef class MappedFileQueue:
-    """The mapped files of one folder, in order."""
+    """The mapped files of one log, in order."""
 
     cdef readonly str folder
+    cdef readonly tuple more_folders     # others that have files of this run
+    cdef object choose               # start offset -> the folder of a new file; None: `folder`
     cdef readonly int64_t file_size_bytes
     cdef readonly int64_t allocate_chunk_bytes
     cdef readonly bint pooled
@@ -42,8 +44,10 @@ cdef class MappedFileQueue:
     cdef FileAllocator allocator
 
     def __cinit__(self, folder, int64_t file_size_bytes, *, int64_t allocate_chunk_bytes=0, bint pooled=False,
-                  bint readonly=False):
+                  bint readonly=False, more_folders=(), choose=None):
         self.folder = os.fspath(folder)
+        self.more_folders = tuple(more_folders)
+        self.choose = choose
         self.file_size_bytes = file_size_bytes
         self.allocate_chunk_bytes = allocate_chunk_bytes
         self.pooled = pooled
@@ -180,7 +184,7 @@ cdef class MappedFileQueue:
     # -- opening
 
     def load(self):
-        """Map the files of the folder, all positions at their ends; recovery then sets the true end.
+        """Map the files of all folders, all positions at their ends; recovery then sets the true end.
 
         A writer creates a missing folder and removes a last file of zero bytes, as upstream does; it
         refuses a folder with foreign files. A reader ignores them, and takes a file that was cut as it is.
@@ -188,34 +192,20 @@ cdef class MappedFileQueue:
         Raises:
             StoreFormatError: a file has another size than `file_size_bytes`, or does not belong here.
         """
-        cdef list names, files
+        cdef list paths, files
         self.check_usable()
         if not self.readonly:
-            make_folder(self.folder)
-        names = self._segment_names()
-        if names and not self.readonly:
-            path = f"{self.folder}/{names[len(names) - 1]}"
-            if os.path.getsize(path) == 0:
-                os.unlink(path)
-                names.pop()
-        files = [self._open_file(f"{self.folder}/{name}") for name in names]
+            for folder in self.all_folders():
+                make_folder(folder)
+        paths = segment_paths(self.all_folders(), self.readonly)
+        if paths and not self.readonly and os.path.getsize(paths[len(paths) - 1]) == 0:
+            os.unlink(paths.pop())
+        files = [self._open_file(path) for path in paths]
         self.set_run(tuple(files))
         self.flushed = self.readable_end()
 
-    def _segment_names(self):
-        names = []
-        try:
-            with os.scandir(self.folder) as entries:
-                for entry in entries:
-                    if is_offset_name(entry.name.removesuffix(COLD_SUFFIX)) and not entry.is_dir():
-                        names.append(entry.name)
-                    elif not self.readonly and not entry.is_dir():
-                        raise errors.StoreFormatError(
-                            entry.path, "does not belong into a folder of mapped files",
-                            "move it elsewhere, then open the store again")
-        except OSError as error:
-            raise_errno(error.errno, self.folder, "list")
-        return sorted(names)
+    cdef tuple all_folders(self):
+        return (self.folder, *self.more_folders)
 
     def _open_file(self, path):
         cdef MappedFile file
@@ -254,9 +244,13 @@ cdef class MappedFileQueue:
             start = first_start if full is None else self.next_start()
             file = self.allocator.take(start)
             if file is None:
-                file = MappedFile.create(f"{self.folder}/{start:020d}", self.file_size_bytes,
+                folder = self.folder if self.choose is None else self.choose(start)
+                file = MappedFile.create(f"{folder}/{start:020d}", self.file_size_bytes,
                                          allocate_chunk_bytes=self.allocate_chunk_bytes, pooled=self.pooled)
-                self.names_volatile = True
+                if self.choose is None:
+                    self.names_volatile = True
+                else:
+                    self.sync_name(folder)
             if full is None:
                 self.flushed = start
             self.set_run(self.run + (file,))
@@ -272,6 +266,8 @@ cdef class MappedFileQueue:
         append that needs it gets the error, and the next one makes it try again.
         """
         self.check_writable()
+        if self.choose is not None:
+            raise errors.InvariantError(f"{self.folder}: files made ahead lie in one folder")
         self.allocator.run(depth, self.next_start())
 
     def stop_allocator(self):
@@ -437,12 +433,19 @@ cdef class MappedFileQueue:
             return [file.path for file in gone]
 
     cdef int sync_names(self) except -1:
+        for folder in self.all_folders():
+            self.sync_name(folder)
+        self.names_volatile = False
+        return 0
+
+    cdef int sync_name(self, folder) except -1:
+        cdef bytes encoded = os.fsencode(folder)
+        cdef const char* path = encoded
         cdef int failed
         with nogil:
-            failed = sync_folder(self.folder_chars)
+            failed = sync_folder(path)
         if failed != 0:
-            self.fail(failed, self.folder)
-        self.names_volatile = False
+            self.fail(failed, folder)
         return 0
 
     cdef int sync_files(self) except -1:
@@ -474,27 +477,3 @@ cdef class MappedFileQueue:
             self.set_run(())
             for file in run:
                 file.retire()
-
-
-cdef int make_folder(str folder) except -1:
-    """Create a folder and make its name durable."""
-    if os.path.isdir(folder):
-        return 0
-    try:
-        os.makedirs(folder, exist_ok=True)
-    except OSError as error:
-        raise_errno(error.errno, folder, "create")
-    failed = sync_folder(os.fsencode(os.path.dirname(os.path.abspath(folder))))
-    if failed != 0:
-        raise_errno(failed, folder, "create")
-    return 0
-
-
-cdef int remove_file(str path) except -1:
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        return 0
-    except OSError as error:
-        raise_errno(error.errno, path, "remove")
-    return 0

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from pyledger.config.net import NetConfig
+from pyledger.config.raft_store import RaftStoreConfig
 from pyledger.errors import NoLeaderError, RaftRefusedError
 from pyledger.protocol.raft.messages import Entry, PushEntryRequest, Request
 from pyledger.runtime import raft_server
@@ -13,6 +14,9 @@ from pyledger.store.raft_reader import RaftReader
 from pyledger.store.raft_verify import verify_raft
 from pyledger.wire.dledger import decode_request
 from tests.runtime.group import CALM, Group, append_surely, client, group_of, hand_over, on_a_loop, until
+
+IN_MEMORY = RaftStoreConfig(store_type="memory")
+
 
 def entries_of(path: Path) -> list[Entry]:
     with RaftReader.open(path) as reader:
@@ -72,6 +76,31 @@ def test_entries_are_pushed_as_they_are_stored_however_much_waits_to_be_written(
             await asking.append(b"one alone")
             await same_end(group)
         assert not [one for one in decoded if isinstance(one, PushEntryRequest) and one.entries]
+
+    on_a_loop(work)
+
+
+def test_members_in_memory_replicate_and_lose_their_log_with_the_process(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with group_of(tmp_path, 3, CALM, store=IN_MEMORY) as group, client(group) as asking:
+            answers = await asyncio.gather(*(asking.append(b"body %d" % n) for n in range(50)))
+            last = await asking.append_many([b"x" * n for n in range(100)])
+            assert len({answer.index for answer in answers}) == 50
+            entry = await asking.get(last.index)
+            assert entry is not None
+            assert entry.body == b"x" * 99
+            away = next(one for one in group.members if one != asking.leader)
+            await group.stop(away)
+            left = {path.name for path in group.path(away).iterdir()}
+            assert left <= {"currterm", "currterm.bak", "lock"}
+            await asking.append(b"without one")
+            await group.start(away)
+            assert (group.members[away].store.end_index, group.members[away].store.lost_tail) == (-1, True)
+            await asking.append(b"with all again")
+            await same_end(group)
+            await until(lambda: not group.members[away].store.lost_tail)
+            logs = [m.store.entries(0, 1 << 20, 1 << 30) for m in group.members.values()]
+            assert logs[0] == logs[1] == logs[2]
 
     on_a_loop(work)
 

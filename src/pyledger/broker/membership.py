@@ -45,7 +45,7 @@ class Membership:
     def open(self, path: str, *, clock: Clock, **options: Any) -> MemberStore:
         """Open the store on the member's log."""
         leads = self.led_term is not None
-        return MemberStore.open_on(path, self._member.store, leads=leads, clock=clock, **options)
+        return MemberStore.open_on(path, self._member.file_store, leads=leads, clock=clock, **options)
 
     async def settle(self, store: MessageStore) -> None:
         """Let the store follow the group; return, as leader, when it has all that the group has.
@@ -67,7 +67,7 @@ class Membership:
     async def _commit_all(self, store: MemberStore, term: int) -> None:
         if not self.leads:
             raise StoreClosedError(store.path)
-        self._member.store.log.term = term
+        self._member.file_store.log.term = term
         store.grown = self._member.grown
         text = f"{self._member.self_id} leads {self._member.group} in term {term}"
         place = store.append(Message(names.SELF_TEST_TOPIC, text.encode()))
@@ -81,7 +81,7 @@ class Membership:
     def committed(self) -> None:
         """The group has committed more."""
         if self.store is not None:
-            self.store.commit(self._member.store.committed_position)
+            self.store.commit(self._member.file_store.committed_position)
 
     def stand_down(self) -> None:
         """The member leads no more: from now on nothing is put, and who waits is refused."""

@@ -3,6 +3,7 @@
 Source: DLedger DLedgerConfig.java.
 """
 
+import os
 from dataclasses import dataclass
 
 from pyledger.config.fields import check, setting
@@ -15,6 +16,19 @@ INDEX_UNIT_BYTES = 32
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaftStoreConfig:
     """How a member of a DLedger group keeps its log."""
+
+    store_type: str = setting("file", choices={"file": "FILE", "memory": "MEMORY"}, upstream="storeType")
+    """`memory` keeps entries in the process alone; all members do, or none. One that ends loses its own."""
+
+    memory_size_bytes_max: int = setting(1 << 30, unit="bytes", range=(1 << 16, 1 << 50), upstream=None)
+    """Entries in memory, beyond which appends are refused. Upstream: no limit."""
+
+    data_store_path: str = setting("", upstream="dataStorePath")
+    """Folders of the data files, `,` between them; a new file goes to one after the other. Empty is `data` in
+    the node's folder."""
+
+    read_only_data_store_dirs: str = setting("", upstream="readOnlyDataStoreDirs")
+    """More folders with data files, `,` between them; they get no new ones."""
 
     data_file_size_bytes: int = setting(
         1 << 30, unit="bytes", range=(256, INT_MAX), upstream="mappedFileSizeForEntryData"
@@ -62,6 +76,20 @@ class RaftStoreConfig:
         if self.index_file_size_bytes % INDEX_UNIT_BYTES:
             raise ConfigError("index_file_size_bytes", f"is no multiple of {INDEX_UNIT_BYTES}")
         _ = self.delete_hours
+        if self.read_only_data_paths and not set(self.data_paths) - set(self.read_only_data_paths):
+            raise ConfigError(
+                "read_only_data_store_dirs", "leaves no folder of `data_store_path` for new files"
+            )
+
+    @property
+    def data_paths(self) -> tuple[str, ...]:
+        """`data_store_path` as folders, in their order; none: the node's own."""
+        return split_paths(self.data_store_path)
+
+    @property
+    def read_only_data_paths(self) -> tuple[str, ...]:
+        """`read_only_data_store_dirs` as folders."""
+        return split_paths(self.read_only_data_store_dirs)
 
     @property
     def delete_hours(self) -> tuple[int, ...]:
@@ -75,3 +103,8 @@ class RaftStoreConfig:
     def disk_full_percent(self) -> int:
         """How full a disk refuses appends (percent)."""
         return min(95, self.disk_ratio_to_force_clean + 5)
+
+
+def split_paths(text: str) -> tuple[str, ...]:
+    """Folders of a list, each once, in the order of their names."""
+    return tuple(sorted({os.path.normpath(part.strip()) for part in text.split(",") if part.strip()}))

@@ -45,6 +45,7 @@ from pyledger.protocol.raft.ready import (
     RoleChange,
 )
 from pyledger.store.clock import Clock, SystemClock
+from pyledger.store.raft_memory import RaftMemoryStore
 from pyledger.store.raft_retention import clean, disk_is_full
 from pyledger.store.raft_store import RaftStore
 from pyledger.wire.dledger import (
@@ -171,6 +172,9 @@ class RaftServer:
             self._handle, host=host, port=number, config=net, quick=self._take_run, decoder=AppendDecoder
         )
         self._client = RemotingClient(config=net)
+        in_memory = self.store_config.store_type == "memory"
+        self._store_class: Callable[[str, RaftStoreConfig], RaftStore | RaftMemoryStore]
+        self._store_class = RaftMemoryStore if in_memory else RaftStore
         self._disk = ThreadPoolExecutor(1, "raft-disk")
         self._inbox: list[Event] = []
         self._answers: dict[Connection, list[bytes]] = {}
@@ -180,13 +184,24 @@ class RaftServer:
         self._timer: asyncio.TimerHandle | None = None
         self._care: asyncio.TimerHandle | None = None
         self._closing = False
-        self.store: RaftStore
+        self.store: RaftStore | RaftMemoryStore
         self.node: RaftNode
 
     @property
     def address(self) -> str:
         """`host:port` of the group's list."""
         return self.peers[self.self_id]
+
+    @property
+    def file_store(self) -> RaftStore:
+        """The log on disk.
+
+        Raises:
+            ConfigError: it is in memory.
+        """
+        if not isinstance(self.store, RaftStore):
+            raise ConfigError("store_type", "memory keeps no files", "choose file")
+        return self.store
 
     async def start(self) -> None:
         """Recover the log, listen, take part.
@@ -198,7 +213,7 @@ class RaftServer:
         self._loop = asyncio.get_running_loop()
         self.ended = asyncio.Event()
         self.store = await self._loop.run_in_executor(
-            self._disk, partial(RaftStore, self.path, self.store_config)
+            self._disk, partial(self._store_class, self.path, self.store_config)
         )
         self.node = RaftNode(
             group=self.group,
@@ -404,15 +419,16 @@ class RaftServer:
 
     def _maintain(self) -> None:
         self._care = self._loop.call_later(MAINTENANCE_MS / 1000, self._maintain)
-        self.store.disk_full = disk_is_full(self.store)
-        clean(self.store, self._clock)
-        work = self._loop.run_in_executor(self._disk, self._tend)
-        work.add_done_callback(self._tended)
+        if isinstance(store := self.store, RaftStore):
+            store.disk_full = disk_is_full(store)
+            clean(store, self._clock)
+            work = self._loop.run_in_executor(self._disk, self._tend, store)
+            work.add_done_callback(self._tended)
 
-    def _tend(self) -> None:
-        self.store.flush()
-        self.store.flush_units()
-        self.store.write_checkpoint_when_due(self._clock.monotonic_ms())
+    def _tend(self, store: RaftStore) -> None:
+        store.flush()
+        store.flush_units()
+        store.write_checkpoint_when_due(self._clock.monotonic_ms())
 
     def _tended(self, work: asyncio.Future[None]) -> None:
         if not work.cancelled() and isinstance(error := work.exception(), StoreError):

@@ -15,13 +15,18 @@ FILES_MAX = 10
 
 
 def disk_is_full(store: RaftStore) -> bool:
-    """Whether there is too little room for appends."""
-    return disk_usage(store.path) > store.config.disk_full_percent
+    """Whether there is too little room for appends, in any of the folders."""
+    return usage_of(store) > store.config.disk_full_percent
+
+
+def usage_of(store: RaftStore) -> int:
+    """How full the fullest file system of a log's data is, in percent."""
+    return max(map(disk_usage, store.data_paths))
 
 
 def clean(store: RaftStore, clock: Clock) -> list[str]:
     """Remove files whose time has come; returns their paths."""
-    config, used = store.config, disk_usage(store.path)
+    config, used = store.config, usage_of(store)
     force = used > config.disk_ratio_to_force_clean and config.disk_force_clean_enabled
     due = clock.hour_of_day() in config.delete_hours or used > config.disk_ratio_to_check_expired
     if not due and not force:

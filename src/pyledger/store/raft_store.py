@@ -11,6 +11,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -31,6 +32,7 @@ from pyledger.store.raft_folder import (
     read_raft_folder,
 )
 from pyledger.store.raft_recovery import recover_log
+from pyledger.store.retention import disk_usage
 
 LOST_TAIL_FILE = "lost-tail"
 CHUNK_BYTES = 1 << 20
@@ -75,9 +77,10 @@ class RaftStore:
         return cls(os.fspath(path), config)
 
     def _open(self) -> None:
-        os.makedirs(os.path.join(self.path, DATA_FOLDER), exist_ok=True)
+        self.data_paths = self.config.data_paths or (os.path.join(self.path, DATA_FOLDER),)
         self._flush_names()
-        folder = read_raft_folder(self.path)
+        known = sorted({*self.data_paths, *self.config.read_only_data_paths})
+        folder = read_raft_folder(self.path, known)
         self._make_log(folder)
         self.recovered = recover_log(self._log)  # flushes what a killed process left in the page cache
         self.saved = TermState(folder.vote.term, folder.vote.vote_for)
@@ -104,13 +107,27 @@ class RaftStore:
         if folder.index_files:
             index_size = folder.index_file_size_bytes
         chunk = min(CHUNK_BYTES, data_size)
-        data = MappedFileQueue(os.path.join(self.path, DATA_FOLDER), data_size, allocate_chunk_bytes=chunk)
+        first, *more = self.data_paths
+        more += [path for path in self.config.read_only_data_paths if path not in self.data_paths]
+        data = MappedFileQueue(
+            first,
+            data_size,
+            allocate_chunk_bytes=chunk,
+            more_folders=more,
+            choose=partial(self._folder_for, data_size) if more else None,
+        )
         units = MappedFileQueue(
             os.path.join(self.path, INDEX_FOLDER), index_size, allocate_chunk_bytes=CHUNK_BYTES
         )
         data.load()
         units.load()
         self._log = RaftLog(data, units, seal=self.config.seal_entries, patch_at=self.patch_at)
+
+    def _folder_for(self, data_size: int, start_offset: int) -> str:
+        """Where a new data file goes, as upstream chooses."""
+        paths = [path for path in self.data_paths if path not in self.config.read_only_data_paths]
+        free = [path for path in paths if disk_usage(path) <= self.config.disk_ratio_to_force_clean] or paths
+        return free[start_offset // data_size % len(free)]
 
     def __enter__(self) -> Self:
         return self
@@ -312,8 +329,7 @@ class RaftStore:
 
     def save_term_state(self, state: TermState) -> None:
         """Replace the term file, durably."""
-        text = f"voteLeader={state.vote_leader or ''}\ncurrTerm={state.curr_term}\n"
-        write_file(Path(self.path, TERM_FILE), text.encode())
+        write_term_state(self.path, state)
         self.saved = state
 
     def write_checkpoint(self) -> None:
@@ -349,3 +365,9 @@ class RaftStore:
                 first = log.units.min_offset // INDEX_UNIT_BYTES
                 gone += log.units.delete_head(max(0, (begin - first) // per_file))
             return gone
+
+
+def write_term_state(path: str, state: TermState) -> None:
+    """Replace the term file of a node's folder, durably."""
+    text = f"voteLeader={state.vote_leader or ''}\ncurrTerm={state.curr_term}\n"
+    write_file(Path(path, TERM_FILE), text.encode())
