@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.brokers import CLI, serving
+from benchmarks.links import links_to
 from benchmarks.processor_time import cpu_seconds
 from pyledger.client.raft_client import RaftClient
 from tests.interop.dledger_peers import JavaNode
@@ -92,25 +93,41 @@ class RunningGroup:
 
 
 @contextmanager
-def our_group(folder: Path, size: int = 3, **settings: object) -> Iterator[RunningGroup]:
-    """Members of ours until the end of the block; `settings` are those of `RaftConfig`."""
+def our_group(
+    folder: Path, size: int = 3, *, delay_ms: float | None = None, **settings: object
+) -> Iterator[RunningGroup]:
+    """Members of ours until the end of the block; `settings` are those of `RaftConfig`.
+
+    With `delay_ms` they reach one another through links that delay all bytes by so much, each way.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    peers = ";".join(f"n{n}-127.0.0.1:{port}" for n, port in enumerate(free_ports(size)))
+    addresses = {f"n{n}": f"127.0.0.1:{port}" for n, port in enumerate(free_ports(size))}
+    peers = peers_text(addresses)
     config = folder / "raft.toml"
     lines = (f"{name} = {json.dumps(value)}" for name, value in settings.items())
     config.write_text("\n".join(("[raft]", *lines)))
     with ExitStack() as stack:
         processes = {}
-        for n in range(size):
-            words = ("raft", "node", "--group", "g", "--id", f"n{n}", "--peers", peers)
+        reached = addresses
+        if delay_ms is not None:
+            links = stack.enter_context(links_to([*addresses.values()], delay_ms))
+            reached = dict(zip(addresses, links, strict=True))
+        for name in addresses:
+            known = peers_text({**reached, name: addresses[name]})
+            words = ("raft", "node", "--group", "g", "--id", name, "--peers", known)
             member = serving(*words, "--store", folder, "--config", config)
-            processes[f"n{n}"] = stack.enter_context(member)[0]
+            processes[name] = stack.enter_context(member)[0]
 
         def kill(name: str) -> None:
             processes[name].kill()
             processes[name].wait()
 
         yield RunningGroup(peers, {name: process.pid for name, process in processes.items()}, kill)
+
+
+def peers_text(addresses: Mapping[str, str]) -> str:
+    """Members as commands take them."""
+    return ";".join(f"{name}-{address}" for name, address in addresses.items())
 
 
 @contextmanager

@@ -69,6 +69,24 @@ def bench_append(rounds: Rounds, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.benchmark(group="raft: appends over links without and with a delay of 2 ms, 256 B")
+def bench_delay(rounds: Rounds, tmp_path: Path) -> None:
+    seconds, in_flight = (4.0, 1024) if rounds.full else (0.1, 64)
+
+    def compare() -> dict[str, dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = {}
+        for turn in range(TURNS if rounds.full else 1):
+            for delay_ms in (0, 2):
+                with our_group(tmp_path / f"{delay_ms}_{turn}", delay_ms=delay_ms, **PATIENT) as group:
+                    better(found, f"delay_{delay_ms}_ms", group.load(seconds, in_flight=in_flight))
+        return found
+
+    found = rounds.benchmark.pedantic(compare, rounds=1)
+    rates = [found[f"delay_{delay_ms}_ms"]["per_second"] for delay_ms in (0, 2)]
+    assert min(rates) > 0
+    rounds.note(**found, ratio_delayed=rates[1] / rates[0])
+
+
 @pytest.mark.java
 @pytest.mark.benchmark(group="raft: appends to our members and to Java's, 256 B")
 def bench_append_java(rounds: Rounds, tmp_path: Path) -> None:

@@ -422,13 +422,10 @@ class RaftServer:
         if isinstance(store := self.store, RaftStore):
             store.disk_full = disk_is_full(store)
             clean(store, self._clock)
-            work = self._loop.run_in_executor(self._disk, self._tend, store)
-            work.add_done_callback(self._tended)
-
-    def _tend(self, store: RaftStore) -> None:
-        store.flush()
-        store.flush_units()
-        store.write_checkpoint_when_due(self._clock.monotonic_ms())
+            now_ms = self._clock.monotonic_ms()
+            if store.needs_care(now_ms):
+                work = self._loop.run_in_executor(self._disk, store.take_care, now_ms)
+                work.add_done_callback(self._tended)
 
     def _tended(self, work: asyncio.Future[None]) -> None:
         if not work.cancelled() and isinstance(error := work.exception(), StoreError):

@@ -334,18 +334,37 @@ class RaftStore:
 
     def write_checkpoint(self) -> None:
         """Write down how far the log is committed; names only what is on disk."""
-        flushed = self._flushed_index
-        content = (min(self._committed, flushed), flushed)
+        content = self._checkpoint_content()
         if content != self._checkpoint:
             text = f"committedIndex={content[0]}\nendIndex={content[1]}\n"
             write_file(Path(self.path, CHECKPOINT_FILE), text.encode())
             self._checkpoint = content
 
-    def write_checkpoint_when_due(self, now_ms: int) -> None:
-        """Write the checkpoint if its interval is over, by a clock in ms that does not go back."""
-        if now_ms - self._checkpoint_ms >= self.config.check_point_interval_ms:
+    def needs_care(self, now_ms: int) -> bool:
+        """Whether something is to be flushed, or the checkpoint to be written; see `take_care`."""
+        log = self._log
+        flushed = log.data.flushed_where >= log.data.max_offset and self._flushed_index == log.end_index
+        return not flushed or log.units.flushed_where < log.units.max_offset or self._checkpoint_due(now_ms)
+
+    def take_care(self, now_ms: int) -> None:
+        """Flush data and index; write the checkpoint if its interval is over.
+
+        Args:
+            now_ms: By a clock that does not go back.
+        """
+        self.flush()
+        self.flush_units()
+        if self._checkpoint_due(now_ms):
             self._checkpoint_ms = now_ms
             self.write_checkpoint()
+
+    def _checkpoint_due(self, now_ms: int) -> bool:
+        over = now_ms - self._checkpoint_ms >= self.config.check_point_interval_ms
+        return over and self._checkpoint != self._checkpoint_content()
+
+    def _checkpoint_content(self) -> tuple[int, int]:
+        flushed = self._flushed_index
+        return min(self._committed, flushed), flushed
 
     def delete_head(self, count: int) -> list[str]:
         """Remove the first `count` data files, never the last one nor one with entries not committed.
