@@ -21,7 +21,9 @@ from tests.chaos.links import Link
 def links_to(targets: Sequence[str], delay_ms: float) -> Iterator[list[str]]:
     """Addresses that lead to `targets`, until the end of the block."""
     words = [sys.executable, "-m", "benchmarks.links", str(delay_ms), *targets]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=program_environment()) as process:
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=program_environment()
+    ) as process:
         assert process.stdout is not None
         yield json.loads(process.stdout.readline())
         process.kill()

@@ -112,8 +112,8 @@ def our_group(
         if delay_ms is not None:
             links = stack.enter_context(links_to([*addresses.values()], delay_ms))
             reached = dict(zip(addresses, links, strict=True))
-        for name in addresses:
-            known = peers_text({**reached, name: addresses[name]})
+        for name, own in addresses.items():
+            known = peers_text({**reached, name: own})
             words = ("raft", "node", "--group", "g", "--id", name, "--peers", known)
             member = serving(*words, "--store", folder, "--config", config)
             processes[name] = stack.enter_context(member)[0]

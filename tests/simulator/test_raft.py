@@ -23,6 +23,7 @@ PAST = {
     (791, 3): "as 97, and the member that stayed out had no entry left",
     (1305, 5): "as 97, with five members",
     (336, 3): "a member without a vote let the wrong candidate raise its term for ever",
+    (4557, 5): "a cut removed a damaged entry, so the member that had acknowledged it voted without it",
     (1288, 3): "a cut was sent again to a member that had started without what was compared",
 }
 

@@ -154,6 +154,9 @@ class EntryHandler:
     def _check(self, request: PushEntryRequest) -> ResponseCode | None:
         """Why a push must not be served, if so."""
         state = self.state
+        if state.damaged:
+            # A cut would remove the damaged entry, and with it what tells recovery that some are missing.
+            return ResponseCode.DISK_ERROR
         if state.role is not Role.FOLLOWER:
             return ResponseCode.NOT_FOLLOWER
         if not self.config.check_pushes and request.type in {PushType.COMPARE, PushType.COMMIT}:
@@ -187,6 +190,9 @@ class EntryHandler:
     def _compare(self, token: Hashable, request: PushEntryRequest) -> None:
         entry = request.entries[0]
         same = self._stored(entry)
+        if self.state.damaged:
+            self._refuse(token, request, ResponseCode.DISK_ERROR)
+            return
         self.compared = True
         if same:
             self._verified(entry.index)
@@ -198,6 +204,9 @@ class EntryHandler:
     def _truncate(self, token: Hashable, request: PushEntryRequest) -> None:
         state, storage, entry = self.state, self.state.storage, request.entries[0]
         same = self._stored(entry)
+        if state.damaged:
+            self._refuse(token, request, ResponseCode.DISK_ERROR)
+            return
         if not same and not self.compared and self.config.check_pushes:
             # Decided by what this member had before its last start.
             self._refuse(token, request, ResponseCode.INCONSISTENT_STATE)
