@@ -298,6 +298,14 @@ class GroupNarrator:
     def flush(self, step: Step) -> None:
         self.persist(self.members[step.words[0]])
 
+    def damage(self, step: Step) -> None:
+        """Spoil an entry; the next start finds it, and what is behind it is gone."""
+        self.members[step.words[0]].log.corrupt.add(int(step.words[1]))
+
+    def restart(self, step: Step) -> None:
+        self.members[step.words[0]].log.recover()
+        self.start(step)
+
     def stop(self, step: Step) -> None:
         self.members[step.words[0]].node = None
 
