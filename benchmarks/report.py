@@ -28,6 +28,7 @@ BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 FOLDERS = ("benchmarks/system", "benchmarks/spark")
 PACKAGES = ("numpy", "pyarrow", "pyspark", "lmdb", "rocksdict")
 JAVA_VERSIONS = ("5.3.3", "4.9.8")
+SPARK_STREAM = "stream_and_write.stream[columns=no-properties]"
 
 
 class Results:
@@ -229,6 +230,12 @@ def spark(columns: str) -> Callable[[Results], Verdict]:
     return judge
 
 
+def spark_write(r: Results) -> Verdict:
+    name = "stream_and_write.write[columns=body]"
+    ratio = r.middle(name, "ratio_to_discard")
+    return ratio >= 0.8, f"{ratio:.2f} of it ({rate(r.best(name))} rows), flushed to disk twice"
+
+
 def startup(program: str, goal_ms: float) -> Callable[[Results], Verdict]:
     def judge(r: Results) -> Verdict:
         over = r.least("startup.startup", f"{program}_over_ms")
@@ -392,6 +399,8 @@ ROWS = (
     Row("Spark batch read, default columns", "≥ 0.85 of the ceiling", spark("default")),
     Row("— without properties", "≥ 0.85 of the ceiling", spark("no-properties")),
     Row("— one narrow column", "≥ 0.85 of the ceiling", spark("queueOffset")),
+    Row("Spark stream, a million rows a trigger", "≥ 1 M rows/s", at_least(SPARK_STREAM, 1e6)),
+    Row("Spark write, by a sink that discards", "≥ 0.8", spark_write),
     Row("broker: RocketMQ's Java client, sync", "≥ 1.2× Java's broker", java_client("sync", 1.2)),
     Row("— async, 1,024 in flight", "≥ 1.2×", java_client("async", 1.2)),
     Row("— batches of 32", "≥ 1.5×", java_client("batch", 1.5)),
