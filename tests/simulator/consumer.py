@@ -16,6 +16,7 @@ from pyledger.protocol.rebalance.planner import plan, share
 from pyledger.protocol.rebalance.strategies import Averagely
 from pyledger.simulator.world import Clock, Network, World
 from tests.simulator.broker import NAME, TOPIC, Broker
+from tests.simulator.name_server import NAME_SERVER, NameServer
 
 LIMITS = FlowLimits(count_max=48, span_max=200)
 FLOW_CONTROL_WAIT_MS = 50
@@ -50,9 +51,18 @@ class Consumer:
     """One process; `start` after a crash begins with nothing."""
 
     def __init__(
-        self, world: World, network: Network, broker: Broker, client_id: str, *, orderly: bool
+        self,
+        world: World,
+        network: Network,
+        broker: Broker,
+        name_server: NameServer,
+        client_id: str,
+        *,
+        orderly: bool,
     ) -> None:
         self.world, self.network, self.broker = world, network, broker
+        self.name_server = name_server
+        self.queues: tuple[MessageQueue, ...] = ()
         self.client_id, self.orderly = client_id, orderly
         self.clock = Clock(world)
         self.life = 0
@@ -66,6 +76,8 @@ class Consumer:
         self.shares = {}
         self.offsets = OffsetTable()
         self.channel = f"{self.client_id}#{self.life}"
+        self.queues = ()
+        self.every(30_000, self.ask_route)
         self.every(30_000, self.heartbeat)
         self.every(20_000, self.rebalance)
         self.every(5000, self.commit)
@@ -89,7 +101,25 @@ class Consumer:
 
         again()
 
-    def call(self, request: Callable[..., None], *arguments: Any, then: Callable[..., None]) -> None:
+    def ask_route(self) -> None:
+        """Ask for the route; one that nobody knows leaves the last one."""
+
+        def known(views: tuple[tuple[MessageQueue, ...], ...]) -> None:
+            is_first = not self.queues
+            if views:
+                self.queues = views[1]
+            if views and is_first:
+                self.rebalance()
+
+        self.call(self.name_server.route, then=known, server=NAME_SERVER)
+
+    def call(
+        self,
+        request: Callable[..., None],
+        *arguments: Any,
+        then: Callable[..., None],
+        server: str = NAME,
+    ) -> None:
         """Send a request; the first answer counts, and only in this life."""
         life, answered = self.life, False
 
@@ -100,10 +130,10 @@ class Consumer:
                 then(*values)
 
         def reply(*values: Any) -> None:
-            self.network.send(NAME, self.channel, lambda: receive(*values))
+            self.network.send(server, self.channel, lambda: receive(*values))
 
         channel = self.channel
-        self.network.send(channel, NAME, lambda: request(channel, *arguments, reply=reply))
+        self.network.send(channel, server, lambda: request(channel, *arguments, reply=reply))
 
     def tell(self, request: Callable[..., None], *arguments: Any) -> None:
         channel = self.channel
@@ -120,7 +150,7 @@ class Consumer:
         self.call(self.broker.ids, then=self.allocate)
 
     def allocate(self, ids: list[str] | None) -> None:
-        wanted = share(Averagely(), self.client_id, self.broker.message_queues, ids)
+        wanted = share(Averagely(), self.client_id, self.queues, ids) if self.queues else None
         if wanted is None:
             return
         held = {queue: int(one.messages.last_pull_ms) for queue, one in self.shares.items()}

@@ -1,0 +1,71 @@
+"""A producer of the real rules: it asks for the route, takes the queues in turn, and tries again.
+
+An attempt whose answer is lost may be stored, and so may the next: messages come twice, none is lost that was
+acknowledged.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+from pyledger.errors import RemotingTimeoutError
+from pyledger.message import MessageQueue
+from pyledger.protocol.client.queue_choice import QueueChooser
+from pyledger.protocol.client.send_retry import SendMode, tries_again
+from pyledger.simulator.world import Network, World
+from tests.simulator.broker import NAME, Broker
+from tests.simulator.name_server import NAME_SERVER, NameServer
+
+PRODUCER = "producer"
+ATTEMPTS_MAX = 3
+TIMEOUT_MS = 3000
+ROUTE_INTERVAL_MS = 30_000
+
+
+class Producer:
+    """Sends numbered messages; `acknowledged` are those that it was told are stored."""
+
+    def __init__(self, world: World, network: Network, broker: Broker, name_server: NameServer) -> None:
+        self.world, self.network = world, network
+        self.broker, self.name_server = broker, name_server
+        self.queues: Sequence[MessageQueue] = ()
+        self.chooser = QueueChooser(world.random.randrange)
+        self.acknowledged: set[int] = set()
+        self.ask()
+        broker.every(ROUTE_INTERVAL_MS, self.ask)
+
+    def ask(self) -> None:
+        """Ask for the route; one that nobody knows leaves the last one."""
+
+        def known(*views: tuple[MessageQueue, ...]) -> None:
+            if views:
+                self.queues = views[0]
+
+        def reply(found: tuple[tuple[MessageQueue, ...], ...]) -> None:
+            self.network.send(NAME_SERVER, PRODUCER, lambda: known(*found))
+
+        self.network.send(PRODUCER, NAME_SERVER, lambda: self.name_server.route(PRODUCER, reply))
+
+    def send(self, message: int, attempt: int = 1) -> None:
+        """Try a message; without a route it is given up."""
+        if not self.queues:
+            return
+        answered = False
+
+        def receive() -> None:
+            nonlocal answered
+            answered = True
+            self.acknowledged.add(message)
+
+        def give_up() -> None:
+            lost = RemotingTimeoutError(NAME, TIMEOUT_MS)
+            if not answered and attempt < ATTEMPTS_MAX and tries_again(SendMode.SYNC, lost):
+                self.send(message, attempt + 1)
+
+        queue = self.chooser.choose(self.queues)
+        self.network.send(PRODUCER, NAME, partial(self.store, queue.queue_id, message, receive))
+        self.world.after(TIMEOUT_MS, give_up)
+
+    def store(self, queue_id: int, message: int, receive: object) -> None:
+        """The broker has the request."""
+        self.broker.put(queue_id, message)
+        self.network.send(NAME, PRODUCER, receive)  # type: ignore[arg-type]
