@@ -77,6 +77,7 @@ class GroupKeeper:
         self._led_term: int | None = None
         self._changed = asyncio.Event()
         self._following: asyncio.Task[None] | None = None
+        self._closing = False
         self.member = member
         member.on_role, member.on_committed = self._role_changed, self._committed
         self.membership = Membership(member, None)
@@ -105,8 +106,11 @@ class GroupKeeper:
 
     async def close(self) -> None:
         """Stop the broker, then leave the group. Idempotent."""
+        self._closing = True
+        self._changed.set()
+        self.membership.stand_down()
         if self._following is not None:
-            self._following.cancel()
+            # A change that is under way comes to its end: else its store would stay open.
             await asyncio.gather(self._following, return_exceptions=True)
         self.membership.stand_down()
         await self.broker.close()
@@ -148,6 +152,8 @@ class GroupKeeper:
         serves = True
         while True:
             await self._changed.wait()
+            if self._closing:
+                return
             self._changed.clear()
             if serves and self._led_term == self.membership.led_term:
                 continue
