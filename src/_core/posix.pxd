@@ -21,6 +21,12 @@ cdef extern from "unistd.h" nogil:
     enum: SEEK_DATA
     enum: SEEK_HOLE
 
+cdef extern from "sys/uio.h" nogil:
+    struct iovec:
+        void* iov_base
+        size_t iov_len
+    ssize_t pwritev(int fd, const iovec* parts, int count, off_t offset)
+
 cdef extern from "pthread.h" nogil:
     ctypedef struct pthread_mutex_t:
         pass

@@ -2,13 +2,58 @@
 # are written at exactly the log's end. What stands there is checked to be records before it counts as whole.
 # Invariants: whole <= wrote_where, both only grow but for `cut_partial`; one thread appends. Readers, the
 # dispatcher and the flush see what is whole alone.
-from _core.layout cimport PARSED_BLANK, PARSED_RECORD, PARSED_SHORT, Record, parse_record
-from _core.posix cimport load_acquire, store_release
+#
+# Bytes go to the file by a system call, not through the mapping: a page that nobody has touched yet costs a
+# fault for each 4 KiB of it there, which is more than the bytes do, and made ahead of time it costs the same.
+from _core.layout cimport PARSED_BLANK, PARSED_RECORD, PARSED_SHORT, Record, get_i32, get_i64, parse_record
+from _core.posix cimport iovec, load_acquire, pwritev, store_release
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.errno cimport EINTR, errno
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcpy, memset
+from posix.fcntl cimport O_CLOEXEC, O_RDWR, open as c_open
+from posix.unistd cimport close as c_close
 
 from pyledger import errors
+
+cdef enum:
+    BULK_BYTES = 16 << 10            # from here on others may run while the kernel copies
+    FRAME_HEADER_BYTES = 12          # i64 physical offset, i32 size
+    PARTS_MAX = 64
+
+
+cdef struct Parts:
+    iovec at[PARTS_MAX]
+    int count
+    int64_t size                     # of all together
+
+
+cdef int write_at(int fd, Parts* parts, int64_t position) noexcept nogil:
+    """All parts, one behind the other. 0, or an errno."""
+    cdef iovec* at = parts.at
+    cdef int count = parts.count
+    cdef ssize_t put
+    while count > 0:
+        put = pwritev(fd, at, count, position)
+        if put < 0:
+            if errno == EINTR:
+                continue
+            return errno
+        position += put
+        while count > 0 and <size_t>put >= at.iov_len:
+            put -= <ssize_t>at.iov_len
+            at += 1
+            count -= 1
+        if count > 0:
+            at.iov_base = <uint8_t*>at.iov_base + put
+            at.iov_len -= <size_t>put
+    return 0
+
+
+cdef void copy_to(uint8_t* target, const Parts* parts) noexcept nogil:
+    for part in range(parts.count):
+        memcpy(target, parts.at[part].iov_base, parts.at[part].iov_len)
+        target += parts.at[part].iov_len
 
 
 cdef class ReplicaLog:
@@ -17,6 +62,14 @@ cdef class ReplicaLog:
     cdef readonly MappedFileQueue queue
     cdef int64_t whole
     cdef int64_t last_store_timestamp
+    cdef MappedFile opened               # the file that `fd` writes to
+    cdef int fd
+
+    def __cinit__(self):
+        self.fd = -1
+
+    def __dealloc__(self):
+        self.let_go()
 
     def __init__(self, MappedFileQueue queue not None):
         self.queue = queue
@@ -35,7 +88,7 @@ cdef class ReplicaLog:
         cdef MappedFileQueue queue = self.queue
         cdef Py_buffer view
         cdef MappedFile file = queue.last
-        cdef int64_t position
+        cdef Parts parts
         queue.check_writable()
         if file is None:
             if offset < 0 or offset % queue.file_size_bytes:
@@ -49,27 +102,103 @@ cdef class ReplicaLog:
             file = queue.writable_file(offset)
             if self.whole < file.start_offset and file.wrote == 0:
                 self.whole = file.start_offset
-            position = file.wrote
-            if view.len > file.size_bytes - position:
+            if view.len > file.size_bytes - file.wrote:
                 self.raise_other_size(file)
-            if position + view.len > file.allocated:
-                file.reserve(position + view.len)
-            memcpy(file.write_base() + position, view.buf, <size_t>view.len)
-            try:
-                self.walk(file, position + view.len)
-            except BaseException:
-                memset(file.write_base() + position, 0, <size_t>view.len)
-                raise
-            store_release(&file.wrote, position + view.len)
-            if file.pool == NULL:
-                store_release(&file.committed, self.whole - file.start_offset)
+            parts.count = 1
+            parts.size = view.len
+            parts.at[0].iov_base = view.buf
+            parts.at[0].iov_len = <size_t>view.len
+            self.append_parts(file, &parts)
         finally:
             PyBuffer_Release(&view)
         return queue.wrote_where
 
+    def take_frames(self, data):
+        """Append the whole frames that `data` begins with; see _core.pyi."""
+        cdef MappedFileQueue queue = self.queue
+        cdef MappedFile file = queue.last
+        cdef const uint8_t* frame
+        cdef Py_buffer view
+        cdef Parts parts
+        cdef int64_t end, used = 0
+        cdef int64_t size
+        queue.check_writable()
+        if file is None:
+            return 0
+        parts.count = 0
+        parts.size = 0
+        end = file.start_offset + file.wrote
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        try:
+            while view.len - used >= FRAME_HEADER_BYTES and parts.count < PARTS_MAX:
+                frame = <const uint8_t*>view.buf + used
+                size = get_i32(frame + 8)
+                if (get_i64(frame) != end or size <= 0 or size > view.len - used - FRAME_HEADER_BYTES
+                        or size > file.size_bytes - file.wrote - parts.size):
+                    break
+                parts.at[parts.count].iov_base = <void*>(frame + FRAME_HEADER_BYTES)
+                parts.at[parts.count].iov_len = <size_t>size
+                parts.count += 1
+                parts.size += size
+                end += size
+                used += FRAME_HEADER_BYTES + size
+            if parts.count > 0:
+                self.append_parts(file, &parts)
+        finally:
+            PyBuffer_Release(&view)
+        return used
+
+    cdef int append_parts(self, MappedFile file, Parts* parts) except -1:
+        """Append what fits into a file, which must be the last."""
+        cdef int64_t position = file.wrote
+        cdef int64_t end = position + parts.size
+        if end > file.allocated:
+            file.reserve(end)
+        self.write(file, parts, position)
+        try:
+            self.walk(file, end)
+        except BaseException:
+            memset(file.write_base() + position, 0, <size_t>parts.size)
+            raise
+        store_release(&file.wrote, end)
+        if file.pool == NULL:
+            store_release(&file.committed, self.whole - file.start_offset)
+        return 0
+
+    cdef int write(self, MappedFile file, Parts* parts, int64_t position) except -1:
+        """Write bytes at a position of a file that has blocks there; those of a failed write are zero."""
+        cdef int failed, fd
+        if file.pool != NULL:
+            copy_to(file.pool + position, parts)
+            return 0
+        if self.opened is not file:
+            self.let_go()
+            self.fd = c_open(file.c_path, O_RDWR | O_CLOEXEC)
+            if self.fd < 0:
+                raise_errno(errno, file.path, "open")
+            self.opened = file
+        fd = self.fd
+        if parts.size < BULK_BYTES:
+            failed = write_at(fd, parts, position)
+        else:
+            with nogil:
+                failed = write_at(fd, parts, position)
+        if failed != 0:
+            memset(file.base + position, 0, <size_t>parts.size)
+            raise_errno(failed, file.path, "write to")
+        return 0
+
+    cdef void let_go(self) noexcept:
+        """Keep no file open: a log that nobody appends to may be deleted or moved."""
+        if self.fd >= 0:
+            c_close(self.fd)
+        self.fd = -1
+        self.opened = None
+
     def cut_partial(self):
         """Take back the bytes behind the last whole record, durably; how many there were."""
         cdef int64_t rest = self.queue.wrote_where - self.whole
+        self.let_go()
         if rest > 0:
             self.queue.truncate(self.whole)
         return max(<int64_t>0, rest)

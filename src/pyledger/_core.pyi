@@ -2232,6 +2232,18 @@ class ReplicaLog:
 
         Durability: none yet; see `MappedFileQueue.flush`.
         """
+    def take_frames(self, data: Buffer) -> int:
+        """Append the whole frames `i64 offset | i32 size | size bytes` that `data` begins with, in one write.
+
+        They end before the first that is not all there, is empty, does not belong at the log's end, or goes
+        into another file than the last; `append` and its caller know what to do with that.
+
+        Returns:
+            How many bytes of `data` they are.
+
+        Raises:
+            CorruptRecordError, StoreFullError: as `append`; nothing was written.
+        """
     def cut_partial(self) -> int:
         """Take back the bytes behind the last whole record, durably; how many there were."""
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from pyledger._core import CommitLog, MappedFileQueue, ReplicaLog
 from pyledger.errors import CorruptRecordError, OffsetOutOfRangeError, StoreFormatError
+from pyledger.protocol.ha.slave import FRAME_HEADER
 
 FILE_BYTES = 4096
 
@@ -55,6 +56,61 @@ def test_bytes_in_any_pieces_are_the_masters_and_records_count_when_whole(
         b"".join(view.read(p, min(FILE_BYTES, len(data) - p)) for p in range(0, len(data), FILE_BYTES))
         == data
     )
+    log.queue.close()
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.integers(1, 900), min_size=1, max_size=20), st.integers(1, 9000), st.data())
+def test_whole_frames_go_on_together(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], cut: int, draw: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("frames")
+    data, _, ends = master(folder / "master")
+    first = sizes[0]
+    log = replica(folder / "slave")
+    log.append(0, data[:first])
+    frames, at, stops = b"", first, []
+    for wanted in sizes[1:]:
+        size = min(wanted, FILE_BYTES - at % FILE_BYTES)
+        frames += FRAME_HEADER.pack(at, size) + data[at : at + size]
+        at += size
+        stops.append((len(frames), at))
+    chunk = frames[:cut]
+    # One may be out of order: what comes before it is taken.
+    odd = draw.draw(st.integers(0, len(stops)))
+    if odd < len(stops):
+        begin = stops[odd - 1][0] if odd else 0
+        header = FRAME_HEADER.pack(*draw.draw(st.sampled_from([(at + 1, 5), (at, 0), (at, -1), (-1, 5)])))
+        chunk = (frames[:begin] + header + frames[begin + FRAME_HEADER.size :])[:cut]
+    whole = [(0, first)]
+    for number, (end, place) in enumerate(stops):
+        if end > len(chunk) or number == odd or place > FILE_BYTES:
+            break
+        whole.append((end, place))
+    assert log.take_frames(chunk) == whole[-1][0]
+    assert log.queue.wrote_where == whole[-1][1]
+    assert log.whole_where == max([0, *(end for end in ends if end <= whole[-1][1])])
+    assert log.queue.files[0].wrote_position == whole[-1][1]
+    log.append(whole[-1][1], data[whole[-1][1] : FILE_BYTES])
+    assert log.queue.view().read(0, FILE_BYTES) == data[:FILE_BYTES]
+    log.queue.close()
+
+
+def test_frames_that_are_no_records_leave_nothing(tmp_path: Path) -> None:
+    data, starts, _ = master(tmp_path / "master")
+    log = replica(tmp_path / "slave")
+    assert log.take_frames(FRAME_HEADER.pack(0, 100) + data[:100]) == 0
+    log.append(0, data[: starts[2]])
+    wrong = bytearray(data[starts[2] : starts[6]])
+    wrong[starts[4] - starts[2] + 4] ^= 1
+    middle = starts[3] + 7 - starts[2]
+    frames = FRAME_HEADER.pack(starts[2], middle) + wrong[:middle]
+    frames += FRAME_HEADER.pack(starts[2] + middle, len(wrong) - middle) + wrong[middle:]
+    with pytest.raises(CorruptRecordError):
+        log.take_frames(frames)
+    assert (log.queue.wrote_where, log.whole_where) == (starts[2], starts[2])
+    assert log.append(starts[2], data[starts[2] : FILE_BYTES]) == FILE_BYTES
+    assert log.queue.view().read(0, FILE_BYTES) == data[:FILE_BYTES]
     log.queue.close()
 
 

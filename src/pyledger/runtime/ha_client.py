@@ -18,6 +18,7 @@ from pyledger.log import event, logger
 from pyledger.protocol.ha.master import REPORT
 from pyledger.protocol.ha.slave import SlaveConnection, SlaveState
 from pyledger.store.message_store import MessageStore
+from pyledger.store.replica import StoreReplica
 
 log = logger("ha")
 
@@ -156,6 +157,19 @@ class HaClient:
         return connected
 
 
+def store_frames(machine: SlaveConnection, replica: StoreReplica, chunk: memoryview, now_ms: int) -> None:
+    """Store what came of a master. Whole frames go on together; the machine sees what is not so ordinary."""
+    piece = machine.rest_of_frame(chunk, now_ms)
+    if piece is not None:
+        replica.append(piece.offset, piece.data)
+        chunk = chunk[len(piece.data) :]
+    if machine.between_frames and (used := replica.take_frames(chunk)):
+        machine.took(replica.end_offset)
+        chunk = chunk[used:]
+    for piece in machine.take(chunk, now_ms):
+        replica.append(piece.offset, piece.data)
+
+
 class SlaveLink:
     """One connection to a master: the socket around `SlaveConnection`."""
 
@@ -208,8 +222,7 @@ class SlaveLink:
         self.last_read_ms = self._client.now_ms()
         before = machine.max_offset
         try:
-            for piece in machine.take(self._buffer[:size], self.last_read_ms):
-                replica.append(piece.offset, piece.data)
+            store_frames(machine, replica, self._buffer[:size], self.last_read_ms)
         except PyLedgerError as problem:
             self.end(str(problem))
             return
@@ -228,7 +241,7 @@ class SlaveLink:
         flush = self._store.until_durable(end_offset)
         if flush is None:
             self.machine.stored(end_offset)
-            self._report()
+            self._report(self.last_read_ms)
         else:
             flush.add_done_callback(lambda ended: self._flushed(end_offset, ended))
 
@@ -240,10 +253,9 @@ class SlaveLink:
             self.end(str(problem))
         elif flush.result():
             self.machine.stored(end_offset)
-            self._report()
+            self._report(self._client.now_ms())
 
-    def _report(self) -> None:
-        now_ms = self._client.now_ms()
+    def _report(self, now_ms: int) -> None:
         offset = None if self.ended.done() else self.machine.report(now_ms)
         if offset is None:
             return
@@ -256,10 +268,11 @@ class SlaveLink:
         self.last_write_ms = now_ms
 
     def _tick(self) -> None:
-        self.machine.tick(self._client.now_ms())
+        now_ms = self._client.now_ms()
+        self.machine.tick(now_ms)
         if self.machine.state is SlaveState.SHUTDOWN:
             self.end(self.machine.problem)
             return
-        self._report()
+        self._report(now_ms)
         pause_ms = self.machine.deadline_ms() - self._client.now_ms()
         self._timer = self._loop.call_later(max(1, pause_ms) / 1000, self._tick)

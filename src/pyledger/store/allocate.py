@@ -61,6 +61,8 @@ class ChunkAhead:
 
     def __init__(self, log_queue: MappedFileQueue) -> None:
         self._log = log_queue
+        self.populates = True
+        """Whether pages are made, too: who appends through the mapping needs them."""
 
     def is_short(self) -> bool:
         """Whether the next chunk is due; not before the file is used."""
@@ -81,8 +83,12 @@ class ChunkAhead:
         """
         if self.is_short():
             last = self._log.files[-1]
+            end = max(last.allocated_position, last.wrote_position) + CHUNK_BYTES
             try:
-                last.populate(max(last.allocated_position, last.wrote_position) + CHUNK_BYTES)
+                if self.populates:
+                    last.populate(end)
+                else:
+                    last.reserve(min(end, last.size_bytes))
             except StoreFullError:
                 return RETRY_MS
         return IDLE_MS

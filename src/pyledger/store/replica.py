@@ -43,6 +43,16 @@ class StoreReplica:
         self._commit_log.note_store_timestamp(self._end.last_store_timestamp_ms)
         return end
 
+    def take_frames(self, data: memoryview) -> int:
+        """Append the whole frames in order that `data` begins with; how many bytes of it they are.
+
+        Raises:
+            CorruptRecordError, StoreFullError, StoreFailedError: as `append`.
+        """
+        used = self._end.take_frames(data)
+        self._commit_log.note_store_timestamp(self._end.last_store_timestamp_ms)
+        return used
+
     def announce(self) -> None:
         """Let queues and index be built from what was appended. Apart: the master waits for the report."""
         self._dispatch_waker.notify()

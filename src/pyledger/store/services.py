@@ -88,6 +88,10 @@ class StoreServices:
         self._allocator = AllocatorThread(parts.log, files_ahead(config.mapped_file_size_bytes), self._failed)
         self._allocator.start()
 
+    def append_by_file(self) -> None:
+        """Appends go past the mapping from now on: room is all that they need."""
+        self._chunk_ahead.populates = False
+
     # -- what the threads do
 
     def _dispatch_round(self) -> int:

@@ -76,6 +76,24 @@ class SlaveConnection:
         self._left = 0
         self._read_ms = self._wrote_ms = now_ms
 
+    @property
+    def between_frames(self) -> bool:
+        """Whether what comes next begins with a frame's header."""
+        return not (self._left or self._head) and self.state is not SlaveState.SHUTDOWN
+
+    def rest_of_frame(self, chunk: memoryview, now_ms: int) -> Piece | None:
+        """What a chunk begins with, where that belongs to the frame before; to be stored as by `take`."""
+        self._read_ms = now_ms
+        if not self._left or self.state is SlaveState.SHUTDOWN:
+            return None
+        return self._piece(chunk[: self._left])
+
+    def took(self, end_offset: int) -> None:
+        """Whole frames in order were stored, up to a physical offset (bytes), without coming to `take`."""
+        self._step("frame in order")
+        self.max_offset = end_offset
+        self.master_offset = max(self.master_offset, end_offset)
+
     def take(self, chunk: memoryview, now_ms: int) -> Iterator[Piece]:
         """The pieces of the log in bytes that came; each must be stored before the next is asked for."""
         self._read_ms = now_ms
@@ -84,12 +102,15 @@ class SlaveConnection:
             if not self._left:
                 at = self._take_header(chunk, at)
                 continue
-            size = min(self._left, len(chunk) - at)
-            piece = Piece(self.max_offset, chunk[at : at + size])
-            at += size
-            self._left -= size
-            self.max_offset += size
+            piece = self._piece(chunk[at : at + self._left])
+            at += len(piece.data)
             yield piece
+
+    def _piece(self, data: memoryview) -> Piece:
+        piece = Piece(self.max_offset, data)
+        self._left -= len(data)
+        self.max_offset += len(data)
+        return piece
 
     def _take_header(self, chunk: memoryview, at: int) -> int:
         """Read a frame's header, or a part of it; where to go on in the chunk."""
