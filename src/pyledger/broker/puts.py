@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from pyledger import names
 from pyledger.broker.addresses import address_of
@@ -24,6 +24,7 @@ from pyledger.errors import (
     StoreFullError,
 )
 from pyledger.message import Message, PutResult
+from pyledger.net.late import LateAnswer
 from pyledger.protocol.delivery.counting import BrokerCounts
 from pyledger.protocol.delivery.delay import delay_level, redirect_properties
 from pyledger.protocol.delivery.timer import TimerProblem, TimerQueue, is_timed, timer_properties
@@ -33,6 +34,7 @@ from pyledger.wire.native import SendRun
 from pyledger.wire.sysflag import TRANSACTION_MASK, TransactionType
 
 T = TypeVar("T")
+L = TypeVar("L", bound="asyncio.Future[Any] | LateAnswer[Any]")
 DELAYED = (TransactionType.NONE, TransactionType.COMMIT)
 """What may be delayed: not the halves of transactions."""
 Arrived = Callable[[str, int, int, Mapping[str, str] | bytes | None], None]
@@ -178,11 +180,11 @@ class MessagePuts:
             return None, self._refused(problem)
         return place, self._stored(message, (place,), message.properties)
 
-    def take_run(self, run: SendRun, then: Callable[[PutOutcome], T]) -> T | asyncio.Future[T]:
+    def take_run(self, run: SendRun, then: Callable[[PutOutcome], T]) -> T | LateAnswer[T]:
         """Tell of sends that were appended by the run; they have one outcome, which `then` gets."""
         self._counts.count_put(run.topic, run.message_count, run.size_bytes, len(run.requests))
         tell = partial(self._arrived, run.topic, run.queue_id, run.queue_end, run.properties)
-        return self._settled(run.end_offset, (), tell, then, len(run.requests))
+        return self._settled(run.end_offset, (), tell, then, LateAnswer, len(run.requests))
 
     def put_batch(self, batch: Message) -> Outcome:
         """Store the messages of a client's batch body, each as a message of its own."""
@@ -240,7 +242,8 @@ class MessagePuts:
         self._counts.count_put(topic, messages, size_bytes)
         tell = partial(self._arrived, topic, sent.queue_id, last.queue_offset + count, properties)
         waits = sent.properties.get(names.WAIT) != "false"
-        return self._settled(last.physical_offset + last.size_bytes, places, tell, itself, waits=waits)
+        end_offset = last.physical_offset + last.size_bytes
+        return self._settled(end_offset, places, tell, itself, new_future, waits=waits)
 
     def _settled(
         self,
@@ -248,13 +251,15 @@ class MessagePuts:
         places: tuple[PutResult, ...],
         tell: Callable[[], None],
         then: Callable[[PutOutcome], T],
+        new_late: Callable[[], L],
         requests: int = 1,
         *,
         waits: bool = True,
-    ) -> T | asyncio.Future[T]:
+    ) -> T | L:
         """`then` of the outcome, once all below `end_offset` is as durable as it should be, and on slaves.
 
-        `tell` is called when it is durable here: messages can be read then.
+        `tell` is called when it is durable here: messages can be read then. Where the outcome is not
+        known yet, a new `late` is returned and gets it.
         """
         replication, flush = self.replication, self._store.until_durable(end_offset)
         pending = PendingPut(self, places, tell, then, requests)
@@ -268,10 +273,10 @@ class MessagePuts:
             if pending.status is not None:
                 return then(PutOutcome(pending.status, places))
         self.waiting += requests
-        pending.future = asyncio.get_running_loop().create_future()
+        late = pending.late = new_late()
         if flush is not None:
             flush.add_done_callback(pending.flush_ended)
-        return pending.future if waits else then(PutOutcome(PUT_OK, places))
+        return late if waits else then(PutOutcome(PUT_OK, places))
 
     def settle(self, requests: int) -> None:
         """So many requests wait no longer."""
@@ -281,10 +286,10 @@ class MessagePuts:
 class PendingPut(Generic[T]):
     """A put that waits: for its flush, for slaves, or for both.
 
-    Slaves' answers come by plain calls: one turn of the loop lies between a report and answers to senders.
+    Slaves' answers come by plain calls: a report and the answers to senders are one turn of the loop.
     """
 
-    __slots__ = ("_places", "_puts", "_requests", "_tell", "_then", "flushed", "future", "status")
+    __slots__ = ("_places", "_puts", "_requests", "_tell", "_then", "flushed", "late", "status")
 
     def __init__(
         self,
@@ -300,7 +305,7 @@ class PendingPut(Generic[T]):
         self._tell = tell
         self._then = then
         self._requests = requests
-        self.future: asyncio.Future[T] | None = None
+        self.late: asyncio.Future[T] | LateAnswer[T] | None = None
         self.flushed = False
         """Whether it is as durable here as it should be."""
         self.status: str | None = PUT_OK
@@ -328,18 +333,23 @@ class PendingPut(Generic[T]):
             self._end(PutOutcome(status, self._places))
 
     def _end(self, ended: PutOutcome | BaseException | None) -> None:
-        future = self.future
-        assert future is not None
+        late = self.late
+        assert late is not None
         self._puts.settle(self._requests)
-        if future.done() or ended is None:
+        if late.done() or ended is None:
             return
         if not isinstance(ended, PutOutcome):
-            future.set_exception(ended)
+            late.set_exception(ended)
             return
         try:
-            future.set_result(self._then(ended))
+            late.set_result(self._then(ended))
         except Exception as error:  # noqa: BLE001 - whoever awaits the future gets it
-            future.set_exception(error)
+            late.set_exception(error)
+
+
+def new_future() -> "asyncio.Future[PutOutcome]":
+    """A future of the running event loop."""
+    return asyncio.get_running_loop().create_future()
 
 
 def itself(outcome: PutOutcome) -> PutOutcome:

@@ -45,6 +45,7 @@ from pyledger.log import event, logger
 from pyledger.net.client import RemotingClient
 from pyledger.net.connection import Connection
 from pyledger.net.endpoint import Frame
+from pyledger.net.late import LateAnswer
 from pyledger.net.name_servers import parse_addresses
 from pyledger.net.server import RemotingServer
 from pyledger.protocol.delivery.clients import Notice
@@ -447,7 +448,7 @@ class Broker:
 
     def _quickly(
         self, connection: Connection, frames: list[Frame], at: int
-    ) -> "tuple[bytes | asyncio.Future[bytes] | None, int]":
+    ) -> tuple[bytes | LateAnswer[bytes] | None, int]:
         return (None, 0) if self._quick is None else self._quick.answer(connection, frames, at)
 
     def _master_changed(self, alive: bool) -> None:

@@ -23,6 +23,7 @@ from pyledger.errors import (
 from pyledger.log import logger
 from pyledger.net.calls import TOGETHER_S, Call, Done, Outcome, PendingCall, SentTogether, settle
 from pyledger.net.endpoint import Answer, Endpoint, Frame, Received
+from pyledger.net.late import Late
 from pyledger.net.stream import FrameStream, size_of
 from pyledger.wire.codes import ResponseCode
 from pyledger.wire.native import AnswerDecoder, AnsweredCall, AppendRun, HotRequest
@@ -88,7 +89,7 @@ class Connection(FrameStream):
             self._decoder = AnswerDecoder(endpoint.limits.frame_max_bytes, self.calls)
         self._together: SentTogether | None = None
         # What handlers are still at: how many requests each answers, and of how many bytes.
-        self._work: dict[asyncio.Future[Any], tuple[int, int]] = {}
+        self._work: dict[Late[Any], tuple[int, int]] = {}
         self._requests_in_work = self._bytes_in_work = 0
         # Where in the stream of written bytes each one-way request ends that holds a permit.
         self._oneway_ends: deque[int] = deque()
@@ -353,18 +354,18 @@ class Connection(FrameStream):
             answer.add_done_callback(partial(self._quick_work_done, requests[index : index + taken]))
         return taken
 
-    def _begin_work(self, work: asyncio.Future[Any], requests: int, size_bytes: int) -> None:
+    def _begin_work(self, work: Late[Any], requests: int, size_bytes: int) -> None:
         self._work[work] = requests, size_bytes
         self._requests_in_work += requests
         self._bytes_in_work += size_bytes
 
-    def _end_work(self, work: asyncio.Future[Any]) -> None:
+    def _end_work(self, work: Late[Any]) -> None:
         requests, size_bytes = self._work.pop(work, (0, 0))
         self._requests_in_work -= requests
         self._bytes_in_work -= size_bytes
         self._count()
 
-    def _quick_work_done(self, requests: list[Frame], work: asyncio.Future[bytes]) -> None:
+    def _quick_work_done(self, requests: list[Frame], work: Late[bytes]) -> None:
         if work.cancelled() or work.exception() is not None:
             for request in requests:
                 self._work_done(command_of(request), work)
@@ -377,7 +378,7 @@ class Connection(FrameStream):
         if self._finishing:
             self._wake_drained()
 
-    def _work_done(self, request: RemotingCommand, work: asyncio.Future[Any]) -> None:
+    def _work_done(self, request: RemotingCommand, work: Late[Any]) -> None:
         self._end_work(work)
         if work.cancelled():
             return

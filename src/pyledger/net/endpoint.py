@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from pyledger.config.net import NetConfig
+from pyledger.net.late import Late
 from pyledger.net.memory import HeldMemory, Holder
 from pyledger.net.permits import Permits
 from pyledger.net.timers import TimerWheel
@@ -29,7 +30,7 @@ Frame = memoryview | HotRequest
 """A frame without its length word; or a send or pull, decoded."""
 Received = Frame | AnsweredCall
 """The same; or a send or pull of ours that is answered."""
-Quick = Callable[[C, list[Frame], int], tuple[bytes | asyncio.Future[bytes] | None, int]]
+Quick = Callable[[C, list[Frame], int], tuple[bytes | Late[bytes] | None, int]]
 """Answers the send or pull at an index of the frames, and perhaps others that follow at once.
 
 Returns whole frames in one piece for all that want an answer (None: nothing is written now; whoever holds the

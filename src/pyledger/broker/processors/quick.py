@@ -4,13 +4,12 @@ Each is answered as the processor of its code would, or left to it. A check that
 must precede these, too.
 """
 
-from asyncio import Future
-
 from pyledger.broker.parts import BrokerParts
 from pyledger.broker.processors.pull import PullProcessor
 from pyledger.broker.processors.send import SendProcessor
 from pyledger.net.connection import Connection
 from pyledger.net.endpoint import Frame
+from pyledger.net.late import LateAnswer
 from pyledger.wire.native import PullRequest, SendRequest
 
 
@@ -22,7 +21,7 @@ class QuickAnswers:
 
     def answer(
         self, connection: Connection, frames: list[Frame], at: int
-    ) -> tuple[bytes | Future[bytes] | None, int]:
+    ) -> tuple[bytes | LateAnswer[bytes] | None, int]:
         """Answer a send or a pull with those that follow; how many were taken. 0: the processors have to."""
         request = frames[at]
         if isinstance(request, SendRequest):

@@ -3,7 +3,6 @@
 Source: RocketMQ broker/.../SendMessageProcessor.java, AbstractSendMessageProcessor.java.
 """
 
-from asyncio import Future
 from collections.abc import Callable, Mapping
 from functools import partial
 
@@ -14,6 +13,7 @@ from pyledger.broker.puts import Outcome, PutOutcome, after
 from pyledger.message import Message
 from pyledger.net.connection import Connection
 from pyledger.net.endpoint import Frame
+from pyledger.net.late import LateAnswer
 from pyledger.protocol.delivery import send_rules
 from pyledger.protocol.delivery.recall import RecallHandle
 from pyledger.protocol.delivery.refusal import Refusal
@@ -73,7 +73,7 @@ class SendProcessor:
 
     def send_quickly(
         self, connection: Connection, frames: list[Frame], at: int
-    ) -> tuple[bytes | Future[bytes] | None, int]:
+    ) -> tuple[bytes | LateAnswer[bytes] | None, int]:
         """The same for ordinary sends to a topic that is open to all, as many as follow one another.
 
         Returns:
