@@ -9,7 +9,9 @@ Source: RocketMQ store/.../ha/DefaultHAService.java, DefaultHAConnection.java, G
 
 import asyncio
 import logging
+import os
 import socket
+import time
 from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import NamedTuple
@@ -17,7 +19,7 @@ from typing import NamedTuple
 from pyledger.config.ha import HaConfig
 from pyledger.errors import ListenError
 from pyledger.log import event, logger
-from pyledger.protocol.ha.group_transfer import MASTER_ALONE, PUT_OK, GroupTransfer
+from pyledger.protocol.ha.group_transfer import PUT_OK, GroupTransfer
 from pyledger.protocol.ha.master import LogRange, MasterConnection, MasterState, Transfer
 from pyledger.protocol.ha.slave import FRAME_HEADER
 from pyledger.store.message_store import MessageStore
@@ -26,10 +28,16 @@ log = logger("ha")
 
 FRAMES_PER_CALL = 16
 """Frames that go to the kernel at once: half a MiB keeps a turn of the loop short."""
+FOLLOW_BYTES = 512 << 10
+"""A slave that is no further behind follows: it gets what is put at once."""
 YIELD_BYTES = 256 << 10
 YIELD_S = 0.002
-"""While sends come, but no more than so many bytes a turn, a slave that catches up pauses so long: it shall
-not take from them what the machine has. With more it would never catch up."""
+"""A slave that catches up gets a part whenever so many bytes were put; between those, and while fewer are, it
+pauses so long: it shall not take from sends what the machine has, and yet come nearer."""
+AWAKE_S = 0.0003
+ROUND_TRIP_MAX_S = 0.0006
+"""So long the loop does not sleep while sends wait for a slave, if it answered sooner the last time: to
+fall asleep and to wake up take longer than that, and what comes meanwhile is served all the same."""
 REPORT_BYTES_MAX = 64 << 10
 BACKLOG = 64
 
@@ -73,9 +81,12 @@ class HaService:
         self._numbers = count(1)
         self._listener: socket.socket | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._push_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self.round_trip_s = 0.0
+        """How long the last slave took that answered, from a push to its report."""
+        self._awake = False
+        self._awake_until_s = 0.0
 
     @property
     def port(self) -> int:
@@ -127,28 +138,39 @@ class HaService:
         Returns:
             Upstream's word for how that ended where it is known at once. None: `answer` is told, once.
         """
-        if self.transfer.wanted_count(end_offset) <= MASTER_ALONE:
+        if self.config.role != "sync_master":
             return PUT_OK
         status = self.transfer.wait(end_offset, answer, self.now_ms())
-        if status is None:
+        if status is None and self._timer is None:
             self._set_timer()
         return status
 
     def appended(self) -> None:
-        """The log has grown: send it in this turn of the loop, after all else that is to be done in it."""
-        if not self._push_due and self.connections:
-            assert self._loop is not None
-            self._push_due = True
-            self._loop.call_soon(self._push_all)
+        """The log has grown: slaves get it now, or with what else comes in this turn of the loop."""
+        if self.connections:
+            end, wanted = self.store.confirmed_where, self.transfer.anyone_waits
+            for connection in tuple(self.connections.values()):
+                connection.log_grew(end, wanted=wanted)
+            if wanted:
+                self._stay_awake()
 
-    def _push_all(self) -> None:
-        self._push_due = False
-        for connection in tuple(self.connections.values()):
-            connection.push()
+    def _stay_awake(self) -> None:
+        self._awake_until_s = time.perf_counter() + AWAKE_S
+        if not self._awake and self.round_trip_s <= ROUND_TRIP_MAX_S:
+            self._awake = True
+            self._look_again()
+
+    def _look_again(self) -> None:
+        if self.transfer.anyone_waits and time.perf_counter() < self._awake_until_s:
+            assert self._loop is not None
+            os.sched_yield()
+            self._loop.call_soon(self._look_again)
+        else:
+            self._awake = False
 
     def _set_timer(self) -> None:
         deadline_ms = self.transfer.deadline_ms()
-        if self._timer is None and deadline_ms is not None:
+        if deadline_ms is not None:
             pause_ms = max(1, deadline_ms - self.now_ms())
             self._timer = asyncio.get_running_loop().call_later(pause_ms / 1000, self._tick)
 
@@ -219,8 +241,9 @@ class HaConnection:
         self._number = number
         self._loop = asyncio.get_running_loop()
         self._pending: list[memoryview | bytes] = []
-        self._writing = self._again = self._closed = False
+        self._writing = self._again = self._due = self._closed = False
         self._seen_end = self._grown_bytes = 0
+        self._pushed_s = 0.0
         self._loop.add_reader(connected.fileno(), self._readable)
         self._timer = self._later()
 
@@ -257,33 +280,59 @@ class HaConnection:
         if machine.state is MasterState.SHUTDOWN:
             self.close(machine.problem)
         elif progress:
+            service.round_trip_s = time.perf_counter() - self._pushed_s
             service.transfer.acknowledged(self._number, machine.slave_ack_offset)
             self.push()
 
     # --- the write side
 
+    def log_grew(self, end: int, *, wanted: bool) -> None:
+        """The log goes up to a physical offset (bytes) now; `wanted`: somebody waits for this slave.
+
+        One read of a busy sender after the other may come before the loop's next turn: what is enough for a
+        frame does not wait for that.
+        """
+        machine = self.machine
+        if machine.state is not MasterState.TRANSFER:
+            return
+        unsent = end - machine.next_offset
+        if unsent > FOLLOW_BYTES and not wanted:
+            if end - self._seen_end >= YIELD_BYTES:
+                self.push()
+        elif wanted or unsent >= self._service.config.transfer_batch_bytes:
+            self.push()
+        elif not self._due:
+            self._due = True
+            self._loop.call_soon(self._push_due)
+
+    def _push_due(self) -> None:
+        self._due = False
+        self.push()
+
     def push(self) -> None:
-        """Send what there is, a bounded part of it in one turn of the loop."""
-        if self._closed or self._writing:
+        """Send what there is, a bounded part of it at once."""
+        if self._closed:
             return
         if not self._pending:
             self._gather()
         if self._pending:
+            self._pushed_s = time.perf_counter()
             self._send()
 
     def _gather(self) -> None:
         """Frames of the log, as they stand in mapped memory."""
-        service, machine = self._service, self.machine
-        if machine.next_offset >= service.store.confirmed_where or self._pending:
+        service, machine, pending = self._service, self.machine, self._pending
+        log = service.log_range()
+        if machine.next_offset >= log.end:
             return
-        range_, view, now_ms = service.log_range(), service.store.log_view(), service.now_ms()
-        self._grown_bytes, self._seen_end = range_.end - self._seen_end, range_.end
-        while len(self._pending) < 2 * FRAMES_PER_CALL:
-            transfer = machine.next_transfer(range_, now_ms)
+        view, now_ms = service.store.log_view(), service.now_ms()
+        self._grown_bytes, self._seen_end = log.end - self._seen_end, log.end
+        while machine.next_offset < log.end and len(pending) < 2 * FRAMES_PER_CALL:
+            transfer = machine.next_transfer(log, now_ms)
             if transfer is None:
                 break
-            self._pending.append(FRAME_HEADER.pack(*transfer))
-            self._pending.append(view.view(transfer.offset, transfer.size))
+            pending.append(FRAME_HEADER.pack(*transfer))
+            pending.append(view.view(transfer.offset, transfer.size))
             machine.sent(transfer, now_ms)
             self.sent_bytes += transfer.size
 
@@ -307,20 +356,25 @@ class HaConnection:
             if not self._writing:
                 self._writing = True
                 self._loop.add_writer(self._socket.fileno(), self._writable)
-        elif not self._again and self.machine.next_offset < self._service.store.confirmed_where:
-            # The rest after all else that is to be done: sends are not held up by a slave that catches up.
-            self._again = True
-            resume_ms = self.machine.resume_ms
-            if resume_ms is not None:
-                self._loop.call_later(max(1, resume_ms - self._service.now_ms()) / 1000, self._go_on)
-            elif 0 < self._grown_bytes < YIELD_BYTES:
-                self._loop.call_later(YIELD_S, self._go_on)
-            else:
-                self._loop.call_soon(self._go_on)
+            return
+        if self._writing:
+            self._writing = False
+            self._loop.remove_writer(self._socket.fileno())
+        if not self._again and self.machine.next_offset < self._seen_end:
+            self._rest_later()
+
+    def _rest_later(self) -> None:
+        """The rest after all else that is to be done: sends are not held up by a slave that catches up."""
+        self._again = True
+        resume_ms, service = self.machine.resume_ms, self._service
+        if resume_ms is not None:
+            self._loop.call_later(max(1, resume_ms - service.now_ms()) / 1000, self._go_on)
+        elif self._grown_bytes and not service.transfer.anyone_waits:
+            self._loop.call_later(YIELD_S, self._go_on)
+        else:
+            self._loop.call_soon(self._go_on)
 
     def _writable(self) -> None:
-        self._writing = False
-        self._loop.remove_writer(self._socket.fileno())
         self.push()
 
     def _go_on(self) -> None:

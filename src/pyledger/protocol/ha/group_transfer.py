@@ -47,6 +47,11 @@ class GroupTransfer:
         return sum(map(len, self._waiting.values()))
 
     @property
+    def anyone_waits(self) -> bool:
+        """Whether a put waits."""
+        return any(self._waiting.values())
+
+    @property
     def push_offset(self) -> int:
         """How far the foremost slave has come (bytes); -1 without any."""
         return max(self.acks.values(), default=-1)
@@ -94,13 +99,16 @@ class GroupTransfer:
 
     def reached(self, wanted: int) -> int:
         """The physical offset (bytes) below which `wanted` brokers, the master among them, hold the log."""
+        if wanted == MASTER_ALONE + 1:
+            return self.push_offset
         slaves = sorted(self.acks.values(), reverse=True)
         return slaves[wanted - 2] if len(slaves) > wanted - 2 else -1
 
     def acknowledged(self, slave: int, offset: int) -> None:
         """A slave, by the number of its connection, has all below a physical offset (bytes)."""
         self.acks[slave] = offset
-        for wanted, waiting in self._waiting.items():
+        # Who is answered may put again at once, and wait for another number of brokers.
+        for wanted, waiting in tuple(self._waiting.items()):
             reached = self.reached(wanted)
             while waiting and waiting[0].end_offset <= reached:
                 waiting.popleft().answer(PUT_OK)
@@ -111,7 +119,7 @@ class GroupTransfer:
 
     def tick(self, now_ms: int) -> None:
         """End the waits whose time is over."""
-        for waiting in self._waiting.values():
+        for waiting in tuple(self._waiting.values()):
             while waiting and waiting[0].deadline_ms <= now_ms:
                 waiting.popleft().answer(FLUSH_SLAVE_TIMEOUT)
 
