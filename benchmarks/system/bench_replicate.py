@@ -8,11 +8,12 @@ with the same number of senders.
 import asyncio
 import os
 import shutil
+import signal
+import statistics
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -23,6 +24,7 @@ from benchmarks.broker_load import BrokerLoad
 from benchmarks.brokers import JAVA_VERSION, PATIENT, RunningBroker, pid_of_listener, serving
 from benchmarks.load_frames import FrameSource
 from benchmarks.rounds import Rounds
+from pyledger._core import LogView, MappedFile, scan
 from pyledger.client.replication import ReplicationAdmin, Standing
 from pyledger.config.client import ClientConfig
 from tests.interop.peers import free_ports, run_alone
@@ -32,6 +34,8 @@ SENDERS = {"sync": 1, "senders": 64}
 """Requests in flight, by kind of load."""
 ROLES = ("ASYNC_MASTER", "SYNC_MASTER")
 PATIENT_S = 60
+LOOK_S = 0.0002
+"""Pause between two looks at a log: they shall not take from the brokers what they measure."""
 pytestmark = pytest.mark.usefixtures("native_load")
 PAIR_HEAP = "-Xms1g -Xmx1g -XX:MaxDirectMemorySize=1g"
 
@@ -135,37 +139,74 @@ def bench_sync_over_async(rounds: Rounds, tmp_path: Path) -> None:
 def bench_catch_up(rounds: Rounds, tmp_path: Path) -> None:
     size = 700 << 20 if rounds.full else 4 << 20
     seconds = 1.0 if rounds.full else 0.1
+    # One file: an empty slave begins at the last.
+    settings = {"mappedFileSizeCommitLog": 2 * size + (64 << 20) - 4096}
 
     def catch_up() -> dict[str, Any]:
-        # One file: an empty slave begins at the last.
-        settings = {"mappedFileSizeCommitLog": 2 * size + (16 << 20) - 4096}
         with (
             serving("namesrv", "--listen", "127.0.0.1:0") as (_, names, _),
             member(tmp_path / "master", names, "ASYNC_MASTER", 0, settings) as master,
         ):
-            source = FrameSource("filling", body=bytes(16_384))
-            load = BrokerLoad(master.host, master.port, master.pid, source)
-            while status(address_of(master)).status.master_commit_log_max_offset < size * 3 // 4:
-                load.run("async", warm_up_s=0, seconds=0.2)
-            small = BrokerLoad(master.host, master.port, master.pid, FrameSource("meanwhile"))
-            alone = small.run("senders", warm_up_s=seconds / 2, seconds=seconds)["per_second"]
-            cpu = master.cpu_seconds()
-            with member(tmp_path / "slave", names, "SLAVE", 1, settings) as slave:
+            fill(master, size * 3 // 4)
+            turns = [one_turn(master, names) for _ in range(3 if rounds.full else 1)]
+        best = max(turns, key=lambda turn: turn["gb_per_second"])
+        alone, meanwhile = (statistics.median(one[name] for one in turns) for name in ("alone", "meanwhile"))
+        return best | {"alone": alone, "meanwhile": meanwhile, "meanwhile_over_alone": meanwhile / alone}
+
+    def one_turn(master: RunningBroker, names: str) -> dict[str, float]:
+        """A slave that has the master to itself, then one beside sends."""
+        load = BrokerLoad(master.host, master.port, master.pid, FrameSource("meanwhile"))
+        os.sync()
+        with late_slave(tmp_path / "slave", names, master, settings) as slave:
+            before = master.cpu_seconds() + slave.cpu_seconds()
+            with let_follow(master):
                 found = asyncio.run(follow(master, slave))
-                cpu_s = master.cpu_seconds() - cpu + slave.cpu_seconds()
-            shutil.rmtree(tmp_path / "slave")
-            with (
-                member(tmp_path / "slave", names, "SLAVE", 1, settings),
-                ThreadPoolExecutor() as threads,
-            ):
-                run = partial(small.run, "senders", warm_up_s=0, seconds=seconds)
-                meanwhile = threads.submit(run).result()["per_second"]
-            return found | {
-                "cpu_s_per_gb": cpu_s / found["bytes"] * 1e9,
-                "sends_meanwhile_over_alone": meanwhile / alone,
-            }
+            used = master.cpu_seconds() + slave.cpu_seconds() - before
+        shutil.rmtree(tmp_path / "slave")
+        os.sync()
+        alone = load.run("senders", warm_up_s=seconds / 2, seconds=seconds)["per_second"]
+        with late_slave(tmp_path / "slave", names, master, settings) as slave, let_follow(master):
+            meanwhile = load.run("senders", warm_up_s=0, seconds=seconds)["per_second"]
+            behind = status(address_of(master)).status.master_commit_log_max_offset - slave_end(slave)
+        shutil.rmtree(tmp_path / "slave")
+        more = {"alone": alone, "meanwhile": meanwhile, "still_behind_bytes": behind}
+        return found | more | {"cpu_s_per_gb": used / found["bytes"] * 1e9}
 
     rounds.note(**rounds.benchmark.pedantic(catch_up, rounds=1))
+
+
+def fill(master: RunningBroker, size_bytes: int) -> None:
+    """Give a master a log of this length."""
+    load = BrokerLoad(master.host, master.port, master.pid, FrameSource("filling", body=bytes(16_384)))
+    while status(address_of(master)).status.master_commit_log_max_offset < size_bytes:
+        load.run("async", warm_up_s=0, seconds=0.2)
+
+
+@contextmanager
+def late_slave(
+    folder: Path, names: str, master: RunningBroker, settings: Mapping[str, object]
+) -> Iterator[RunningBroker]:
+    """A slave that has started and got nothing yet: its master stands still."""
+    os.kill(master.pid, signal.SIGSTOP)
+    try:
+        with member(folder, names, "SLAVE", 1, settings) as slave:
+            # The slave's connection waits in the master's backlog.
+            time.sleep(0.5)
+            yield slave
+    finally:
+        os.kill(master.pid, signal.SIGCONT)
+
+
+@contextmanager
+def let_follow(master: RunningBroker) -> Iterator[None]:
+    """The master goes on."""
+    os.kill(master.pid, signal.SIGCONT)
+    yield
+
+
+def slave_end(slave: RunningBroker) -> int:
+    """Physical offset (bytes) where a slave's log ends."""
+    return status(address_of(slave)).status.ha_client_info.max_offset
 
 
 async def follow(master: RunningBroker, slave: RunningBroker) -> dict[str, float]:
@@ -185,33 +226,47 @@ async def follow(master: RunningBroker, slave: RunningBroker) -> dict[str, float
             await asyncio.sleep(0.005)
 
 
+class SeenLog:
+    """A broker's log as others see it: its first file is mapped here, too."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = MappedFile.open(str(folder / "store" / "commitlog" / f"{0:020d}"))
+        self._view = LogView((self._file,), self._file.size_bytes)
+        self.end = 0
+
+    def look(self) -> int:
+        """Where the last record ends now."""
+        self.end = scan(self._view, self.end, check=False).next_offset
+        return self.end
+
+
 @pytest.mark.benchmark(group="replication: how far a slave is behind under load")
 def bench_lag(rounds: Rounds, tmp_path: Path) -> None:
     seconds = 4.0 if rounds.full else 0.2
 
-    async def sample(
-        master: RunningBroker, slave: RunningBroker, load: "Future[dict[str, Any]]"
-    ) -> list[float]:
-        """Time until a slave has what its master had at a moment, again and again, in ms."""
+    def sample(load: "Future[dict[str, Any]]") -> list[float]:
+        """Time until a slave has what its master has at a moment, again and again, in ms."""
+        master, slave = SeenLog(tmp_path / "master"), SeenLog(tmp_path / "slave")
         found = []
-        async with ReplicationAdmin(client=ClientConfig(name_servers=address_of(master))) as tool:
-            while not load.done():
-                begin = time.perf_counter()
-                end = (await tool.status(address_of(master))).status.master_commit_log_max_offset
-                while (await tool.status(address_of(slave))).status.ha_client_info.max_offset < end:
-                    pass
-                found.append((time.perf_counter() - begin) * 1000)
+        while not load.done():
+            end, begin = master.look(), time.perf_counter()
+            while slave.look() < end:
+                time.sleep(LOOK_S)
+            found.append((time.perf_counter() - begin) * 1000)
+            time.sleep(LOOK_S)
         return found
 
     def lag() -> dict[str, Any]:
         with pair(tmp_path, ROLES[0]) as (master, slave), ThreadPoolExecutor() as threads:
             load = BrokerLoad(master.host, master.port, master.pid, FrameSource("lag"))
+            load.run("async", warm_up_s=0, seconds=0.1)
+            until_followed(master, slave)
             running = threads.submit(load.run, "async", warm_up_s=0, seconds=seconds)
-            found = sorted(asyncio.run(sample(master, slave, running)))
+            found = sorted(sample(running))
             return {
                 "per_second": running.result()["per_second"],
                 "samples": len(found),
-                **{f"lag_p{p}_ms": found[min(len(found) - 1, len(found) * p // 100)] for p in (50, 99)},
+                **{f"lag_p{p}_ms": found[min(len(found) - 1, len(found) * p // 100)] for p in (50, 99, 100)},
             }
 
     rounds.note(**rounds.benchmark.pedantic(lag, rounds=1))
