@@ -77,6 +77,7 @@ def test_what_was_delivered_counts_when_its_copies_are_here(run: Run, tmp_path: 
                 slave._client,  # type: ignore[arg-type]
                 lambda: master.address,
                 lambda: reached,
+                lambda topic, queue_id: slave.store.queue_range(topic, queue_id).max_offset,
             )
             assert await sync.copy()
             assert tables.timers.progress == TimerProgress()

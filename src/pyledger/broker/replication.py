@@ -238,7 +238,12 @@ class SlaveReplication:
         self._client = client
         self.ha_client = HaClient(store, ha, now_ms, agree=self._agree, grown=told.grown)
         self.sync = SlaveSync(
-            tables, ha, client, lambda: self.master_address, lambda: self._store.confirmed_where
+            tables,
+            ha,
+            client,
+            lambda: self.master_address,
+            lambda: self._store.confirmed_where,
+            lambda topic, queue_id: self._store.queue_range(topic, queue_id).max_offset,
         )
         self._task: asyncio.Task[None] | None = None
 

@@ -5,9 +5,10 @@ table of topics or groups is replaced when its version differs from the copy's. 
 messages are delivered is asked every 3 s.
 
 Differs: an offset of a consumer goes back only where the master's own went back since the last copy, so that
-what a consumer commits at the slave while the master is away is kept. What was delivered counts once this log
-has all that the master's had by then: else a slave that takes over would believe of messages which died with
-the master that they were delivered.
+what a consumer commits at the slave while the master is away is kept; and it goes no further than the slave's
+queue. What was delivered counts once this log has all that the master's had by then. Else a slave that takes
+over would believe of messages which died with the master that they were delivered or consumed, and so of
+those that take their places.
 
 Source: RocketMQ broker/.../SlaveSynchronize.java.
 """
@@ -61,6 +62,7 @@ class SlaveSync:
         client: RemotingClient,
         master: Callable[[], str],
         end_offset: Callable[[], int],
+        queue_end: Callable[[str, int], int],
     ) -> None:
         """Take where copies go and come from.
 
@@ -70,6 +72,7 @@ class SlaveSync:
             client: Calls the master.
             master: Its `host:port` for requests; empty while it is not known.
             end_offset: Physical offset (bytes) where the slave's log ends.
+            queue_end: Offset (units) where a queue of the slave's ends, by topic and queue.
         """
         self.count = 0
         """Copies that were complete."""
@@ -78,6 +81,7 @@ class SlaveSync:
         self._client = client
         self._master = master
         self._end_offset = end_offset
+        self._queue_end = queue_end
         self._problem = ""
         self._deliveries: Deliveries | None = None
         # The master's offsets at the last copy: where they have gone back since, so do the slave's.
@@ -145,7 +149,8 @@ class SlaveSync:
             topic, separator, group = key.partition(SEPARATOR)
             if not separator:
                 continue
-            for queue_id, offset in queues.items():
+            for queue_id, at_master in queues.items():
+                offset = min(at_master, self._queue_end(topic, queue_id))
                 seen = self._seen.get((key, queue_id))
                 self._seen[key, queue_id] = offset
                 own = offsets.offsets.get((topic, group), {}).get(QueueId(queue_id))
