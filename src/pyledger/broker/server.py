@@ -19,7 +19,7 @@ from pyledger.broker.group_roles import GroupFollower
 from pyledger.broker.held_pulls import HeldPulls
 from pyledger.broker.parts import BrokerParts, T, standing_of, store_path_of, watched_rules
 from pyledger.broker.pops import PopBook
-from pyledger.broker.processors.quick import QuickAnswers
+from pyledger.broker.processors.quick import Answered, QuickAnswers
 from pyledger.broker.processors.table import BrokerHandlers
 from pyledger.broker.puts import MessagePuts
 from pyledger.broker.registration import NameServerReports
@@ -45,7 +45,6 @@ from pyledger.log import event, logger
 from pyledger.net.client import RemotingClient
 from pyledger.net.connection import Connection
 from pyledger.net.endpoint import Frame
-from pyledger.net.late import LateAnswer
 from pyledger.net.name_servers import parse_addresses
 from pyledger.net.server import RemotingServer
 from pyledger.protocol.delivery.clients import Notice
@@ -446,9 +445,7 @@ class Broker:
 
     # --- when something happens
 
-    def _quickly(
-        self, connection: Connection, frames: list[Frame], at: int
-    ) -> tuple[bytes | LateAnswer[bytes] | None, int]:
+    def _quickly(self, connection: Connection, frames: list[Frame], at: int) -> Answered:
         return (None, 0) if self._quick is None else self._quick.answer(connection, frames, at)
 
     def _master_changed(self, alive: bool) -> None:

@@ -12,6 +12,9 @@ from pyledger.net.endpoint import Frame
 from pyledger.net.late import LateAnswer
 from pyledger.wire.native import PullRequest, SendRequest
 
+Answered = tuple[bytes | LateAnswer[bytes] | None, int]
+"""What is sent, now or later, and how many requests it answers."""
+
 
 class QuickAnswers:
     """Takes what is ordinary."""
@@ -19,9 +22,7 @@ class QuickAnswers:
     def __init__(self, parts: BrokerParts) -> None:
         self._send, self._pull = SendProcessor(parts), PullProcessor(parts)
 
-    def answer(
-        self, connection: Connection, frames: list[Frame], at: int
-    ) -> tuple[bytes | LateAnswer[bytes] | None, int]:
+    def answer(self, connection: Connection, frames: list[Frame], at: int) -> Answered:
         """Answer a send or a pull with those that follow; how many were taken. 0: the processors have to."""
         request = frames[at]
         if isinstance(request, SendRequest):
