@@ -248,7 +248,7 @@ async def our_slave_in_trouble(java: RocketMQ, folder: Path) -> None:
             await equal_logs(folder / "1", folder / "java")
         with MessageStore.open(folder / "1", **{**SMALL, **FILES}) as store:
             assert store.max_offset > end
-            wrong = store.put(Message("Crossed", b"never at the master"))
+            wrong = store.put(Message("Crossed", b"never at the master", tags="Lost"))
         async with slave_config(pair, link.address):
             await send_more(java, pair, 5)
             await equal_logs(folder / "1", folder / "java")
