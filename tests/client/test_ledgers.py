@@ -122,6 +122,23 @@ def test_a_bookie_that_fails_is_replaced(tmp_path: Path, how: str) -> None:
     run(tmp_path, scenario)
 
 
+def test_a_reader_finds_what_moved_after_it_opened_the_ledger(tmp_path: Path) -> None:
+    async def scenario(made: Bench) -> None:
+        async with made.client() as client:
+            writer = await client.create(1, 1, 1)
+            reader = await client.open(writer.ledger_id, recover=False)
+            first = made.bookies[writer.metadata.segments[0].ensemble[0]]
+            first.twist = refusing(Status.EREADONLY)
+            await writer.add(PAYLOADS[0])
+            assert writer.metadata.segments[0].ensemble[0] != first.name
+            assert (await reader.entry(0, unconfirmed=True)).payload == PAYLOADS[0]
+            with pytest.raises(NoSuchEntryError):
+                await reader.entry(1, unconfirmed=True)
+            await writer.close()
+
+    run(tmp_path, scenario)
+
+
 def test_no_bookie_is_left(tmp_path: Path) -> None:
     async def scenario(made: Bench) -> None:
         async with made.client() as client:

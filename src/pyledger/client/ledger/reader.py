@@ -356,7 +356,8 @@ class AsyncLedgerReader:
 
     async def _read(self, entry_id: int, tried: str | None = None) -> LedgerEntry:
         """One entry from any bookie; one that was tried before comes last."""
-        prefer = self._bookies.prefer(self._metadata.segment_of(entry_id).ensemble)
+        ensemble = self._metadata.segment_of(entry_id).ensemble
+        prefer = self._bookies.prefer(ensemble)
         prefer.sort(key=lambda one: one == tried)
         speculative_ms = self._config.speculative_read_timeout_ms or None
         machine = EntryRead(
@@ -382,6 +383,8 @@ class AsyncLedgerReader:
                 machine.tick(self._now_ms())
         if machine.entry is not None:
             return machine.entry
+        if await self._moved(entry_id, ensemble):
+            return await self._read(entry_id)
         result = machine.result
         if result in ABSENT:
             raise NoSuchEntryError(self.ledger_id, result, f"its bookies deny entry {entry_id}")
@@ -395,6 +398,12 @@ class AsyncLedgerReader:
         elif result is Result.OK and response.max_lac is not None and response.max_lac < LAC_MAX:
             self._advance(response.max_lac)
         return result, entry
+
+    async def _moved(self, entry_id: int, ensemble: tuple[str, ...]) -> bool:
+        """Whether an entry has other bookies by now than those that were asked for it."""
+        with contextlib.suppress(MetadataUnreachableError, NoSuchLedgerError):
+            self._take(await self._table.get(self.ledger_id))
+        return self._metadata.segment_of(entry_id).ensemble != ensemble
 
     def _now_ms(self) -> int:
         return int(self._loop.time() * 1000)
