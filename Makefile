@@ -11,7 +11,7 @@ TESTS ?= tests
 PARALLEL := -n auto --maxprocesses=4 --dist=loadgroup --no-loadscope-reorder -p no:benchmark
 
 .DEFAULT_GOAL := help
-.PHONY: demo-report chaos-raft sim sim-soak help setup build build-debug annotate demo smoke test all-tests test-all interop interop-live bench bench-report \
+.PHONY: demo-report chaos-raft chaos-bookies sim sim-soak help setup build build-debug annotate demo smoke test all-tests test-all interop interop-live bench bench-report \
 	compare lint type tidy docs rewrite format package clean
 
 help:  ## this list
@@ -47,6 +47,9 @@ sim: $(NATIVE)  ## one history of a DLedger group: SEED=7 NODES=5 TICKS=1000; of
 
 chaos-raft: $(NATIVE)  ## SECONDS=300 of faults for a group of processes: SEED=1 NODES=3
 	$(BIN)/python -m tests.chaos.group --seconds $(or $(SECONDS),300) --seed $(or $(SEED),1) --nodes $(or $(NODES),3)
+
+chaos-bookies: $(NATIVE)  ## SECONDS=300 of kills for five bookies under load: SEED=1
+	$(BIN)/python -m tests.chaos.bookies --seconds $(or $(SECONDS),300) --seed $(or $(SEED),1)
 
 FROM ?= 1
 COUNT ?= 10000
