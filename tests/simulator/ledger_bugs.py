@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from pyledger.protocol.bookkeeper import messages as m
 from pyledger.protocol.bookkeeper.bookie import BookieRules, FenceRecord, Outcome
-from pyledger.protocol.bookkeeper.metadata import LedgerState
+from pyledger.protocol.bookkeeper.metadata import LedgerMetadata, LedgerState
 from pyledger.protocol.bookkeeper.quorum import Coverage
-from pyledger.protocol.bookkeeper.reader import SendRead
+from pyledger.protocol.bookkeeper.reader import EntryRead, SendRead
 from pyledger.protocol.bookkeeper.recovery import LedgerRecovery, RecoveryReady
+from pyledger.protocol.bookkeeper.results import ABSENT
 from pyledger.protocol.bookkeeper.writer import LedgerWriter
 from pyledger.simulator.bookie import EntriesInMemory, Reply, SimulatedBookie
 from pyledger.simulator.ledger_cluster import Fault, MetadataTable
@@ -265,6 +266,39 @@ def writer_goes_on_after_recovery_began(part: object) -> None:
         part.machine.__class__ = Stubborn
 
 
+def one_denial_is_told_to_a_reader(part: object) -> None:
+    """An entry is denied for a reader where one bookie denies it and the others are silent (ours, mended)."""
+    if not isinstance(part, ReaderProcess) or part.machine is not None:
+        return
+    ended = part.read_ended
+
+    def denied(metadata: LedgerMetadata, machine: EntryRead) -> None:
+        if (absent := ABSENT.intersection(machine._waiting.values())) and machine.entry is None:
+            machine.result = min(absent)
+        ended(metadata, machine)
+
+    part.read_ended = denied
+
+
+def told_before_the_close(part: object) -> None:
+    """A recovery tells readers of entries whose new copies no metadata names yet (upstream; ours, mended)."""
+
+    class Telling(LedgerWriter):
+        def add(self, payload: bytes, now_ms: int, length: int | None = None) -> int:
+            self._found_confirmed = self.last_add_confirmed
+            return super().add(payload, now_ms, length)
+
+    if (machine := recovery_of(part)) is None:
+        return
+    open_writer = machine._open_writer
+
+    def opened(length: int) -> None:
+        open_writer(length)
+        machine._writer.__class__ = Telling
+
+    machine._open_writer = opened
+
+
 BUGS: list[Fault] = [
     fence_at_the_first_read_only,
     every_bookie_must_deny,
@@ -283,4 +317,6 @@ BUGS: list[Fault] = [
     confirm_while_bookies_are_replaced,
     writer_goes_on_after_recovery_began,
     metadata_is_just_set,
+    one_denial_is_told_to_a_reader,
+    told_before_the_close,
 ]

@@ -11,7 +11,7 @@ from pyledger.errors import EXIT_PROBLEM
 EXAMPLES = """\b
 Examples:
   pyledger sim --protocol raft --seed 7 --nodes 5 --ticks 1000
-  pyledger sim --protocol ledger --seed 1 --seeds 20
+  pyledger sim --protocol ledger --seed 1 --seeds 3
 """
 
 

@@ -234,6 +234,7 @@ class ReaderProcess(LedgerProcess):
         self.result: Result | None = None
         self.missing = 0
         """Entries that it could not read."""
+        cluster.fault(self)
 
     # --- with recovery
 

@@ -224,13 +224,20 @@ class LedgerRun:
         """Somebody opens a ledger, perhaps two at once."""
         random = self.world.random
         if self.writers:
-            ledger_id = random.choice(self.writers[-2 * LEDGERS_MAX :]).ledger_id
+            recent = self.writers[-2 * LEDGERS_MAX :]
+            busy = [one for one in recent if one.alive and not one.ended]
+            ledger_id = random.choice(busy if busy and random.random() < 0.8 else recent).ledger_id
             for _ in range(random.choice((1, 1, 2))):
                 self.world.after(random.randint(0, 50), lambda: self.recover(ledger_id))
 
     def recover(self, ledger_id: int) -> None:
-        """Open a ledger."""
-        self.reader(ledger_id).recover()
+        """Open a ledger; perhaps a bookie cannot be reached at first, and so is not fenced at first."""
+        reader, random, cut = self.reader(ledger_id), self.world.random, self.cluster.network.cut
+        if random.random() < 0.5:
+            link = (reader.name, random.choice(reader.known.metadata.segments[-1].ensemble))
+            cut.add(link)
+            self.world.after(random.randint(1, 150), partial(cut.discard, link))
+        reader.recover()
 
     def kill_client(self) -> None:
         """A writer or a recovery dies."""

@@ -14,7 +14,7 @@ from pyledger.protocol.bookkeeper.quorum import Coverage
 from pyledger.protocol.bookkeeper.reader import EntryRead, SendRead
 from pyledger.protocol.bookkeeper.recovery import LedgerRecovery
 from pyledger.protocol.bookkeeper.results import Result
-from pyledger.protocol.bookkeeper.writer import Added, LedgerWriter
+from pyledger.protocol.bookkeeper.writer import Added, LedgerWriter, SendAdd
 from pyledger.simulator.bookie import EntriesInMemory
 from pyledger.wire.ledger.entry import EntryDigest, master_key, pack_entry
 
@@ -91,9 +91,13 @@ def entry_to_add(entry_id: int) -> m.AddRequest:
     writer.add(b"payload", 0)
     ready = writer.ready()
     assert ready is not None
-    send = ready.sends[0]
-    entry = pack_entry(DIGEST, LEDGER, entry_id, send.last_add_confirmed, send.length, send.payload)
-    return m.AddRequest(ledger_id=LEDGER, entry_id=entry_id, master_key=KEY, entry=entry)
+    return add_request(ready.sends[0])
+
+
+def add_request(send: SendAdd) -> m.AddRequest:
+    sizes = send.last_add_confirmed, send.length
+    entry = pack_entry(DIGEST, LEDGER, send.entry_id, *sizes, send.payload)
+    return m.AddRequest(ledger_id=LEDGER, entry_id=send.entry_id, master_key=KEY, entry=entry)
 
 
 def no_others(_ensemble: tuple[str, ...], _failed: Mapping[int, str]) -> dict[int, str]:
@@ -215,3 +219,52 @@ def test_an_entry_is_absent_only_when_its_whole_write_set_says_so() -> None:
     for bookie in ("b0", "b1", "b2"):
         denied.answered(bookie, Result.NO_SUCH_ENTRY, None, 0)
     assert denied.result is Result.NO_SUCH_ENTRY
+
+
+@pytest.mark.parametrize("probes_fence", [True, False], ids=["ours", "bookkeeper-2614"])
+def test_a_bookie_whose_fence_was_lost_is_fenced_when_it_denies_an_entry(*, probes_fence: bool) -> None:
+    """Step by step: without the fence of the second read, an entry is confirmed behind the end."""
+    bookies = {name: BookieRules(EntriesInMemory()) for name in ("b0", "b1")}
+    metadata = metadata_of(2, 2, 2)
+    writer = LedgerWriter(metadata, no_others)
+    writer.add(b"x", 0)
+    sent = writer.ready()
+    assert sent is not None
+    to_b0, to_b1 = (add_request(send) for send in sent.sends)
+    assert status_of(bookies["b0"], to_b0) is Status.EOK
+    writer.answered("b0", 0, Result.OK)
+
+    recovery = LedgerRecovery(metadata.recovering(), no_others)
+    fences = recovery.ready()
+    assert fences is not None
+    assert fences.reads == (SendRead("b0", -1, fence=True), SendRead("b1", -1, fence=True))
+    entry = LedgerEntry(LEDGER, 0, -1, 1, b"x")
+    assert status_of(bookies["b0"], read_request(fences.reads[0])) is Status.EOK
+    recovery.read_answered("b0", -1, Result.OK, entry, 0)  # what was sent to b1 is lost
+    probes = recovery.ready()
+    assert probes is not None
+    probe = probes.reads[1] if probes_fence else SendRead("b1", 0, fence=False)
+    assert probe.bookie == "b1"
+    assert status_of(bookies["b1"], read_request(probe)) in (Status.ENOLEDGER, Status.ENOENTRY)
+    recovery.read_answered("b1", 0, Result.NO_SUCH_LEDGER, None, 0)
+    closing = recovery.ready()
+    assert closing is not None
+    assert closing.proposal is not None
+    assert closing.proposal.wanted.last_entry_id == -1
+
+    late = status_of(bookies["b1"], to_b1)
+    writer.answered("b1", 0, Result.OK if late is Status.EOK else Result.LEDGER_FENCED)
+    told = writer.ready()
+    assert told is not None
+    assert told.added == (Added(0, Result.LEDGER_FENCED if probes_fence else Result.OK),)
+
+
+def status_of(bookie: BookieRules, request: m.Request) -> Status:
+    response = bookie.handle(request).response
+    assert response is not None
+    return response.status
+
+
+def read_request(read: SendRead) -> m.ReadRequest:
+    key = KEY if read.fence else None
+    return m.ReadRequest(ledger_id=LEDGER, entry_id=read.entry_id, fence=read.fence, master_key=key)
