@@ -21,7 +21,7 @@ from tests.interop.peers import Peers
 from tests.interop.test_pop_order import VERSION, javas
 from tests.net.peers import RawPeer, raw, until
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.java, pytest.mark.timeout(900)]
 
 TIMED, POPPED, RETRY = "TT", "T", "%RETRY%G_T"
 SIZES = {
