@@ -170,6 +170,7 @@ class ChaosBookies:
                         if name not in self.running:
                             await self.start(name)
                     await asyncio.gather(*writers)
+            print("the ledgers are opened and read", flush=True)
             found = await self.judge()
             codes = {name: self._end(name, signal.SIGTERM) for name in self.names}
             found += [f"{name} ended with {code}" for name, code in codes.items() if code]
@@ -220,12 +221,14 @@ def main() -> int:
 
     with tempfile.TemporaryDirectory() as folder:
         bookies, found = asyncio.run(work(Path(folder)))
-    print(
-        f"{bookies.kills} kills, {len(bookies.ledgers)} ledgers, {bookies.acknowledged} entries confirmed, "
-        f"{bookies.failed_adds} writers failed; {len(found)} violations",
-        *found,
-        sep="\n",
-    )
+        print(
+            f"{bookies.kills} kills, {len(bookies.ledgers)} ledgers",
+            f"{bookies.acknowledged} entries confirmed",
+            f"{bookies.failed_adds} writers failed; {len(found)} violations",
+            *found,
+            sep="\n",
+            flush=True,
+        )
     return 1 if found else 0
 
 
