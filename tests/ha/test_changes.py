@@ -1,5 +1,6 @@
 """A slave becomes master, an old master comes back as a slave, and what only it had is cut and kept."""
 
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,32 @@ def test_a_role_that_was_given_is_kept(run: Run, tmp_path: Path) -> None:
             async with keeper(pair, 1, "slave") as again:
                 assert (await tool.status(again.address)).status.master
                 assert (await tool.demote(again.address, 3)).document()["role"] == "slave"
+
+    run(main())
+
+
+def test_a_port_that_was_taken_meanwhile_is_waited_for(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with brokers(tmp_path) as pair, admin(pair) as tool:
+            one = keeper(pair, 1, "slave")
+            made, taken = one._make, socket.socket()
+            attempts: list[int] = []
+
+            def make(config: BrokerConfig, ha: HaConfig) -> Broker:
+                attempts.append(config.port)
+                if len(attempts) == 1:
+                    taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    taken.bind(("127.0.0.1", config.port))
+                    taken.listen()
+                else:
+                    taken.close()
+                return made(config, ha)
+
+            async with one:
+                one._make = make
+                assert (await tool.promote(one.address)).document()["role"] == "master"
+                assert attempts == [int(one.address.rpartition(":")[2])] * 2
+                assert (await told(one.broker, send("T"))).code == 0
 
     run(main())
 

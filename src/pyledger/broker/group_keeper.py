@@ -15,6 +15,7 @@ from typing import Self
 from pyledger.broker.membership import Membership
 from pyledger.broker.parts import store_path_of
 from pyledger.broker.server import Broker
+from pyledger.broker.successor import start_successor
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.dledger import DledgerConfig
 from pyledger.config.ha import SLAVE, HaConfig
@@ -173,5 +174,8 @@ class GroupKeeper:
         event(log, logging.WARNING, "broker changes", leads=led_term is not None, term=led_term)
         await self.broker.close()
         self.membership = Membership(self.member, led_term)
+        await start_successor(self._succeed, lambda: not self._closing and self._led_term == led_term)
+
+    def _succeed(self) -> Broker:
         self.broker = self._made()
-        await self.broker.start()
+        return self.broker

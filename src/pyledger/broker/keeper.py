@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from pyledger.broker.parts import store_path_of
 from pyledger.broker.server import Broker
+from pyledger.broker.successor import start_successor
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.ha import SLAVE, HaConfig
 from pyledger.log import event, logger
@@ -62,6 +63,7 @@ class BrokerKeeper:
         self._ports_are_free = not config.port
         self.broker = self._made()
         self._change: asyncio.Task[None] | None = None
+        self._closing = False
 
     @property
     def address(self) -> str:
@@ -75,6 +77,7 @@ class BrokerKeeper:
 
     async def close(self) -> None:
         """Stop it. Idempotent."""
+        self._closing = True
         if self._change is not None:
             await asyncio.gather(self._change, return_exceptions=True)
         await self.broker.close()
@@ -85,6 +88,10 @@ class BrokerKeeper:
         broker.on_diverged = lambda end_offset: self.ask(BrokerChange(cut_offset=end_offset))
         broker.change_role = lambda role, broker_id: self.ask(BrokerChange(role, broker_id))
         return broker
+
+    def _succeed(self) -> Broker:
+        self.broker = self._made()
+        return self.broker
 
     def ask(self, change: BrokerChange) -> None:
         """Change soon; a change that is under way is not disturbed."""
@@ -106,8 +113,7 @@ class BrokerKeeper:
                 self._ha = replace(self._ha, role=change.role)
                 self._config = replace(self._config, broker_id=broker_id)
                 await asyncio.to_thread(self._keep)
-            self.broker = self._made()
-            await self.broker.start()
+            await start_successor(self._succeed, lambda: not self._closing)
         except Exception:
             log.exception("the broker could not become what it should")
             raise

@@ -172,7 +172,7 @@ class Broker:
             self._answer_with(self.parts)
             if not self._servers:
                 await self._listen(port)
-                if self.config.vip_port and port > VIP_DISTANCE:
+                if self.config.vip_port and not self.ports_are_free and port > VIP_DISTANCE:
                     await self._listen(port - VIP_DISTANCE)
             await self._begin(self.parts, port)
         except BaseException:
