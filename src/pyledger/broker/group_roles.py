@@ -90,7 +90,12 @@ class GroupFollower:
             sync_interval_ms=min(ha.sync_interval_ms, SYNC_INTERVAL_MS),
         )
         self.sync = SlaveSync(
-            tables, often, client, lambda: self.master_address, lambda: self._store.confirmed_where
+            tables,
+            often,
+            client,
+            lambda: self.master_address,
+            lambda: self._store.confirmed_where,
+            lambda topic, queue_id: self._store.queue_range(topic, queue_id).max_offset,
         )
         self._task: asyncio.Task[None] | None = None
 
