@@ -93,7 +93,7 @@ bench: $(NATIVE) $(PEERS)  ## full benchmarks; K=expression selects
 	$(BIN)/python -m pytest benchmarks --scale=full --timeout=1800 $(if $(K),-k "$(K)") --benchmark-autosave
 
 bench-report: $(NATIVE) $(PEERS)  ## three full runs with all peers; rewrites the table of docs/benchmarking.md
-	$(BIN)/python benchmarks/report.py
+	$(BIN)/python -m benchmarks.report
 
 compare: $(READY)  ## ratio table of two saved runs: A=file B=file; BOUND=1.2 fails beyond it
 	$(BIN)/python benchmarks/compare.py $(A) $(B) $(if $(BOUND),--bound $(BOUND))
