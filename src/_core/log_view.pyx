@@ -35,7 +35,7 @@ cdef bint unpack_record(cold_segment* cold, int64_t position, int64_t available)
         size = get_i32(where)
     if window < size <= available:
         return cold_load(cold, position, position + size) == 0
-    if size == window and size < available and where[size - 1] == 0:
+    if 0 < size == window and size < available and where[size - 1] == 0:
         # It may be asked whether the record was torn, which the zeroes of its last page would show.
         size = (position + size + 4095) // 4096 * 4096 - position
         return cold_load(cold, position, position + min(size, available)) == 0

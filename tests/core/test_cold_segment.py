@@ -149,6 +149,22 @@ def test_many_threads_read_while_blocks_are_given_back(packed: Path) -> None:
     assert found == [wanted] * (4 * 4 * 52)
 
 
+def test_a_first_block_that_cannot_be_unpacked_is_damage(packed: Path) -> None:
+    """Nothing before the first byte of a segment is looked at."""
+    path = segments(packed)[0]
+    changed = path.parent.parent / "first" / path.name
+    changed.parent.mkdir()
+    content = bytearray(path.read_bytes())
+    content[100] ^= 0xFF
+    changed.write_bytes(content)
+    file = MappedFile.open(str(changed))
+    view = LogView([file], file.start_offset + file.size_bytes)
+    walk = MessageScan(view, file.start_offset)
+    assert not list(walk)
+    assert walk.stop is not None
+    assert (walk.stop.next_offset, walk.stop.ordinary) == (file.start_offset, False)
+
+
 @given(st.data())
 def test_changed_segments_are_refused_or_read_without_other_records(
     packed: Path, data: st.DataObject
