@@ -35,8 +35,9 @@ def inner(path: Path) -> Path:
     return path / "commitlog"
 
 
-def dledger(path: Path) -> Path:
-    (path / "dledger-n0" / "data").mkdir(parents=True)
+def two_members(path: Path) -> Path:
+    for member in ("n0", "n1"):
+        (path / f"dledger-{member}" / "data").mkdir(parents=True)
     return path
 
 
@@ -46,7 +47,7 @@ FOLDERS: dict[str, Callable[[Path], Path]] = {
     "a file": file,
     "foreign": foreign,
     "inner": inner,
-    "DLedger": dledger,
+    "DLedger, two members": two_members,
 }
 
 
