@@ -37,11 +37,26 @@ def test_runs_of_different_machines_are_not_compared(tmp_path: Path) -> None:
     assert compare.main([before, after]) == 2
 
 
-def test_every_row_tells_what_it_misses_or_found() -> None:
-    nothing = report.Results([])
-    assert all("not measured here" in row.line(nothing) for row in report.ROWS)
+def consumed(*rates: float) -> report.Results:
     name = "benchmarks/system/bench_consume.py::bench_objects"
-    runs = [{"benchmarks": [{"fullname": name, "extra_info": {"per_second": rate}}]} for rate in (9e5, 2.5e6)]
-    (row,) = (row for row in report.ROWS if row.what == "— as message objects")
-    assert row.line(report.Results(runs)) == "| — as message objects | ≥ 1 M/s | yes | 2.5 M/s |"
-    assert "**no**" in row.line(report.Results(runs[:1]))
+    return report.Results(
+        [{"benchmarks": [{"fullname": name, "extra_info": {"per_second": rate}}]} for rate in rates]
+    )
+
+
+def test_every_row_tells_what_was_found_or_that_nothing_was() -> None:
+    written = list(report.lines(report.Results([]), "2024-05-06", {}))
+    assert len(written) == len(report.ROWS)
+    assert all(line.endswith(" |  | not measured |  |") for line in written)
+    written = list(report.lines(consumed(9e5, 2.5e6), "2024-05-06", {}))
+    (line,) = (line for line in written if "not measured" not in line)
+    assert line == "| — as message objects | ≥ 1 M/s | yes | 2.5 M/s | 2024-05-06 |"
+    assert sum("**no**" in line for line in report.lines(consumed(9e5), "2024-05-06", {})) == 1
+
+
+def test_a_row_that_was_not_measured_again_keeps_its_day() -> None:
+    old = "\n".join(report.lines(consumed(2e6), "2023-01-02", {}))
+    known = report.known_lines(old)
+    assert list(known) == [("consume 32 a call, as ranges", "— as message objects")]
+    assert "\n".join(report.lines(report.Results([]), "2024-05-06", known)) == old
+    assert "2 M/s | 2024-05-06 |" in "\n".join(report.lines(consumed(2e6), "2024-05-06", known))
