@@ -22,7 +22,7 @@ from tests.interop.bookkeeper_peers import (
     zookeeper,
 )
 
-pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 
 ENTRIES = 40
 SIZES = (100, 0, 5000)
@@ -58,6 +58,12 @@ class Machines:
         started = our_bookie(self.folder / name, self.java.hosts, free_port(), *how)
         self.running[name] = self._stack.enter_context(started)
         return name
+
+    def fill(self, java: int, of_ours: int) -> None:
+        """Have at least so many bookies of both kinds."""
+        for start, kind, wanted in ((self.start_java, "java", java), (self.start_ours, "ours", of_ours)):
+            for _ in range(wanted - sum(name.startswith(kind) for name in self.running)):
+                start()
 
     def end(self, bookie: str) -> None:
         process = self.running.pop(bookie)
@@ -156,7 +162,7 @@ def test_our_worker_mends_a_ledger_of_java(machines: Machines) -> None:
 
 def test_javas_worker_mends_a_ledger_of_ours(machines: Machines) -> None:
     """Ours wrote it; a bookie of ours ends. Java's auditor finds it, Java's worker copies."""
-    machines.start_ours()
+    machines.fill(java=1, of_ours=3)
     payloads = [payload(at, SIZES[at % 3]) for at in range(ENTRIES)]
     with LedgerClient(machines.address) as client:
         with client.create(3, 3, 2, password=b"pw") as writer:
@@ -175,7 +181,7 @@ def test_javas_worker_mends_a_ledger_of_ours(machines: Machines) -> None:
 
 def test_both_side_by_side(machines: Machines) -> None:
     """Java's auditor marks, whoever comes first mends; when Java's process ends, ours is the auditor."""
-    machines.start_ours()
+    machines.fill(java=1, of_ours=3)
     with LedgerClient(machines.address) as client:
         ledgers = []
         for _ in range(6):
