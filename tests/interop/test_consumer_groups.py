@@ -18,8 +18,9 @@ pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 
 LIMIT_S = 120
 """Java shares queues every 20 s, and now and then a notification is lost on it."""
-REPEATS_MAX = 100
-"""Java commits every five seconds and drops queues without waiting for its listeners."""
+CHANGES = 5
+"""So often queues change hands. Each may repeat what its queue had since the last commit, at first all of it:
+Java asks for an offset at once, and neither side commits before a few seconds are over."""
 
 
 class Group:
@@ -106,7 +107,7 @@ def hand_over(peers: RocketMQ, namesrv: str, mode: str) -> None:
     got = Counter(group.ours) + Counter(group.theirs)
     assert set(got) == {b"%d" % number for number in range(group.sent)}
     assert len(group.theirs) >= 300
-    assert sum(got.values()) - len(got) <= REPEATS_MAX
+    assert max(got.values()) <= 1 + CHANGES
     if mode == "orderly":
         for numbers in group.order.values():
             first_seen = list(dict.fromkeys(numbers))
