@@ -6,11 +6,10 @@ durable when the group has committed it. Tables go as between any master and sla
 Source: RocketMQ broker/.../dledger/DLedgerRoleChangeHandler.java.
 """
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
-from pyledger.broker.slave_sync import SlaveSync
+from pyledger.broker.slave_side import SERVICE_NOT_AVAILABLE, SlaveSide
 from pyledger.broker.tables import BrokerTables
 from pyledger.config.ha import HaConfig
 from pyledger.net.client import RemotingClient
@@ -18,7 +17,6 @@ from pyledger.store.message_store import MessageStore
 from pyledger.wire.ha_status import HaClientStatus, HaStatus
 
 PUT_OK = "PUT_OK"
-SERVICE_NOT_AVAILABLE = "SERVICE_NOT_AVAILABLE"
 SYNC_FIRST_MS = 500
 SYNC_INTERVAL_MS = 3_000
 """A leader may go at any time, so its tables are copied more often than a master's. Upstream: 10 s."""
@@ -57,7 +55,7 @@ class GroupLeader:
         return HaStatus(master=True, master_commit_log_max_offset=self._store.max_offset)
 
 
-class GroupFollower:
+class GroupFollower(SlaveSide):
     """The side of the others: their log comes by itself, their tables are copied from the leader's."""
 
     late_status = "IN_SYNC_REPLICAS_NOT_ENOUGH"
@@ -80,45 +78,13 @@ class GroupFollower:
             client: Calls the leader.
             master_changed: Told whether there is a leader, when that changes.
         """
-        self.master_address = ""
-        """`host:port` of the leader for requests; empty while no name server knows one."""
-        self._store = store
-        self._master_changed = master_changed
         often = replace(
             ha,
             sync_first_ms=min(ha.sync_first_ms, SYNC_FIRST_MS),
             sync_interval_ms=min(ha.sync_interval_ms, SYNC_INTERVAL_MS),
         )
-        self.sync = SlaveSync(
-            tables,
-            often,
-            client,
-            lambda: self.master_address,
-            lambda: self._store.confirmed_where,
-            lambda topic, queue_id: self._store.queue_range(topic, queue_id).max_offset,
-        )
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        """Begin to copy tables."""
-        self._task = asyncio.get_running_loop().create_task(self.sync.run())
-
-    async def close(self) -> None:
-        """Copy no more."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-
-    def refusal(self) -> str | None:
-        """Only the leader takes puts."""
-        return SERVICE_NOT_AVAILABLE
-
-    def appended(self) -> None:
-        """Nothing follows a slave."""
-
-    def wait(self, _end_offset: int, _answer: Callable[[str], None]) -> str | None:
-        """Nothing is put here, so no physical offset (bytes) is waited for."""
-        return SERVICE_NOT_AVAILABLE
+        super().__init__(often, store, tables, client)
+        self._master_changed = master_changed
 
     def learn_master(self, address: str, _ha_address: str) -> None:
         """What the name servers say; empty when they know of no master."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pyledger.broker.addresses import address_of
 from pyledger.broker.group_roles import GroupFollower, GroupLeader
 from pyledger.broker.rivals import Rival, find_rival
-from pyledger.broker.slave_sync import SlaveSync
+from pyledger.broker.slave_side import SERVICE_NOT_AVAILABLE, SlaveSide
 from pyledger.broker.tables import BrokerTables
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.ha import SLAVE, HaConfig
@@ -33,7 +33,6 @@ log = logger("ha")
 
 TIMEOUT_MS = 3_000
 LOOPBACK = "127.0.0.1", "::1"
-SERVICE_NOT_AVAILABLE = "SERVICE_NOT_AVAILABLE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +204,7 @@ class MasterReplication:
         )
 
 
-class SlaveReplication:
+class SlaveReplication(SlaveSide):
     """The slave's side: it follows a master and takes nothing from clients."""
 
     late_status = "FLUSH_DISK_TIMEOUT"
@@ -230,45 +229,21 @@ class SlaveReplication:
             now_ms: A clock that never goes back.
             told: The broker.
         """
+        super().__init__(ha, store, tables, client)
         self._ha = ha
         self._told = told
-        self.master_address = ""
-        """`host:port` of the master for requests; empty while no name server knows one."""
-        self._store = store
         self._client = client
         self.ha_client = HaClient(store, ha, now_ms, agree=self._agree, grown=told.grown)
-        self.sync = SlaveSync(
-            tables,
-            ha,
-            client,
-            lambda: self.master_address,
-            lambda: self._store.confirmed_where,
-            lambda topic, queue_id: self._store.queue_range(topic, queue_id).max_offset,
-        )
-        self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin to follow."""
         self.ha_client.start()
-        self._task = asyncio.get_running_loop().create_task(self.sync.run())
+        super().start()
 
     async def close(self) -> None:
         """Follow no more."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await super().close()
         await self.ha_client.close()
-
-    def refusal(self) -> str | None:
-        """A slave takes no puts: its log is its master's."""
-        return SERVICE_NOT_AVAILABLE
-
-    def appended(self) -> None:
-        """Nothing follows a slave."""
-
-    def wait(self, _end_offset: int, _answer: Callable[[str], None]) -> str | None:
-        """Nothing is put here, so no physical offset (bytes) is waited for."""
-        return SERVICE_NOT_AVAILABLE
 
     def learn_master(self, address: str, ha_address: str) -> None:
         """What the name servers say; empty when they know of no master."""
