@@ -11,6 +11,17 @@ cdef enum:
     YIELD_BYTES = 4 << 20            # after so many bytes of one call others may have a turn
 
 
+cdef inline int64_t yield_if_due(Draft* d, int64_t since_yield) noexcept:
+    """Give others a turn when one call has appended many bytes; the bytes since the last turn."""
+    if since_yield <= YIELD_BYTES:
+        return since_yield
+    with nogil:
+        pass
+    if d.follows_clock:
+        d.store_timestamp = 0
+    return 0
+
+
 cdef class QueueAppender:
     """The prepared way to one queue: its header is encoded once, and its queue offsets are counted here."""
 
@@ -144,12 +155,7 @@ cdef class QueueAppender:
             since_yield += log.place(&self.template, self, &draft, 1)
             if first < 0:
                 first = draft.physical_offset
-            if since_yield > YIELD_BYTES:
-                since_yield = 0
-                with nogil:
-                    pass
-                if draft.follows_clock:
-                    draft.store_timestamp = 0
+            since_yield = yield_if_due(&draft, since_yield)
         log.wake()
         return first
 

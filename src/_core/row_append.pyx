@@ -19,18 +19,7 @@ cdef int check_offsets(const int32_t[::1] offsets, Py_ssize_t rows, Py_ssize_t d
 
 def choose_queues(const int32_t[::1] asked not None, const int32_t[::1] key_offsets not None,
                   const uint8_t[::1] keys not None, int32_t queue_count, int64_t turn):
-    """The queue of each row: as asked, or by the hash of its keys as RocketMQ's producers choose, or in turn.
-
-    Args:
-        asked: Queue ids; below 0: none was asked for.
-        key_offsets: Where the keys of each row begin, and where those of the last end.
-        keys: UTF-8; a row without keys has none of it.
-        queue_count: Queues that rows are spread over.
-        turn: Rows that went in turn before.
-
-    Returns:
-        (queue ids as int32 in native order, rows that went in turn by now).
-    """
+    """The queue of each row; see _core.pyi."""
     cdef Py_ssize_t rows = asked.shape[0]
     cdef bytearray chosen = bytearray(4 * rows)
     cdef int32_t* out = <int32_t*><char*>chosen
@@ -56,26 +45,7 @@ def append_rows(CommitLog log not None, str topic not None, const int32_t[::1] q
                 const int32_t[::1] body_offsets not None, const uint8_t[::1] bodies not None,
                 const int32_t[::1] property_offsets not None, const uint8_t[::1] properties not None,
                 const int64_t[::1] born_ms not None, *, int64_t store_timestamp_ms=0):
-    """Append one message for each row, in their order. Other threads' messages may come to stand in between.
-
-    Args:
-        log: The log.
-        topic: Topic of all rows.
-        queue_ids: The queue of each row.
-        body_offsets: Where the body of each row begins, and where the last one ends.
-        bodies: All bodies.
-        property_offsets: The same of properties.
-        properties: In the stored form, name 0x01 value 0x02 …, tags and keys included.
-        born_ms: Born timestamp of each row (ms); 0: the store timestamp.
-        store_timestamp_ms: Store time of all (ms); 0: now.
-
-    Raises:
-        IllegalMessageError: the columns do not fit together; nothing was written.
-        RecordTooLargeError: a row exceeds a limit; those before it were written.
-        StoreFullError: no space for a new file; the rows before were written.
-
-    Durability: none yet; see `MappedFileQueue.flush`.
-    """
+    """Append one message for each row; see _core.pyi."""
     cdef Py_ssize_t rows = queue_ids.shape[0]
     cdef const uint8_t* body = &bodies[0] if bodies.shape[0] else NULL
     cdef const uint8_t* stored = &properties[0] if properties.shape[0] else NULL
@@ -101,10 +71,5 @@ def append_rows(CommitLog log not None, str topic not None, const int32_t[::1] q
         draft.properties_bytes = property_offsets[i + 1] - property_offsets[i]
         draft.born_timestamp = born_ms[i]
         since_yield += log.place(&appender.template, appender, &draft, 1)
-        if since_yield > YIELD_BYTES:
-            since_yield = 0
-            with nogil:
-                pass
-            if draft.follows_clock:
-                draft.store_timestamp = 0
+        since_yield = yield_if_due(&draft, since_yield)
     log.wake()
