@@ -4,6 +4,7 @@ Source: BookKeeper meta/ZkLedgerUnderreplicationManager.java, ZkLedgerAuditorMan
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from pyledger.errors import LedgerMetadataError
 from pyledger.wire.ledger.schema import DecodeError, format_text, message, parse_text
@@ -35,10 +36,7 @@ def decode_mark(data: bytes) -> Mark:
     Raises:
         LedgerMetadataError: It is malformed.
     """
-    try:
-        whole = parse_text("UnderreplicatedLedgerFormat", data)
-    except ValueError as error:
-        raise LedgerMetadataError(f"a mark of a ledger that lacks copies is malformed: {error}") from None
+    whole = parsed("UnderreplicatedLedgerFormat", data, "a mark of a ledger that lacks copies")
     return Mark(tuple(whole.replica), whole.ctime if whole.HasField("ctime") else None)
 
 
@@ -58,10 +56,7 @@ def decode_vote(data: bytes) -> str:
     Raises:
         LedgerMetadataError: It is malformed.
     """
-    try:
-        return str(parse_text("AuditorVoteFormat", data).bookieId)
-    except ValueError as error:
-        raise LedgerMetadataError(f"a vote for an auditor is malformed: {error}") from None
+    return str(parsed("AuditorVoteFormat", data, "a vote for an auditor").bookieId)
 
 
 def encode_layout() -> bytes:
@@ -76,10 +71,7 @@ def check_layout(data: bytes) -> None:
     Raises:
         LedgerMetadataError: They are not.
     """
-    try:
-        whole = parse_text("LedgerRereplicationLayoutFormat", data)
-    except ValueError as error:
-        raise LedgerMetadataError(f"the layout of marks is malformed: {error}") from None
+    whole = parsed("LedgerRereplicationLayoutFormat", data, "the layout of marks")
     if (whole.type, whole.version) != (LAYOUT_TYPE, LAYOUT_VERSION):
         raise LedgerMetadataError(
             f"marks have the layout {whole.type!r} {whole.version}; {LAYOUT_TYPE} {LAYOUT_VERSION} is known"
@@ -102,3 +94,11 @@ def decode_check_time(data: bytes) -> int:
         return int(message("CheckAllLedgersFormat").FromString(data).checkAllLedgersCTime)
     except DecodeError as error:
         raise LedgerMetadataError(f"the time of the last check is malformed: {error}") from None
+
+
+def parsed(kind: str, data: bytes, what: str) -> Any:
+    """A message in text form; `what` names it in the error."""
+    try:
+        return parse_text(kind, data)
+    except ValueError as error:
+        raise LedgerMetadataError(f"{what} is malformed: {error}") from None
