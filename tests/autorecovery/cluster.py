@@ -78,6 +78,14 @@ class Yard:
         finally:
             await made.close()
 
+    async def somebody_waits(self, time_ms: int) -> None:
+        """Wait until somebody waits for just so long."""
+
+        async def holds() -> bool:
+            return time_ms in self.clock.waits
+
+        await until(holds)
+
     async def marked(self) -> list[int]:
         return [ledger_id async for ledger_id in self.cluster.marks.ids()]
 

@@ -65,13 +65,9 @@ def test_a_single_bookie_is_waited_for(tmp_path: Path) -> None:
     async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
         ledger_id = await filled(client, 4, 3, 2)
         async with made.recovery(lost_bookie_recovery_delay_s=100):
-
-            async def waits() -> bool:
-                return 100_000 in made.clock.waits
-
             port = made.bench.bookies["b0"].port
             await made.cluster.bookies.unregister("b0")
-            await until(waits)
+            await made.somebody_waits(100_000)
             made.clock.pass_time(99_999)
             await made.cluster.bookies.register("b0", Registration((Endpoint("bookie", port, "127.0.0.1"),)))
 
@@ -82,7 +78,7 @@ def test_a_single_bookie_is_waited_for(tmp_path: Path) -> None:
             made.clock.pass_time(2)
             assert await made.marked() == []
             await made.lose("b0")
-            await until(waits)
+            await made.somebody_waits(100_000)
             made.clock.pass_time(100_000)
 
             async def marked() -> bool:
@@ -102,18 +98,11 @@ def test_without_another_bookie_the_mark_stays_until_one_comes(tmp_path: Path) -
         ledger_id = await filled(client, 3, 3, 2)
         await made.lose("b0")
         async with made.recovery(lock_release_of_failed_ledger_grace_period_ms=320_000):
-
-            async def rests() -> bool:
-                return 10_000 in made.clock.waits
-
-            await until(rests)
+            await made.somebody_waits(10_000)
             assert await made.marked() == [ledger_id]
             made.clock.pass_time(10_000)
 
-            async def rests_longer() -> bool:
-                return 20_000 in made.clock.waits
-
-            await until(rests_longer)
+            await made.somebody_waits(20_000)
             await made.know("b3")
             await made.cluster.bookies.register("b3", spare)
             await until(made.none_marked)
@@ -130,11 +119,7 @@ def test_a_writer_that_helps_itself_is_left_alone(tmp_path: Path) -> None:
         lost = writer.metadata.segments[-1].ensemble[0]
         await made.lose(lost)
         async with made.recovery():
-
-            async def left_to_writer() -> bool:
-                return 30_000 in made.clock.waits
-
-            await until(left_to_writer)
+            await made.somebody_waits(30_000)
             while lost in writer.metadata.segments[-1].ensemble:
                 last = await writer.add(b"more")
             # What the first fragment lacks is copied when the time is over; what is on its way comes before.
@@ -158,11 +143,7 @@ def test_a_writer_that_is_gone_is_fenced_off(tmp_path: Path) -> None:
         lost = writer.metadata.segments[-1].ensemble[0]
         await made.lose(lost)
         async with made.recovery():
-
-            async def left_to_writer() -> bool:
-                return 30_000 in made.clock.waits
-
-            await until(left_to_writer)
+            await made.somebody_waits(30_000)
             assert not (await client.metadata(writer.ledger_id)).closed
             made.clock.pass_time(30_000)
             await until(made.none_marked)
@@ -253,10 +234,7 @@ def test_an_audit_can_be_asked_for(tmp_path: Path) -> None:
         async with made.recovery(lost_bookie_recovery_delay_s=1000):
             await made.lose(lost)
 
-            async def waits() -> bool:
-                return 1_000_000 in made.clock.waits
-
-            await until(waits)
+            await made.somebody_waits(1_000_000)
             await made.cluster.marks.set_delay_s(1000)
             await made.without(lost, ledger_id)
 

@@ -1,8 +1,6 @@
 """Histories of ledgers: what must always hold does, and known bugs are found."""
 
 import os
-import subprocess
-import sys
 
 import pytest
 
@@ -10,6 +8,7 @@ from pyledger.simulator.ledger_cluster import Fault
 from pyledger.simulator.ledger_run import LedgerRun, no_fault
 from tests.simulator.found_bugs import recorded
 from tests.simulator.ledger_bugs import BUGS
+from tests.simulator.one_trace import assert_one_trace
 
 TICKS = 1000
 
@@ -41,15 +40,7 @@ def test_nothing_breaks_in_many_histories() -> None:
 
 
 def test_a_seed_is_one_history_whatever_the_hash_seed() -> None:
-    command = [sys.executable, "-m", "pyledger", "sim", "--protocol", "ledger", "--ticks", "300", "--json"]
-    told = {
-        subprocess.run(
-            command, check=True, capture_output=True, env={**os.environ, "PYTHONHASHSEED": hash_seed}
-        ).stdout
-        for hash_seed in ("1", "2")
-    }
-    assert len(told) == 1
-    assert b'"trace":"' in told.pop()
+    assert_one_trace("--protocol", "ledger", "--ticks", "300")
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)

@@ -1,8 +1,6 @@
 """Histories of DLedger groups: what must always hold does, and known bugs are found."""
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import pytest
 from pyledger.simulator.raft_group import RaftGroup
 from pyledger.simulator.raft_member import RaftMember
 from tests.simulator.found_bugs import recorded
+from tests.simulator.one_trace import assert_one_trace
 from tests.simulator.raft_bugs import BUGS
 
 TICKS = 1000
@@ -60,15 +59,7 @@ def test_nothing_breaks_in_many_histories() -> None:
 
 
 def test_a_seed_is_one_history_whatever_the_hash_seed() -> None:
-    command = [sys.executable, "-m", "pyledger", "sim", "--seed", "3", "--ticks", "300", "--json"]
-    told = {
-        subprocess.run(
-            command, check=True, capture_output=True, env={**os.environ, "PYTHONHASHSEED": hash_seed}
-        ).stdout
-        for hash_seed in ("1", "2")
-    }
-    assert len(told) == 1
-    assert b'"trace":"' in told.pop()
+    assert_one_trace("--seed", "3", "--ticks", "300")
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
