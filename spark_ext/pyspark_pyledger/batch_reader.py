@@ -8,7 +8,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from pyledger import arrow
-from pyledger.arrow import Skipped
+from pyledger.arrow import Partition, Skipped
 from pyspark_pyledger.options import ReadOptions
 from pyspark_pyledger.partitions import AnyPartition, BrokerRange, LedgerPartition
 
@@ -49,8 +49,9 @@ def read_batches(
         from pyspark_pyledger.broker_tail import read_range
 
         return read_range(partition.value, arrow_schema, options)
+    part = partition.value if options.fail_on_data_loss else _left_of(partition.value)
     batches: Iterator[Any] = arrow.read_partition(
-        partition.value,
+        part,
         schema=arrow_schema,
         batch_rows=options.batch_rows,
         decompress=options.decompress,
@@ -58,6 +59,15 @@ def read_batches(
         on_skip=_report,
     )
     return batches
+
+
+def _left_of(part: Partition) -> Partition:
+    """What is left of a partition, when what is gone does not matter."""
+    left = arrow.left_of(part)
+    if left is not part:
+        lost_bytes = part.size_bytes - left.size_bytes
+        log.warning("%s: %d bytes were deleted since the read was planned", part.path, lost_bytes)
+    return left
 
 
 def _report(skipped: Skipped) -> None:

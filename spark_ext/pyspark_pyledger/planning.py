@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pyledger import arrow
 from pyledger.arrow import Partition
 from pyledger.errors import ConfigError, StoreNotFoundError
-from pyledger.store.folder import log_extent_bytes
+from pyledger.store.folder import holds_log, log_extent_bytes
 from pyledger.store.reader import StoreReader
 from pyspark_pyledger.options import EARLIEST, OFFSET_EARLIEST, OFFSET_LATEST, ReadOptions
 from pyspark_pyledger.positions import Offsets
@@ -84,16 +84,18 @@ def store_folders(path: str) -> Iterator[str]:
         StoreNotFoundError: neither.
     """
     local = path.removeprefix("file://")
-    if os.path.isdir(os.path.join(local, "commitlog")):
+    if holds_log(local):
         yield local
         return
     try:
         children = sorted(os.listdir(local))
     except OSError as error:
         raise StoreNotFoundError(local, error.strerror or "cannot be listed") from error
-    brokers = [child for child in children if os.path.isdir(os.path.join(local, child, "commitlog"))]
+    brokers = [child for child in children if holds_log(os.path.join(local, child))]
     if not brokers:
-        raise StoreNotFoundError(local, "neither a store nor a folder of stores")
+        above = os.path.dirname(os.path.abspath(local))
+        remedy = (f"did you mean {above}?",) if holds_log(above) else ()
+        raise StoreNotFoundError(local, "neither a store nor a folder of stores", *remedy)
     for child in brokers:
         yield os.path.join(local, child)
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from pyledger._core import ColumnBuilder, LogView, MappedFile, find_next_record
+from pyledger._core import ColumnBuilder, LogView, find_next_record
 from pyledger.errors import ConfigError, CorruptRecordError
-from pyledger.store.folder import read_folder
+from pyledger.store.partition_view import left_of, map_partition
 from pyledger.store.read_plan import (
     MAX_OFFSET,
     MIN_OFFSET,
@@ -45,6 +45,7 @@ __all__ = [
     "SCHEMA",
     "Partition",
     "Skipped",
+    "left_of",
     "partition_from_json",
     "plan",
     "read_partition",
@@ -292,10 +293,15 @@ def read_partition(
         on_corrupt: Damage: raise, or go on behind it.
         on_skip: Called for each stretch that is passed over.
         check: Which body CRCs to check.
+
+    Raises:
+        DataLostError: retention deleted some of it since the plan was made; `left_of` gives what is left.
+        StoreNotFoundError: the store is gone.
+        CorruptRecordError: damage was met.
     """
     wanted = schema_for(columns) if schema is None else schema
     reading = _reading(wanted, batch_rows, batch_bytes, decompress, on_corrupt, on_skip, check)
-    view = _map_range(partition)
+    view = map_partition(partition)
     try:
         yield from _read(view, partition, reading)
     finally:
@@ -402,23 +408,6 @@ def _offsets(
             else:
                 found[topic, int(queue_id)] = words.get(offset, offset)
     return found
-
-
-def _map_range(partition: Partition) -> LogView:
-    """Map the files that a partition touches, and no others."""
-    folder = read_folder(partition.path, entries=True)
-    size_bytes = folder.log_file_size_bytes
-    if isinstance(partition, LogRange):
-        low, high = partition.start_offset, partition.end_offset
-    else:
-        offsets = [int.from_bytes(partition.units[at : at + 8]) for at in range(0, len(partition.units), 20)]
-        low, high = min(offsets, default=0), max(offsets, default=-1) + 1
-    files = [
-        MappedFile.open(file.path, size_bytes=size_bytes)
-        for file in folder.log_files
-        if file.start_offset < high and file.start_offset + size_bytes > low
-    ]
-    return LogView(files, high if isinstance(partition, LogRange) else partition.end_offset)
 
 
 def _read(view: LogView, part: Partition, reading: _Reading) -> Iterator[Any]:

@@ -178,14 +178,14 @@ class CorruptBodyError(StoreError):
         super().__init__(f"{place}: the body {problem}; read it without unpacking to get the stored bytes")
 
 
+_GO_ON = "say failOnDataLoss=false to go on with what is there, or start with a new checkpoint"
+
+
 class DataLostError(StoreError):
-    """What a stream had still to read, or had read, is no longer in a queue."""
+    """What a stream has still to read or has read, or what a read has planned, is there no longer."""
 
     code = 1230
 
-    def __init__(self, place: str, problem: str) -> None:
+    def __init__(self, place: str, problem: str, remedy: str = _GO_ON) -> None:
         self.place, self.problem = place, problem
-        super().__init__(
-            f"{place}: {problem}; say failOnDataLoss=false to go on with what is there, "
-            "or start with a new checkpoint"
-        )
+        super().__init__(f"{place}: {problem}; {remedy}")

@@ -9,10 +9,11 @@ import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import TypeVar
 
 from pyledger.config.store import BATCH_UNIT_BYTES, CONSUME_QUEUE_UNIT_BYTES
 from pyledger.errors import StoreFormatError, StoreIOError, StoreNotFoundError
@@ -40,6 +41,11 @@ DEFAULT_QUEUE_FILE_BYTES = 6_000_000
 DEFAULT_BATCH_QUEUE_FILE_BYTES = 13_800_000
 INDEX_SLOTS_DEFAULT = 5_000_000
 INDEX_ENTRIES_DEFAULT = 20_000_000
+
+T = TypeVar("T")
+
+_LOOKS_MAX = 5
+_ENTRY_FOLDER_PREFIX = "dledger-"
 
 # Offsets stay below 10**18, so that no sum with a size overflows.
 _OFFSET_NAME = re.compile(r"00\d{18}", re.ASCII)
@@ -155,11 +161,11 @@ def read_folder(path: str | os.PathLike[str], *, entries: bool = False) -> Store
     if not os.path.isdir(root):
         raise StoreNotFoundError(root, "this is not a folder" if os.path.lexists(root) else "no such folder")
     names = names_in(root)
-    dledger = tuple(os.path.join(root, n) for n in sorted(names) if n.startswith("dledger-"))
+    dledger = tuple(os.path.join(root, n) for n in sorted(names) if n.startswith(_ENTRY_FOLDER_PREFIX))
     log_path = os.path.join(root, LOG_FOLDER)
     unusual = [u for name in sorted(names) if (u := _judge(root, name))]
     log_files = _log_files(log_path, unusual) if os.path.isdir(log_path) else []
-    entry_files = _entry_files(dledger, log_files) if entries else None
+    entry_files = _entry_files(root, log_files) if entries else None
     if entry_files is None and ((dledger and not log_files) or not os.path.isdir(log_path)):
         _refuse(root, names, dledger, reads_entries=entries)
     log_files += entry_files or ()
@@ -189,14 +195,45 @@ def read_folder(path: str | os.PathLike[str], *, entries: bool = False) -> Store
     )
 
 
+def on_files(path: str, act: Callable[[StoreFolder], T]) -> T:
+    """Look at a folder to read and do something with its files; again, when some vanish meanwhile.
+
+    Raises:
+        StoreIOError: a file cannot be read, or they keep vanishing.
+    """
+    for _look in range(_LOOKS_MAX - 1):
+        try:
+            return act(read_folder(path, entries=True))
+        except StoreIOError as error:
+            if not isinstance(error.__cause__, OSError) or os.path.exists(error.path):
+                raise
+    return act(read_folder(path, entries=True))
+
+
+def holds_log(path: str) -> bool:
+    """Whether a folder is a store by the folders in it: of a plain log, or of one that DLedger keeps."""
+    return os.path.isdir(os.path.join(path, LOG_FOLDER)) or bool(_entry_homes(path))
+
+
 def log_extent_bytes(path: str) -> int:
     """Bytes between the beginning of the log and the end of its last file, by their names alone."""
-    home = os.path.join(path, LOG_FOLDER)
-    names = [name for name in names_in(home) if _OFFSET_NAME.fullmatch(name) or _COLD_NAME.fullmatch(name)]
-    if not names:
+    found = [
+        (name, os.path.join(home, name))
+        for home in (os.path.join(path, LOG_FOLDER), *_entry_homes(path))
+        for name in names_in(home)
+        if _OFFSET_NAME.fullmatch(name) or _COLD_NAME.fullmatch(name)
+    ]
+    if not found:
         return 0
-    first, last = min(names), max(names)
-    return int(last[:20]) - int(first[:20]) + max(0, length_of(os.path.join(home, last)))
+    (first, _), (last, last_path) = min(found), max(found)
+    return int(last[:20]) - int(first[:20]) + max(0, length_of(last_path))
+
+
+def _entry_homes(root: str) -> list[str]:
+    """Where DLedger keeps the entries of each of its logs in a folder."""
+    names = sorted(name for name in names_in(root) if name.startswith(_ENTRY_FOLDER_PREFIX))
+    homes = (os.path.join(root, name, ENTRY_FOLDER) for name in names)
+    return [home for home in homes if os.path.isdir(home)]
 
 
 def set_aside(root: str, name: str) -> str:
@@ -250,12 +287,12 @@ def length_of(path: str) -> int:
     return facts.st_size if stat.S_ISREG(facts.st_mode) else -1
 
 
-def _entry_files(dledger: Sequence[str], before: Sequence[StoreFile]) -> list[StoreFile] | None:
+def _entry_files(root: str, before: Sequence[StoreFile]) -> list[StoreFile] | None:
     """The data files of the one DLedger log of a folder, which may go on behind files of a plain one.
 
     None: there is no such log, or not just one.
     """
-    homes = [home for folder in dledger if os.path.isdir(home := os.path.join(folder, ENTRY_FOLDER))]
+    homes = _entry_homes(root)
     if len(homes) != 1:
         return None
     files = offset_files(homes[0])
@@ -283,7 +320,7 @@ def _refuse(root: str, names: Sequence[str], dledger: Sequence[str], *, reads_en
 def _judge(root: str, name: str) -> Unusual | None:
     path = os.path.join(root, name)
     known = _KNOWN_FOLDERS if os.path.isdir(path) else _KNOWN_FILES
-    if name in known or name.startswith("dledger-") or _holds_rocksdb(path):
+    if name in known or name.startswith(_ENTRY_FOLDER_PREFIX) or _holds_rocksdb(path):
         return None
     if name.startswith(REPAIR_PREFIX):
         return Unusual(path, "bytes that a repair cut off")

@@ -13,16 +13,11 @@ from types import TracebackType
 from typing import Literal, Self
 
 from pyledger._core import LogView, MappedFile, StoredMessage, read_message, read_messages
-from pyledger.errors import (
-    CorruptRecordError,
-    OffsetOutOfRangeError,
-    StoreClosedError,
-    StoreIOError,
-)
+from pyledger.errors import CorruptRecordError, OffsetOutOfRangeError, StoreClosedError
 from pyledger.message import QueueRange
 from pyledger.store import checkpoint
 from pyledger.store.checkpoint import StoreCheckpoint
-from pyledger.store.folder import CHECKPOINT_FILE, StoreFile, StoreFolder, read_folder
+from pyledger.store.folder import CHECKPOINT_FILE, StoreFile, StoreFolder, on_files
 from pyledger.store.key_index import QUERY_MAX, KeyIndex, recover_index
 from pyledger.store.log_end import Damage, LogEnd, entries_view, find_log_end, whole_view
 from pyledger.store.log_walk import LogWalk
@@ -36,7 +31,6 @@ from pyledger.wire.message_id import decode_message_id
 OnCorrupt = Literal["error", "skip"]
 TIME_MAX_MS = (1 << 63) - 1
 _CHUNK_UNITS = 1024
-_OPEN_ATTEMPTS = 5
 
 
 class StoreReader:
@@ -136,17 +130,13 @@ class StoreReader:
         return [self._files[start] for start in sorted(self._files)]
 
     def _map_files(self) -> StoreFolder:
-        """Map what is not mapped yet and let go of what is gone; again, when files vanish meanwhile."""
-        for attempt in range(_OPEN_ATTEMPTS):
-            folder = read_folder(self.path, entries=True)
-            try:
-                self._map(folder.log_files, folder.log_file_size_bytes)
-                return folder
-            except StoreIOError as error:
-                gone = isinstance(error.__cause__, OSError) and not os.path.exists(error.path)
-                if not gone or attempt == _OPEN_ATTEMPTS - 1:
-                    raise
-        raise StoreIOError(self.path, "list", "its files keep changing")
+        """Map what is not mapped yet and let go of what is gone."""
+
+        def map_all(folder: StoreFolder) -> StoreFolder:
+            self._map(folder.log_files, folder.log_file_size_bytes)
+            return folder
+
+        return on_files(self.path, map_all)
 
     def _map(self, files: Iterable[StoreFile], size_bytes: int) -> None:
         kept: dict[int, MappedFile] = {}
