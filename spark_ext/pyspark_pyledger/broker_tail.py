@@ -6,7 +6,7 @@ A broker that cannot be reached is asked again at its other addresses, its slave
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -88,7 +88,7 @@ class BrokerTail:
             address, _ = self._consumer.client.routes.reader(queue.broker_name, broker_id)
             return await calls.min_offset(address, queue), await calls.max_offset(address, queue)
 
-        return await _ask_any(self._consumer, queue, ask, prefer_slave=False)
+        return await _ask_any(self._consumer, queue, ask, _Order())
 
     def offset_by_time(self, key: QueueKey, timestamp_ms: int) -> int:
         """Queue offset of the first message stored at a time (ms) or later, or the queue's end."""
@@ -99,7 +99,7 @@ class BrokerTail:
             address, _ = self._consumer.client.routes.reader(broker_name, broker_id)
             return await self._consumer.client.calls.offset_by_time(address, queue, timestamp_ms)
 
-        found = background().wait(_ask_any(self._consumer, queue, ask, prefer_slave=False))
+        found = background().wait(_ask_any(self._consumer, queue, ask, _Order()))
         held = self._ranges[key]
         return min(max(found, held.min_offset), held.max_offset)
 
@@ -153,10 +153,11 @@ def read_range(
     """
     columns = [_column(field.name, options) for field in schema]
     rows: list[ReceivedMessage] = []
+    order = _Order(options)
     with _started(options, suspend_timeout_ms) as consumer:
         offset = part.start
         while offset < part.end:
-            found = background().wait(_pull(consumer, part.queue, offset, options))
+            found = background().wait(_pull(consumer, part.queue, offset, options, order))
             rows += [message for message in found.messages if part.start <= message.queue_offset < part.end]
             offset = _next_offset(part, offset, found, options)
             while len(rows) >= options.batch_rows or (rows and offset >= part.end):
@@ -164,21 +165,43 @@ def read_range(
                 del rows[: options.batch_rows]
 
 
+class _Order:
+    """Whom to ask first: the master, or slaves where they are preferred, but then who answered last."""
+
+    def __init__(self, options: ReadOptions | None = None) -> None:
+        self._slaves_first = options is not None and options.prefer_slave
+        self._answered: int | None = None
+
+    def of(self, broker_ids: Iterable[int]) -> list[int]:
+        """Brokers of one name, in this order."""
+        ids = sorted(broker_ids, reverse=self._slaves_first)
+        return sorted(ids, key=lambda broker_id: broker_id != self._answered)
+
+    def note(self, broker_id: int) -> None:
+        """This one answered; another may not be there, and let callers wait."""
+        self._answered = broker_id
+
+
 async def _pull(
-    consumer: AsyncPullConsumer, queue: MessageQueue, offset: int, options: ReadOptions
+    consumer: AsyncPullConsumer, queue: MessageQueue, offset: int, options: ReadOptions, order: _Order
 ) -> PullResult:
     expression = options.tags or "*"
 
     async def ask(broker_id: int) -> PullResult:
         return await consumer.pull(queue, offset, expression, count_max=PULL_COUNT, broker_id=broker_id)
 
-    found = await _ask_any(consumer, queue, ask, prefer_slave=options.prefer_slave)
-    if found.status is not PullStatus.NO_NEW_MESSAGE:
+    found = await _ask_any(consumer, queue, ask, order)
+    if _leads_on(found, offset):
         return found
-    # A slave may be behind; the master has what was promised.
+    # A slave may be behind, whatever it says; the master has what was promised.
     return await consumer.pull(
         queue, offset, expression, count_max=PULL_COUNT, broker_id=MASTER_ID, wait=True
     )
+
+
+def _leads_on(found: PullResult, offset: int) -> bool:
+    """Whether an answer has messages, or leads past some that are not wanted."""
+    return found.next_offset > offset and found.status in (PullStatus.FOUND, PullStatus.NO_MATCHED_MESSAGE)
 
 
 def _next_offset(part: BrokerRange, offset: int, found: PullResult, options: ReadOptions) -> int:
@@ -188,9 +211,8 @@ def _next_offset(part: BrokerRange, offset: int, found: PullResult, options: Rea
         DataLostError: the broker holds less than it said, and that matters.
     """
     name = label((part.topic, part.broker_name, part.queue_id))
-    reached = found.next_offset
-    if found.status in (PullStatus.FOUND, PullStatus.NO_MATCHED_MESSAGE) and reached > offset:
-        return reached
+    if _leads_on(found, offset):
+        return found.next_offset
     if found.min_offset > offset:
         problem = f"begins at {found.min_offset}; [{offset}, {min(found.min_offset, part.end)}) was not read"
         reached = found.min_offset
@@ -207,22 +229,24 @@ async def _ask_any(
     consumer: AsyncPullConsumer,
     queue: MessageQueue,
     ask: Callable[[int], Awaitable[T]],
-    *,
-    prefer_slave: bool,
+    order: _Order,
 ) -> T:
     """Ask a broker, and when it is not there, or does not know the topic yet, the others of its name."""
     routes = consumer.client.routes
     if queue.broker_name not in routes.addresses:
         await routes.refresh(queue.topic)
-    ids = sorted(routes.addresses.get(queue.broker_name, {}), reverse=prefer_slave)
     failure: RemotingError = RemotingConnectError(queue.broker_name, "no route names this broker")
-    for broker_id in ids:
+    for broker_id in order.of(routes.addresses.get(queue.broker_name, {})):
         try:
-            return await ask(broker_id)
+            found = await ask(broker_id)
         except RemotingError as error:
             log.warning("%s, asking another broker of its name: %s", queue.broker_name, error)
             # What a broker answered says more than that another was not there.
             failure = failure if isinstance(failure, BrokerError) else error
+        else:
+            order.note(broker_id)
+            return found
+    failure.add_note(f"{label((queue.topic, queue.broker_name, queue.queue_id))}: no broker answered for it")
     raise failure
 
 

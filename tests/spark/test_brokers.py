@@ -18,12 +18,16 @@ from pyspark_pyledger.stream_reader import StreamReader
 from pyledger import arrow
 from pyledger.broker.background import BackgroundNode
 from pyledger.client.blocking import Producer
-from pyledger.errors import ConfigError, DataLostError
-from pyledger.message import Message
+from pyledger.errors import ConfigError, DataLostError, RemotingError
+from pyledger.message import Message, MessageQueue
+from tests.ha.link import linked
 from tests.ha.pair import brokers, caught_up, until
+from tests.ha.test_links import service_of
 
 TOPIC = "flights"
 SEND_TIMEOUT_MS = 60_000
+MANY = 200
+"""More than a broker gives at once."""
 
 
 @pytest.fixture
@@ -155,6 +159,61 @@ def test_a_slave_serves_when_its_master_is_gone(tmp_path: Path) -> None:
             assert await asyncio.to_thread(tail.refresh) == before
             assert len(await asyncio.to_thread(read, address)) == 20
             await asyncio.to_thread(tail.close)
+
+    asyncio.run(main())
+
+
+def produce(address: str, count: int) -> None:
+    """Messages of one queue."""
+    queue = MessageQueue(TOPIC, "broker-a", 0)
+    with Producer("spark", address, send_timeout_ms=SEND_TIMEOUT_MS) as producer:
+        producer.send_batch([Message(TOPIC, b"%d" % number) for number in range(count)], queue=queue)
+
+
+def test_a_broker_that_goes_away_in_the_middle_is_left_for_its_slave(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with brokers(tmp_path) as pair:
+            master = await pair.start(0, "async_master")
+            slave = await pair.start(1, "slave")
+            address = pair.name_server.address
+            await asyncio.to_thread(produce, address, MANY)
+            await caught_up(master, slave)
+            await until(lambda: TOPIC in slave.parts.tables.topics.topics)
+            options = parse_read_options(
+                {"namesrv": address, "topic": TOPIC, "columns": "body", "batchRows": "1"}
+            )
+            [part] = [one for one in await asyncio.to_thread(plan_brokers, options) if one.end > one.start]
+            schema = to_arrow_schema(schema_of(("body",)), timezone="UTC")
+            ranges = [read_range(part, schema, options) for _ in range(2)]
+            firsts = [await asyncio.to_thread(next, rows) for rows in ranges]
+            await master.close()
+            found = firsts[:1] + await asyncio.to_thread(list, ranges[0])
+            bodies = [body for batch in found for body in batch["body"].to_pylist()]
+            assert bodies == [b"%d" % number for number in range(MANY)]
+            await slave.close()
+            with pytest.raises(RemotingError, match="flights/0 of broker-a: no broker answered"):
+                await asyncio.to_thread(list, ranges[1])
+
+    asyncio.run(main())
+
+
+def test_a_slave_that_is_behind_is_no_loss(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with brokers(tmp_path) as pair:
+            master = await pair.start(0, "async_master")
+            async with linked(service_of(master).port) as link:
+                slave = await pair.start(1, "slave", ha={"master_address": link.address})
+                address = pair.name_server.address
+                await asyncio.to_thread(produce, address, 9)
+                await caught_up(master, slave)
+                await until(lambda: TOPIC in slave.parts.tables.topics.topics)
+                link.carries.clear()
+                await asyncio.to_thread(produce, address, MANY)
+                more = {"preferSlave": "true", "maxRecordsPerPartition": "20", "columns": "queueOffset"}
+                rows = await asyncio.to_thread(read, address, **more)
+                assert slave.store.max_offset < master.store.max_offset
+                assert [row["queueOffset"] for row in rows] == list(range(9 + MANY))
+                link.carries.set()
 
     asyncio.run(main())
 
