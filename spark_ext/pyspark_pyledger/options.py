@@ -121,9 +121,9 @@ def _parse_offsets(name: str, text: str) -> str | Offsets:
     remedy = 'say earliest, latest or JSON such as {"orders": {"0": 23, "1": -2}} (-2 earliest, -1 latest)'
     try:
         offsets = parse_positions(json.loads(text))
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, TypeError) as error:
         raise ConfigError(name, f"{text!r} cannot be read", remedy) from error
-    if not all(type(offset) is int and offset >= OFFSET_EARLIEST for offset in offsets.values()):
+    if any(offset < OFFSET_EARLIEST for offset in offsets.values()):
         raise ConfigError(name, f"{text!r} holds something that is not an offset", remedy)
     return offsets
 
@@ -168,11 +168,18 @@ _ELSEWHERE = {
     "subscribepattern": "topicsPattern",
     "assign": "topics and queues",
     "subexpression": "tags",
+    "kafka.bootstrap.servers": "namesrv",
+    "nameserver": "namesrv",
+    "namesrvaddr": "namesrv",
     "includeheaders": "columns=…,properties",
     "queue": "queues",
     "column": "columns",
     "startingoffset": "startingOffsets",
     "endingoffset": "endingOffsets",
+    "startingoffsetsbytimestamp": "startingTimestamp",
+    "endingoffsetsbytimestamp": "endingTimestamp",
+    "minoffsetspertrigger": "maxOffsetsPerTrigger and the time of the trigger",
+    "maxtriggerdelay": "the time of the trigger",
 }
 """Names that users of other sources try first."""
 

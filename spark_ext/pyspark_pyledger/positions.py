@@ -5,6 +5,7 @@ or broker stands before it: `{"orders": {"broker-a:0": 23}}`.
 """
 
 from collections.abc import Mapping
+from operator import index
 
 QueueKey = tuple[str, str, int]
 """Topic, the folder or broker ("" where there is but one, or for all), queue id."""
@@ -21,13 +22,14 @@ def parse_positions(table: Mapping[str, Mapping[str, int]]) -> Offsets:
 
     Raises:
         ValueError: a queue id is no number.
+        TypeError: an offset is none.
         AttributeError: it is not a mapping of mappings.
     """
     offsets: Offsets = {}
     for topic, queues in table.items():
         for label, offset in queues.items():
             place, _, queue_id = label.rpartition(":")
-            offsets[topic, place, int(queue_id)] = offset
+            offsets[topic, place, int(queue_id)] = index(offset)
     return offsets
 
 

@@ -129,7 +129,10 @@ def _checked(batch: Any, topic: str | None) -> Any:
     given: dict[str, Any] = {}
     for name, kind in _FIELDS.items():
         if name in batch.schema.names and not (name == "topic" and topic is not None):
-            given[name] = batch.column(name).cast(kind, safe=name != "bornTimestamp")
+            try:
+                given[name] = batch.column(name).cast(kind, safe=name != "bornTimestamp")
+            except pa.ArrowInvalid as error:
+                raise IllegalMessageError(f"{name}: {error}") from error
     for name in ("body", "topic"):
         if name in given and given[name].null_count:
             raise IllegalMessageError(f"{name}: is null in a row, and every message needs one")

@@ -20,12 +20,12 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pyledger.errors import DataLostError
+from pyledger.errors import ConfigError, DataLostError
 from pyledger.message import QueueRange
 from pyspark_pyledger.batch_reader import read_batches
 from pyspark_pyledger.bounds import start_of
 from pyspark_pyledger.following import Tail, open_tail
-from pyspark_pyledger.options import LATEST, ReadOptions
+from pyspark_pyledger.options import LATEST, ReadOptions, is_wanted
 from pyspark_pyledger.partitions import LedgerPartition
 from pyspark_pyledger.positions import (
     Offsets,
@@ -81,10 +81,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where the trigger that begins at `start` ends.
 
         Raises:
+            ConfigError: the checkpoint is of another source.
             DataLostError: what was to be read next is gone.
         """
         held = self._tail.refresh()
-        before = parse_positions(start)
+        before = _position(start)
         starts = self._settle(before, held)
         ends = _ends(held)
         if self._target is not None:
@@ -108,7 +109,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             DataLostError: some of it is gone.
         """
         held = self._tail.refresh()
-        ends = parse_positions(end)
+        ends = _position(end)
         reachable: Offsets = {}
         for key, offset in ends.items():
             queue = held.get(key)
@@ -118,7 +119,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if offset > queue.max_offset:
                 self._lose(key, f"ends at {queue.max_offset}, below {offset}, which was seen before")
             reachable[key] = min(offset, queue.max_offset)
-        starts = self._settle(parse_positions(start), held)
+        starts = self._settle(_position(start), held)
         return [LedgerPartition(part) for part in self._tail.plan(starts, reachable)]
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
@@ -137,7 +138,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             queue = held.get(key)
             if queue is None:
                 if offset:
-                    self._lose(key, f"is gone, and was read up to {offset}")
+                    problem = "is gone" if is_wanted(self._options, key[0], key[2]) else "is not asked for"
+                    self._lose(key, f"{problem}, and was read up to {offset}")
                 continue
             if offset > queue.max_offset:
                 self._lose(key, f"ends at {queue.max_offset}, below {offset}, up to which it was read")
@@ -158,6 +160,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.fail_on_data_loss:
             raise DataLostError(label(key), problem)
         log.warning("%s %s; going on with what is there", label(key), problem)
+
+
+def _position(table: Positions) -> Offsets:
+    """A place of a query as Spark keeps it."""
+    try:
+        return parse_positions(table)
+    except (ValueError, AttributeError, TypeError) as error:
+        raise ConfigError(
+            "checkpointLocation",
+            f"holds {table!r}, which is no place in a stream of this source",
+            "give each query a checkpoint of its own",
+        ) from error
 
 
 def _ends(held: Mapping[QueueKey, QueueRange]) -> Offsets:

@@ -218,6 +218,8 @@ def test_damage_in_the_middle_can_be_passed_over(session: "SparkSession", damage
     [
         ({"topcs": "orders"}, "did you mean topics"),
         ({"subscribe": "orders"}, "use topics"),
+        ({"kafka.bootstrap.servers": "a:9092"}, "use namesrv"),
+        ({"startingOffsetsByTimestamp": "{}"}, "use startingTimestamp"),
         ({"topic": "orders", "topicsPattern": "o.*"}, "topic: excludes topicsPattern"),
         ({"topic": "nothing"}, "no topic 'nothing'; there are orders, refunds"),
         ({"columns": "topic,offset"}, "no column 'offset'"),

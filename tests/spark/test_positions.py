@@ -238,6 +238,32 @@ def test_log_cut_and_written_past_the_place_is_an_error_while_it_is_followed(tmp
 
 
 @pytest.mark.parametrize(
+    "place",
+    [3, {"orders": 3}, {"orders": {"0": "3"}}, {"orders": {"0": None}}, {"path": {"first": 3}}, [], None],
+)
+def test_the_checkpoint_of_another_source_is_named(tmp_path: Path, place: Any) -> None:
+    write(tmp_path, 4)
+    stream = open_stream(tmp_path)
+    for ask in (
+        lambda: stream.latestOffset(place, ReadAllAvailable()),
+        lambda: stream.partitions(place, {"orders": {"0": 2, "1": 2}}),
+        lambda: stream.partitions({"orders": {"0": 0, "1": 0}}, place),
+    ):
+        with pytest.raises(ConfigError, match="give each query a checkpoint of its own"):
+            ask()
+
+
+def test_a_checkpoint_with_more_than_is_asked_for_is_an_error(tmp_path: Path) -> None:
+    write(tmp_path, 8, topics=("orders", "refunds"))
+    start = open_stream(tmp_path).initialOffset()
+    for narrow in ({"topic": "refunds"}, {"queues": "0"}, {"topicsPattern": "r.*"}):
+        with pytest.raises(DataLostError, match=r"orders/\d: is not asked for, and was read up to 2"):
+            open_stream(tmp_path, **narrow).latestOffset(start, ReadAllAvailable())
+    kept = open_stream(tmp_path, topic="refunds", failOnDataLoss="false")
+    assert kept.latestOffset(start, ReadAllAvailable()) == {"refunds": {"0": 2, "1": 2}}
+
+
+@pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"endingOffsets": '{"orders": {"0": 1}}'}, "a stream has no end"),

@@ -166,6 +166,7 @@ def test_what_was_broken_off_is_finished_once(
         ({"body": [b"x" * ((4 << 20) + 1)]}, RecordTooLargeError, "body"),
         ({"body": [b""], "keys": ["a\x01b"]}, IllegalMessageError, "keys: holds a separator"),
         ({"body": [b""], "tags": ["t" * 40_000]}, RecordTooLargeError, "properties"),
+        ({"body": [b""], "queueId": [1 << 31]}, IllegalMessageError, "queueId: Integer value 2147483648 not"),
         ({"body": [b""], "queueId": [-1]}, IllegalMessageError, "queueId: is below 0"),
         ({"body": [b""], "topic": ["a b"]}, IllegalMessageError, "topic: 'a b' is no name"),
         ({"body": [b""], "topic": pa.array([None], pa.string())}, IllegalMessageError, "topic: is null"),
