@@ -19,7 +19,7 @@ from pyledger.message import Message
 from pyledger.store.cut import cut_log
 from pyledger.store.message_store import MessageStore
 from tests.broker.peers import send
-from tests.ha.pair import QUICK, SMALL, Pair, brokers, caught_up, log_bytes, until
+from tests.ha.pair import QUICK, SMALL, Pair, brokers, caught_up, log_bytes, replication, until
 from tests.ha.test_pairs import send_many, told
 from tests.net.conftest import Run
 
@@ -80,21 +80,56 @@ def test_a_slave_becomes_master_and_the_old_one_its_slave(run: Run, tmp_path: Pa
 
 
 def replicas(one: BrokerKeeper) -> Any:
+    """Slaves that have said how far they are."""
     assert one.broker.parts is not None
-    return len(one.broker.parts.replication.service.slaves())  # type: ignore[union-attr]
+    slaves = one.broker.parts.replication.service.slaves()  # type: ignore[union-attr]
+    return sum(slave.ack_offset >= 0 for slave in slaves)
 
 
 def test_a_role_that_was_given_is_kept(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with brokers(tmp_path) as pair, admin(pair) as tool:
             async with keeper(pair, 1, "slave") as one:
-                assert (await tool.promote(one.address)).document()["role"] == "master"
+                with pytest.raises(NotPromotedError, match="has not met its master"):
+                    await tool.promote(one.address)
+                assert (await tool.status(one.address)).document()["behindBytes"] is None
+                assert (await tool.promote(one.address, force=True)).document()["role"] == "master"
                 assert (await told(one.broker, send("T"))).code == 0
                 with pytest.raises(NotPromotedError, match="already"):
                     await tool.promote(one.address)
             async with keeper(pair, 1, "slave") as again:
                 assert (await tool.status(again.address)).status.master
                 assert (await tool.demote(again.address, 3)).document()["role"] == "slave"
+
+    run(main())
+
+
+def test_what_would_be_lost_is_told_before_it_is(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with brokers(tmp_path) as pair, admin(pair) as tool:
+            first = keeper(pair, 0, "async_master")
+            behind, foremost = keeper(pair, 1, "slave"), keeper(pair, 2, "slave")
+            async with first, behind, foremost:
+                await until(lambda: replicas(first) == 2)
+                await send_many(first.broker, 5)
+                for slave in (behind, foremost):
+                    await caught_up(first.broker, slave.broker)
+                await replication(behind.broker).ha_client.close()
+                await send_many(first.broker, 5)
+                await caught_up(first.broker, foremost.broker)
+                await replication(foremost.broker).ha_client.close()
+                await send_many(first.broker, 5)
+                end = first.broker.store.max_offset
+                assert await replication(foremost.broker).sync.ask_master_end() == end
+                await first.broker.close()
+                lost = end - foremost.broker.store.max_offset
+                with pytest.raises(NotPromotedError, match=f"had {lost} bytes more, which would be lost"):
+                    await tool.promote(foremost.address)
+                more = foremost.broker.store.max_offset - behind.broker.store.max_offset
+                with pytest.raises(NotPromotedError, match=f"{foremost.address} has {more} bytes more"):
+                    await tool.promote(behind.address)
+                done = await tool.promote(foremost.address, force=True)
+                assert done.document()["lostBytes"] == lost
 
     run(main())
 
@@ -118,7 +153,7 @@ def test_a_port_that_was_taken_meanwhile_is_waited_for(run: Run, tmp_path: Path)
 
             async with one:
                 one._make = make
-                assert (await tool.promote(one.address)).document()["role"] == "master"
+                assert (await tool.promote(one.address, force=True)).document()["role"] == "master"
                 assert attempts == [int(one.address.rpartition(":")[2])] * 2
                 assert (await told(one.broker, send("T"))).code == 0
 

@@ -233,7 +233,9 @@ class SlaveReplication(SlaveSide):
         self._ha = ha
         self._told = told
         self._client = client
-        self.ha_client = HaClient(store, ha, now_ms, agree=self._agree, grown=told.grown)
+        self.ha_client = HaClient(
+            store, ha, now_ms, learn=told.ask_again, agree=self._agree, grown=told.grown
+        )
 
     def start(self) -> None:
         """Begin to follow."""
@@ -251,14 +253,17 @@ class SlaveReplication(SlaveSide):
         if alive != bool(self.master_address):
             event(log, logging.INFO, "master is there" if alive else "master is gone", master=address)
             self._told.master_changed(alive)
+        if alive:
+            self.sync.meet(address)
         self.master_address = address
         if ha_address:
             self.ha_client.follow(ha_address)
 
     async def _agree(self) -> str:
         """Why this log and the master's cannot go on together; empty: they can."""
-        await self._told.ask_again()
         replica, master = self.ha_client.replica, self.master_address
+        if master:
+            await self.sync.ask_master_end()
         last = await asyncio.to_thread(replica.last_record_offset)
         if last < 0:
             return ""
@@ -294,16 +299,18 @@ class SlaveReplication(SlaveSide):
 
     def status(self) -> HaStatus:
         """To 907."""
-        link = self.ha_client.connection
+        link, end = self.ha_client.connection, self._store.max_offset
+        heard = max(self.ha_client.master_end, self.sync.master_end)
         return HaStatus(
             master=False,
-            master_commit_log_max_offset=max(self.ha_client.master_end, self._store.max_offset),
+            master_commit_log_max_offset=max(heard, end) if heard > 0 or self.sync.master_end == 0 else -1,
             ha_client_info=HaClientStatus(
                 master_addr=self.ha_client.master_address,
-                max_offset=self._store.max_offset,
+                max_offset=end,
                 last_read_timestamp=0 if link is None else link.last_read_ms,
                 last_write_timestamp=0 if link is None else link.last_write_ms,
                 activated=link is not None,
+                problem=self.ha_client.problem,
             ),
         )
 

@@ -26,6 +26,7 @@ from pyledger.log import event, logger
 from pyledger.net.client import RemotingClient
 from pyledger.protocol.delivery.request_modes import GroupMode, RequestMode
 from pyledger.protocol.delivery.timer import TimerProgress
+from pyledger.protocol.ha.copied_offset import merged_offset
 from pyledger.store.timer_files import progress_of
 from pyledger.wire.body import Body
 from pyledger.wire.codes import RequestCode, ResponseCode
@@ -41,6 +42,7 @@ B = TypeVar("B", bound=Body)
 TIMEOUT_MS = 3_000
 SEPARATOR = "@"
 LOG_END = "commitLogMaxOffset"
+UNKNOWN = -1
 
 
 class Deliveries(NamedTuple):
@@ -86,6 +88,24 @@ class SlaveSync:
         self._deliveries: Deliveries | None = None
         # The master's offsets at the last copy: where they have gone back since, so do the slave's.
         self._seen: dict[tuple[str, int], int] = {}
+        self.master_end = UNKNOWN
+        """Physical offset (bytes) where the master's log ended when it was last asked; -1: it was not."""
+        self._met = ""
+
+    def meet(self, master: str) -> None:
+        """The name servers say who is master, `host:port`; how far another one was says nothing."""
+        if master != self._met:
+            self._met, self.master_end = master, UNKNOWN
+
+    async def ask_master_end(self) -> int:
+        """Where the master's log ends, a physical offset (bytes); -1 where it does not say.
+
+        Raises:
+            PyLedgerError: it cannot be asked.
+        """
+        runtime = await self._ask(RequestCode.GET_BROKER_RUNTIME_INFO, KVTable)
+        self.master_end = UNKNOWN if runtime is None else int(runtime.table.get(LOG_END, UNKNOWN))
+        return self.master_end
 
     async def run(self) -> None:
         """Copy again and again."""
@@ -159,19 +179,18 @@ class SlaveSync:
 
     async def _delivered(self) -> None:
         """How far delayed and timer messages are delivered."""
-        if self._deliveries is None:
+        found = self._deliveries
+        if found is None:
             delays = await self._ask(RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsetTable)
             timers = await self._answer(RequestCode.GET_TIMER_CHECK_POINT)
             # Asked after the two: what they call delivered stands before this end.
-            runtime = await self._ask(RequestCode.GET_BROKER_RUNTIME_INFO, KVTable)
-            if runtime is None:
-                return
-            self._deliveries = Deliveries(
-                int(runtime.table.get(LOG_END, 0)),
+            found = self._deliveries = Deliveries(
+                await self.ask_master_end(),
                 delays,
                 None if timers is None else progress_of(TimerCheckpoint.decode(timers.body)),
             )
-        found = self._deliveries
+        else:
+            await self.ask_master_end()
         if self._end_offset() < found.end_offset:
             return
         self._deliveries = None
@@ -184,18 +203,6 @@ class SlaveSync:
         found = await self._ask(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, MessageRequestModes)
         if found is not None:
             self._tables.modes.adopt(modes_of(found))
-
-
-def merged_offset(own: int | None, seen: int | None, master: int) -> int:
-    """What a slave takes for a queue offset (units) of a group.
-
-    Args:
-        own: The slave's own; None: it has none.
-        seen: The master's at the last copy; None: there was none.
-        master: The master's now.
-    """
-    went_back = seen is not None and master < seen
-    return master if own is None or went_back else max(own, master)
 
 
 def modes_of(found: MessageRequestModes) -> Mapping[tuple[str, str], GroupMode]:

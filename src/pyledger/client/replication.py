@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyledger.client.admin import AsyncAdmin
-from pyledger.errors import NotPromotedError, RemotingError
+from pyledger.errors import BrokerError, NotPromotedError, RemotingError
 from pyledger.wire.codes import RequestCode
 from pyledger.wire.ha_status import HaStatus
 
@@ -44,11 +44,22 @@ class Standing:
             }
         return found | {
             "maxOffset": own.max_offset,
-            "masterMaxOffset": status.master_commit_log_max_offset,
-            "behindBytes": max(0, status.master_commit_log_max_offset - own.max_offset),
+            "masterMaxOffset": status.master_commit_log_max_offset if self.has_met_master else None,
+            "behindBytes": self.behind_bytes if self.has_met_master else None,
             "master": own.master_addr,
             "connected": own.activated,
+            "problem": own.problem,
         }
+
+    @property
+    def has_met_master(self) -> bool:
+        """Whether a slave has heard, since it started, how far its master is."""
+        return self.status.master_commit_log_max_offset >= 0
+
+    @property
+    def behind_bytes(self) -> int:
+        """What a slave's master had more, as far as it was heard of."""
+        return max(0, self.status.master_commit_log_max_offset - self.status.ha_client_info.max_offset)
 
 
 class ReplicationAdmin(AsyncAdmin):
@@ -68,39 +79,64 @@ class ReplicationAdmin(AsyncAdmin):
             force: Although the master is alive, or had more than the slave.
 
         Raises:
-            NotPromotedError: the master is alive, or had more, or the broker is no slave.
+            NotPromotedError: the broker is no slave; its master is alive, had more, or was not met since the
+                broker started; another slave has more.
         """
         before = await self.status(address)
-        own = before.status.ha_client_info
         if before.status.master:
             raise NotPromotedError(address, "it is a master already")
-        lost_bytes = max(0, before.status.master_commit_log_max_offset - own.max_offset)
         if not force:
-            if own.activated or (master := await self._living_master(address)) is not None:
-                who = own.master_addr if own.activated else master
-                raise NotPromotedError(address, f"its master {who} is alive; stop it first")
-            if lost_bytes:
-                raise NotPromotedError(
-                    address, f"its master had {lost_bytes} bytes more, which would be lost"
-                )
+            await self._check_promotion(before)
         after = await self._change(address, {"brokerRole": role, "brokerId": "0"}, master=True)
-        return Standing(address, after.status, lost_bytes)
+        return Standing(address, after.status, before.behind_bytes)
+
+    async def _check_promotion(self, slave: Standing) -> None:
+        own, address = slave.status.ha_client_info, slave.address
+        master, others = await self._family(address)
+        if own.activated or (master and await self._answers(master)):
+            who = own.master_addr if own.activated else master
+            raise NotPromotedError(address, f"its master {who} is alive; stop it first")
+        if not slave.has_met_master:
+            raise NotPromotedError(
+                address, "it has not met its master since it started, so what would be lost is not known"
+            )
+        if slave.behind_bytes:
+            raise NotPromotedError(
+                address, f"its master had {slave.behind_bytes} bytes more, which would be lost"
+            )
+        for other in others:
+            more = await self._max_offset(other) - own.max_offset
+            if more > 0:
+                raise NotPromotedError(address, f"the slave {other} has {more} bytes more; promote that one")
 
     async def demote(self, address: str, broker_id: int = 1) -> Standing:
         """Make a master, `host:port`, the slave with an id."""
         return await self._change(address, {"brokerRole": "SLAVE", "brokerId": str(broker_id)}, master=False)
 
-    async def _living_master(self, address: str) -> str | None:
-        """The other broker that name servers know as master of a broker's name, if it answers."""
+    async def _family(self, address: str) -> tuple[str, list[str]]:
+        """Who else has a broker's name, as name servers know: its master, empty for none, and its slaves."""
         for broker in (await self.clusters()).brokers.values():
-            master = broker.broker_addrs.get(MASTER_ID)
-            if address in broker.broker_addrs.values() and master not in (None, address):
-                try:
-                    await self.status(str(master))
-                except RemotingError:
-                    return None
-                return master
-        return None
+            if address in broker.broker_addrs.values():
+                others = {number: one for number, one in broker.broker_addrs.items() if one != address}
+                return others.pop(MASTER_ID, ""), sorted(others.values())
+        return "", []
+
+    async def _answers(self, address: str) -> bool:
+        """Whether a broker is alive; RocketMQ 4.x does not know the request, and says so."""
+        try:
+            await self.status(address)
+        except BrokerError:
+            return True
+        except RemotingError:
+            return False
+        return True
+
+    async def _max_offset(self, slave: str) -> int:
+        """Physical offset (bytes) where a slave's log ends; -1 where it does not say."""
+        try:
+            return (await self.status(slave)).status.ha_client_info.max_offset
+        except RemotingError:
+            return -1
 
     async def _change(self, address: str, wanted: dict[str, str], *, master: bool) -> Standing:
         body = "".join(f"{name}={value}\n" for name, value in wanted.items()).encode()

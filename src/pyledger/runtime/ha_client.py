@@ -35,6 +35,7 @@ class HaClient:
         config: HaConfig,
         now_ms: Callable[[], int],
         *,
+        learn: Callable[[], Awaitable[object]],
         agree: Callable[[], Awaitable[str]],
         grown: Callable[[], None],
     ) -> None:
@@ -44,8 +45,9 @@ class HaClient:
             store: Takes the log.
             config: The rules.
             now_ms: A clock that never goes back.
-            agree: Why the master's log and this one cannot go on together, asked before each connection;
-                empty: they can.
+            learn: Asks who is master, before each connection; what is found comes to `follow`.
+            agree: Why the master's log and this one cannot go on together, asked on each connection before
+                anything is said there; empty: they can.
             grown: Told after the log has grown.
         """
         self.replica = store.replica()
@@ -54,10 +56,11 @@ class HaClient:
         self.problem = ""
         """Why there is none."""
         self.master_end = 0
-        """How far (bytes) the master's log went when it was last heard of."""
+        """How far (bytes) the master's log went when it was last heard of; 0: nothing was."""
         self._store = store
         self._config = config
         self._now_ms = now_ms
+        self._learn = learn
         self._agree = agree
         self._grown = grown
         self._address = config.master_address
@@ -75,6 +78,7 @@ class HaClient:
         if self._config.master_address or address == self._address:
             return
         self._address = address
+        self.master_end = 0
         self._changed.set()
         if self.connection is not None:
             self.connection.end("another master")
@@ -106,11 +110,17 @@ class HaClient:
         """Follow until the connection ends; why it did."""
         connected = None
         try:
+            await self._learn()
+            if not (address := self._address):
+                return "no name server knows a master"
+            connected = await self._connect(address)
+            # The connection ends with the master: what comes over it is of the log that is compared here.
             if problem := await self._agree():
                 return problem
-            if not self._address:
-                return "no name server knows a master"
-            connected = await self._connect()
+            if address != self._address:
+                return "another master"
+            if not await self._is_stored():
+                return "the end of the log is not on disk yet"
             link = SlaveLink(connected, self._store, self.replica_machine(), self)
             self.connection, self.problem = link, ""
             event(log, logging.INFO, "master followed", master=self._address, offset=self.replica.end_offset)
@@ -128,6 +138,11 @@ class HaClient:
             with contextlib.suppress(StoreFailedError):
                 self.replica.cut_partial()
 
+    async def _is_stored(self) -> bool:
+        """Whether all is on disk that has to be: the first report is an acknowledgement, too."""
+        flush = self._store.until_durable(self.replica.end_offset)
+        return flush is None or await flush
+
     def replica_machine(self) -> SlaveConnection:
         """The machine of a new connection."""
         return SlaveConnection(
@@ -142,8 +157,9 @@ class HaClient:
         """The time."""
         return self._now_ms()
 
-    async def _connect(self) -> socket.socket:
-        host, _, port = self._address.rpartition(":")
+    @staticmethod
+    async def _connect(address: str) -> socket.socket:
+        host, _, port = address.rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
         connected = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         try:

@@ -200,6 +200,12 @@ class HaService:
             for one in self.connections.values()
         ]
 
+    def doubt_others(self, newer: "HaConnection") -> None:
+        """Connections of one machine may be of one slave, that has lost the older one: it counts once."""
+        for number, one in self.connections.items():
+            if one is not newer and one.host == newer.host:
+                self.transfer.doubt(number, one.machine.next_offset)
+
     def _accept(self) -> None:
         assert self._listener is not None
         assert self._loop is not None
@@ -224,16 +230,18 @@ class HaService:
             event(log, logging.WARNING, "slave refused: it is neither registered nor configured", peer=host)
             return
         number = next(self._numbers)
-        self.connections[number] = HaConnection(self, connected, number, f"{host}:{port}")
+        self.connections[number] = HaConnection(self, connected, number, host, port)
         event(log, logging.INFO, "slave connected", peer=f"{host}:{port}")
 
 
 class HaConnection:
     """One slave in touch."""
 
-    def __init__(self, service: HaService, connected: socket.socket, number: int, peer: str) -> None:
+    def __init__(
+        self, service: HaService, connected: socket.socket, number: int, host: str, port: int
+    ) -> None:
         """Wait for its first report on a connected socket that does not block."""
-        self.peer = peer
+        self.host, self.peer = host, f"{host}:{port}"
         self.machine = MasterConnection(service.config, service.now_ms())
         self.sent_bytes = 0
         self._service = service
@@ -276,6 +284,8 @@ class HaConnection:
             self.close("it closed the connection")
             return
         service, machine = self._service, self.machine
+        if machine.state is MasterState.READY:
+            service.doubt_others(self)
         progress = machine.receive(data, service.log_range(), service.now_ms())
         if machine.state is MasterState.SHUTDOWN:
             self.close(machine.problem)

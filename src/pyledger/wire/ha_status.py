@@ -34,6 +34,8 @@ class HaClientStatus(Body):
     master_flush_offset: Long = 0
     activated: bool = False
     """Whether there is a connection to the master."""
+    problem: str = ""
+    """Why there is none; upstream has no such field."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +44,7 @@ class HaStatus(Body):
 
     master: bool = False
     master_commit_log_max_offset: Long = 0
+    """At a slave: as far as it has heard; -1, which upstream never says: it has not met its master."""
     in_sync_slave_nums: Int = 0
     ha_connection_info: tuple[HaConnectionStatus, ...] = ()
     ha_client_info: HaClientStatus = field(default_factory=HaClientStatus)

@@ -138,6 +138,10 @@ class Narrator:
                 self.transfer.acknowledged(int(slave), int(offset))
         return self._answered()
 
+    def do_doubt(self, step: Step) -> str:
+        self.transfer.doubt(int(step.words[0]), step.integer("sent"))
+        return self._answered()
+
     def do_gone(self, step: Step) -> str:
         self.transfer.gone(int(step.words[0]))
         return self._answered()

@@ -38,6 +38,7 @@ class GroupTransfer:
         self._config = config
         self.acks: dict[int, int] = {}
         """How far each slave has come (bytes), by the number of its connection."""
+        self._doubted: dict[int, int] = {}
         # By the number of brokers wanted, in order of offsets and so of deadlines: appends have one order.
         self._waiting: dict[int, deque[Waiting]] = {}
 
@@ -101,21 +102,36 @@ class GroupTransfer:
         """The physical offset (bytes) below which `wanted` brokers, the master among them, hold the log."""
         if wanted == MASTER_ALONE + 1:
             return self.push_offset
-        slaves = sorted(self.acks.values(), reverse=True)
+        doubted = self._doubted
+        slaves = sorted((ack for one, ack in self.acks.items() if one not in doubted), reverse=True)
         return slaves[wanted - 2] if len(slaves) > wanted - 2 else -1
 
     def acknowledged(self, slave: int, offset: int) -> None:
         """A slave, by the number of its connection, has all below a physical offset (bytes)."""
         self.acks[slave] = offset
+        if self._doubted and offset > self._doubted.get(slave, offset):
+            del self._doubted[slave]
         # Who is answered may put again at once, and wait for another number of brokers.
         for wanted, waiting in tuple(self._waiting.items()):
             reached = self.reached(wanted)
             while waiting and waiting[0].end_offset <= reached:
                 waiting.popleft().answer(PUT_OK)
 
+    def doubt(self, slave: int, sent_offset: int) -> None:
+        """A newer connection of the same machine reports, so this one may be what is left of the same slave.
+
+        It is not counted beside others until it acknowledges what it can only have got since then.
+
+        Args:
+            slave: The number of the older connection.
+            sent_offset: Physical offset (bytes) below which all has been sent on it.
+        """
+        self._doubted[slave] = sent_offset
+
     def gone(self, slave: int) -> None:
         """A connection is closed. Who waits goes on waiting: the slave may come back in time."""
         self.acks.pop(slave, None)
+        self._doubted.pop(slave, None)
 
     def tick(self, now_ms: int) -> None:
         """End the waits whose time is over."""

@@ -1,0 +1,128 @@
+"""Who gets a master's log, and what a slave does before it says its first word."""
+
+import asyncio
+import socket
+from pathlib import Path
+
+from pyledger.broker.replication import SlaveReplication
+from pyledger.client.replication import ReplicationAdmin
+from pyledger.net.connection import Connection
+from pyledger.net.server import RemotingServer
+from pyledger.protocol.ha.master import REPORT
+from pyledger.wire.codes import ResponseCode
+from pyledger.wire.remoting import RemotingCommand
+from tests.ha.pair import brokers, caught_up, log_bytes, replication, until
+from tests.ha.test_links import service_of
+from tests.ha.test_pairs import send_many
+from tests.net.conftest import Run
+
+ELSEWHERE = "127.0.0.2"
+"""Not one of the addresses that always count as this machine."""
+
+
+async def first_bytes(port: int) -> bytes:
+    """What a slave at another address gets that begins with nothing; nothing, when it is refused."""
+    plain = socket.socket()
+    plain.setblocking(False)
+    plain.bind((ELSEWHERE, 0))
+    await asyncio.get_running_loop().sock_connect(plain, ("127.0.0.1", port))
+    reader, writer = await asyncio.open_connection(sock=plain)
+    try:
+        writer.write(REPORT.pack(0))
+        return await reader.read(100)
+    except ConnectionError:
+        return b""
+    finally:
+        writer.close()
+
+
+def test_only_slaves_that_are_known_get_the_log(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with brokers(tmp_path) as pair:
+            master = await pair.start(0, "async_master")
+            await send_many(master, 3)
+            port = service_of(master).port
+            assert await first_bytes(port) == b""
+            assert not service_of(master).connections
+            # The name server tells of a slave there.
+            await pair.start(1, "slave", advertised_host=ELSEWHERE)
+            assert await first_bytes(port)
+
+    run(main())
+
+
+def test_a_slave_may_be_configured(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with brokers(tmp_path) as pair:
+            master = await pair.start(0, "async_master", ha={"allowed_slaves": f"10.1.2.3;{ELSEWHERE}"})
+            await send_many(master, 3)
+            assert await first_bytes(service_of(master).port)
+
+    run(main())
+
+
+def test_a_slave_that_connects_again_reports_what_is_on_its_disk(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with brokers(tmp_path) as pair:
+            master = await pair.start(0, "async_master")
+            await send_many(master, 5)
+            slave = await pair.start(1, "slave")
+            await caught_up(master, slave)
+            flush: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+            asked: list[int] = []
+
+            def until_durable(end_offset: int) -> asyncio.Future[bool]:
+                asked.append(end_offset)
+                return flush
+
+            # Its last bytes wait for a slow disk while the connection breaks.
+            slave.store.until_durable = until_durable  # type: ignore[method-assign]
+            side = replication(slave)
+            assert side.ha_client.connection is not None
+            side.ha_client.connection.end("broken")
+            await until(lambda: asked == [slave.store.max_offset])
+            assert [one.ack_offset for one in service_of(master).slaves()] in ([], [-1])
+            flush.set_result(True)
+            await until(lambda: ends_of(master) == [slave.store.max_offset])
+            await send_many(master, 5)
+            await caught_up(master, slave)
+            assert log_bytes(slave.store) == log_bytes(master.store)
+
+    def ends_of(master: object) -> list[int]:
+        return [one.ack_offset for one in service_of(master).slaves()]  # type: ignore[arg-type]
+
+    run(main())
+
+
+def test_a_broker_that_knows_no_such_question_is_alive(run: Run) -> None:
+    async def main() -> None:
+        async def handle(_: Connection, request: RemotingCommand) -> RemotingCommand:
+            return request.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
+
+        server = RemotingServer(handle, port=0)
+        await server.start()
+        async with ReplicationAdmin() as tool:
+            assert await tool._answers(f"127.0.0.1:{server.port}")
+            await server.close()
+            assert not await tool._answers(f"127.0.0.1:{server.port}")
+
+    run(main())
+
+
+def test_a_slave_forgets_how_far_another_master_was(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with brokers(tmp_path) as pair:
+            master = await pair.start(0, "async_master")
+            await send_many(master, 5)
+            slave = await pair.start(1, "slave")
+            await caught_up(master, slave)
+            side: SlaveReplication = replication(slave)
+            assert side.status().master_commit_log_max_offset == master.store.max_offset
+            await master.close()
+            await until(lambda: side.ha_client.connection is None)
+            side.learn_master("", "")
+            assert side.status().master_commit_log_max_offset > 0
+            side.learn_master("127.0.0.1:1", "127.0.0.1:2")
+            assert side.status().master_commit_log_max_offset == -1
+
+    run(main())
