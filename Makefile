@@ -11,7 +11,7 @@ TESTS ?= tests
 PARALLEL := -n auto --maxprocesses=4 --dist=loadgroup --no-loadscope-reorder -p no:benchmark
 
 .DEFAULT_GOAL := help
-.PHONY: demo-report chaos-raft chaos-bookies sim sim-soak help setup build build-debug annotate demo smoke test all-tests test-all interop interop-live bench bench-report \
+.PHONY: demo-report chaos-raft chaos-bookies kill-masters sim sim-soak help setup build build-debug annotate demo smoke test all-tests test-all interop interop-live bench bench-report \
 	compare lint type tidy docs rewrite format package clean
 
 help:  ## this list
@@ -42,7 +42,7 @@ build-debug: $(READY)  ## the same with bounds checks and assertions; `make buil
 annotate: $(READY)  ## build/cython/src/_core/_core.html: the lines that touch Python objects
 	PYLEDGER_ANNOTATE=1 $(BIN)/python setup.py --quiet build_ext --inplace --force
 
-sim: $(NATIVE)  ## one history of a DLedger group: SEED=7 NODES=5 TICKS=1000; of ledgers: PROTOCOL=ledger
+sim: $(NATIVE)  ## one history of a DLedger group: SEED=7 NODES=5 TICKS=1000; of ledgers: PROTOCOL=ledger; of a master and slaves: PROTOCOL=ha
 	$(BIN)/python -m pyledger sim --protocol $(or $(PROTOCOL),raft) --seed $(or $(SEED),1) --nodes $(or $(NODES),5) --ticks $(or $(TICKS),1000)
 
 chaos-raft: $(NATIVE)  ## SECONDS=300 of faults for a group of processes: SEED=1 NODES=3
@@ -51,12 +51,16 @@ chaos-raft: $(NATIVE)  ## SECONDS=300 of faults for a group of processes: SEED=1
 chaos-bookies: $(NATIVE)  ## SECONDS=300 of kills for five bookies under load: SEED=1
 	$(BIN)/python -m tests.chaos.bookies --seconds $(or $(SECONDS),300) --seed $(or $(SEED),1)
 
+kill-masters: $(NATIVE)  ## ROUNDS=100 masters killed with SIGKILL under sync load: their slave takes over, and nothing acknowledged is missing
+	PYLEDGER_KILL_ROUNDS=$(or $(ROUNDS),100) $(BIN)/python -m pytest -q tests/ha/test_killed_master.py
+
 FROM ?= 1
 COUNT ?= 10000
-sim-soak: $(NATIVE)  ## COUNT=10000 histories of groups from seed FROM=1 on, with 3 members and with 5; and COUNT/5 of ledgers
+sim-soak: $(NATIVE)  ## COUNT=10000 histories of groups from seed FROM=1 on, with 3 members and with 5; and COUNT/5 of ledgers, COUNT/2 of masters and slaves
 	$(BIN)/python -m pyledger sim --seed $(FROM) --seeds $$(($(COUNT) / 2)) --nodes 3 > /dev/null
 	$(BIN)/python -m pyledger sim --seed $$(($(FROM) + $(COUNT) / 2)) --seeds $$(($(COUNT) / 2)) --nodes 5 > /dev/null
 	$(BIN)/python -m pyledger sim --protocol ledger --seed $(FROM) --seeds $$(($(COUNT) / 5)) --nodes 5 > /dev/null
+	$(BIN)/python -m pyledger sim --protocol ha --seed $(FROM) --seeds $$(($(COUNT) / 2)) --nodes 3 > /dev/null
 
 demo: $(NATIVE)  ## real flights into a store, Spark SQL over it, a chart
 	$(BIN)/python examples/flights.py

@@ -1,6 +1,6 @@
 """Builds known bugs into the machines and counts the histories until each is found.
 
-    python -m tests.simulator.bug_table [SEEDS] [raft|ledger]
+    python -m tests.simulator.bug_table [SEEDS] [raft|ledger|ha]
 
 rewrites the tables in docs/simulation.md.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from pyledger.simulator.raft_group import RaftGroup
-from tests.simulator import ledger_bugs, raft_bugs, test_ledgers, test_raft
+from tests.simulator import ha_bugs, ledger_bugs, raft_bugs, test_ledgers, test_raft, test_replication
 from tests.simulator.found_bugs import TABLE
 
 Bug = Callable[..., None]
@@ -43,6 +43,7 @@ def rows(play: Play, bugs: Iterable[Bug], seeds: int) -> Iterable[str]:
 TABLES = {
     "raft": partial(rows, play_raft, raft_bugs.BUGS),
     "ledger": partial(rows, test_ledgers.play_bug, ledger_bugs.BUGS),
+    "ha": partial(rows, test_replication.play, ha_bugs.BUGS),
 }
 
 

@@ -12,11 +12,12 @@ EXAMPLES = """\b
 Examples:
   pyledger sim --protocol raft --seed 7 --nodes 5 --ticks 1000
   pyledger sim --protocol ledger --seed 1 --seeds 3
+  pyledger sim --protocol ha --seed 4 --nodes 3
 """
 
 
 @click.command("sim", epilog=EXAMPLES)
-@click.option("--protocol", type=click.Choice(["raft", "ledger"]), default="raft", show_default=True)
+@click.option("--protocol", type=click.Choice(["raft", "ledger", "ha"]), default="raft", show_default=True)
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="The first history.")
 @click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="How many histories.")
 @click.option(
@@ -24,7 +25,7 @@ Examples:
     type=click.IntRange(1, 15),
     default=5,
     show_default=True,
-    help="Members of the group, or bookies.",
+    help="Members of the group, bookies, or a master and its slaves.",
 )
 @click.option(
     "--ticks", type=click.IntRange(min=1), default=1000, show_default=True, help="Time of trouble, in 10 ms."
@@ -42,7 +43,7 @@ def command(
     real_store: bool,
     as_json: bool,
 ) -> None:
-    """Run a group of members, or bookies and their clients, with lost frames, crashes, slow disks, damage.
+    """Run a group, bookies and their clients, or a master and slaves, with lost frames, crashes, slow disks.
 
     The same seed is the same history on every machine; its trace says so. A history in which a rule was
     broken, or after which the group does not get on, ends with its last events, and exit code 1.
@@ -71,11 +72,15 @@ def command(
 
 
 def _history(protocol: str, seed: int, nodes: int, folder: Any) -> Any:
-    """A history that has not begun: of a DLedger group or of ledgers."""
+    """A history that has not begun: of a DLedger group, of a master and slaves, or of ledgers."""
     if protocol == "raft":
         from pyledger.simulator.raft_group import RaftGroup
 
         return RaftGroup(seed, nodes, folder=folder)
+    if protocol == "ha":
+        from pyledger.simulator.ha_run import HaRun
+
+        return HaRun(seed, nodes)
     from pyledger.simulator.ledger_run import LedgerRun
 
     return LedgerRun(seed, nodes)
