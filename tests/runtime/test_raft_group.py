@@ -8,7 +8,7 @@ import pytest
 from pyledger.config.net import NetConfig
 from pyledger.config.raft_store import RaftStoreConfig
 from pyledger.errors import NoLeaderError, RaftRefusedError
-from pyledger.protocol.raft.messages import Entry, PushEntryRequest, Request
+from pyledger.protocol.raft.messages import AppendEntryRequest, Entry, PushEntryRequest, Request
 from pyledger.runtime import raft_server
 from pyledger.store.raft_reader import RaftReader
 from pyledger.store.raft_verify import verify_raft
@@ -55,7 +55,7 @@ def test_what_three_members_acknowledge_is_in_every_folder(tmp_path: Path) -> No
     on_a_loop(work)
 
 
-def test_entries_are_pushed_as_they_are_stored_however_much_waits_to_be_written(
+def test_bodies_and_entries_go_as_they_are_however_much_waits_to_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decoded = []
@@ -68,7 +68,7 @@ def test_entries_are_pushed_as_they_are_stored_however_much_waits_to_be_written(
     net = NetConfig(write_high_water_mark_bytes=1, write_low_water_mark_bytes=1)
 
     async def work() -> None:
-        async with group_of(tmp_path, 3, CALM, net=net) as group, client(group) as asking:
+        async with group_of(tmp_path, 3, CALM, net=net) as group, client(group, net=net) as asking:
             await append_surely(asking, b"all members know what the others take")
             await same_end(group)
             decoded.clear()
@@ -76,6 +76,7 @@ def test_entries_are_pushed_as_they_are_stored_however_much_waits_to_be_written(
             await asking.append(b"one alone")
             await same_end(group)
         assert not [one for one in decoded if isinstance(one, PushEntryRequest) and one.entries]
+        assert not [one for one in decoded if isinstance(one, AppendEntryRequest)]
 
     on_a_loop(work)
 

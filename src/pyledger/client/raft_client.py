@@ -20,9 +20,11 @@ from pyledger.errors import (
     RaftRefusedError,
     RemotingConnectError,
     RemotingError,
+    RemotingTimeoutError,
     RemotingTooMuchRequestError,
 )
 from pyledger.net.client import RemotingClient
+from pyledger.net.connection import Connection
 from pyledger.protocol.raft.codes import ResponseCode
 from pyledger.protocol.raft.messages import (
     AppendEntryRequest,
@@ -172,8 +174,12 @@ class RaftClient:
         """Append bodies as they are, where the leader takes that; None: nothing was appended so far."""
         leader = self.leader or ""
         head = self._append_heads.get(leader)
-        if head is None or not bodies or (connection := self._client.ready(self.peers[leader])) is None:
+        if head is None or not bodies or (connection := self._client.standing(self.peers[leader])) is None:
             return None
+        if not connection.has_room:
+            await self._wait_for_room(connection)
+            if not connection.takes_calls:
+                return None
         endpoint = connection.endpoint
         future: asyncio.Future[AppendEntryResponse | RemotingCommand | RemotingError]
         future, opaque = endpoint.loop.create_future(), endpoint.next_opaque()
@@ -196,6 +202,13 @@ class RaftClient:
             return None
         self._check_append(response)
         return response
+
+    async def _wait_for_room(self, connection: Connection) -> None:
+        """Wait until the leader has read more of what was sent before."""
+        try:
+            await connection.room(self.timeout_ms, self.timeout_ms)
+        except RemotingTimeoutError as error:
+            raise NoLeaderError(self.group, self.timeout_ms) from error
 
     async def _append(self, request: AppendEntryRequest) -> AppendEntryResponse:
         response: AppendEntryResponse = await self._ask_leader(request, append=True)
