@@ -8,7 +8,6 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from random import Random
 from typing import NamedTuple, overload
@@ -33,6 +32,7 @@ from pyledger.protocol.raft.messages import (
 from pyledger.protocol.raft.node import RaftNode
 from pyledger.protocol.raft.ready import (
     Answered,
+    Appended,
     AppendedEach,
     Appends,
     Call,
@@ -44,6 +44,7 @@ from pyledger.protocol.raft.ready import (
     Received,
     RoleChange,
 )
+from pyledger.runtime.work_thread import WorkThread
 from pyledger.store.clock import Clock, SystemClock
 from pyledger.store.raft_memory import RaftMemoryStore
 from pyledger.store.raft_retention import clean, disk_is_full
@@ -175,7 +176,6 @@ class RaftServer:
         in_memory = self.store_config.store_type == "memory"
         self._store_class: Callable[[str, RaftStoreConfig], RaftStore | RaftMemoryStore]
         self._store_class = RaftMemoryStore if in_memory else RaftStore
-        self._disk = ThreadPoolExecutor(1, "raft-disk")
         self._inbox: list[Event] = []
         self._answers: dict[Connection, list[bytes]] = {}
         self._raw_peers: set[str] = set()
@@ -184,6 +184,7 @@ class RaftServer:
         self._timer: asyncio.TimerHandle | None = None
         self._care: asyncio.TimerHandle | None = None
         self._closing = False
+        self._disk: WorkThread
         self.store: RaftStore | RaftMemoryStore
         self.node: RaftNode
 
@@ -212,9 +213,8 @@ class RaftServer:
         """
         self._loop = asyncio.get_running_loop()
         self.ended = asyncio.Event()
-        self.store = await self._loop.run_in_executor(
-            self._disk, partial(self._store_class, self.path, self.store_config)
-        )
+        self._disk = WorkThread("raft-disk")
+        await self._disk.run(self._open_store)
         self.node = RaftNode(
             group=self.group,
             self_id=self.self_id,
@@ -229,6 +229,9 @@ class RaftServer:
         self._maintain()
         self._pump()
 
+    def _open_store(self) -> None:
+        self.store = self._store_class(self.path, self.store_config)
+
     async def close(self) -> None:
         """Leave the group, flush, write the checkpoint. Idempotent."""
         if self._closing:
@@ -239,8 +242,8 @@ class RaftServer:
                 handle.cancel()
         await self._server.close(grace_ms=0)
         await self._client.close()
-        await self._loop.run_in_executor(self._disk, self.store.close)
-        self._disk.shutdown()
+        await self._disk.run(self.store.close)
+        self._disk.stop()
 
     # --- what comes
 
@@ -318,14 +321,13 @@ class RaftServer:
 
     def _do(self, ready: Ready) -> None:
         if ready.persist is not None:
-            work = self._loop.run_in_executor(self._disk, self._persist, ready.persist)
-            work.add_done_callback(partial(self._persisted, ready.persist))
+            self._disk.start(partial(self._persist, ready.persist), partial(self._persisted, ready.persist))
         for call in ready.calls:
             self._call(call)
         for token, response in ready.replies:
             self._answer(token, response)
         for one in ready.appended:
-            self._answer(one.token, self.node.append_response(one))
+            self._answer_append(one)
         for run in ready.appended_each:
             self._answer_run(run)
         for change in ready.role_changes:
@@ -347,6 +349,16 @@ class RaftServer:
     def _answer(self, token: object, response: Response) -> None:
         assert isinstance(token, Asked)
         self._put_answer(token, encode_frame(answer_to(token.command, response)))
+
+    def _answer_append(self, one: Appended) -> None:
+        asked = one.token
+        assert isinstance(asked, Asked)
+        if asked.command.code == APPEND_RAW:
+            opaques = [asked.command.opaque]
+            frame = self._append_answers.encode(opaques, one.last_index, (one.pos,), one.term)
+            self._put_answer(asked, frame)
+        else:
+            self._answer(asked, self.node.append_response(one))
 
     def _answer_run(self, run: AppendedEach) -> None:
         asked = run.tokens
@@ -398,10 +410,9 @@ class RaftServer:
         if persist.term_state is not None:
             self.store.save_term_state(persist.term_state)
 
-    def _persisted(self, persist: Persist, work: asyncio.Future[None]) -> None:
-        if work.cancelled() or self._closing:
+    def _persisted(self, persist: Persist, error: Exception | None) -> None:
+        if self._closing:
             return
-        error = work.exception()
         if error is None:
             self.node.persisted(persist, self._now_ms())
             self._pump()
@@ -424,12 +435,13 @@ class RaftServer:
             clean(store, self._clock)
             now_ms = self._clock.monotonic_ms()
             if store.needs_care(now_ms):
-                work = self._loop.run_in_executor(self._disk, store.take_care, now_ms)
-                work.add_done_callback(self._tended)
+                self._disk.start(partial(store.take_care, now_ms), self._tended)
 
-    def _tended(self, work: asyncio.Future[None]) -> None:
-        if not work.cancelled() and isinstance(error := work.exception(), StoreError):
+    def _tended(self, error: Exception | None) -> None:
+        if isinstance(error, StoreError):
             self._give_up(str(error))
+        elif error is not None:
+            event(log, logging.WARNING, "checkpoint not written", why=str(error))
 
 
 def answer_to(command: RemotingCommand, response: RequestOrResponse) -> RemotingCommand:

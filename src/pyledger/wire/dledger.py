@@ -11,7 +11,8 @@ import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import Any, TypeVar
+from functools import lru_cache
+from typing import Any, TypeVar, cast
 
 from pyledger.errors import ConfigError, MalformedBodyError, MalformedJsonError
 from pyledger.protocol.raft.codes import RequestCode
@@ -70,6 +71,9 @@ RESPONSE_TYPES: Mapping[type[Request], type[Response]] = {
     ReadIndexRequest: ReadIndexResponse,
 }
 CODES: Mapping[type[Request], int] = {kind: code for code, kind in REQUEST_TYPES.items()}
+REPEATED = frozenset({HeartBeatRequest, HeartBeatResponse})
+"""Equal for as long as a leader leads: what was written or read before is known."""
+REPEATED_BYTES_MAX = 1024
 NOT_ON_THE_WIRE = {"positions"}
 _MEMBERS: dict[str, tuple[tuple[str, str, Any], ...]] = {}
 
@@ -81,6 +85,12 @@ def encode_body(message: RequestOrResponse) -> bytes:
     """The JSON body of a message."""
     if isinstance(message, PushEntryRequest):
         return _encode_push(message).encode()
+    if type(message) in REPEATED:
+        return _encode_again(message)
+    return _encode(message)
+
+
+def _encode(message: RequestOrResponse) -> bytes:
     members: dict[str, Any] = {}
     for name, key, _ in _members_of(type(message)):
         value = getattr(message, name)
@@ -89,6 +99,9 @@ def encode_body(message: RequestOrResponse) -> bytes:
     if isinstance(message, AppendEntryRequest) and message.batch_msgs is not None:
         del members["body"]
     return encode_text(members).encode()
+
+
+_encode_again = lru_cache(maxsize=64)(_encode)
 
 
 def decode_request(code: int, body: bytes | memoryview) -> Request:
@@ -216,6 +229,12 @@ def _camel(name: str) -> str:
 
 
 def _decode(kind: type[M], body: bytes | memoryview) -> M:
+    if kind in REPEATED and len(body) <= REPEATED_BYTES_MAX:
+        return cast(M, _decode_again(cast(Any, kind), bytes(body)))
+    return _decode_once(kind, body)
+
+
+def _decode_once(kind: type[M], body: bytes | memoryview) -> M:
     try:
         document = parse_quickly(bytes(body).decode("utf-8"))
         if not isinstance(document, dict):
@@ -235,6 +254,11 @@ def _decode(kind: type[M], body: bytes | memoryview) -> M:
         given.setdefault("begin_index", 0)
         given.setdefault("end_index", 0)
     return kind(**given)
+
+
+@lru_cache(maxsize=64)
+def _decode_again(kind: type[Request | Response], body: bytes) -> Request | Response:
+    return _decode_once(kind, body)
 
 
 def _read(name: str, default: Any, value: Any) -> Any:

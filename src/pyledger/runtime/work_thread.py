@@ -1,0 +1,51 @@
+"""WorkThread: does what blocks for an event loop, one thing after the other.
+
+A pool of one thread does the same with some ten objects for each piece of work; a member of a group has one
+for every flush of its log, hundreds a second.
+"""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+Work = Callable[[], None]
+Done = Callable[[Exception | None], None]
+
+
+class WorkThread:
+    """A thread for the event loop that runs now, from here to `stop`."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._queue: SimpleQueue[tuple[Work, Done] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._thread.start()
+
+    def start(self, work: Work, done: Done) -> None:
+        """Do `work` after what was asked before; then the loop calls `done`, with the error or None."""
+        self._queue.put((work, done))
+
+    async def run(self, work: Work) -> None:
+        """Do `work` and wait for it; raises what it raises."""
+        ended: asyncio.Future[Exception | None] = self._loop.create_future()
+        self.start(work, lambda error: None if ended.done() else ended.set_result(error))
+        if (error := await ended) is not None:
+            raise error
+
+    def stop(self) -> None:
+        """Do what was asked so far, and no more. Blocks until that is done."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _serve(self) -> None:
+        while (item := self._queue.get()) is not None:
+            work, done = item
+            failure = None
+            try:
+                work()
+            except Exception as error:  # noqa: BLE001 - it is handed to who asked
+                failure = error
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(done, failure)
