@@ -1,19 +1,26 @@
 # RaftLog: the data files and index files of a DLedger log, appended to and read together.
 # The interpreter lock is the append lock. Invariant: entries begin_index..end_index are contiguous, each has
 # its unit at index * 32, and end_index is published after the bytes of both.
-from _core.layout cimport PARSED_BAD_CRC, PARSED_RECORD, PARSED_SHORT, get_i64, put_i32, put_i64
+from _core.layout cimport PARSED_BAD_CRC, PARSED_RECORD, PARSED_SHORT, get_i32, get_i64, put_i32, put_i64
 from _core.raft_layout cimport (ENTRY_BYTES_MAX, ENTRY_FILLER, ENTRY_HEAD_BYTES, ENTRY_NORMAL,
                                 FILLER_BYTES_MIN, INDEX_UNIT_BYTES, Entry, parse_entry, put_entry_head,
                                 put_index_unit, unit_agrees)
 from _core.posix cimport store_release
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.errno cimport EINTR, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
+from posix.fcntl cimport O_CLOEXEC, O_WRONLY, open as c_open
+from posix.unistd cimport close as c_close, pwrite
 
 cimport cython
 
 from pyledger import errors
+
+cdef enum:
+    STAGE_BYTES = 256 << 10          # entries of a run that are written with one system call
 
 
 cdef int drop_files(MappedFileQueue queue) except -1:
@@ -45,6 +52,16 @@ cdef class RaftLog:
     cdef readonly bint seal
     cdef public int64_t term             # of entries that `CommitLog` makes
     cdef readonly int64_t patch_at       # where in a body its physical offset is written; -1: nowhere
+    # A run is put together here and written with `pwrite`: the kernel takes many pages for the price of a
+    # few, where touching them in the mapping is a fault for each, and another one after each flush.
+    # Nobody sees an entry that stands only here: end_index is not raised before the bytes are in the file.
+    cdef uint8_t* stage
+    cdef int64_t staged_bytes
+    cdef int64_t staged_count
+    cdef int64_t staged_term             # of the last one
+    cdef bint staging
+    cdef MappedFile staged_for           # the file that `stage_fd` writes to
+    cdef int stage_fd
 
     def __cinit__(self, MappedFileQueue data not None, MappedFileQueue units not None, *, bint seal=True,
                   int64_t patch_at=-1):
@@ -53,6 +70,12 @@ cdef class RaftLog:
         self.seal = seal
         self.patch_at = patch_at
         self.end_index = self.end_term = -1
+        self.stage_fd = -1
+
+    def __dealloc__(self):
+        free(self.stage)
+        if self.stage_fd >= 0:
+            c_close(self.stage_fd)
 
     def set_range(self, int64_t begin_index, int64_t end_index, int64_t end_term):
         """Say what the files hold, after recovery, truncation or removal of files."""
@@ -77,21 +100,67 @@ cdef class RaftLog:
 
     # -- appending
 
+    cdef int64_t body_bytes_max(self) noexcept:
+        """Longest body that an entry here can have."""
+        return min(<int64_t>ENTRY_BYTES_MAX, self.data.file_size_bytes - FILLER_BYTES_MIN) - ENTRY_HEAD_BYTES
+
     def append_many(self, int64_t term, bodies not None):
         """Append entries as a leader, one after the other; return their places."""
         cdef Entry entry
         cdef Py_buffer view
+        cdef int64_t limit = self.body_bytes_max()
+        cdef list places = []
+        for body in bodies:
+            if len(body) > limit:
+                raise errors.RecordTooLargeError("the body of an entry", len(body), limit)
+        entry.term = term
+        entry.magic = ENTRY_NORMAL
+        self.begin_run()
+        try:
+            for body in bodies:
+                entry.channel = entry.chain_crc = entry.body_crc = 0
+                PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
+                try:
+                    self.put_next(&entry, <const uint8_t*>view.buf, view.len, -1)
+                finally:
+                    PyBuffer_Release(&view)
+                places.append(entry.pos)
+        finally:
+            self.end_run()
+        return places
+
+    def append_bodies(self, int64_t term, data not None):
+        """Append the bodies that each have their length (i32) before them; see _core.pyi."""
+        cdef Entry entry
+        cdef Py_buffer view
+        cdef const uint8_t* p
+        cdef int64_t at
+        cdef int64_t size_bytes = 0
+        cdef int64_t limit = self.body_bytes_max()
+        cdef bint writes
         cdef list places = []
         entry.term = term
         entry.magic = ENTRY_NORMAL
-        for body in bodies:
-            entry.channel = entry.chain_crc = entry.body_crc = 0
-            PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
-            try:
-                self.put_next(&entry, <const uint8_t*>view.buf, view.len, -1)
-            finally:
-                PyBuffer_Release(&view)
-            places.append(entry.pos)
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        self.begin_run()
+        try:
+            for writes in (False, True):
+                at = 0
+                while at < view.len:
+                    p = <const uint8_t*>view.buf + at
+                    size_bytes = get_i32(p) if view.len - at >= 4 else -1
+                    if not 0 <= size_bytes <= view.len - at - 4:
+                        raise errors.InvariantError("the lengths of bodies were not looked at before")
+                    if size_bytes > limit:
+                        raise errors.RecordTooLargeError("the body of an entry", size_bytes, limit)
+                    at += 4 + size_bytes
+                    if writes:
+                        entry.channel = entry.chain_crc = entry.body_crc = 0
+                        self.put_next(&entry, p + 4, size_bytes, -1)
+                        places.append(entry.pos)
+        finally:
+            self.end_run()
+            PyBuffer_Release(&view)
         return places
 
     def append_run(self, data not None):
@@ -102,9 +171,10 @@ cdef class RaftLog:
         cdef int64_t count = 0
         cdef int32_t size_bytes
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        self.begin_run()
         try:
             while parse_entry(<const uint8_t*>view.buf + at, view.len - at, &entry) == PARSED_RECORD:
-                if entry.index != self.end_index + 1:
+                if entry.index != self.next_index():
                     break
                 if is_sealed(&entry) and entry_body_crc(entry.body, entry.body_bytes) != entry.body_crc:
                     break
@@ -118,6 +188,7 @@ cdef class RaftLog:
             if not count:
                 raise
         finally:
+            self.end_run()
             PyBuffer_Release(&view)
         return count
 
@@ -147,7 +218,7 @@ cdef class RaftLog:
         if size_bytes > ENTRY_BYTES_MAX - ENTRY_HEAD_BYTES:
             raise errors.RecordTooLargeError("the body of an entry", size_bytes,
                                              ENTRY_BYTES_MAX - ENTRY_HEAD_BYTES)
-        e.index = self.end_index + 1
+        e.index = self.next_index()
         e.body_bytes = <int32_t>size_bytes
         e.size_bytes = <int32_t>(size_bytes + ENTRY_HEAD_BYTES)
         unit_file = self.room_for_unit(e.index)
@@ -183,30 +254,86 @@ cdef class RaftLog:
             e.chain_crc = seal_of(where)
         put_entry_head(where, e)
         put_index_unit(unit_file.base + unit_file.wrote, e, e.pos)
-        file.publish(e.pos - file.start_offset + e.size_bytes)
         unit_file.publish(unit_file.wrote + INDEX_UNIT_BYTES)
+        if self.staging and self.stage <= where < self.stage + STAGE_BYTES:
+            self.staged_bytes += e.size_bytes
+            self.staged_count += 1
+            self.staged_term = e.term
+            return
+        file.publish(e.pos - file.start_offset + e.size_bytes)
         self.end_index = e.index
         self.end_term = e.term
+
+    cdef inline int64_t next_index(self) noexcept:
+        """Index of the entry that is appended next."""
+        return self.end_index + 1 + self.staged_count
+
+    cdef void begin_run(self) noexcept:
+        """Put the entries that come together, until `end_run`."""
+        if self.stage == NULL:
+            self.stage = <uint8_t*>malloc(STAGE_BYTES)
+        self.staging = self.stage != NULL
+
+    cdef void end_run(self) noexcept:
+        self.write_staged()
+        self.staging = False
+
+    cdef void write_staged(self) noexcept:
+        """Bring what was put together to the end of the file, and publish it."""
+        cdef MappedFile file = self.data.last
+        if self.staged_bytes == 0:
+            return
+        if not self.write_at_end(file):
+            memcpy(file.base + file.wrote, self.stage, <size_t>self.staged_bytes)
+        file.publish(file.wrote + self.staged_bytes)
+        self.end_index += self.staged_count
+        self.end_term = self.staged_term
+        self.staged_bytes = self.staged_count = 0
+
+    cdef bint write_at_end(self, MappedFile file) noexcept:
+        """Write what was put together with `pwrite`; False where the system refuses."""
+        cdef int64_t done = 0
+        cdef ssize_t wrote
+        if self.staged_for is not file:
+            if self.stage_fd >= 0:
+                c_close(self.stage_fd)
+            self.stage_fd = c_open(file.c_path, O_WRONLY | O_CLOEXEC)
+            self.staged_for = file
+        while self.stage_fd >= 0 and done < self.staged_bytes:
+            wrote = pwrite(self.stage_fd, self.stage + done, <size_t>(self.staged_bytes - done),
+                           file.wrote + done)
+            if wrote <= 0 and not (wrote < 0 and errno == EINTR):
+                return False
+            done += max(<ssize_t>0, wrote)
+        return self.stage_fd >= 0
 
     cdef uint8_t* room_for_entry(self, int64_t size_bytes, int64_t pos, int64_t* offset) except NULL:
         """Where the next entry goes: behind the last one, or at the start of the next file."""
         cdef MappedFile file
+        cdef int64_t end
         cdef int failed
         if size_bytes + FILLER_BYTES_MIN > self.data.file_size_bytes:
             raise errors.RecordTooLargeError("an entry", size_bytes,
                                              self.data.file_size_bytes - FILLER_BYTES_MIN)
         file = self.data.writable_file(0)
-        offset[0] = file.start_offset + file.wrote
-        if size_bytes + FILLER_BYTES_MIN > file.size_bytes - file.wrote:
+        end = file.start_offset + file.wrote + self.staged_bytes
+        offset[0] = end
+        if size_bytes + FILLER_BYTES_MIN > file.start_offset + file.size_bytes - end:
             offset[0] = file.start_offset + file.size_bytes
         if pos >= 0 and pos != offset[0]:
             raise errors.EntryPositionError(file.path, pos, offset[0])
-        if offset[0] != file.start_offset + file.wrote:
+        if offset[0] != end:
+            self.write_staged()
             self.fill(file)
             file = self.data.writable_file(0)
         failed = file.allocate_to(offset[0] - file.start_offset + size_bytes)
         if failed != 0:
             raise_errno(failed, file.path, "allocate space for")
+        if self.staging:
+            if self.staged_bytes + size_bytes > STAGE_BYTES:
+                self.write_staged()
+            if size_bytes <= STAGE_BYTES:
+                return self.stage + self.staged_bytes
         return file.base + (offset[0] - file.start_offset)
 
     cdef int fill(self, MappedFile file) except -1:

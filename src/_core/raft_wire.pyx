@@ -2,7 +2,6 @@
 from _core.layout cimport PARSED_RECORD, get_i32
 from _core.raft_layout cimport ENTRY_BYTES_MAX, Entry, parse_entry
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 
@@ -31,26 +30,26 @@ def measure_entries(data not None):
         PyBuffer_Release(&view)
 
 
-def split_bodies(data not None):
-    """Bodies that each have their length (i32) before them; None when the lengths do not add up."""
+def count_bodies(data not None):
+    """How many bodies have their length (i32) before them; -1 when the lengths do not add up."""
     cdef Py_buffer view
     cdef const uint8_t* p
     cdef int64_t left
+    cdef int64_t count = 0
     cdef int32_t size_bytes
-    cdef list bodies = []
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
         p = <const uint8_t*>view.buf
         left = view.len
         while left:
             if left < 4:
-                return None
+                return -1
             size_bytes = get_i32(p)
             if size_bytes < 0 or size_bytes > left - 4:
-                return None
-            bodies.append(PyBytes_FromStringAndSize(<const char*>p + 4, size_bytes))
+                return -1
             p += 4 + size_bytes
             left -= 4 + size_bytes
-        return bodies
+            count += 1
+        return count
     finally:
         PyBuffer_Release(&view)

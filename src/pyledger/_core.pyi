@@ -1371,15 +1371,17 @@ class RaftLog:
     @property
     def end_offset(self) -> int:
         """Where the next entry starts, or the filler before it (bytes)."""
-    def append_many(self, term: int, bodies: Iterable[Buffer]) -> list[int]:
+    def append_many(self, term: int, bodies: Sequence[Buffer]) -> list[int]:
         """Append entries as a leader, one after the other; returns their places (bytes).
 
         Raises:
-            RecordTooLargeError: longer than 4 MiB with its head, or than a data file.
+            RecordTooLargeError: longer than 4 MiB with its head, or than a data file. Nothing was appended.
             StoreFullError: no space; entries before the one that found none are there.
 
         Durability: none yet; see `MappedFileQueue.flush`.
         """
+    def append_bodies(self, term: int, data: Buffer) -> list[int]:
+        """As `append_many`, of bodies that each have their length (i32) before them; see `count_bodies`."""
     def append_run(self, data: Buffer) -> int:
         """Append entries of a leader as `read_run` gives them, each at its place, their checksums verified.
 
@@ -1452,8 +1454,8 @@ class RaftLog:
 def measure_entries(data: Buffer) -> tuple[int, int] | None:
     """First index and count of stored entries; None when they do not follow one another to the end."""
 
-def split_bodies(data: Buffer) -> list[bytes] | None:
-    """Bodies that each have their length (i32) before them; None when the lengths do not add up."""
+def count_bodies(data: Buffer) -> int:
+    """How many bodies have their length (i32) before them; -1 when the lengths do not add up."""
 
 # --- message_reader.pyx
 

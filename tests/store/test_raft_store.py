@@ -19,7 +19,7 @@ from pyledger.errors import (
     StoreFormatError,
     StoreLockedError,
 )
-from pyledger.protocol.raft.messages import Entry, EntryRun, TermState
+from pyledger.protocol.raft.messages import BodyRun, Entry, EntryRun, TermState
 from pyledger.store.raft_reader import RaftReader
 from pyledger.store.raft_store import RaftStore
 from pyledger.store.raft_verify import verify_raft
@@ -44,6 +44,10 @@ def append(store: RaftStore, term: int, bodies: list[bytes]) -> list[Entry]:
     entries = list(store.entries(first, len(bodies), 1 << 30))
     assert [entry.pos for entry in entries] == places
     return entries
+
+
+def as_sent(bodies: list[bytes]) -> BodyRun:
+    return BodyRun(b"".join(len(body).to_bytes(4) + body for body in bodies), len(bodies))
 
 
 def filled(path: Path, count: int, config: RaftStoreConfig = SMALL, term: int = 1) -> list[Entry]:
@@ -167,6 +171,8 @@ def test_a_follower_takes_only_what_fits(tmp_path: Path) -> None:
             store.entry(22)
         with pytest.raises(RecordTooLargeError):
             store.append_bodies(3, [b"fits", b"x" * 1000])
+        with pytest.raises(RecordTooLargeError):
+            store.append_bodies(3, as_sent([b"fits", b"x" * 1000]))
         assert store.end_index == 21
 
 
@@ -265,7 +271,7 @@ def test_any_history_gives_what_a_list_gives(tmp_path_factory: pytest.TempPathFa
         match rng.choice(["append", "append", "append", "cut", "flush", "reopen", "crash"]):
             case "append":
                 bodies = [rng.randbytes(rng.randrange(0, 300)) for _ in range(rng.randrange(1, 6))]
-                store.append_bodies(term, bodies)
+                store.append_bodies(term, bodies if rng.random() < 0.5 else as_sent(bodies))
                 model.entries += [(term, body) for body in bodies]
             case "cut" if model.entries:
                 at = rng.randrange(len(model.entries))

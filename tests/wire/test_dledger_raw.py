@@ -12,6 +12,7 @@ from pyledger.protocol.raft.messages import (
     ENTRY_HEADER,
     AppendEntryRequest,
     AppendEntryResponse,
+    BodyRun,
     Entry,
     EntryRun,
     PushEntryRequest,
@@ -110,7 +111,12 @@ def test_an_append_is_read_as_it_was_written(bodies: list[bytes], group: str, me
     assert frame == encode_plain_frame(APPEND_RAW, 0, 7, command.body)
     found = decode_raw_append(command.body)
     assert (found.group, found.remote_id) == (group, member)
-    assert (found.batch_msgs or (found.body,)) == tuple(bodies)
+    if len(bodies) == 1:
+        assert (found.body, found.batch_msgs) == (bodies[0], None)
+    else:
+        assert isinstance(found.batch_msgs, BodyRun)
+        assert (found.batch_msgs, len(found.batch_msgs)) == (tuple(bodies), len(bodies))
+        assert found.batch_msgs[1:] == tuple(bodies[1:])
     for damaged in (bytes(command.body)[:-1], bytes(command.body) + b"\0"):
         with pytest.raises(MalformedBodyError):
             decode_raw_append(damaged)

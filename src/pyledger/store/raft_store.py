@@ -19,7 +19,7 @@ from pyledger._core import EntryScan, MappedFileQueue, RaftLog
 from pyledger.atomic_file import flush_folder
 from pyledger.config.raft_store import RaftStoreConfig
 from pyledger.errors import EntryPositionError, OffsetOutOfRangeError, RecordTooLargeError, StoreFullError
-from pyledger.protocol.raft.messages import ENTRY_HEADER_BYTES, Entry, EntryRun, TermState
+from pyledger.protocol.raft.messages import BodyRun, Entry, EntryRun, TermState
 from pyledger.store.lock import StoreLock
 from pyledger.store.meta_file import write_file
 from pyledger.store.raft_folder import (
@@ -37,7 +37,6 @@ from pyledger.store.retention import disk_usage
 LOST_TAIL_FILE = "lost-tail"
 CHUNK_BYTES = 1 << 20
 ENTRY_BYTES_MAX = 4 << 20
-FILLER_BYTES = 8
 NOTHING_ASKED = (-1, 0, 0, -1)
 
 
@@ -224,11 +223,9 @@ class RaftStore:
             RecordTooLargeError: a body exceeds 4 MiB less 48 bytes, or does not fit into a data file.
         """
         log, end = self._log, self._log.end_index
-        limit = min(ENTRY_BYTES_MAX, log.data.file_size_bytes - FILLER_BYTES) - ENTRY_HEADER_BYTES
-        for body in bodies:
-            if len(body) > limit:
-                raise RecordTooLargeError("the body of an entry", len(body), limit)
         try:
+            if isinstance(bodies, BodyRun):
+                return log.append_bodies(term, bodies.data)
             return log.append_many(term, bodies)
         except StoreFullError:
             if log.end_index > end:

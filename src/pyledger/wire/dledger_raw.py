@@ -15,6 +15,7 @@ from pyledger.protocol.raft.codes import RequestCode
 from pyledger.protocol.raft.messages import (
     AppendEntryRequest,
     AppendEntryResponse,
+    BodyRun,
     EntryRun,
     PushEntryRequest,
 )
@@ -23,9 +24,9 @@ from pyledger.wire.fastjson import parse_quickly
 from pyledger.wire.native import (
     AppendAnswers,
     AppendHead,
+    count_bodies,
     measure_entries,
     set_append_response,
-    split_bodies,
 )
 from pyledger.wire.remoting import Buffer
 
@@ -70,18 +71,19 @@ def append_answers(group: str, leader_id: str) -> AppendAnswers:
 
 
 def decode_raw_append(body: Buffer) -> AppendEntryRequest:
-    """The append of a body, of one entry or several.
+    """The append of a body, of one entry or several, which keep the body alive.
 
     Raises:
         MalformedBodyError: it holds none.
     """
     head, rest = _parts(body)
-    bodies = split_bodies(rest)
-    if not bodies:
+    count = count_bodies(rest)
+    if count <= 0:
         raise MalformedBodyError("AppendEntryRequest", "", "it has no bodies, or their lengths do not add up")
     group, remote_id = _addressed(bytes(head))
-    batch = tuple(bodies) if len(bodies) > 1 else None
-    return AppendEntryRequest(group=group, remote_id=remote_id, body=bodies[0], batch_msgs=batch)
+    if count == 1:
+        return AppendEntryRequest(group=group, remote_id=remote_id, body=bytes(rest[LENGTH.size :]))
+    return AppendEntryRequest(group=group, remote_id=remote_id, batch_msgs=BodyRun(rest, count))
 
 
 @lru_cache(maxsize=64)

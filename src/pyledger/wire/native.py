@@ -24,6 +24,7 @@ from pyledger._core import (
     SendRequest,
     SendRun,
     UniqueIds,
+    count_bodies,
     decode_frames,
     decode_head,
     encode_pull_response,
@@ -34,7 +35,6 @@ from pyledger._core import (
     read_records,
     set_append_response,
     set_send_result,
-    split_bodies,
 )
 from pyledger.wire.framing import StreamDecoder
 
@@ -57,6 +57,7 @@ __all__ = [
     "SendRequest",
     "SendRun",
     "UniqueIds",
+    "count_bodies",
     "decode_frames",
     "decode_head",
     "encode_pull_response",
@@ -67,7 +68,6 @@ __all__ = [
     "read_records",
     "set_append_response",
     "set_send_result",
-    "split_bodies",
 ]
 
 

@@ -91,6 +91,47 @@ class EntryRun(Sequence[Entry]):
         return Entry(index, term, pos, size, body, magic, channel, chain_crc, body_crc)
 
 
+class BodyRun(Sequence[bytes]):
+    """Bodies as a client sent them, each with its length (i32) before it; copied when they are looked at.
+
+    Attributes:
+        data: Their bytes in one piece.
+    """
+
+    __slots__ = ("_bodies", "_count", "data")
+
+    def __init__(self, data: bytes | memoryview, count: int) -> None:
+        self.data, self._count = data, count
+        self._bodies: tuple[bytes, ...] = ()
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, at: int) -> bytes: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[bytes]: ...
+
+    def __getitem__(self, at: int | slice) -> bytes | Sequence[bytes]:
+        if not self._bodies:
+            found, place = [], 0
+            for _ in range(self._count):
+                end = place + 4 + int.from_bytes(self.data[place : place + 4])
+                found.append(bytes(self.data[place + 4 : end]))
+                place = end
+            self._bodies = tuple(found)
+        return self._bodies[at]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"BodyRun({len(self.data)} bytes, count={self._count})"
+
+
 def size_of(entries: Sequence[Entry]) -> int:
     """Bytes of stored entries."""
     return len(entries.data) if isinstance(entries, EntryRun) else sum(entry.size for entry in entries)
@@ -217,7 +258,7 @@ class AppendEntryRequest(RequestOrResponse):
     """What to append. Several (`batch_msgs`) come only from the leader's own process."""
 
     body: bytes = b""
-    batch_msgs: tuple[bytes, ...] | None = None
+    batch_msgs: Sequence[bytes] | None = None
 
 
 @value_type(kw_only=True)
