@@ -2,6 +2,8 @@
 # the journal is on disk. It takes a run of them; whatever is not the plain case (another request, a ledger
 # that is new or fenced, a wrong key, a flag) it leaves to the rules of `protocol.bookkeeper.bookie`.
 #
+# A run goes to one journal: it ends before the first add of a ledger whose records go to another one.
+#
 # Invariant: what it does with an add, and what it answers, is what those rules would.
 from _core.layout cimport get_i32, get_i64, put_i32, put_i64
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -190,7 +192,8 @@ cdef bint same_key(const uint8_t* ours, const uint8_t* theirs) noexcept nogil:
 cdef class AddIntake:
     """Takes runs of ordinary adds."""
 
-    cdef JournalWriter writer
+    cdef tuple writers               # journals; a ledger's is that at its id modulo their number
+    cdef Py_ssize_t journal          # of the run that is taken; -1: of none yet
     cdef dict ledgers
     cdef dict last_ids
     cdef int64_t entry_id_max
@@ -198,9 +201,11 @@ cdef class AddIntake:
     cdef int64_t answers_bytes
     cdef int64_t capacity
 
-    def __cinit__(self, JournalWriter writer not None, dict ledgers not None, dict last_ids not None, *,
+    def __cinit__(self, tuple writers not None, dict ledgers not None, dict last_ids not None, *,
                   int64_t entry_id_max):
-        self.writer = writer
+        if not writers or not all(isinstance(writer, JournalWriter) for writer in writers):
+            raise TypeError("a bookie has one journal at least")
+        self.writers = writers
         self.ledgers = ledgers
         self.last_ids = last_ids
         self.entry_id_max = entry_id_max
@@ -216,6 +221,7 @@ cdef class AddIntake:
         cdef Py_buffer view
         cdef list touched = []
         self.answers_bytes = 0
+        self.journal = -1
         while at < len(frames):
             PyObject_GetBuffer(frames[at], &view, PyBUF_SIMPLE)
             try:
@@ -236,6 +242,7 @@ cdef class AddIntake:
         """Bytes of the entry that was taken; -1: it is not the plain case."""
         cdef Add add
         cdef int64_t ledger_id, entry_id, confirmed
+        cdef Py_ssize_t journal = 0
         cdef bytes key
         cdef object ledger, entry
         if not (parse_add_v2(frame, size_bytes, &add) if version2 else parse_add_v3(frame, size_bytes, &add)):
@@ -243,6 +250,12 @@ cdef class AddIntake:
         if add.entry_bytes < ADD_ENTRY_BYTES_MIN:
             return -1
         ledger_id, entry_id, confirmed = get_i64(add.entry), get_i64(add.entry + 8), get_i64(add.entry + 16)
+        if len(self.writers) > 1:
+            journal = ledger_id % <int64_t>len(self.writers)
+            if journal < 0:
+                journal += len(self.writers)
+            if self.journal >= 0 and journal != self.journal:
+                return -1
         ledger = self.ledgers.get(ledger_id)
         if ledger is None or not 0 <= entry_id <= self.entry_id_max or ledger.fenced:
             return -1
@@ -250,6 +263,7 @@ cdef class AddIntake:
         if len(key) != ADD_KEY_BYTES or not same_key(<const uint8_t*>PyBytes_AS_STRING(key), add.key):
             return -1
         self.make_answer_room()
+        self.journal = journal
         entry = PyBytes_FromStringAndSize(<const char*>add.entry, add.entry_bytes)
         entries = cache.get(ledger_id)
         if entries is None:
@@ -262,7 +276,7 @@ cdef class AddIntake:
             ledger.last_add_confirmed = confirmed
         if not touched or touched[len(touched) - 1] != ledger_id:
             touched.append(ledger_id)
-        self.writer.put_sized(add.entry, add.entry_bytes)
+        (<JournalWriter>self.writers[journal]).put_sized(add.entry, add.entry_bytes)
         if version2:
             self.answers_bytes += put_add_answer_v2(self.answers + self.answers_bytes, &add)
         else:

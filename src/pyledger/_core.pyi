@@ -715,7 +715,7 @@ class AddIntake:
 
     def __init__(
         self,
-        writer: JournalWriter,
+        writers: tuple[JournalWriter, ...],
         ledgers: dict[int, Any],
         last_ids: dict[int, int],
         *,
@@ -724,7 +724,7 @@ class AddIntake:
         """An intake of one bookie.
 
         Args:
-            writer: Its journal.
+            writers: Its journals. Adds of a ledger go to that at its id modulo their number.
             ledgers: All that it knows, with `master_key`, `fenced` and `last_add_confirmed`.
             last_ids: The highest entry of each.
             entry_id_max: The highest entry that it can keep.
@@ -741,8 +741,8 @@ class AddIntake:
             cache: Gets the entries, by ledger and entry.
             version2: Whether the frames are of version 2 of the protocol, else of version 3.
 
-        Returns: How many were taken; their answers, which may go once the journal is on disk up to its
-        `appended`; bytes of the entries; their ledgers.
+        Returns: How many were taken, all of one journal; their answers, which may go once that is on disk up
+        to its `appended`; bytes of the entries; their ledgers.
 
         Raises:
             StoreFailedError: The journal has failed.

@@ -64,6 +64,35 @@ def test_a_bookie_is_taken_out(tmp_path: Path) -> None:
         assert [one["bookieId"] for one in states] == ["bookie-1", "bookie-2", "bookie-3"]
 
 
+def test_a_lost_bookie_is_recovered_by_hand(tmp_path: Path) -> None:
+    """No autorecovery runs: the command finds and makes the copies."""
+    address = f"sqlite:{tmp_path / METADATA_FILE}"
+    own = (str(tmp_path / "four"), "--metadata", address, "--listen", "127.0.0.1:0", "--id", "four")
+    with process("bookie", "serve", str(tmp_path), "--dev", "3"):
+        assert pyledger("autorecovery", "disable", "-m", address).code == 0
+        with process("bookie", "serve", *own), LedgerClient(address) as client:
+            while True:
+                with client.create(3, 2, 2) as writer:
+                    writer.add_many(PAYLOADS)
+                if "four" in writer.metadata.segments[0].ensemble:
+                    break
+            found = pyledger("bookie", "recover", "-m", address, "four")
+            assert (found.code, "stop that one" in found.err) == (1, True)
+        ledger_id = writer.ledger_id
+        found = pyledger("bookie", "recover", "-m", address, "--dry-run", "--json", "four")
+        lacking = {"kind": "ledger", "ledgerId": ledger_id, "outcome": "lacking", "fragments": 1}
+        told = {"closed": False, "copiedBytes": 0, "problem": None}
+        assert (found.code, found.json[0]) == (1, lacking | told)
+        counts = {"whole": 0, "mended": 0, "lacking": 1, "failed": 0}
+        assert found.json[1] == {"kind": "summary", **counts, "forgotten": False}
+        found = pyledger("bookie", "recover", "-m", address, "--forget", "four")
+        assert (found.code, found.out.split()[:2]) == (0, [str(ledger_id), "mended"])
+        assert found.err.splitlines() == ["1 ledger with copies there; 1 mended", "forgotten: four"]
+        assert pyledger("ledger", "check", "-m", address, "--every-entry").code == 0
+        found = pyledger("bookie", "recover", "-m", address, "four")
+        assert (found.code, "no bookie 'four'" in found.err) == (2, True)
+
+
 def test_a_process_of_its_own(tmp_path: Path) -> None:
     address = f"sqlite:{tmp_path / METADATA_FILE}"
     assert pyledger("cluster", "format", address).code == 0

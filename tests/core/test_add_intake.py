@@ -56,7 +56,7 @@ class Intake:
         self.writer = JournalWriter(file_bytes_max=1 << 30, allocate_bytes=0)
         self.ledgers, self.last_ids = fresh_ledgers(), dict[int, int]()
         self.cache: dict[int, dict[int, bytes]] = {}
-        self._native = AddIntake(self.writer, self.ledgers, self.last_ids, entry_id_max=ENTRY_ID_MAX)
+        self._native = AddIntake((self.writer,), self.ledgers, self.last_ids, entry_id_max=ENTRY_ID_MAX)
 
     def take(self, frames: list[bytes], at: int, *, v2: bool) -> tuple[int, bytes, int, list[int]]:
         return self._native.take([memoryview(one) for one in frames], at, self.cache, version2=v2)

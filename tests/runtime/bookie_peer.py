@@ -10,6 +10,7 @@ from pyledger.config.bookie import BookieConfig
 from pyledger.protocol.bookkeeper import messages as m
 from pyledger.protocol.bookkeeper.entry import DigestType
 from pyledger.runtime.bookie_server import BookieServer
+from pyledger.store.bookie_folder import BookiePaths
 from pyledger.wire.ledger import version3
 from pyledger.wire.ledger.entry import EntryDigest, master_key, pack_entry
 
@@ -82,7 +83,7 @@ class Peer:
 
 @asynccontextmanager
 async def bookie(folder: Path, **settings: Any) -> AsyncIterator[BookieServer]:
-    server = BookieServer(folder / "journal", folder / "ledgers", config=BookieConfig(**settings))
+    server = BookieServer(BookiePaths.below(folder), config=BookieConfig(**settings))
     await server.start()
     try:
         yield server

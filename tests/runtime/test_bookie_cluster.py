@@ -20,6 +20,7 @@ from pyledger.protocol.bookkeeper.messages import Status
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata, Segment
 from pyledger.runtime.bookie_group import BookieGroup
 from pyledger.runtime.bookie_server import BookieServer
+from pyledger.store.bookie_folder import BookiePaths
 from tests.runtime.bookie_peer import Peer, entry_of
 
 LOOK_AGAIN_S = 0.02
@@ -35,8 +36,7 @@ async def formatted(folder: Path) -> Cluster:
 def member(folder: Path, name: str = "b1", **settings: int) -> BookieServer:
     home = folder / name
     return BookieServer(
-        home / "journal",
-        home / "ledgers",
+        BookiePaths.below(home),
         config=BookieConfig(**settings),
         cluster=locate(f"sqlite:{folder / 'metadata.db'}"),
         bookie_id=name,

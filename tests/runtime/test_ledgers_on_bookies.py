@@ -11,6 +11,7 @@ from pyledger.client.ledger import AsyncLedgerClient, DigestType, LedgerConfig
 from pyledger.errors import LedgerFencedError
 from pyledger.metadata.cluster import Cluster, locate
 from pyledger.runtime.bookie_server import BookieServer
+from pyledger.store.bookie_folder import BookiePaths
 from pyledger.wire.ledger.bookies import Endpoint, Registration
 
 PATIENT = LedgerConfig(add_timeout_ms=60_000, read_timeout_ms=60_000, speculative_read_timeout_ms=0)
@@ -26,7 +27,7 @@ class Machines:
 
     async def start(self, name: str) -> None:
         home = self.folder / name
-        bookie = self.running[name] = BookieServer(home / "journal", home / "ledgers")
+        bookie = self.running[name] = BookieServer(BookiePaths.below(home))
         await bookie.start()
         host, _, port = bookie.address.rpartition(":")
         await self.cluster.bookies.register(name, Registration((Endpoint("bookie", int(port), host),)))

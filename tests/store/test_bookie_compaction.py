@@ -11,7 +11,7 @@ from pyledger.errors import LedgerFileError
 from pyledger.protocol.bookkeeper.bookie import LedgerAtBookie
 from pyledger.store.bookie_compaction import compaction
 from pyledger.store.bookie_entry_log import EntryLogs
-from pyledger.store.bookie_folder import entry_log_files
+from pyledger.store.bookie_folder import BookiePaths, entry_log_files
 from pyledger.store.bookie_index import IndexFiles
 from pyledger.store.bookie_store import BookieStore
 from pyledger.store.bookie_verify import BookieCheck
@@ -27,7 +27,7 @@ LOG_BYTES = 1 << 12
 
 def opened(folder: Path) -> BookieStore:
     config = BookieConfig(log_size_limit_bytes=LOG_BYTES)
-    return BookieStore.open(str(folder / "journal"), str(folder / "ledgers"), config, SystemClock())
+    return BookieStore.open(BookiePaths.below(folder), config, SystemClock())
 
 
 def current_of(folder: Path) -> str:

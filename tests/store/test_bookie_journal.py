@@ -18,6 +18,7 @@ from pyledger.protocol.bookkeeper.bookie import (
     LedgerAtBookie,
     Record,
 )
+from pyledger.store.bookie_folder import BookiePaths
 from pyledger.store.bookie_store import BookieStore
 from pyledger.store.clock import SystemClock
 from pyledger.wire.ledger.journal import (
@@ -123,19 +124,19 @@ def test_a_failed_write_is_final(tmp_path: Path) -> None:
 
 def opened(folder: Path, **settings: int) -> BookieStore:
     config = BookieConfig(**settings)
-    return BookieStore.open(str(folder / "journal"), str(folder / "ledgers"), config, SystemClock())
+    return BookieStore.open(BookiePaths.below(folder), config, SystemClock())
 
 
 def add(store: BookieStore, ledger_id: int, entry_id: int) -> int:
     entry = entry_of(ledger_id, entry_id, b"%d" % entry_id)
     store.put(ledger_id, entry_id, entry)
-    return store.journal.writer.append(encode_record(EntryRecord(ledger_id, entry_id, entry)))
+    return store.journals.writers[0].append(encode_record(EntryRecord(ledger_id, entry_id, entry)))
 
 
 def wait_for(store: BookieStore, appended: int) -> None:
-    store.journal.writer.kick()
+    store.journals.writers[0].kick()
     pause = threading.Event()
-    while store.journal.writer.synced < appended:
+    while store.journals.writers[0].synced < appended:
         pause.wait(0.001)
 
 
@@ -145,7 +146,7 @@ def test_every_image_of_a_crash_has_what_was_acknowledged(tmp_path: Path) -> Non
     store = opened(
         live, journal_max_size_bytes=1 << 16, journal_pre_alloc_bytes=1 << 12, log_size_limit_bytes=1 << 12
     )
-    store.journal.writer.append(encode_record(KeyRecord(1, KEY)))
+    store.journals.writers[0].append(encode_record(KeyRecord(1, KEY)))
     store.ledgers[1] = LedgerAtBookie(KEY)
     acknowledged = 0
     for round_number in range(12):

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import click
 
-from pyledger.cli.bookie import require_protobuf
-from pyledger.cli.ledger_options import client_of, metadata_option
+from pyledger.cli.ledger_options import client_of, metadata_option, require_protobuf
 from pyledger.cli.network import run_client
 from pyledger.cli.output import counted, tell, write_line
 from pyledger.cli.serving import begin_start, config_option, log_level_option, log_to_stderr, serve

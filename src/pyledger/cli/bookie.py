@@ -5,9 +5,11 @@ from typing import Any
 
 import click
 
+from pyledger.cli.bookie_recover import command as recover_command
 from pyledger.cli.bookie_serve import command as serve_command
+from pyledger.cli.ledger_options import require_protobuf
 from pyledger.cli.messages import text_or_base64
-from pyledger.cli.output import CannotReachError, counted, emit, print_problem, printable, tell, write_line
+from pyledger.cli.output import counted, emit, print_problem, printable, tell, write_line
 from pyledger.cli.parameters import json_option
 from pyledger.errors import EXIT_PROBLEM
 
@@ -25,17 +27,10 @@ def command() -> None:
 
 
 command.add_command(serve_command)
+command.add_command(recover_command)
 
 
-def require_protobuf() -> None:
-    """One line that says what to install, where it is missing."""
-    try:
-        import pyledger.wire.ledger.schema  # noqa: F401
-    except ImportError as error:
-        raise CannotReachError(str(error)) from error
-
-
-folder_argument = click.argument("folder", type=click.Path())
+folder_argument = click.argument("folders", metavar="FOLDER...", nargs=-1, required=True, type=click.Path())
 
 
 @command.command("dump")
@@ -46,16 +41,18 @@ folder_argument = click.argument("folder", type=click.Path())
     "--body", is_flag=True, help="With --json: the payload too, as text where it is UTF-8, else base64."
 )
 @json_option
-def dump(folder: str, ledger_ids: tuple[int, ...], limit: int | None, body: bool, as_json: bool) -> None:
+def dump(
+    folders: tuple[str, ...], ledger_ids: tuple[int, ...], limit: int | None, body: bool, as_json: bool
+) -> None:
     """Print the entries that the bookie of FOLDER would serve after a restart. Changes no byte of it.
 
-    FOLDER holds the folders of its journal and its ledgers. Where the index is RocksDB, as with Pulsar,
-    entries of ledgers that were deleted lately are among them.
+    FOLDER holds the folders of its journals and its ledgers; give several where they are apart. Where the
+    index is RocksDB, as with Pulsar, entries of ledgers that were deleted lately are among them.
     """
     require_protobuf()
     from pyledger.store.bookie_reader import BookieReader
 
-    reader = BookieReader.open(folder)
+    reader = BookieReader.open(*folders)
     for stranger in reader.folder.unusual:
         tell(f"note: {stranger.path}: {stranger.what}")
     printed = 0
@@ -76,7 +73,7 @@ def dump(folder: str, ledger_ids: tuple[int, ...], limit: int | None, body: bool
 @folder_argument
 @json_option
 @click.pass_context
-def verify(ctx: click.Context, folder: str, as_json: bool) -> None:
+def verify(ctx: click.Context, folders: tuple[str, ...], as_json: bool) -> None:
     """Check journals, entry logs and indexes of FOLDER against each other, and the digests of all entries.
 
     Exit 0 when it is sound, 1 when there are problems. Notes are no problems.
@@ -84,7 +81,7 @@ def verify(ctx: click.Context, folder: str, as_json: bool) -> None:
     require_protobuf()
     from pyledger.store.bookie_verify import BookieCheck
 
-    check, counts = BookieCheck(folder), {"problem": 0, "note": 0}
+    check, counts = BookieCheck(*folders), {"problem": 0, "note": 0}
     for found in check.problems():
         counts[found.severity] += 1
         print_problem(found, as_json=as_json)

@@ -20,6 +20,7 @@ EXAMPLES = """\b
 Examples:
   pyledger bookie serve ./bookies --dev 3
   pyledger bookie serve /var/bookie --metadata zk://127.0.0.1:2181/ledgers
+  pyledger bookie serve /var/bookie --metadata zk://127.0.0.1:2181/ledgers --ledgers /disk1 --ledgers /disk2
 """
 
 
@@ -34,7 +35,19 @@ Examples:
 @click.option(
     "--advertise", default="", metavar="HOST", help="Where clients find it.  [default: as it listens]"
 )
-@click.option("--journal", type=click.Path(path_type=Path, file_okay=False), help="[default: FOLDER/journal]")
+@click.option(
+    "--journal",
+    "journals",
+    multiple=True,
+    type=click.Path(file_okay=False),
+    help="Folder of a journal; give one for each disk.  [default: FOLDER/journal]",
+)
+@click.option(
+    "--ledgers",
+    multiple=True,
+    type=click.Path(file_okay=False),
+    help="Folder of entry logs and indexes; give one for each disk.  [default: FOLDER/ledgers]",
+)
 @config_option
 @log_level_option
 def command(
@@ -44,7 +57,8 @@ def command(
     metadata: str | None,
     bookie_id: str,
     advertise: str,
-    journal: Path | None,
+    journals: tuple[str, ...],
+    ledgers: tuple[str, ...],
     config_path: Path | None,
     log_level: str,
 ) -> None:
@@ -57,6 +71,8 @@ def command(
     begin_start()
     if (count is None) == (metadata is None):
         raise click.UsageError("give either --metadata or --dev")
+    if count is not None and (journals or ledgers):
+        raise click.UsageError("with --dev all folders are below FOLDER")
     try:
         from pyledger.runtime.bookie_group import BookieGroup
         from pyledger.runtime.bookie_server import BookieServer
@@ -89,8 +105,7 @@ def command(
 
     def bookie() -> Any:
         made = BookieServer(
-            journal or folder / "journal",
-            folder / "ledgers",
+            _paths(folder, config, journals, ledgers),
             config=config,
             host=host,
             port=port,
@@ -102,6 +117,19 @@ def command(
         return beside(made, metadata or "", bookie_id or f"{advertise or host}:{port}")
 
     serve("bookie", bookie)
+
+
+def _paths(folder: Path, config: Any, journals: tuple[str, ...], ledgers: tuple[str, ...]) -> Any:
+    """Where the bookie keeps what: as the command says, else as the settings say, else below its folder."""
+    from pyledger.store.bookie_folder import BookiePaths
+
+    below = BookiePaths.below(folder)
+    journals = journals or _listed(config.journal_directories) or below.journals
+    return BookiePaths(journals, ledgers or _listed(config.ledger_directories) or below.ledgers)
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(name for one in text.split(",") if (name := one.strip()))
 
 
 def _with_autorecovery(file: Any, *, enabled: bool) -> Callable[[Any, str, str], Any]:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pyledger.cli.bookie import require_protobuf
+from pyledger.cli.ledger_options import require_protobuf
 
 
 def is_metadata(address: str) -> bool:

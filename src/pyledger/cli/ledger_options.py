@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from pyledger.cli.bookie import require_protobuf
+from pyledger.cli.output import CannotReachError
 
 metadata_option = click.option(
     "-m",
@@ -14,6 +14,14 @@ metadata_option = click.option(
     show_envvar=True,
     help="Where the cluster's metadata is: zk://HOST:PORT/ledgers or sqlite:FILE.",
 )
+
+
+def require_protobuf() -> None:
+    """One line that says what to install, where it is missing."""
+    try:
+        import pyledger.wire.ledger.schema  # noqa: F401
+    except ImportError as error:
+        raise CannotReachError(str(error)) from error
 
 
 def client_of(metadata: str) -> Any:

@@ -17,6 +17,17 @@ GIBIBYTE = 1 << 30
 class BookieConfig:
     """How a bookie keeps its ledgers, and what bounds it."""
 
+    journal_directories: str = setting("", upstream="journalDirectories")
+    """Folders of the journals, with commas between them, best on disks of their own: a ledger's records go to
+    one of them, which all sync at the same time. Empty: `journal` in the bookie's folder."""
+
+    ledger_directories: str = setting("", upstream="ledgerDirectories")
+    """Folders of entry logs and indexes, with commas between them. A full one is left out. Empty: `ledgers`
+    in the bookie's folder."""
+
+    allow_storage_expansion: bool = setting(False, upstream="allowStorageExpansion")
+    """A start may find more folders for ledgers than the bookie had before."""
+
     journal_max_group_wait_ms: int = setting(
         0, unit="ms", range=(0, 1000), upstream="journalMaxGroupWaitMSec"
     )
@@ -63,11 +74,17 @@ class BookieConfig:
     """Requests of one connection that wait for the journal; above, it is not read from."""
 
     disk_usage_threshold_percent: int = setting(95, unit="percent", range=(1, 100), upstream=None)
-    """A disk fuller than this lets the bookie take reads and recoveries only. Upstream:
-    `diskUsageThreshold`, 0.95."""
+    """A disk fuller than this is left out; with all disks left out the bookie takes reads and recoveries
+    only. Upstream: `diskUsageThreshold`, 0.95."""
 
     disk_usage_lwm_threshold_percent: int = setting(95, unit="percent", range=(1, 100), upstream=None)
-    """A disk emptier than this lets it take adds again. Upstream: `diskUsageLwmThreshold`, 0.95."""
+    """A disk that was left out is used again when it is not fuller than this. Upstream:
+    `diskUsageLwmThreshold`, 0.95."""
+
+    read_only_mode_on_any_disk_full_enabled: bool = setting(
+        False, upstream="readOnlyModeOnAnyDiskFullEnabled"
+    )
+    """One full disk, not all of them, makes the bookie read-only. Upstream: on."""
 
     min_usable_size_for_high_priority_writes_bytes: int = setting(
         GIBIBYTE, unit="bytes", range=(0, 1 << 50), upstream="minUsableSizeForHighPriorityWrites"
@@ -99,7 +116,7 @@ class BookieConfig:
     """Bytes that compaction moves in a second. Upstream: 1,000,000, or 1,000 entries."""
 
     disk_usage_warn_threshold_percent: int = setting(90, unit="percent", range=(1, 100), upstream=None)
-    """A disk fuller than this is cleared at once, and sees no major compaction. Upstream:
+    """With a disk fuller than this garbage is collected at once, and there is no major compaction. Upstream:
     `diskUsageWarnThreshold`, 0.90."""
 
     force_read_only_bookie: bool = setting(False, upstream="forceReadOnlyBookie")

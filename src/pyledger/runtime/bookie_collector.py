@@ -27,7 +27,8 @@ class BookieCollector:
     """Collects the garbage of one bookie; belongs to one event loop.
 
     Attributes:
-        used_percent: How full the disk is, as last seen.
+        used_percent: How full the fullest disk is, as last seen.
+        all_full: Whether no disk has room for what compaction moves.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class BookieCollector:
             settled: Returns when no checkpoint is under way.
         """
         self.used_percent = 0.0
+        self.all_full = False
         self._store, self._config, self._disk = store, config, disk
         self._deleted, self._settled = deleted, settled
         self._loop = asyncio.get_running_loop()
@@ -88,7 +90,7 @@ class BookieCollector:
     def _threshold_percent(self) -> int:
         """Below which share of what is needed a log is compacted now; 0: none is."""
         config, now = self._config, self._loop.time()
-        if self.used_percent > config.disk_usage_threshold_percent:
+        if self.all_full:
             return 0
         if _due(now, self._major_s, config.major_compaction_interval_ms) and (
             self.used_percent <= config.disk_usage_warn_threshold_percent

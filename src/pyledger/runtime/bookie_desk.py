@@ -1,6 +1,6 @@
-"""What a bookie does with the requests of its connections: rules, journal, answers.
+"""What a bookie does with the requests of its connections: rules, journals, answers.
 
-An answer that needs the disk waits in a line for the journal, which rings once a batch is durable; all others
+An answer that needs the disk waits in the line of a journal, which rings once a batch is durable; all others
 go at once. A reader that wants what is not confirmed yet is held until it is, or its time is over. Entries
 that are not in memory are fetched by a thread, and the rules are asked again.
 
@@ -36,7 +36,7 @@ FETCHES_MAX = 3
 """Tries to bring an entry to memory before a read just waits for the disk."""
 AUTH_DISABLED = "AuthDisabledPlugin"
 BEHIND_BYTES_MAX = 64 << 20
-"""Bytes that the journal may be behind; above, nothing is read from any connection."""
+"""Bytes that a journal may be behind; above, nothing is read from any connection."""
 HELD_MAX = 100_000
 """Readers that may wait for an entry; one more is answered at once."""
 TOTAL_CAPACITY, FREE_SPACE = 1, 2
@@ -53,7 +53,7 @@ class Asker(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """An answer that is sent once the journal has all before `appended` (bytes) on disk."""
+    """An answer that is sent once its journal has all before `appended` (bytes) on disk."""
 
     appended: int
     asker: Asker
@@ -102,30 +102,33 @@ class BookieDesk:
             on_full: See above.
         """
         self.rules, self.on_full = rules, on_full
-        self._store, self._writer, self._disk, self._clock = store, store.journal.writer, disk, clock
+        self._store, self._journals, self._disk, self._clock = store, store.journals, disk, clock
         self._loop = asyncio.get_running_loop()
-        self._line: deque[Waiting | Run] = deque()
+        self._lines: list[deque[Waiting | Run]] = [deque() for _ in self._journals.writers]
         self._held: dict[int, list[Held]] = {}
         self._held_count = 0
         store.waits = False
-        self._loop.add_reader(self._writer.bell, self._rung)
+        for which, writer in enumerate(self._journals.writers):
+            self._loop.add_reader(writer.bell, self._rung, which)
 
     def close(self) -> None:
         """Hold nobody any more: the connections are gone."""
-        self._loop.remove_reader(self._writer.bell)
+        for writer in self._journals.writers:
+            self._loop.remove_reader(writer.bell)
         for held in self._held.values():
             for one in held:
                 one.timer.cancel()
         self._held.clear()
 
     def full(self) -> bool:
-        """Whether nothing more should be taken: disk or journal cannot follow."""
-        behind = self._writer.appended - self._writer.synced > BEHIND_BYTES_MAX
+        """Whether nothing more should be taken: disk or a journal cannot follow."""
+        behind = self._journals.behind_bytes > BEHIND_BYTES_MAX
         return behind or self._store.cached_bytes > 2 * self._store.config.write_cache_bytes
 
     def take(self, connection: LedgerConnection, frames: list[Any]) -> list[Any]:
         """Handle frames of a connection; those that have to wait because it was paused."""
-        appended = self._writer.appended
+        writers = self._journals.writers
+        appended = [writer.appended for writer in writers]
         rest: list[Any] = []
         at = 0
         while at < len(frames) and not connection.closed:
@@ -136,8 +139,9 @@ class BookieDesk:
             if connection.congested and connection.must_pause():
                 rest = frames[at:]
                 break
-        if self._writer.appended != appended:
-            self._writer.kick()
+        for writer, before in zip(writers, appended, strict=True):
+            if writer.appended != before:
+                writer.kick()
         if self._store.cached_bytes > self._store.config.write_cache_bytes:
             self.on_full()
         return rest
@@ -154,7 +158,8 @@ class BookieDesk:
             return len(frames) - at
         if count:
             connection.in_work += count
-            self._line.append(Run(self._writer.appended, connection, answers, count))
+            which = self._journals.of(ledger_ids[0])
+            self._lines[which].append(Run(self._journals.writers[which].appended, connection, answers, count))
             if self._held:
                 for ledger_id in ledger_ids:
                     self._look_at_held(ledger_id)
@@ -190,8 +195,10 @@ class BookieDesk:
         finally:
             self._store.waits = False
         assert outcome.response is not None
-        if outcome.records or isinstance(request, m.ForceLedgerRequest):
-            self._journal(asker, outcome)
+        if outcome.records:
+            self._journal(asker, outcome, outcome.records[0].ledger_id)
+        elif isinstance(request, m.ForceLedgerRequest):
+            self._journal(asker, outcome, request.ledger_id)
         else:
             self._say(asker, outcome.response)
 
@@ -215,12 +222,15 @@ class BookieDesk:
             return replace(outcome, response=told)
         return outcome
 
-    def _journal(self, asker: Asker, outcome: Outcome) -> None:
+    def _journal(self, asker: Asker, outcome: Outcome, ledger_id: int) -> None:
+        """Answer once the journal of a ledger has the records, and all that came before."""
         assert outcome.response is not None
-        appended = self._writer.appended
+        which = self._journals.of(ledger_id)
+        writer = self._journals.writers[which]
+        appended = writer.appended
         try:
             for record in outcome.records:
-                appended = self._writer.append(encode_record(record))
+                appended = writer.append(encode_record(record))
         except StoreError:
             self._say(asker, refusal(asker.request, Status.EIO))
             return
@@ -229,9 +239,9 @@ class BookieDesk:
             if record.ledger_id in self._held:
                 self._look_at_held(record.ledger_id)
         asker.connection.begin()
-        self._line.append(Waiting(appended, asker, outcome.response))
-        if not outcome.records and appended <= self._writer.synced:
-            self._rung()
+        self._lines[which].append(Waiting(appended, asker, outcome.response))
+        if not outcome.records and appended <= writer.synced:
+            self._rung(which)
 
     def _say(self, asker: Asker, response: m.Response, done: int = 0) -> None:
         try:
@@ -241,7 +251,7 @@ class BookieDesk:
             asker.connection.abort()
 
     def _room(self, request: m.BookieInfoRequest) -> m.BookieInfoResponse:
-        total, free = self._store.room()
+        total, free = self._store.disks.room()
         return m.BookieInfoResponse(
             status=Status.EOK,
             txn_id=request.txn_id,
@@ -251,12 +261,12 @@ class BookieDesk:
 
     # --- what waits
 
-    def _rung(self) -> None:
-        """The journal made more durable, or failed."""
+    def _rung(self, which: int) -> None:
+        """A journal made more durable, or failed."""
+        writer = self._journals.writers[which]
         with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self._writer.bell)
-        line, synced = self._line, self._writer.synced
-        failed = self._writer.failed
+            os.eventfd_read(writer.bell)
+        line, synced, failed = self._lines[which], writer.synced, writer.failed
         answers: dict[LedgerConnection, list[bytes]] = {}
         done: Counter[LedgerConnection] = Counter()
         while line and (line[0].appended <= synced or failed):

@@ -8,6 +8,7 @@ from pyledger.config.bookie import BookieConfig
 from pyledger.metadata.cluster import Cluster, locate
 from pyledger.runtime.background import BackgroundService
 from pyledger.runtime.bookie_server import BookieServer
+from pyledger.store.bookie_folder import BookiePaths
 
 METADATA_FILE = "metadata.db"
 
@@ -62,9 +63,7 @@ class BookieGroup:
 
     def _bookie(self, name: str, config: BookieConfig | None) -> BookieServer:
         home = self.folder / name
-        bookie = BookieServer(
-            home / "journal", home / "ledgers", config=config, cluster=self._cluster(), bookie_id=name
-        )
+        bookie = BookieServer(BookiePaths.below(home), config=config, cluster=self._cluster(), bookie_id=name)
         bookie.ended = self.ended
         return bookie
 

@@ -11,10 +11,11 @@ import contextlib
 import logging
 from collections.abc import Callable
 
-from pyledger.errors import BookieExistsError, MetadataUnreachableError, NoSuchLedgerError
+from pyledger.errors import BookieCookieError, BookieExistsError, MetadataUnreachableError, NoSuchLedgerError
 from pyledger.log import event, logger
 from pyledger.metadata.cluster import Cluster
-from pyledger.store.bookie_cookie import check_cookies, has_entries, stamp_cookies
+from pyledger.store.bookie_cookie import check_cookies, has_entries, has_grown, stamp_cookies
+from pyledger.store.bookie_folder import BookiePaths
 from pyledger.wire.ledger.bookies import ENDPOINT_ID, Cookie, Endpoint, Registration, check_bookie_id
 
 log = logger("bookie")
@@ -30,20 +31,26 @@ class BookieMembership:
     """
 
     def __init__(
-        self, cluster: Cluster, bookie_id: str, journal_path: str, ledgers_path: str, lost: Callable[[], None]
+        self,
+        cluster: Cluster,
+        bookie_id: str,
+        paths: BookiePaths,
+        lost: Callable[[], None],
+        *,
+        may_grow: bool = False,
     ) -> None:
         """A member that begins with `start`.
 
         Args:
             cluster: Not started yet; this object starts and closes it.
             bookie_id: Its name.
-            journal_path: Folder of its journal.
-            ledgers_path: Folder of its entry logs and indexes.
+            paths: All of its folders.
             lost: Called when another process has taken its name.
+            may_grow: Whether it may have more folders for ledgers than before.
         """
         self.bookie_id = check_bookie_id(bookie_id)
         self._cluster, self._lost = cluster, lost
-        self._journal_path, self._ledgers_path = journal_path, ledgers_path
+        self._paths, self._may_grow = paths, may_grow
         self._registration: Registration | None = None
         self._read_only = False
         self._follow: asyncio.Task[None] | None = None
@@ -60,20 +67,28 @@ class BookieMembership:
         """
         await self._cluster.start()
         await self._cluster.check()
-        cookie = Cookie(
-            self.bookie_id,
-            (self._journal_path,),
-            (self._ledgers_path,),
-            await self._cluster.instance_id(),
-            (self._ledgers_path,),
-        )
-        folders = (self._journal_path, self._ledgers_path)
+        paths = self._paths
+        instance_id = await self._cluster.instance_id()
+        cookie = Cookie(self.bookie_id, paths.journals, paths.ledgers, instance_id, paths.ledgers)
         stored = await self._cluster.bookies.cookie(self.bookie_id)
-        if stored is None and not any(map(has_entries, folders)):
-            stamp_cookies(folders, cookie)
+        if stored is None and not any(map(has_entries, paths.all)):
+            stamp_cookies(paths.all, cookie)
             await self._cluster.bookies.put_cookie(self.bookie_id, cookie)
+        elif stored is not None and self._may_grow and has_grown(stored[0], cookie):
+            await self._grow(stored[0], stored[1], cookie)
         else:
-            check_cookies(folders, cookie, None if stored is None else stored[0])
+            check_cookies(paths.all, cookie, None if stored is None else stored[0])
+
+    async def _grow(self, before: Cookie, version: int, cookie: Cookie) -> None:
+        """Take over folders that are new."""
+        new = [path for path in cookie.ledger_dirs if path not in before.ledger_dirs]
+        old = [path for path in self._paths.all if path not in new]
+        check_cookies(old, before, before, also=cookie)
+        if found := next(filter(has_entries, new), None):
+            raise BookieCookieError(self.bookie_id, f"{found} is to be a new folder, and holds entries")
+        # The registry last: until then a start finds that it has grown, and does this again.
+        stamp_cookies(self._paths.all, cookie)
+        await self._cluster.bookies.put_cookie(self.bookie_id, cookie, version)
 
     async def register(self, host: str, port: int, *, read_only: bool) -> None:
         """Be there for clients, in this session and in those that follow it.

@@ -8,7 +8,6 @@ import logging
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from pyledger.config.bookie import BookieConfig
@@ -21,6 +20,8 @@ from pyledger.protocol.bookkeeper.bookie import BookieRules
 from pyledger.runtime.bookie_collector import BookieCollector
 from pyledger.runtime.bookie_desk import BookieDesk
 from pyledger.runtime.bookie_membership import BookieMembership
+from pyledger.store.bookie_disks import LedgerDisks
+from pyledger.store.bookie_folder import BookiePaths
 from pyledger.store.bookie_index import ENTRY_ID_MAX
 from pyledger.store.bookie_store import BookieStore, Checkpoint
 from pyledger.store.clock import SystemClock
@@ -41,8 +42,7 @@ class BookieServer:
 
     def __init__(
         self,
-        journal_path: Path,
-        ledgers_path: Path,
+        paths: BookiePaths,
         *,
         config: BookieConfig | None = None,
         host: str = "127.0.0.1",
@@ -55,8 +55,7 @@ class BookieServer:
         """A bookie that opens its folders and listens once it is started.
 
         Args:
-            journal_path: Folder of its journal.
-            ledgers_path: Folder of its entry logs and indexes.
+            paths: Folders of its journals, and of its entry logs and indexes.
             config: How it keeps them.
             host: Address or name to listen on.
             port: 0 takes any free port.
@@ -67,7 +66,7 @@ class BookieServer:
         """
         self.config = config or BookieConfig()
         self.ended = asyncio.Event()
-        self._paths = (str(journal_path.absolute()), str(ledgers_path.absolute()))
+        self._paths = paths.absolute()
         self._clock = SystemClock()
         self._host = host
         self._advertised_host = advertised_host or host
@@ -77,7 +76,9 @@ class BookieServer:
             if not bookie_id and not port:
                 raise ConfigError("bookie_id", "is empty, and the port that would name it is any", "give one")
             name = bookie_id or f"{self._advertised_host}:{port}"
-            self._member = BookieMembership(cluster, name, *self._paths, self._give_up)
+            self._member = BookieMembership(
+                cluster, name, self._paths, self._give_up, may_grow=self.config.allow_storage_expansion
+            )
         net = NetConfig(
             frame_max_bytes=self.config.frame_max_bytes,
             server_idle_seconds=IDLE_SECONDS,
@@ -105,6 +106,11 @@ class BookieServer:
         """`host:port` that it listens on."""
         return f"{self._host}:{self._server.port}"
 
+    @property
+    def disks(self) -> LedgerDisks:
+        """Its folders for ledgers, and which are full."""
+        return self._store.disks
+
     async def start(self) -> None:
         """Check the cookie, replay the journal, listen, register.
 
@@ -127,7 +133,7 @@ class BookieServer:
     async def _start(self) -> None:
         if self._member is not None:
             await self._member.start()
-        opening = partial(BookieStore.open, *self._paths, self.config, self._clock, self._journal_failed)
+        opening = partial(BookieStore.open, self._paths, self.config, self._clock, self._journal_failed)
         store = self._store = await self._loop.run_in_executor(self._disk, opening)
         self.rules = BookieRules(store, store.ledgers, entry_id_max=ENTRY_ID_MAX)
         self._desk = BookieDesk(store, self.rules, self._reads, self._clock, self._checkpoint)
@@ -161,7 +167,10 @@ class BookieServer:
             if self._moving is not None:
                 await asyncio.wait([self._moving])
             self._store.waits = True
-            await self._loop.run_in_executor(self._disk, self._store.close)
+            try:
+                await self._loop.run_in_executor(self._disk, self._store.close)
+            except StoreFullError as error:
+                event(log, logging.ERROR, "no room for entries, they stay in the journal", problem=error)
         self._reads.shutdown()
         self._disk.shutdown()
 
@@ -185,11 +194,8 @@ class BookieServer:
         if self._moving is not None or self._closing:
             return
         if (checkpoint := self._store.begin_checkpoint()) is not None:
-            self._move(checkpoint)
-
-    def _move(self, checkpoint: Checkpoint) -> None:
-        self._moving = self._loop.run_in_executor(self._disk, self._store.write_checkpoint, checkpoint)
-        self._moving.add_done_callback(partial(self._moved, checkpoint))
+            self._moving = self._loop.run_in_executor(self._disk, self._store.write_checkpoint, checkpoint)
+            self._moving.add_done_callback(partial(self._moved, checkpoint))
 
     def _moved(self, checkpoint: Checkpoint, work: asyncio.Future[None]) -> None:
         self._moving = None
@@ -201,10 +207,14 @@ class BookieServer:
             for connection in self._server.connections:
                 connection.go_on()
         elif isinstance(error, StoreFullError):
-            # Nothing is lost: it is all in the journal. Only nothing more may come.
+            # Nothing is lost: it is all in the journal. It goes to another disk, or nothing more may come.
             event(log, logging.ERROR, "no room for entries", problem=error)
-            self.rules.read_only, self.rules.room_for_recovery = True, False
-            self._arm("move", RETRY_S, partial(self._move, checkpoint))
+            self._store.disks.leave_out(error.path)
+            everywhere = self._store.disks.all_full
+            if everywhere:
+                self._set_read_only(True, "no disk has room")
+                self.rules.room_for_recovery = False
+            self._arm("checkpoint", RETRY_S if everywhere else 0, self._checkpoint)
         else:
             event(log, logging.ERROR, "checkpoint failed", problem=error)
             self._give_up()
@@ -212,22 +222,28 @@ class BookieServer:
                 raise error
 
     def _look_at_disk(self) -> None:
-        total, free = self._store.room()
-        used = 100 * (1 - free / max(total, 1))
-        low, high = self.config.disk_usage_lwm_threshold_percent, self.config.disk_usage_threshold_percent
-        read_only = self.config.force_read_only_bookie or used > (low if self.rules.read_only else high)
-        if read_only != self.rules.read_only:
-            event(log, logging.WARNING, "disk", used_percent=round(used, 1), read_only=read_only)
-            if self._member is not None:
-                self._spawn(self._member.set_read_only(read_only))
+        config, disks, full = self.config, self._store.disks, self._store.disks.full
+        rooms = disks.look()
+        used = max(room.used_percent for room in rooms)
+        for folder in sorted(disks.full ^ full):
+            event(log, logging.WARNING, "disk", folder=folder, full=folder in disks.full)
+        left_out = bool(disks.full) if config.read_only_mode_on_any_disk_full_enabled else disks.all_full
+        self._set_read_only(config.force_read_only_bookie or left_out, f"disk used to {used:.1f} percent")
         if self._collector is not None:
-            warn, before = self.config.disk_usage_warn_threshold_percent, self._collector.used_percent
-            self._collector.used_percent = used
+            warn, before = config.disk_usage_warn_threshold_percent, self._collector.used_percent
+            self._collector.used_percent, self._collector.all_full = used, disks.all_full
             if used > warn >= before:
                 self._collect()
-        self.rules.read_only = read_only
-        self.rules.room_for_recovery = free >= self.config.min_usable_size_for_high_priority_writes_bytes
+        least_bytes = config.min_usable_size_for_high_priority_writes_bytes
+        self.rules.room_for_recovery = any(room.free_bytes >= least_bytes for room in rooms)
         self._arm("disk", self.config.disk_check_interval_ms / 1000, self._look_at_disk)
+
+    def _set_read_only(self, read_only: bool, why: str) -> None:
+        if read_only != self.rules.read_only:
+            self.rules.read_only = read_only
+            event(log, logging.WARNING, "bookie changes", read_only=read_only, why=why)
+            if self._member is not None:
+                self._spawn(self._member.set_read_only(read_only))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)

@@ -5,6 +5,7 @@ Source: BookKeeper bookie/Cookie.java, LegacyCookieValidation.java.
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from pyledger.errors import BookieCookieError, LedgerMetadataError, StoreIOError
@@ -34,13 +35,24 @@ def stamp_cookies(folders: Iterable[str], cookie: Cookie) -> None:
         write_file(current / COOKIE_FILE, encode_cookie(cookie), backup=False)
 
 
-def check_cookies(folders: Iterable[str], expected: Cookie, stored: Cookie | None) -> None:
+def has_grown(before: Cookie, cookie: Cookie) -> bool:
+    """Whether a bookie has folders for ledgers that it had not before, and is the same else."""
+    added = [path for path in cookie.ledger_dirs if path not in before.ledger_dirs]
+    kept = tuple(path for path in cookie.ledger_dirs if path not in added)
+    same = replace(cookie, ledger_dirs=kept, index_dirs=kept)
+    return bool(added) and same == replace(before, index_dirs=before.index_dirs or kept)
+
+
+def check_cookies(
+    folders: Iterable[str], expected: Cookie, stored: Cookie | None, *, also: Cookie | None = None
+) -> None:
     """Make sure that folders, metadata store and settings tell the same.
 
     Args:
         folders: All of the bookie.
         expected: What the settings make.
         stored: What the metadata store has.
+        also: What folders may have as well.
 
     Raises:
         BookieCookieError: They do not.
@@ -59,5 +71,5 @@ def check_cookies(folders: Iterable[str], expected: Cookie, stored: Cookie | Non
             raise BookieCookieError(expected.bookie_host, f"{path} is missing: a disk was lost") from None
         except (OSError, LedgerMetadataError) as error:
             raise BookieCookieError(expected.bookie_host, f"{path} cannot be read ({error})") from error
-        if found != stored:
+        if found not in (stored, also):
             raise BookieCookieError(expected.bookie_host, f"{path} is of another bookie: {found}")

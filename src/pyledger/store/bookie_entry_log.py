@@ -1,4 +1,4 @@
-"""Entry logs of a running bookie: one is written, all are read.
+"""Entry logs of a running bookie, in one or more folders: one is written, all are read.
 
 An entry is read from the page cache, or not at all: who may wait for the disk says so. So an event loop can
 serve what is in memory itself and leave the rest to a thread.
@@ -15,7 +15,8 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from pyledger.atomic_file import flush_folder
-from pyledger.errors import LedgerFileError, StoreFullError, StoreIOError
+from pyledger.errors import LedgerFileError, StoreIOError
+from pyledger.store.bookie_disks import NO_ROOM, LedgerDisks, disk_error, write_at
 from pyledger.store.bookie_folder import entry_log_files
 from pyledger.store.bookie_reader import FileMaps
 from pyledger.wire.ledger.entry_log import (
@@ -63,21 +64,24 @@ class Place(NamedTuple):
 
 
 class EntryLogs:
-    """All entry logs of one folder.
+    """All entry logs of a bookie. A number is used once, whichever folder its log is in.
 
     Attributes:
         sizes: By log, bytes of each ledger's entries; only of logs that were written or looked into.
     """
 
-    def __init__(self, folder: str, size_limit_bytes: int) -> None:
-        """The logs of a `current`; the first write begins a new one."""
-        self.folder = folder
+    def __init__(self, disks: LedgerDisks, size_limit_bytes: int) -> None:
+        """The logs in some folders; the first write begins a new one."""
+        self._disks = disks
+        self._paths: dict[int, str] = {}
+        for folder in disks.folders:
+            self._paths |= entry_log_files(folder)
         self.sizes: dict[int, dict[int, int]] = {}
         self._limit_bytes = size_limit_bytes
         self._open: dict[int, int] = {}
         self._number = -1
         self._position = 0
-        self._next = max(entry_log_files(folder), default=-1) + 1
+        self._next = max(self._paths, default=-1) + 1
         self._cached_only = hasattr(os, "RWF_NOWAIT")
 
     # --- writing
@@ -97,6 +101,8 @@ class EntryLogs:
         locations: list[int] = []
         parts: list[bytes] = []
         pending = 0
+        if self._number >= 0 and self._disks.avoids(os.path.dirname(self._path(self._number))):
+            self._roll()
         for entry in entries:
             if self._number < 0 or self._position + pending + len(entry) > self._limit_bytes:
                 self._write(ledger_id, parts)
@@ -121,7 +127,7 @@ class EntryLogs:
             try:
                 os.fdatasync(self._open[self._number])
             except OSError as error:
-                raise self._failure("sync", error) from error
+                raise disk_error(self._path(self._number), "sync", error) from error
 
     def close(self) -> None:
         """Close the log that is written, with its map of ledgers, and all files."""
@@ -141,7 +147,7 @@ class EntryLogs:
         Raises:
             StoreIOError: The operating system refused.
         """
-        numbers = [number for number in entry_log_files(self.folder) if number != self._number]
+        numbers = [number for number in sorted(self._paths) if number != self._number]
         for number in numbers:
             if number not in self.sizes:
                 self.sizes[number] = _sizes_in(self._path(number)) or dict.fromkeys(known, 0)
@@ -160,7 +166,7 @@ class EntryLogs:
         """Remove a log that was released. In the thread that writes."""
         self.sizes.pop(number, None)
         with suppress(FileNotFoundError):
-            os.unlink(self._path(number))
+            os.unlink(self._paths.pop(number))
 
     def copies(self, number: int, wanted: Iterable[Place]) -> Iterator[tuple[Place, bytes]]:
         """Entries of one log, for a thread that writes.
@@ -184,54 +190,59 @@ class EntryLogs:
             return
         data = b"".join(parts)
         try:
-            self._write_at(data, self._position)
+            write_at(self._open[self._number], data, self._position)
         except OSError as error:
-            raise self._failure("write", error) from error
+            raise disk_error(self._path(self._number), "write", error) from error
         self._position += len(data)
         sizes = self.sizes[self._number]
         sizes[ledger_id] = sizes.get(ledger_id, 0) + len(data)
 
-    def _write_at(self, data: bytes, position: int) -> None:
-        file, view = self._open[self._number], memoryview(data)
-        while view:
-            done = os.pwrite(file, view, position)
-            view, position = view[done:], position + done
-
     def _roll(self) -> None:
         self._finish()
-        number = self._next
-        path = self._path(number)
+        number, folder = self._next, self._disks.choose()
+        path = os.path.join(folder, f"{number:x}.log")
         try:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-            os.pwrite(file, log_header(), 0)
-            flush_folder(self.folder)
         except OSError as error:
-            raise StoreIOError(path, "make", error.strerror or str(error)) from error
+            raise disk_error(path, "make", error) from error
+        try:
+            write_at(file, log_header(), 0)
+            flush_folder(folder)
+        except OSError as error:
+            os.close(file)
+            with suppress(OSError):
+                os.unlink(path)
+            raise disk_error(path, "make", error) from error
+        self._paths[number] = path
         self._open[number] = file
         self._number, self._next, self._position = number, number + 1, LOG_HEADER_BYTES
         self.sizes[number] = {}
 
     def _finish(self) -> None:
-        """Write the map of ledgers of the log that is written, and sync it."""
+        """Write the map of ledgers of the log that is written, where there is room, and sync it."""
         if self._number < 0:
             return
-        sizes = self.sizes[self._number]
+        file, sizes = self._open[self._number], self.sizes[self._number]
         try:
-            if sizes:
+            os.ftruncate(file, self._position)  # a write that found no room may have left a part
+            if sizes and self._write_map(encode_ledgers_map(sizes)):
                 # The header tells of the map once that is on disk.
-                self._write_at(encode_ledgers_map(sizes), self._position)
-                os.fdatasync(self._open[self._number])
-                self._write_at(log_header(self._position, len(sizes)), 0)
-            os.fsync(self._open[self._number])
+                os.fdatasync(file)
+                write_at(file, log_header(self._position, len(sizes)), 0)
+            os.fsync(file)
         except OSError as error:
-            raise self._failure("write", error) from error
+            raise disk_error(self._path(self._number), "write", error) from error
         self._number = -1
 
-    def _failure(self, doing: str, error: OSError) -> StoreIOError | StoreFullError:
-        path = self._path(self._number)
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return StoreFullError(path, doing)
-        return StoreIOError(path, doing, error.strerror or str(error))
+    def _write_map(self, data: bytes) -> bool:
+        try:
+            write_at(self._open[self._number], data, self._position)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            os.ftruncate(self._open[self._number], self._position)  # whoever needs the map walks the log
+            return False
+        return True
 
     # --- reading
 
@@ -294,7 +305,8 @@ class EntryLogs:
         )
 
     def _path(self, number: int) -> str:
-        return os.path.join(self.folder, f"{number:x}.log")
+        """Where a log is; of one that is nowhere, where it might have been."""
+        return self._paths.get(number) or os.path.join(self._disks.folders[0], f"{number:x}.log")
 
 
 def _sizes_in(path: str) -> dict[int, int] | None:

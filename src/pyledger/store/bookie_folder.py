@@ -8,8 +8,9 @@ Source: BookKeeper bookie/BookieImpl.java, LedgerDirsManager.java, IndexPersiste
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Self
 
 from pyledger.errors import LedgerMetadataError, StoreFormatError, StoreIOError, StoreNotFoundError
 from pyledger.store.folder import Unusual, names_in
@@ -27,7 +28,40 @@ SMALL_FILE_BYTES_MAX = 1 << 16
 _JOURNAL = re.compile(r"([0-9a-f]{1,16})\.txn", re.ASCII)
 _LOG = re.compile(r"([0-9a-f]{1,8})\.log", re.ASCII)
 _INDEX = re.compile(r"([0-9a-f]{1,16})\.idx", re.ASCII)
-_MARK = re.compile(r"lastMark(\.\d+)?", re.ASCII)
+_MARK = re.compile(r"lastMark(?:\.(\d{1,4}))?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class BookiePaths:
+    """Where a bookie keeps what: one folder or more for journals, one or more for ledgers."""
+
+    journals: tuple[str, ...]
+    ledgers: tuple[str, ...]
+
+    @classmethod
+    def below(cls, folder: str | os.PathLike[str]) -> Self:
+        """One of each, in a folder of their own."""
+        return cls((os.path.join(folder, "journal"),), (os.path.join(folder, "ledgers"),))
+
+    def absolute(self) -> Self:
+        """The same, wherever the process goes."""
+        journals, ledgers = (tuple(map(os.path.abspath, paths)) for paths in (self.journals, self.ledgers))
+        return type(self)(journals, ledgers)
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Journals first."""
+        return self.journals + self.ledgers
+
+
+@dataclass(frozen=True, slots=True)
+class JournalFiles:
+    """One journal of a bookie. Numbers are those in the names of files."""
+
+    current: str
+    files: dict[int, str]
+    mark: tuple[int, int] = (0, 0)
+    """File and position (bytes) before which nothing needs to be replayed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +69,10 @@ class BookieFolder:
     """The files of one bookie. Numbers are those in the names."""
 
     path: str
-    journals: dict[int, str]
+    journals: tuple[JournalFiles, ...]
     entry_logs: dict[int, str]
     indexes: dict[int, str]
     """By ledger."""
-    mark: tuple[int, int]
-    """Journal and position (bytes) before which nothing needs to be replayed."""
     cookie: Cookie | None
     has_rocksdb: bool
     dirty: bool
@@ -48,8 +80,12 @@ class BookieFolder:
     unusual: tuple[Unusual, ...]
 
 
-def read_bookie_folder(path: str | os.PathLike[str]) -> BookieFolder:
-    """Look at the folder of a bookie, which holds those of its journal and its entry logs.
+def read_bookie_folder(path: str | os.PathLike[str], *more: str | os.PathLike[str]) -> BookieFolder:
+    """Look at the folder of a bookie, which holds those of its journals and its entry logs.
+
+    Args:
+        path: The folder.
+        more: Others that hold some of them, on other disks.
 
     Raises:
         StoreNotFoundError: There is no such folder, or it holds no bookie's files.
@@ -57,19 +93,19 @@ def read_bookie_folder(path: str | os.PathLike[str]) -> BookieFolder:
         StoreIOError: The operating system refused.
     """
     root = os.fspath(path)
-    if not os.path.isdir(root):
-        raise StoreNotFoundError(root, "no such folder", _REMEDY)
     found = _Found(root)
-    for current in _current_folders(root, DEPTH_MAX):
-        found.look(current)
+    for one in (root, *(os.fspath(path) for path in more)):
+        if not os.path.isdir(one):
+            raise StoreNotFoundError(one, "no such folder", _REMEDY)
+        for current in _current_folders(one, DEPTH_MAX):
+            found.look(current)
     if not found.journals and not found.entry_logs and not found.cookies:
         raise StoreNotFoundError(root, "no journal and no entry log of a bookie is below it", _REMEDY)
     return BookieFolder(
         root,
-        dict(sorted(found.journals.items())),
+        found.journals_with_marks(),
         dict(sorted(found.entry_logs.items())),
         dict(sorted(found.indexes.items())),
-        max(found.marks, default=(0, 0)),
         next(iter(found.cookies), None),
         found.has_rocksdb,
         found.dirty,
@@ -83,10 +119,10 @@ _REMEDY = "name the folder that holds those of the journal and of the ledgers"
 class _Found:
     def __init__(self, root: str) -> None:
         self.root = root
-        self.journals: dict[int, str] = {}
+        self.journals: dict[str, dict[int, str]] = {}
         self.entry_logs: dict[int, str] = {}
         self.indexes: dict[int, str] = {}
-        self.marks: list[tuple[int, int]] = []
+        self.marks: dict[int, tuple[int, int]] = {}
         self.cookies: list[Cookie] = []
         self.has_rocksdb = self.dirty = False
         self.unusual: list[Unusual] = []
@@ -99,11 +135,11 @@ class _Found:
         for name in names:
             whole = os.path.join(current, name)
             if journal := _JOURNAL.fullmatch(name):
-                self._add(self.journals, int(journal[1], 16), whole)
+                self.journals.setdefault(current, {})[int(journal[1], 16)] = whole
             elif log := _LOG.fullmatch(name):
                 self._add(self.entry_logs, int(log[1], 16), whole)
-            elif _MARK.fullmatch(name):
-                self._mark(whole)
+            elif mark := _MARK.fullmatch(name):
+                self._mark(whole, int(mark[1] or 0))
             elif name == COOKIE_FILE:
                 self._cookie(whole)
         for ledger_id, whole in index_files(current):
@@ -116,9 +152,28 @@ class _Found:
             )
         files[number] = path
 
-    def _mark(self, path: str) -> None:
+    def journals_with_marks(self) -> tuple[JournalFiles, ...]:
+        """The journals in the order of the settings, as far as a cookie tells it, else of their paths."""
+        told = self.cookies[0].journal_dirs if self.cookies else ()
+        order = {os.path.basename(path): which for which, path in enumerate(told)}
+        order |= {path: which for which, path in enumerate(told)}
+
+        def place(current: str) -> tuple[int, str]:
+            folder = os.path.dirname(current)
+            return order.get(os.path.abspath(folder), order.get(os.path.basename(folder), 0)), current
+
+        found = []
+        for which, current in enumerate(sorted(self.journals, key=place)):
+            files = dict(sorted(self.journals[current].items()))
+            mark = self.marks.get(which, (0, 0))
+            # Of several, a mark that names no file of this journal is that of another one.
+            mark = mark if len(self.journals) == 1 or mark[0] in files else (0, 0)
+            found.append(JournalFiles(current, files, mark))
+        return tuple(found)
+
+    def _mark(self, path: str, which: int) -> None:
         if (mark := decode_mark(_small_file(path))) is not None:
-            self.marks.append(mark)
+            self.marks[which] = max(mark, self.marks.get(which, mark))
         else:
             self.unusual.append(Unusual(path, "no mark of a journal, as its length is wrong"))
 
@@ -133,10 +188,15 @@ class _Found:
         self.cookies.append(cookie)
 
 
-def read_mark(current: str) -> tuple[int, int]:
-    """The mark in one `current`: journal file and position (bytes); zeros where there is none."""
-    path = os.path.join(current, MARK_FILE)
-    return (decode_mark(_small_file(path)) if os.path.exists(path) else None) or (0, 0)
+def mark_name(which: int, count: int) -> str:
+    """Name of the file with the mark of one of so many journals."""
+    return MARK_FILE if count == 1 else f"{MARK_FILE}.{which}"
+
+
+def read_mark(folders: Iterable[str], name: str) -> tuple[int, int]:
+    """The highest mark in some `current`: journal file and position (bytes); zeros where there is none."""
+    paths = [path for folder in folders if os.path.exists(path := os.path.join(folder, name))]
+    return max((decode_mark(_small_file(path)) or (0, 0) for path in paths), default=(0, 0))
 
 
 def journal_files(current: str) -> dict[int, str]:

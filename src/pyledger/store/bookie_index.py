@@ -1,12 +1,12 @@
 """Index files of a running bookie: for each ledger one, which says where its entries stand.
 
 A file appears whole: its header is on disk before its name. Slots are written in place after the entries that
-they point to are on disk, and the journal is replayed over them until they are on disk themselves.
+they point to are on disk, and the journal is replayed over them until they are on disk themselves. A file in
+a full folder moves to another one before it grows: for a moment there are two, with the same slots.
 
 Source: BookKeeper bookie/FileInfo.java, IndexPersistenceMgr.java.
 """
 
-import errno
 import os
 from array import array
 from collections import OrderedDict
@@ -17,7 +17,7 @@ from operator import itemgetter
 from typing import NamedTuple, TypeVar
 
 from pyledger.atomic_file import flush_folder
-from pyledger.errors import StoreFullError, StoreIOError
+from pyledger.store.bookie_disks import LedgerDisks, disk_error, write_at
 from pyledger.store.bookie_folder import index_files, index_path
 from pyledger.wire.ledger.entry_log import (
     INDEX_HEADER_BYTES,
@@ -29,6 +29,7 @@ from pyledger.wire.ledger.entry_log import (
 T = TypeVar("T")
 SLOT_BYTES = 8
 SLOTS_READ = 8192
+COPY_BYTES = 1 << 20
 ENTRY_ID_MAX = (1 << 31) - 1
 """Java's writers can do no more either, and no index becomes longer than 16 GiB."""
 MAKING = ".making"
@@ -44,11 +45,13 @@ class LedgerHeader(NamedTuple):
 
 
 class IndexFiles:
-    """The indexes of one folder. Slots hold locations; 0 is none."""
+    """The indexes in the folders of a bookie. Slots hold locations; 0 is none."""
 
-    def __init__(self, folder: str, open_file_limit: int) -> None:
-        """The indexes below a `current`."""
-        self.folder = folder
+    def __init__(self, disks: LedgerDisks, open_file_limit: int) -> None:
+        """The indexes in some folders; known once `headers` has told them all."""
+        self._disks = disks
+        self._folders: dict[int, str] = {}
+        self._moved: list[int] = []
         self._limit = open_file_limit
         self._open: OrderedDict[int, int] = OrderedDict()
 
@@ -59,13 +62,17 @@ class IndexFiles:
             LedgerFileError: An index is damaged.
             StoreIOError: The operating system refused.
         """
-        for ledger_id, path in index_files(self.folder):
-            try:
-                with open(path, "rb") as file:
-                    head = file.read(INDEX_HEADER_BYTES)
-            except OSError as error:
-                raise StoreIOError(path, "read", error.strerror or str(error)) from error
-            yield ledger_id, decode_index(path, memoryview(head))
+        for folder in self._disks.folders:
+            for ledger_id, path in index_files(folder):
+                if self._folders.setdefault(ledger_id, folder) != folder:
+                    self._drop(path)  # it was on the move when the bookie ended; they are the same
+                    continue
+                try:
+                    with open(path, "rb") as file:
+                        head = file.read(INDEX_HEADER_BYTES)
+                except OSError as error:
+                    raise disk_error(path, "read", error) from error
+                yield ledger_id, decode_index(path, memoryview(head))
 
     def location(self, ledger_id: int, entry_id: int) -> int:
         """Where an entry stands; 0: it is not there.
@@ -79,7 +86,7 @@ class IndexFiles:
         try:
             slot = os.pread(file, SLOT_BYTES, INDEX_HEADER_BYTES + SLOT_BYTES * entry_id)
         except OSError as error:
-            raise self._failure(ledger_id, "read", error) from error
+            raise disk_error(self._path(ledger_id), "read", error) from error
         return int.from_bytes(slot, "big", signed=True) if len(slot) == SLOT_BYTES else 0
 
     def last_entry_id(self, ledger_id: int) -> int:
@@ -108,12 +115,12 @@ class IndexFiles:
             StoreIOError: The operating system refused.
         """
         try:
-            with open(index_path(self.folder, ledger_id), "rb", buffering=0) as file:
+            with open(self._path(ledger_id), "rb", buffering=0) as file:
                 yield from _written(file.fileno())
         except FileNotFoundError:
             return
         except OSError as error:
-            raise self._failure(ledger_id, "read", error) from error
+            raise disk_error(self._path(ledger_id), "read", error) from error
 
     def move(self, ledger_id: int, moved: Mapping[int, tuple[int, int]]) -> None:
         """Let slots name other locations, where they still name the old ones; durable.
@@ -126,7 +133,7 @@ class IndexFiles:
             StoreIOError: The operating system refused.
         """
         try:
-            with open(index_path(self.folder, ledger_id), "r+b", buffering=0) as file:
+            with open(self._path(ledger_id), "r+b", buffering=0) as file:
                 for first, run in _runs(moved):
                     at = INDEX_HEADER_BYTES + SLOT_BYTES * first
                     slots = array("q", os.pread(file.fileno(), SLOT_BYTES * len(run), at))
@@ -135,12 +142,12 @@ class IndexFiles:
                         if slots[place] == old:
                             slots[place] = new
                     slots.byteswap()
-                    os.pwrite(file.fileno(), slots.tobytes(), at)
+                    write_at(file.fileno(), slots.tobytes(), at)
                 os.fdatasync(file.fileno())
         except FileNotFoundError:
             return
         except OSError as error:
-            raise self._failure(ledger_id, "write", error) from error
+            raise disk_error(self._path(ledger_id), "write", error) from error
 
     def write(self, ledger_id: int, header: LedgerHeader, locations: Mapping[int, int]) -> None:
         """Write header and slots of a ledger, and make them durable. Makes the file where there is none.
@@ -150,27 +157,36 @@ class IndexFiles:
             StoreIOError: The operating system refused.
         """
         head = encode_index_header(header.master_key, fenced=header.fenced, packet=header.packet)
-        path = index_path(self.folder, ledger_id)
+        folder = self._folders.get(ledger_id)
+        path = index_path(folder or self._disks.choose(), ledger_id)
         try:
-            if not os.path.exists(path):
-                self._make(path, head)
+            if folder is None:
+                self._make(ledger_id, path, head)
+            elif self._disks.avoids(folder):
+                path = self._leave(ledger_id, path)
             # A file of its own: those for reading belong to another thread.
             with open(path, "r+b", buffering=0) as file:
-                os.pwrite(file.fileno(), head, 0)
+                write_at(file.fileno(), head, 0)
                 for first, run in _runs(locations):
                     slots = array("q", run)
                     slots.byteswap()
-                    os.pwrite(file.fileno(), slots.tobytes(), INDEX_HEADER_BYTES + SLOT_BYTES * first)
+                    write_at(file.fileno(), slots.tobytes(), INDEX_HEADER_BYTES + SLOT_BYTES * first)
                 os.fdatasync(file.fileno())
         except OSError as error:
-            raise self._failure(ledger_id, "write", error) from error
+            raise disk_error(path, "write", error) from error
+
+    def settle(self) -> None:
+        """Read from where files moved to; in the thread that reads."""
+        moved, self._moved = self._moved, []
+        for ledger_id in moved:
+            self._forget(ledger_id)
 
     def remove(self, ledger_id: int) -> None:
         """Remove the index of a ledger that was deleted."""
-        if (file := self._open.pop(ledger_id, -1)) >= 0:
-            os.close(file)
+        self._forget(ledger_id)
         with suppress(FileNotFoundError):
-            os.unlink(index_path(self.folder, ledger_id))
+            os.unlink(self._path(ledger_id))
+        self._folders.pop(ledger_id, None)
 
     def close(self) -> None:
         """Close all files."""
@@ -178,38 +194,86 @@ class IndexFiles:
             os.close(file)
         self._open.clear()
 
-    def _make(self, path: str, head: bytes) -> None:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path + MAKING, "wb") as made:
-            made.write(head)
-            made.flush()
-            os.fsync(made.fileno())
-        os.replace(path + MAKING, path)
-        for folder in (os.path.dirname(path), os.path.dirname(os.path.dirname(path)), self.folder):
-            flush_folder(folder)
+    def _make(self, ledger_id: int, path: str, head: bytes, source: int = -1) -> None:
+        """A file with a header, or with all that a file has which is open."""
+        low = os.path.dirname(path)
+        high = os.path.dirname(low)
+        folder = os.path.dirname(high)
+        try:
+            os.makedirs(low, exist_ok=True)
+            with open(path + MAKING, "wb", buffering=0) as made:
+                write_at(made.fileno(), head, 0)
+                if source >= 0:
+                    _copy_data(source, made.fileno())
+                os.fsync(made.fileno())
+            os.replace(path + MAKING, path)
+            for one in (low, high, folder):
+                flush_folder(one)
+        except OSError as error:
+            with suppress(OSError):
+                os.unlink(path + MAKING)
+            raise disk_error(path, "make", error) from error
+        self._folders[ledger_id] = folder
+
+    def _leave(self, ledger_id: int, old: str) -> str:
+        """Move a file to a folder that is not full; where it is now."""
+        path = index_path(self._disks.choose(), ledger_id)
+        with open(old, "rb", buffering=0) as file:
+            self._make(ledger_id, path, b"", file.fileno())
+        self._moved.append(ledger_id)
+        # Before a slot changes: else a crash could leave two that differ.
+        self._drop(old)
+        return path
+
+    @staticmethod
+    def _drop(path: str) -> None:
+        try:
+            os.unlink(path)
+            flush_folder(os.path.dirname(path))
+        except OSError as error:
+            raise disk_error(path, "remove", error) from error
+
+    def _path(self, ledger_id: int) -> str:
+        """Where the index of a ledger is; of one that has none, where it might have been."""
+        return index_path(self._folders.get(ledger_id) or self._disks.folders[0], ledger_id)
+
+    def _forget(self, ledger_id: int) -> None:
+        if (file := self._open.pop(ledger_id, -1)) >= 0:
+            os.close(file)
 
     def _file(self, ledger_id: int) -> int:
         """Its open file; -1: it has none."""
         if (file := self._open.get(ledger_id)) is not None:
             self._open.move_to_end(ledger_id)
             return file
+        path = self._path(ledger_id)
         try:
-            file = os.open(index_path(self.folder, ledger_id), os.O_RDWR | os.O_CLOEXEC)
+            file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
             return -1
         except OSError as error:
-            raise self._failure(ledger_id, "open", error) from error
+            raise disk_error(path, "open", error) from error
         self._open[ledger_id] = file
         if len(self._open) > self._limit:
             _, oldest = self._open.popitem(last=False)
             os.close(oldest)
         return file
 
-    def _failure(self, ledger_id: int, doing: str, error: OSError) -> StoreIOError | StoreFullError:
-        path = index_path(self.folder, ledger_id)
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return StoreFullError(path, doing)
-        return StoreIOError(path, doing, error.strerror or str(error))
+
+def _copy_data(source: int, to: int) -> None:
+    """Copy what is not a hole, and the size."""
+    size_bytes, at = os.fstat(source).st_size, 0
+    while at < size_bytes:
+        try:
+            at = os.lseek(source, at, os.SEEK_DATA)
+        except OSError:
+            break  # nothing but a hole is left
+        end = os.lseek(source, at, os.SEEK_HOLE)
+        while at < end:
+            data = os.pread(source, min(end - at, COPY_BYTES), at)
+            write_at(to, data, at)
+            at += len(data)
+    os.ftruncate(to, size_bytes)
 
 
 def _written(file: int) -> Iterator[tuple[int, int]]:

@@ -1,4 +1,6 @@
-"""The journal of a bookie: its files, the thread that writes them, and what a start replays.
+"""The journals of a bookie: their files, the threads that write them, and what a start replays.
+
+Records of one ledger go to one journal, so nothing depends on an order between two of them.
 
 Source: BookKeeper bookie/Journal.java, JournalChannel.java.
 """
@@ -7,7 +9,7 @@ import contextlib
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pyledger._core import JournalWriter
 from pyledger.atomic_file import flush_folder
@@ -60,13 +62,21 @@ def require_marked_file(files: Mapping[int, str], mark: tuple[int, int], folder:
 
 
 class Journal:
-    """The journal that a running bookie writes. `writer` is where records go."""
+    """One journal that a running bookie writes. `writer` is where records go."""
 
-    def __init__(self, folder: str, config: BookieConfig, clock: Clock, failed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        folder: str,
+        place: tuple[int, int],
+        config: BookieConfig,
+        clock: Clock,
+        failed: Callable[[], None],
+    ) -> None:
         """A journal that goes on in a new file once it is started.
 
         Args:
             folder: The `current` of its folder.
+            place: Which journal of the bookie it is, and of how many; no two use a number twice.
             config: Sizes and waits.
             clock: Names the first file.
             failed: Called in the journal's thread when nothing can be written any more.
@@ -80,8 +90,9 @@ class Journal:
         )
         self._backups = config.journal_max_backups
         self._failed = failed
+        which, self._step = place
         newest = max(journal_files(folder), default=clock.now_ms())
-        self._number = newest + 1
+        self._number = newest + 1 + (which - newest - 1) % self._step
         self._file = -1
         self._thread = threading.Thread(target=self._serve, name="bookie-journal", daemon=True)
 
@@ -130,9 +141,72 @@ class Journal:
         self._close_file()
         self._file = file
         self.writer.open_file(path, file, self._number, HEADER_BYTES)
-        self._number += 1
+        self._number += self._step
 
     def _close_file(self) -> None:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+
+
+class Journals:
+    """All journals of one bookie.
+
+    Attributes:
+        writers: Where records go, by journal.
+    """
+
+    def __init__(
+        self, folders: Sequence[str], config: BookieConfig, clock: Clock, failed: Callable[[], None]
+    ) -> None:
+        """Journals that go on once they are started; see `Journal`.
+
+        Args:
+            folders: The `current` of each.
+            config: Sizes and waits of each.
+            clock: Names their first files.
+            failed: Called in the thread of one that cannot be written any more.
+        """
+        count = len(folders)
+        self._journals = [
+            Journal(folder, (which, count), config, clock, failed) for which, folder in enumerate(folders)
+        ]
+        self.writers = tuple(one.writer for one in self._journals)
+
+    def start(self) -> None:
+        """Make the first file of each and write from now on.
+
+        Raises:
+            StoreIOError: The operating system refused.
+        """
+        for one in self._journals:
+            one.start()
+
+    def close(self) -> None:
+        """Write what was appended, then end. Idempotent."""
+        for one in self._journals:
+            one.close()
+
+    def of(self, ledger_id: int) -> int:
+        """Which journal the records of a ledger go to."""
+        return ledger_id % len(self.writers)
+
+    @property
+    def marks(self) -> tuple[tuple[int, int], ...]:
+        """Of each journal: file and position up to which all is durable."""
+        return tuple(writer.mark for writer in self.writers)
+
+    @property
+    def failed(self) -> bool:
+        """Whether one of them cannot be written any more."""
+        return any(writer.failed for writer in self.writers)
+
+    @property
+    def behind_bytes(self) -> int:
+        """What the slowest has not made durable yet."""
+        return max(writer.appended - writer.synced for writer in self.writers)
+
+    def remove_before(self, marks: Sequence[tuple[int, int]]) -> None:
+        """Remove files before those of the marks, but for some of the newest."""
+        for one, (number, _) in zip(self._journals, marks, strict=True):
+            one.remove_before(number)

@@ -95,8 +95,8 @@ class BookieReader:
             self._replay(path, one)
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> Self:
-        """Open the folder of a bookie.
+    def open(cls, path: str | os.PathLike[str], *more: str | os.PathLike[str]) -> Self:
+        """Open the folder of a bookie, or the folders, where it has several; see `read_bookie_folder`.
 
         Raises:
             StoreNotFoundError: It holds no bookie's files.
@@ -104,7 +104,7 @@ class BookieReader:
             LedgerFileError: An index or a journal is damaged.
             StoreIOError: The operating system refused.
         """
-        return cls(read_bookie_folder(path))
+        return cls(read_bookie_folder(path, *more))
 
     def entries(self) -> Iterator[HeldEntry]:
         """The entries that the bookie would serve, by ledger and entry.
@@ -124,7 +124,8 @@ class BookieReader:
         Raises:
             LedgerFileError: A record is damaged.
         """
-        yield from replayed_records(self.folder.journals, self.folder.mark, self._files.map)
+        for journal in self.folder.journals:
+            yield from replayed_records(journal.files, journal.mark, self._files.map)
 
     def _replay(self, path: str, one: JournalRecord) -> None:
         record = one.record

@@ -1,7 +1,7 @@
-"""The disk of a running bookie: journal, entries in memory, entry logs, indexes.
+"""The disks of a running bookie: journals, entries in memory, entry logs, indexes.
 
-An entry goes to memory and to the journal; it is acknowledged once the journal has it on disk. A checkpoint
-moves what is in memory to the entry log and the index, and then the journal's mark: all before it is never
+An entry goes to memory and to a journal; it is acknowledged once the journal has it on disk. A checkpoint
+moves what is in memory to the entry log and the index, and then the journals' marks: all before them is never
 replayed. The event loop puts and gets; one thread at a time does the work of a checkpoint, which touches only
 what nobody changes any more.
 
@@ -15,13 +15,14 @@ from typing import Any, Self
 
 from pyledger._core import AddIntake
 from pyledger.config.bookie import BookieConfig
-from pyledger.errors import StoreIOError
+from pyledger.errors import StoreFullError, StoreIOError
 from pyledger.protocol.bookkeeper.bookie import BookieRules, LedgerAtBookie
 from pyledger.store.bookie_compaction import compaction, logs_worth_compacting
+from pyledger.store.bookie_disks import LedgerDisks, disk_error, write_at
 from pyledger.store.bookie_entry_log import EntryLogs
-from pyledger.store.bookie_folder import CURRENT, MARK_FILE, journal_files, read_mark
+from pyledger.store.bookie_folder import CURRENT, BookiePaths, journal_files, mark_name, read_mark
 from pyledger.store.bookie_index import ENTRY_ID_MAX, IndexFiles, LedgerHeader
-from pyledger.store.bookie_journal import Journal, replayed_records, require_marked_file
+from pyledger.store.bookie_journal import Journals, replayed_records, require_marked_file
 from pyledger.store.bookie_reader import FileMaps
 from pyledger.store.clock import Clock
 from pyledger.store.lock import StoreLock
@@ -30,6 +31,8 @@ from pyledger.wire.ledger.journal import encode_mark
 
 Entries = dict[int, dict[int, bytes]]
 """By ledger and entry."""
+Marks = tuple[tuple[int, int], ...]
+"""Of each journal: file and position (bytes)."""
 
 
 @dataclass(slots=True)
@@ -37,38 +40,38 @@ class Checkpoint:
     """What one checkpoint moves.
 
     Attributes:
-        mark: Of the journal: all before it is among the entries, or was moved before.
+        marks: Of each journal: all before it is among the entries, or was moved before.
         entries: Not changed any more.
         headers: Of all ledgers that changed.
     """
 
-    mark: tuple[int, int]
+    marks: Marks
     entries: Entries
     headers: dict[int, LedgerHeader]
 
 
 class BookieStore:
-    """The folders of one running bookie.
+    """All folders of one running bookie.
 
     Attributes:
         ledgers: All that it has heard of, by id.
+        journals: Where what is acknowledged is durable first.
+        disks: Of entry logs and indexes.
         cached_bytes: Of entries in memory that are not in the entry log.
         waits: Whether a read may wait for the disk; if not, it raises `PageNotCachedError`.
     """
 
     def __init__(
-        self,
-        journal_path: str,
-        ledgers_path: str,
-        config: BookieConfig,
-        clock: Clock,
-        failed: Callable[[], None],
+        self, paths: BookiePaths, config: BookieConfig, clock: Clock, failed: Callable[[], None]
     ) -> None:
         """Use `open`."""
         self.config = config
-        self._folder = _made(os.path.join(ledgers_path, CURRENT))
-        self._journal_folder = _made(os.path.join(journal_path, CURRENT))
-        self._lock = StoreLock(self._folder)
+        folders = [_made(os.path.join(path, CURRENT)) for path in paths.ledgers]
+        self._journal_folders = [_made(os.path.join(path, CURRENT)) for path in paths.journals]
+        self.disks = LedgerDisks(
+            folders, config.disk_usage_threshold_percent, config.disk_usage_lwm_threshold_percent
+        )
+        self._locks = [StoreLock(folder) for folder in folders]
         self.ledgers: dict[int, LedgerAtBookie] = {}
         self.changed: set[int] = set()
         self.cached_bytes = 0
@@ -76,18 +79,18 @@ class BookieStore:
         self.cache: Entries = {}
         self._moving: Entries = {}
         self.last_ids: dict[int, int] = {}
-        self.logs = EntryLogs(self._folder, config.log_size_limit_bytes)
-        self._indexes = IndexFiles(self._folder, config.open_file_limit)
-        self._mark = (0, 0)
+        self.logs = EntryLogs(self.disks, config.log_size_limit_bytes)
+        self._indexes = IndexFiles(self.disks, config.open_file_limit)
+        self._marks: Marks = ()
+        self._begun: Checkpoint | None = None
         self._clock, self._failed = clock, failed
-        self.journal: Journal
+        self.journals: Journals
         self._intake: AddIntake
 
     @classmethod
     def open(
         cls,
-        journal_path: str,
-        ledgers_path: str,
+        paths: BookiePaths,
         config: BookieConfig,
         clock: Clock,
         failed: Callable[[], None] = lambda: None,
@@ -95,23 +98,23 @@ class BookieStore:
         """Open the folders, made where they are missing; replay the journal and go on in a new one.
 
         Args:
-            journal_path: Folder of the journal.
-            ledgers_path: Folder of entry logs and indexes.
+            paths: Folders of journals, and of entry logs and indexes.
             config: Sizes and waits.
             clock: For the name of the first journal.
-            failed: Called in another thread when the journal cannot be written any more.
+            failed: Called in another thread when a journal cannot be written any more.
 
         Raises:
             StoreLockedError: Another bookie has them open.
             LedgerFileError: A file is damaged, or the journal that the mark names is gone.
             StoreError: The operating system refused.
         """
-        store = cls(journal_path, ledgers_path, config, clock, failed)
-        store._lock.acquire()
+        store = cls(paths, config, clock, failed)
         try:
+            for lock in store._locks:
+                lock.acquire()
             store._recover()
         except BaseException:
-            store._lock.release()
+            store._release()
             raise
         return store
 
@@ -151,8 +154,8 @@ class BookieStore:
             at: Which of them is the first.
             version2: Whether they are of version 2 of the protocol, else of version 3.
 
-        Returns: How many were taken; their answers, for when the journal is on disk as far as it is appended;
-        their ledgers.
+        Returns: How many were taken, all of one journal; their answers, for when that is on disk as far as it
+        is appended; their ledgers.
 
         Raises:
             StoreError: The journal has failed.
@@ -184,14 +187,18 @@ class BookieStore:
     def begin_checkpoint(self) -> Checkpoint | None:
         """Take what is in memory for a checkpoint; None: nothing changed. In the thread that puts.
 
-        Entries stay readable until `end_checkpoint`. One checkpoint at a time.
+        Entries stay readable until `end_checkpoint`. One checkpoint at a time: one that failed is given
+        again, since no mark may pass what it has.
         """
-        mark = self.journal.writer.mark
-        if not self.cache and not self.changed and mark == self._mark:
+        if self._begun is not None:
+            return self._begun
+        marks = self.journals.marks
+        if not self.cache and not self.changed and marks == self._marks:
             return None
-        return self._take(mark)
+        self._begun = self._take(marks)
+        return self._begun
 
-    def _take(self, mark: tuple[int, int]) -> Checkpoint:
+    def _take(self, marks: Marks) -> Checkpoint:
         self._moving, self.cache = self.cache, {}
         self.cached_bytes = 0
         headers = {}
@@ -199,30 +206,47 @@ class BookieStore:
             if (ledger := self.ledgers.get(ledger_id)) is not None:
                 headers[ledger_id] = LedgerHeader(ledger.master_key, ledger.fenced, ledger.packet)
         self.changed = set()
-        return Checkpoint(mark, self._moving, headers)
+        return Checkpoint(marks, self._moving, headers)
 
     def write_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Write entries and indexes, then the mark; in any one thread.
+        """Write entries and indexes, then the marks; in any one thread.
 
         Raises:
             StoreError: It failed. The journal still has everything, and a start would replay it.
         """
         self._move(checkpoint)
-        path = os.path.join(self._folder, MARK_FILE)
-        try:
-            with open(
-                os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644), "r+b", buffering=0
-            ) as file:
-                file.write(encode_mark(*checkpoint.mark))
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise StoreIOError(path, "write", error.strerror or str(error)) from error
-        self.journal.remove_before(checkpoint.mark[0])
+        for which, mark in enumerate(checkpoint.marks):
+            self._write_mark(mark_name(which, len(checkpoint.marks)), encode_mark(*mark))
+        self.journals.remove_before(checkpoint.marks)
+
+    def _write_mark(self, name: str, mark: bytes) -> None:
+        """Write a mark to every folder that has room for it, to one at least."""
+        refused: StoreFullError | None = None
+        written = False
+        for folder in self.disks.folders:
+            path = os.path.join(folder, name)
+            try:
+                file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                try:
+                    write_at(file, mark, 0)
+                    os.fsync(file)
+                finally:
+                    os.close(file)
+                written = True
+            except OSError as error:
+                refused_here = disk_error(path, "write", error)
+                if not isinstance(refused_here, StoreFullError):
+                    raise refused_here from error
+                refused = refused_here
+        if refused is not None and not written:
+            raise refused
 
     def end_checkpoint(self, checkpoint: Checkpoint) -> None:
         """What was moved is read from disk from now on. In the thread that puts."""
-        self._mark = checkpoint.mark
+        self._marks = checkpoint.marks
+        self._begun = None
         self._moving = {}
+        self._indexes.settle()
 
     def _move(self, checkpoint: Checkpoint) -> None:
         locations: dict[int, dict[int, int]] = {}
@@ -244,25 +268,32 @@ class BookieStore:
             self.ledgers[ledger_id] = LedgerAtBookie(index.master_key, index.fenced, packet=index.packet)
             if (last := self._indexes.last_entry_id(ledger_id)) >= 0:
                 self.last_ids[ledger_id] = last
-        self._mark = read_mark(self._folder)
-        files = journal_files(self._journal_folder)
-        require_marked_file(files, self._mark, self._journal_folder)
-        rules = BookieRules(self, self.ledgers)
-        for _, one in replayed_records(files, self._mark, FileMaps().map):
-            rules.replay(one.record)
-            self.changed.add(one.record.ledger_id)
-            if self.cached_bytes > self.config.write_cache_bytes:
-                self._move(self._take(self._mark))
-                self._moving = {}
-        self.journal = Journal(self._journal_folder, self.config, self._clock, self._failed)
-        self.journal.start()
-        self._intake = AddIntake(self.journal.writer, self.ledgers, self.last_ids, entry_id_max=ENTRY_ID_MAX)
+        self.disks.look()
+        for which, folder in enumerate(self._journal_folders):
+            self._replay(folder, read_mark(self.disks.folders, mark_name(which, len(self._journal_folders))))
+        self.journals = Journals(self._journal_folders, self.config, self._clock, self._failed)
+        self.journals.start()
+        self._intake = AddIntake(
+            self.journals.writers, self.ledgers, self.last_ids, entry_id_max=ENTRY_ID_MAX
+        )
         # All that was replayed is on disk before the first request.
-        checkpoint = self._take(self.journal.writer.mark)
+        checkpoint = self._take(self.journals.marks)
         self.write_checkpoint(checkpoint)
         self.end_checkpoint(checkpoint)
         for ledger_id in self.ledgers:
             self._learn_confirmed(ledger_id)
+
+    def _replay(self, folder: str, mark: tuple[int, int]) -> None:
+        files = journal_files(folder)
+        require_marked_file(files, mark, folder)
+        rules = BookieRules(self, self.ledgers)
+        for _, one in replayed_records(files, mark, FileMaps().map):
+            rules.replay(one.record)
+            self.changed.add(one.record.ledger_id)
+            if self.cached_bytes > self.config.write_cache_bytes:
+                self._move(self._take(self._marks))
+                self._moving = {}
+                self._indexes.settle()
 
     def _learn_confirmed(self, ledger_id: int) -> None:
         """What the last entry and the explicit packet tell of the last confirmed entry."""
@@ -291,36 +322,39 @@ class BookieStore:
         """Move what is needed of a log, see `bookie_compaction`. In the thread that writes checkpoints."""
         return compaction(self.logs, self._indexes, number)
 
-    def room(self) -> tuple[int, int]:
-        """Size of the disk of the entry logs, and what of it is free (bytes).
+    def close(self) -> None:
+        """End in good order: all is in entry logs and indexes, and nothing is left to replay.
 
         Raises:
-            StoreIOError: The operating system refused.
+            StoreFullError: There was no room for it. The journals have it.
+            StoreError: The disk failed.
         """
+        self.journals.close()
         try:
-            found = os.statvfs(self._folder)
-        except OSError as error:
-            raise StoreIOError(self._folder, "look at", error.strerror or str(error)) from error
-        return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
-
-    def close(self) -> None:
-        """End in good order: all is in entry logs and indexes, and nothing is left to replay."""
-        self.journal.close()
-        try:
-            if not self.journal.writer.failed and (last := self.begin_checkpoint()) is not None:
+            while not self.journals.failed and (last := self.begin_checkpoint()) is not None:
                 self.write_checkpoint(last)
                 self.end_checkpoint(last)
             self.logs.close()
         finally:
             self._indexes.close()
-            self._lock.release()
+            self._release()
+
+    def _release(self) -> None:
+        for lock in self._locks:
+            lock.release()
 
     def remove_ledger(self, ledger_id: int) -> None:
-        """Forget a ledger that was deleted; its entries go with the last log that holds only such."""
+        """Forget a ledger that was deleted; its entries go with the last log that holds only such.
+
+        While no checkpoint is written.
+        """
         self.ledgers.pop(ledger_id, None)
         self.last_ids.pop(ledger_id, None)
         self.cache.pop(ledger_id, None)
         self.changed.discard(ledger_id)
+        if self._begun is not None:
+            self._begun.entries.pop(ledger_id, None)
+            self._begun.headers.pop(ledger_id, None)
         self._indexes.remove(ledger_id)
 
 

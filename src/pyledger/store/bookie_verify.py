@@ -26,15 +26,15 @@ class BookieCheck:
         unguarded: Of them, those whose digest cannot be known.
     """
 
-    def __init__(self, path: str) -> None:
-        """Look at the folder.
+    def __init__(self, path: str, *more: str) -> None:
+        """Look at the folder, or the folders, where it has several; see `read_bookie_folder`.
 
         Raises:
             StoreNotFoundError: It holds no bookie's files.
             StoreFormatError: It holds more than one bookie's.
             StoreIOError: The operating system refused.
         """
-        self.folder: BookieFolder = read_bookie_folder(path)
+        self.folder: BookieFolder = read_bookie_folder(path, *more)
         self.entries = self.unguarded = 0
         self._files = FileMaps()
         self._digests: dict[int, DigestType] = {}
@@ -46,8 +46,9 @@ class BookieCheck:
             yield Problem("unusual", stranger.path, None, stranger.what, "note")
         if self.folder.dirty:
             yield Problem("unclean", self.folder.path, None, "its writer runs, or was killed", "note")
-        for number, path in self.folder.journals.items():
-            yield from self._journal(number, path)
+        for journal in self.folder.journals:
+            for number, path in journal.files.items():
+                yield from self._journal(number, path)
         for path in self.folder.entry_logs.values():
             yield from self._entry_log(path)
         for ledger_id, path in self.folder.indexes.items():
