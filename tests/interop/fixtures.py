@@ -4,6 +4,7 @@ What takes long to start stays to the end of the run, and tests of one version s
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -45,10 +46,15 @@ def rocketmq(request: pytest.FixtureRequest, peers: Peers) -> RocketMQ:
 
 
 @pytest.fixture(scope="session")
-def java_namesrv(rocketmq: RocketMQ, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The name server of a cluster of that version."""
-    folder = tmp_path_factory.mktemp(f"cluster-{rocketmq.version}")
-    with cluster(rocketmq.version, folder, BROKER_SETTINGS) as namesrv:
+def java_folder(rocketmq: RocketMQ, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a cluster of that version has its files: the broker's are in `store`."""
+    return tmp_path_factory.mktemp(f"cluster-{rocketmq.version}")
+
+
+@pytest.fixture(scope="session")
+def java_namesrv(rocketmq: RocketMQ, java_folder: Path) -> Iterator[str]:
+    """The name server of that cluster."""
+    with cluster(rocketmq.version, java_folder, BROKER_SETTINGS) as namesrv:
         yield namesrv
 
 
