@@ -14,6 +14,7 @@ from pyledger.message import Message
 from pyledger.spark import rows_behind
 from pyledger.store.message_store import MessageStore
 from tests.golden.archive import golden_cases
+from tests.spark.queries import start_query
 from tests.spark.steady_writer import WriterProcess
 from tests.spark.test_positions import FILE_BYTES, cut_log, write
 
@@ -41,13 +42,13 @@ class Copy:
 
     def run_available(self) -> Any:
         """One run to the end of what is there."""
-        query = self._writer.trigger(availableNow=True).start()
+        query = start_query(self._writer.trigger(availableNow=True))
         query.awaitTermination()
         return query
 
     @contextmanager
     def running(self) -> Iterator[Any]:
-        query = self._writer.trigger(processingTime="0 seconds").start()
+        query = start_query(self._writer.trigger(processingTime="0 seconds"))
         try:
             yield query
         finally:

@@ -7,6 +7,7 @@ import pytest
 
 from pyledger import arrow
 from pyledger.store.verify import verify
+from tests.spark.queries import start_query
 from tests.spark.test_positions import write
 
 if TYPE_CHECKING:
@@ -81,10 +82,10 @@ def test_a_stream_copies_a_topic_once_over_restarts(session: "SparkSession", tmp
         sending = rows.writeStream.format("pyledger").option("topic", "copied")
         sending = sending.option("mappedFileSizeCommitLog", LOG_BYTES)
         sending = sending.option("checkpointLocation", str(tmp_path / "checkpoint"))
-        sending.trigger(availableNow=True).start(str(sink)).awaitTermination()
+        start_query(sending.trigger(availableNow=True), str(sink)).awaitTermination()
     # The commit of the last batch is lost: Spark sends that batch again.
     last = max((tmp_path / "checkpoint/commits").glob("[0-9]*"), key=lambda file: int(file.name))
     last.unlink()
     last.with_name(f".{last.name}.crc").unlink()
-    sending.trigger(availableNow=True).start(str(sink)).awaitTermination()
+    start_query(sending.trigger(availableNow=True), str(sink)).awaitTermination()
     assert sorted(bodies(sink)) == sorted(bodies(source))
