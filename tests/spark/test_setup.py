@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyledger import spark as pyledger_spark
+from pyledger.errors import ConfigError
 from pyledger.message import Message
 from pyledger.store.message_store import MessageStore
 from tests.spark.conftest import ROOT
@@ -24,6 +25,19 @@ try:
     print("rows", session.read.format("pyledger").load(sys.argv[1]).count())
 finally:
     session.stop()
+"""
+
+
+MORE = """
+    def opened(reader):
+        return reader.format("pyledger").option("startingOffsets", "earliest").load(sys.argv[1])
+    writer = opened(session.read).select("topic", "queueId", "body").write.format("pyledger")
+    writer.mode("append").option("mappedFileSizeCommitLog", 1 << 20).save(sys.argv[1] + "-copy")
+    print("copied", session.read.format("pyledger").load(sys.argv[1] + "-copy").count())
+    stream = opened(session.readStream).writeStream.format("parquet").trigger(availableNow=True)
+    stream = stream.option("path", sys.argv[1] + "-out")
+    stream.option("checkpointLocation", sys.argv[1] + "-checkpoint").start().awaitTermination()
+    print("streamed", session.read.parquet(sys.argv[1] + "-out").count())
 """
 
 
@@ -83,11 +97,23 @@ def test_wheel_runtime_serves_where_no_java_is(store: Path, tmp_path: Path) -> N
     assert (tmp_path / ".cache/pyledger/java/bin/java").exists()
 
 
-def test_connect_session_finds_the_source(store: Path, tmp_path: Path) -> None:
-    done = run_bare(
-        READ.format(builder='SparkSession.builder.remote("local[2]")'), store, tmp_path, os.environ["PATH"]
-    )
+def test_connect_session_reads_writes_and_streams(store: Path, tmp_path: Path) -> None:
+    code = READ.replace("finally:", MORE + "finally:")
+    builder = 'SparkSession.builder.remote("local[2]")'
+    done = run_bare(code.format(builder=builder), store, tmp_path, os.environ["PATH"])
     assert "rows 10" in done.stdout, done.stderr
+    assert "copied 10" in done.stdout, done.stderr
+    assert "streamed 10" in done.stdout, done.stderr
+
+
+def test_an_old_pyspark_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for found in ("4.2.0", "4.3.0.dev1", "10.0"):
+        monkeypatch.setattr(pyledger_spark, "version", lambda _name, found=found: found)
+        pyledger_spark._check_pyspark()
+    for found in ("3.5.9", "4.1.4"):
+        monkeypatch.setattr(pyledger_spark, "version", lambda _name, found=found: found)
+        with pytest.raises(ConfigError, match=f"pyspark: {found} is too old"):
+            pyledger_spark.setup()
 
 
 def test_java_version_reads_what_java_says(tmp_path: Path) -> None:
