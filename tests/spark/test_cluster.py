@@ -38,7 +38,7 @@ def check_a_copy(master: str, folder: Path) -> None:
     """Read a store and write its messages to another one, on a cluster."""
     store = folder / "store"
     write(store, 200)
-    done = run_bare(COPY, store, folder, os.environ["PATH"], master, timeout_s=1500)
+    done = run_bare(COPY, store, folder, os.environ["PATH"], master)
     assert "partitions True" in done.stdout, done.stderr
     assert "rows 200" in done.stdout, done.stderr
     copied = arrow.scan(f"{store}-copy", columns=["body"]).read_all().column("body").to_pylist()

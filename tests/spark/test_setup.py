@@ -13,7 +13,7 @@ from pyledger.message import Message
 from pyledger.store.message_store import MessageStore
 from tests.spark.conftest import ROOT
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1600)]
 
 READ = """
 import sys
@@ -51,7 +51,7 @@ def store(tmp_path: Path) -> Path:
 
 
 def run_bare(
-    code: str, store: Path, home: Path, path: str, *more: str, timeout_s: float = 280
+    code: str, store: Path, home: Path, path: str, *more: str, timeout_s: float = 1500
 ) -> subprocess.CompletedProcess[str]:
     bare = {"PATH": path, "HOME": str(home), "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'spark_ext'}"}
     return subprocess.run(
