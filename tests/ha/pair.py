@@ -56,7 +56,7 @@ class Pair:
                     **settings,
                 }
             ),
-            delivery=DeliveryConfig(auto_create_topics=True, slave_read=True),
+            delivery=DeliveryConfig(auto_create_topics=True, slave_read=True, property_filter=True),
             store=StoreConfig(**{**SMALL, **(store or {})}),
             ha=HaConfig(**{"role": role, **QUICK, **(ha or {})}),
             clock=clock,

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pyledger._core import PullLimits
 from pyledger.broker.server import Broker
 from pyledger.errors import ConfigError
 from pyledger.store.reader import StoreReader
@@ -138,6 +139,31 @@ def test_a_slave_takes_no_sends_and_serves_pulls(run: Run, tmp_path: Path) -> No
             assert [body[:6] for body in bodies(found)] == [b"000001", b"000005"]
             # The master is alive, so the next pull shall go there.
             assert found.ext_fields["suggestWhichBrokerId"] == "0"
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "filtered", [{}, {"expression_type": "SQL92", "subscription": "n IS NULL"}], ids=["tags", "sql"]
+)
+def test_a_master_sends_consumers_that_read_from_disk_to_its_slave(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, filtered: dict[str, str]
+) -> None:
+    # 40 % of the machine's memory are 10,000 bytes.
+    monkeypatch.setattr(
+        "pyledger.broker.processors.pull.default_limits", lambda: PullLimits(resident_bytes=10_000)
+    )
+
+    async def main() -> None:
+        async with brokers(tmp_path) as pair:
+            master = await pair.start(0, "async_master")
+            await send_many(master, 40, 1000)
+            far = await told(master, pull("T", max_msg_nums=2, **filtered))
+            assert [body[:6] for body in bodies(far)] == [b"000000", b"000004"]
+            assert far.ext_fields["suggestWhichBrokerId"] == "1"
+            near = await told(master, pull("T", 0, 8, max_msg_nums=2, **filtered))
+            assert [body[:6] for body in bodies(near)] == [b"000032", b"000036"]
+            assert near.ext_fields["suggestWhichBrokerId"] == "0"
 
     run(main())
 

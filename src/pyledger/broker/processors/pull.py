@@ -17,7 +17,7 @@ from pyledger.protocol.delivery.refusal import Refusal
 from pyledger.protocol.delivery.subscription import Subscription
 from pyledger.protocol.filter.loading import sql_filter
 from pyledger.store.queue_reader import default_limits
-from pyledger.store.read_result import GetStatus
+from pyledger.store.read_result import GetResult, GetStatus
 from pyledger.wire.codes import RequestCode, ResponseCode
 from pyledger.wire.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from pyledger.wire.native import PullRequest as NativePull
@@ -33,6 +33,8 @@ PAGE = 32
 
 
 Buffer = bytes | memoryview
+Place = tuple[int, int]
+"""Where a record stands in the log, and its size: bytes."""
 
 
 class Found(NamedTuple):
@@ -191,8 +193,10 @@ class PullProcessor:
             held = store.queue_range(topic, queue_id)
             return Found(OFFSET_RESET, reset, held.min_offset, held.max_offset)
         count = max(1, header.max_msg_nums)
+        serves = self._parts.delivery.slave_read
         if not wanted.by_tag:
-            return self._read_filtered(header, wanted.expression, count)
+            filtered, places = self._read_filtered(header, wanted.expression, count)
+            return filtered._replace(behind=serves and self._is_behind(places))
         found = store.get_ranges(
             topic, queue_id, header.queue_offset, count, RECORDS_MAX_BYTES, wanted.expression
         )
@@ -206,18 +210,23 @@ class PullProcessor:
             found.max_offset,
             records,
             found.message_count,
-            self._is_behind(found.ranges.places) if self._parts.delivery.slave_read else False,
+            serves and self._is_behind(found.ranges.places),
         )
 
-    def _is_behind(self, places: Sequence[tuple[int, int]]) -> bool:
+    def _is_behind(self, places: Sequence[Place]) -> bool:
         """Whether the last record lies where memory does not reach, by upstream's rule of 40 %."""
         store = self._parts.store
         return bool(places) and store.max_offset - places[-1][0] > self._resident_bytes
 
-    def _read_filtered(self, header: Header, expression: str, count: int) -> Found:
-        """Read messages whose properties an SQL92 expression wants, within the bounds of one pull."""
+    def _read_filtered(self, header: Header, expression: str, count: int) -> tuple[Found, list[Place]]:
+        """Read messages whose properties an SQL92 expression wants, within the bounds of one pull.
+
+        Returns:
+            What was found, and where in the log.
+        """
         store, wants = self._parts.store, sql_filter(expression).matches
         records: list[memoryview] = []
+        places: list[Place] = []
         passed = size_bytes = 0
         offset = header.queue_offset
         while True:
@@ -231,18 +240,24 @@ class PullProcessor:
                     len(records) >= count or size_bytes + message.store_size > FILTERED_BYTES_MAX
                 ):
                     offset = message.queue_offset
-                    return Found("FOUND", offset, page.min_offset, page.max_offset, records, len(records))
+                    return found_in(page, "FOUND", offset, records), places
                 records.append(message.record_view)
+                places.append((message.physical_offset, message.store_size))
                 size_bytes += message.store_size
             passed += page.next_offset - offset
             offset = page.next_offset
             if passed >= self._parts.config.filter_scan_max or offset >= page.max_offset:
                 break
         if records:
-            return Found("FOUND", offset, page.min_offset, page.max_offset, records, len(records))
+            return found_in(page, "FOUND", offset, records), places
         if passed:
-            return Found("NO_MATCHED_MESSAGE", offset, page.min_offset, page.max_offset)
-        return Found(page.status.name, page.next_offset, page.min_offset, page.max_offset)
+            return found_in(page, "NO_MATCHED_MESSAGE", offset), places
+        return found_in(page, page.status.name, page.next_offset), places
+
+
+def found_in(page: GetResult, status: str, next_offset: int, records: Sequence[Buffer] = ()) -> Found:
+    """What was found up to a page of a queue; the next pull goes on at an offset of it, units."""
+    return Found(status, next_offset, page.min_offset, page.max_offset, records, len(records))
 
 
 def answer_command(connection: Connection, request: RemotingCommand, reply: PullReply | Refusal) -> None:
