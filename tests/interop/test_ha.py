@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from pyledger.config.store import StoreConfig
 from pyledger.message import Message
 from pyledger.net.loop import run
 from pyledger.protocol.ha.slave import FRAME_HEADER
+from pyledger.store.config_files import DelayOffsets
 from pyledger.store.message_store import MessageStore
 from pyledger.wire.codes import RequestCode
 from pyledger.wire.offsets import ConsumerOffsetTable, DelayOffsetTable
@@ -28,7 +29,8 @@ from tests.ha.pair import QUICK, SMALL, Pair, brokers, replication, until
 from tests.interop.peers import PEER_VERSIONS, Peers, RocketMQ, build, free_ports, serving
 from tests.net.peers import raw
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
+LIMIT_S = 300
+pytestmark = [pytest.mark.java, pytest.mark.timeout(LIMIT_S)]
 
 FILES = {"mapped_file_size_bytes": 4 << 20}
 HEADER = FRAME_HEADER.size
@@ -120,6 +122,14 @@ async def tables(port: int) -> list[Any]:
     ]
 
 
+async def slave_tables(version: str, port: int, folder: Path) -> list[Any]:
+    """The same of a Java slave: one of 4.9 writes how far delays are to a file alone, for its next start."""
+    found = await tables(port)
+    if version.startswith("4."):
+        found[2] = DelayOffsets.read(folder / "java" / "config").offsets
+    return found
+
+
 async def our_master(pair: Pair, role: str) -> Broker:
     """Our master on ports that a Java slave finds: it reads some tables two below the main one."""
     (port,) = free_ports(1)
@@ -165,7 +175,7 @@ async def java_slave_serves(java: RocketMQ, folder: Path) -> None:
             await send_all_kinds(java, pair)
             await until(lambda: stored(master) >= ALL_KINDS)
             await asyncio.to_thread(java.run, *consume(pair, "early", 100))
-            while await tables(master_port) != await tables(slave_port):
+            while await tables(master_port) != await slave_tables(java.version, slave_port, folder):
                 await asyncio.sleep(1)
             count = stored(master)
             await master.close()
@@ -266,6 +276,11 @@ def newest_files(folder: Path) -> tuple[str, bytes]:
     return max(log_files(folder).items(), default=("", b""))
 
 
+def play(story: Coroutine[Any, Any, None]) -> None:
+    """Run a story. It ends itself, and so its servers: a signal would end nothing in the loop."""
+    run(asyncio.wait_for(story, LIMIT_S - 20))
+
+
 LIVE = pytest.mark.live
 
 
@@ -279,7 +294,7 @@ LIVE = pytest.mark.live
     ],
 )
 def test_java_slaves_follow_our_masters(peers: Peers, tmp_path: Path, version: str, role: str) -> None:
-    run(java_slave_follows(peers(version), tmp_path, role))
+    play(java_slave_follows(peers(version), tmp_path, role))
 
 
 @pytest.mark.parametrize(
@@ -288,19 +303,19 @@ def test_java_slaves_follow_our_masters(peers: Peers, tmp_path: Path, version: s
         ("5.3.3", "ASYNC_MASTER"),
         pytest.param("5.3.3", "SYNC_MASTER", marks=LIVE),
         pytest.param("4.9.7", "ASYNC_MASTER", marks=LIVE),
-        pytest.param("4.9.7", "SYNC_MASTER", marks=LIVE),
+        ("4.9.7", "SYNC_MASTER"),
     ],
 )
 def test_our_slave_follows_java_masters(peers: Peers, tmp_path: Path, version: str, role: str) -> None:
-    run(our_slave_follows(peers(version), tmp_path, role))
+    play(our_slave_follows(peers(version), tmp_path, role))
 
 
 @pytest.mark.live
 @pytest.mark.parametrize("version", PEER_VERSIONS)
 def test_java_slaves_serve_what_our_masters_had(peers: Peers, tmp_path: Path, version: str) -> None:
-    run(java_slave_serves(peers(version), tmp_path))
+    play(java_slave_serves(peers(version), tmp_path))
 
 
 @pytest.mark.parametrize("version", ["5.3.3", pytest.param("4.9.7", marks=LIVE)])
 def test_our_slave_comes_out_of_trouble(peers: Peers, tmp_path: Path, version: str) -> None:
-    run(our_slave_in_trouble(peers(version), tmp_path))
+    play(our_slave_in_trouble(peers(version), tmp_path))
