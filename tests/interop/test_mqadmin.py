@@ -1,9 +1,15 @@
 """RocketMQ's own `mqadmin` looks at our broker and changes it."""
 
+import asyncio
+import re
 from pathlib import Path
 
 import pytest
 
+from pyledger.client import AsyncProducer, AsyncPushConsumer
+from pyledger.message import Message
+from pyledger.net.loop import run
+from tests.client.scenarios import until
 from tests.interop.cases import Place, bodies, once
 from tests.interop.peers import RocketMQ
 from tests.interop.servers import our_cluster
@@ -56,3 +62,39 @@ def test_mqadmin_looks_and_changes(rocketmq: RocketMQ, tmp_path: Path) -> None:
 
         # All that was reset is consumed again, and nothing else.
         assert bodies(place.consume(MESSAGES)) == once(MESSAGES)
+
+
+def test_mqadmin_asks_consumers_of_both_kinds(rocketmq: RocketMQ, tmp_path: Path) -> None:
+    """`consumerStatus`: our broker passes the question on, and both consumers answer it."""
+
+    async def answered(pattern: str, *words: object) -> str:
+        """What `mqadmin` says; its calls are late on a busy machine, so they may be made again."""
+        while True:
+            text = await asyncio.to_thread(rocketmq.admin, *words, "-g", "status_group", "-n", namesrv)
+            if re.search(pattern, text):
+                return text
+
+    async def main() -> None:
+        where = ("--namesrv", namesrv, "--topic", "Status", "--group", "status_group")
+        async with AsyncProducer("p", namesrv) as producer:
+            await producer.send(Message("Status", b"first"))
+            ours = AsyncPushConsumer("status_group", namesrv, seen.append, consume_from="first_offset")
+            ours.subscribe("Status")
+            async with ours:
+                await until(lambda: bool(seen), "the first message", 240)
+                java = rocketmq.start("Consume", *where, "--expect", 1, "--timeout", 240)
+                await until(lambda: 0 < len(ours.queues) < 4, "a share for Java", 240)
+                listed = await answered(r"\S+@\S+(?s:.*)\S+@\S+", "consumerConnection")
+                members = re.findall(r"\S+@\S+", listed)
+                assert len(members) == 2, listed
+                for member in members:
+                    told = await answered("PROP_CONSUME_TYPE", "consumerStatus", "-i", member)
+                    assert told.count("Status ") >= 2, told
+                for number in range(40):
+                    await producer.send(Message("Status", b"%d" % number))
+                await asyncio.to_thread(java.end)
+
+    seen: list[object] = []
+    with our_cluster(tmp_path) as node:
+        namesrv = node.namesrv
+        run(main())
