@@ -25,6 +25,25 @@ def mapped_file_count():
     return mapped_count
 
 
+cdef extern from *:
+    """
+    #include <malloc.h>
+    static int keep_freed(int kept_bytes, int mapped_bytes) {
+    #ifdef M_TRIM_THRESHOLD
+        return mallopt(M_TRIM_THRESHOLD, kept_bytes) && mallopt(M_MMAP_THRESHOLD, mapped_bytes);
+    #else
+        return 0;
+    #endif
+    }
+    """
+    int keep_freed(int kept_bytes, int mapped_bytes) nogil
+
+
+def keep_freed_memory(int kept_bytes, int mapped_bytes):
+    """Let this process keep what it frees, up to a limit; see _core.pyi."""
+    return keep_freed(kept_bytes, mapped_bytes) != 0
+
+
 def sync_file_system(str path):
     """Make everything durable that was written to the file system of a path, whoever wrote it.
 

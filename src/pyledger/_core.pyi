@@ -119,6 +119,17 @@ class Waker:
 def mapped_file_count() -> int:
     """Files that are mapped now; the kernel allows a process so many mappings (vm.max_map_count)."""
 
+def keep_freed_memory(kept_bytes: int, mapped_bytes: int) -> bool:
+    """Let this process keep memory that it frees, instead of giving it back and having it made anew.
+
+    Args:
+        kept_bytes: So much at the end of the heap stays.
+        mapped_bytes: Smaller blocks come from the heap.
+
+    Returns:
+        False where the C library knows no such limits.
+    """
+
 def sync_file_system(path: str) -> None:
     """Make everything durable that was written to the file system of a path, whoever wrote it.
 

@@ -58,8 +58,10 @@ def node(
     from pyledger.config.raft import UPSTREAM_TIMES, RaftConfig
     from pyledger.config.raft_store import RaftStoreConfig
     from pyledger.runtime.raft_server import RaftServer
+    from pyledger.store.freed_memory import keep_buffers
 
     log_to_stderr(log_level)
+    keep_buffers()
     file = ConfigFile(config_path)
     config, net = file.load(RaftConfig, "raft"), file.load(NetConfig, "net")
     store = file.load(RaftStoreConfig, "raft_store")
