@@ -33,7 +33,11 @@ class WrongClock(SystemClock):
 
 async def work(self_id: str, peers: str, folder: str, rate: float, heart_beat_ms: int) -> None:
     clock = WrongClock(rate)
-    config = RaftConfig(heart_beat_time_interval_ms=heart_beat_ms, heart_beat_jitter_ms=heart_beat_ms // 2)
+    config = RaftConfig(
+        heart_beat_time_interval_ms=heart_beat_ms,
+        max_heart_beat_leak=3,
+        heart_beat_jitter_ms=heart_beat_ms // 2,
+    )
     server = RaftServer("g", self_id, peers, folder, config=config, store=SIZES, clock=clock)
     loop, stopped = asyncio.get_running_loop(), asyncio.Event()
     loop.add_signal_handler(signal.SIGUSR1, clock.jump)

@@ -27,7 +27,7 @@ class Processes:
         self.running: dict[str, subprocess.Popen[str]] = {}
         self.settings = folder / "raft.toml"
         # A loaded machine may keep a leader from running for longer than our defaults allow.
-        self.settings.write_text("[raft]\nheart_beat_time_interval_ms = 400\nheart_beat_jitter_ms = 200\n")
+        self.settings.write_text("[raft]\nheart_beat_time_interval_ms = 600\nheart_beat_jitter_ms = 200\n")
 
     def start(self, one: str) -> None:
         command = [sys.executable, "-m", "pyledger", "raft", "node", "--group", "g", "--id", one]

@@ -13,6 +13,7 @@ INT_MAX = (1 << 31) - 1
 
 UPSTREAM_TIMES = {
     "heart_beat_time_interval_ms": 2000,
+    "max_heart_beat_leak": 3,
     "min_vote_interval_ms": 300,
     "max_vote_interval_ms": 1000,
     "vote_wait_ms": 2000,
@@ -26,12 +27,12 @@ class RaftConfig:
     """How a member of a DLedger group votes, replicates and acknowledges."""
 
     heart_beat_time_interval_ms: int = setting(
-        150, unit="ms", range=(10, HOUR_MS), upstream="heartBeatTimeIntervalMs"
+        250, unit="ms", range=(10, HOUR_MS), upstream="heartBeatTimeIntervalMs"
     )
     """Pause between two rounds of heart beats. Upstream: 2000; with Java nodes it must be that."""
 
-    max_heart_beat_leak: int = setting(3, unit="intervals", range=(1, 1000), upstream="maxHeartBeatLeak")
-    """Silence of a leader, or of its quorum, after which it is given up."""
+    max_heart_beat_leak: int = setting(2, unit="intervals", range=(1, 1000), upstream="maxHeartBeatLeak")
+    """Silence of a leader, or of its quorum, after which it is given up. Upstream: 3."""
 
     heart_beat_jitter_ms: int = setting(75, unit="ms", range=(0, HOUR_MS), upstream=None)
     """Chance added to that silence, so that not all followers stand at one moment. Upstream: none."""

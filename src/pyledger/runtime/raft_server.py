@@ -182,6 +182,7 @@ class RaftServer:
         self._append_answers = append_answers(group, self_id)
         self._planned: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._armed_ms: int | None = None
         self._care: asyncio.TimerHandle | None = None
         self._closing = False
         self._disk: WorkThread
@@ -312,10 +313,17 @@ class RaftServer:
 
     def _arm(self, deadline_ms: int | None, now_ms: int) -> None:
         if self._timer is not None:
+            if deadline_ms == self._armed_ms:
+                return
             self._timer.cancel()
             self._timer = None
+        self._armed_ms = deadline_ms
         if deadline_ms is not None:
-            self._timer = self._loop.call_later(max(deadline_ms - now_ms, 1) / 1000, self._pump)
+            self._timer = self._loop.call_later(max(deadline_ms - now_ms, 1) / 1000, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._pump()
 
     # --- what is to be done
 

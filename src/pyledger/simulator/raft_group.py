@@ -35,6 +35,7 @@ KINDS = (*("crash", "cut", "alone") * 2, "mend", "jump", "damage", "transfer", "
 
 CONFIG = RaftConfig(
     heart_beat_time_interval_ms=200,
+    max_heart_beat_leak=3,
     heart_beat_jitter_ms=100,
     min_vote_interval_ms=40,
     max_vote_interval_ms=200,
