@@ -134,6 +134,27 @@ def test_what_would_be_lost_is_told_before_it_is(run: Run, tmp_path: Path) -> No
     run(main())
 
 
+def test_a_slave_that_began_with_the_last_file_is_not_promoted(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with brokers(tmp_path) as pair, admin(pair) as tool:
+            first, second = keeper(pair, 0, "async_master"), keeper(pair, 1, "slave")
+            async with first:
+                await send_many(first.broker, 300, 5000)
+                async with second:
+                    await caught_up(first.broker, second.broker)
+                    missing = second.broker.store.min_offset
+                    assert missing > 0
+                    assert (await tool.status(second.address)).document()["missingBytes"] == missing
+                    await first.broker.close()
+                    await until(lambda: replication(second.broker).ha_client.connection is None)
+                    with pytest.raises(NotPromotedError, match=f"had {missing} bytes before this log begins"):
+                        await tool.promote(second.address)
+                    done = await tool.promote(second.address, force=True)
+                    assert done.document()["lostBytes"] == missing
+
+    run(main())
+
+
 def test_a_port_that_was_taken_meanwhile_is_waited_for(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with brokers(tmp_path) as pair, admin(pair) as tool:

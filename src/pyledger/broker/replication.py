@@ -311,8 +311,15 @@ class SlaveReplication(SlaveSide):
                 last_write_timestamp=0 if link is None else link.last_write_ms,
                 activated=link is not None,
                 problem=self.ha_client.problem,
+                missing_bytes=self._missing_bytes(),
             ),
         )
+
+    def _missing_bytes(self) -> int:
+        """What the master has before this log begins, as far as it was heard of."""
+        start = self.sync.master_start
+        own = self._store.min_offset if self._store.max_offset else self.sync.master_end
+        return max(0, own - start) if start >= 0 else 0
 
 
 Replication = MasterReplication | SlaveReplication | GroupLeader | GroupFollower

@@ -41,7 +41,7 @@ log = logger("ha")
 B = TypeVar("B", bound=Body)
 TIMEOUT_MS = 3_000
 SEPARATOR = "@"
-LOG_END = "commitLogMaxOffset"
+LOG_START, LOG_END = "commitLogMinOffset", "commitLogMaxOffset"
 UNKNOWN = -1
 
 
@@ -90,12 +90,14 @@ class SlaveSync:
         self._seen: dict[tuple[str, int], int] = {}
         self.master_end = UNKNOWN
         """Physical offset (bytes) where the master's log ended when it was last asked; -1: it was not."""
+        self.master_start = UNKNOWN
+        """The same of where it began."""
         self._met = ""
 
     def meet(self, master: str) -> None:
         """The name servers say who is master, `host:port`; how far another one was says nothing."""
         if master != self._met:
-            self._met, self.master_end = master, UNKNOWN
+            self._met, self.master_start, self.master_end = master, UNKNOWN, UNKNOWN
 
     async def ask_master_end(self) -> int:
         """Where the master's log ends, a physical offset (bytes); -1 where it does not say.
@@ -104,7 +106,8 @@ class SlaveSync:
             PyLedgerError: it cannot be asked.
         """
         runtime = await self._ask(RequestCode.GET_BROKER_RUNTIME_INFO, KVTable)
-        self.master_end = UNKNOWN if runtime is None else int(runtime.table.get(LOG_END, UNKNOWN))
+        table = {} if runtime is None else runtime.table
+        self.master_start, self.master_end = (int(table.get(one, UNKNOWN)) for one in (LOG_START, LOG_END))
         return self.master_end
 
     async def run(self) -> None:

@@ -46,6 +46,7 @@ class Standing:
             "maxOffset": own.max_offset,
             "masterMaxOffset": status.master_commit_log_max_offset if self.has_met_master else None,
             "behindBytes": self.behind_bytes if self.has_met_master else None,
+            "missingBytes": own.missing_bytes,
             "master": own.master_addr,
             "connected": own.activated,
             "problem": own.problem,
@@ -88,7 +89,8 @@ class ReplicationAdmin(AsyncAdmin):
         if not force:
             await self._check_promotion(before)
         after = await self._change(address, {"brokerRole": role, "brokerId": "0"}, master=True)
-        return Standing(address, after.status, before.behind_bytes)
+        lost_bytes = before.behind_bytes + before.status.ha_client_info.missing_bytes
+        return Standing(address, after.status, lost_bytes)
 
     async def _check_promotion(self, slave: Standing) -> None:
         own, address = slave.status.ha_client_info, slave.address
@@ -103,6 +105,11 @@ class ReplicationAdmin(AsyncAdmin):
         if slave.behind_bytes:
             raise NotPromotedError(
                 address, f"its master had {slave.behind_bytes} bytes more, which would be lost"
+            )
+        if own.missing_bytes:
+            raise NotPromotedError(
+                address,
+                f"its master had {own.missing_bytes} bytes before this log begins, which would be lost",
             )
         for other in others:
             more = await self._max_offset(other) - own.max_offset

@@ -36,6 +36,8 @@ class HaClientStatus(Body):
     """Whether there is a connection to the master."""
     problem: str = ""
     """Why there is none; upstream has no such field."""
+    missing_bytes: Long = 0
+    """What the master's log has before the slave's begins; upstream has no such field."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
