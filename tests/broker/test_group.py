@@ -4,15 +4,22 @@ import asyncio
 import signal
 from collections import Counter
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from pyledger.broker.membership import Membership
+from pyledger.broker.tables import BrokerTables
 from pyledger.client.producer import AsyncProducer
 from pyledger.client.pull_consumer import AsyncPullConsumer
 from pyledger.client.results import SendStatus
+from pyledger.config.broker import BrokerConfig
 from pyledger.config.client import ClientConfig
+from pyledger.config.delivery import DeliveryConfig
 from pyledger.errors import CorruptRecordError, PyLedgerError, StoreFormatError
 from pyledger.message import Message
+from pyledger.runtime.raft_server import RaftServer
+from pyledger.store.message_store import MessageStore
 from pyledger.store.reader import StoreReader
 from pyledger.store.verify import verify
 from tests.broker.group_process import group_of_brokers
@@ -104,6 +111,27 @@ async def caught_up(folder: Path, wanted: set[bytes]) -> None:
     """Wait until a member that runs has all that is wanted."""
     while not wanted <= await asyncio.to_thread(bodies, folder):
         await asyncio.sleep(0.05)
+
+
+def test_a_new_leader_makes_topics_whose_table_did_not_come(tmp_path: Path) -> None:
+    """Made by the leader before, just before it was killed. Older ones that are missing were deleted."""
+    with MessageStore.open(tmp_path, index_slots=100, index_entries=400) as store:
+        store.put(Message("deleted", b"0", 7))
+        before = Membership(cast("RaftServer", None), None)
+        before._tables_where = store.max_offset
+        for queue_id in (1, 3):
+            store.put(Message("new", b"1", queue_id))
+        tables = BrokerTables(BrokerConfig(store_path=str(tmp_path)), DeliveryConfig(), store, lambda: 0)
+        slave = Membership(before._member, None, before)
+        slave.restore_topics(tables, store, 1)
+        assert tables.topics.find("new") is None
+        leader = Membership(before._member, 2, slave)
+        leader.restore_topics(tables, store, 1)
+        found = tables.topics.find("new")
+        assert found is not None
+        assert found.write_queue_count == 4
+        assert tables.topics.find("deleted") is None
+        assert leader.tables_where == store.confirmed_where
 
 
 def bodies(folder: Path) -> set[bytes]:

@@ -2,6 +2,8 @@
 
 import asyncio
 import struct
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -222,6 +224,28 @@ def test_only_what_is_committed_can_be_read(tmp_path: Path) -> None:
         assert [p for p in verify(tmp_path) if p.severity != "note"] == []
 
     asyncio.run(work())
+
+
+def test_what_speaks_of_messages_is_written_when_they_are_committed(tmp_path: Path) -> None:
+    """Offsets that pass popped messages are on disk only when the group has the records of those."""
+    member = Member(tmp_path)
+    with member.open() as store, ThreadPoolExecutor(2) as threads:
+        store.append(Message("T", b"0"))
+        until_committed = threads.submit(store.flush_log)
+        while not member.entries.log.data.flushed_where:  # the local flush comes first
+            time.sleep(0.001)
+        assert not until_committed.done()
+        member.commit(store, 0)
+        until_committed.result()
+        store.flush_log()
+        store.append(Message("T", b"1"))
+        until_deposed = threads.submit(store.flush_log)
+        store.stand_down()
+        with pytest.raises(StoreClosedError):
+            until_deposed.result()
+        with pytest.raises(StoreClosedError):
+            store.flush_log()
+    member.entries.close()
 
 
 def test_units_of_what_was_never_committed_go(tmp_path: Path) -> None:

@@ -173,7 +173,7 @@ class GroupKeeper:
     async def _become(self, led_term: int | None) -> None:
         event(log, logging.WARNING, "broker changes", leads=led_term is not None, term=led_term)
         await self.broker.close()
-        self.membership = Membership(self.member, led_term)
+        self.membership = Membership(self.member, led_term, self.membership)
         await start_successor(self._succeed, lambda: not self._closing and self._led_term == led_term)
 
     def _succeed(self) -> Broker:

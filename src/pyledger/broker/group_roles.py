@@ -6,7 +6,8 @@ durable when the group has committed it. Tables go as between any master and sla
 Source: RocketMQ broker/.../dledger/DLedgerRoleChangeHandler.java.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from pyledger.broker.slave_side import SERVICE_NOT_AVAILABLE, SlaveSide
@@ -17,6 +18,8 @@ from pyledger.store.message_store import MessageStore
 from pyledger.wire.ha_status import HaClientStatus, HaStatus
 
 PUT_OK = "PUT_OK"
+ASK_INTERVAL_MS = 500
+ASKS_PER_TERM = 10
 SYNC_FIRST_MS = 500
 SYNC_INTERVAL_MS = 3_000
 """A leader may go at any time, so its tables are copied more often than a master's. Upstream: 10 s."""
@@ -68,6 +71,8 @@ class GroupFollower(SlaveSide):
         tables: BrokerTables,
         client: RemotingClient,
         master_changed: Callable[[bool], None],
+        ask_again: Callable[[], Awaitable[object]],
+        term: Callable[[], int],
     ) -> None:
         """Take where copies come from and go.
 
@@ -77,14 +82,40 @@ class GroupFollower(SlaveSide):
             tables: Become copies of the leader's.
             client: Calls the leader.
             master_changed: Told whether there is a leader, when that changes.
+            ask_again: Asks the name servers who is master.
+            term: Of the group, as the member knows it.
         """
         often = replace(
             ha,
             sync_first_ms=min(ha.sync_first_ms, SYNC_FIRST_MS),
             sync_interval_ms=min(ha.sync_interval_ms, SYNC_INTERVAL_MS),
         )
-        super().__init__(often, store, tables, client)
-        self._master_changed = master_changed
+        super().__init__(often, store, tables, client, term)
+        self._master_changed, self._ask_again, self._term = master_changed, ask_again, term
+        self._asks: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to copy tables, and to look for each new leader."""
+        super().start()
+        self._asks = asyncio.get_running_loop().create_task(self._look_for_leaders())
+
+    async def close(self) -> None:
+        """Copy no more."""
+        if self._asks is not None:
+            self._asks.cancel()
+            await asyncio.gather(self._asks, return_exceptions=True)
+        await super().close()
+
+    async def _look_for_leaders(self) -> None:
+        """Ask the name servers for a while whenever the term has changed: its leader is known there soon."""
+        term, left = None, 0
+        while True:
+            if term != self._term():
+                term, left = self._term(), ASKS_PER_TERM
+            if left:
+                left -= 1
+                await self._ask_again()
+            await asyncio.sleep(ASK_INTERVAL_MS / 1000)
 
     def learn_master(self, address: str, _ha_address: str) -> None:
         """What the name servers say; empty when they know of no master."""

@@ -29,10 +29,18 @@ from pyledger.store.message_store import MessageStore
 class Membership:
     """What a broker has of its member, for as long as it has one role."""
 
-    def __init__(self, member: RaftServer, led_term: int | None) -> None:
-        """Take the member, and the term that it leads; None: it does not."""
+    def __init__(self, member: RaftServer, led_term: int | None, before: "Membership | None" = None) -> None:
+        """Take the member, and the term that it leads; None: it does not.
+
+        Args:
+            member: The member.
+            led_term: The term that it leads; None: it does not.
+            before: What the broker had before it changed its role.
+        """
         self._member = member
         self.led_term = led_term
+        self._tables_where = -1 if before is None else before.tables_where
+        self._follower: GroupFollower | None = None
         self.store: MemberStore | None = None
         """Open, and told what is committed."""
 
@@ -88,6 +96,30 @@ class Membership:
         if self.led_term is not None and self.store is not None:
             self.store.stand_down()
 
+    @property
+    def tables_where(self) -> int:
+        """Physical offset (bytes): topics of all that stands before it are in this broker's table."""
+        if self._follower is None:
+            return self._tables_where
+        return max(self._tables_where, self._follower.sync.complete_where)
+
+    def restore_topics(self, tables: BrokerTables, store: MessageStore, now_ms: int) -> None:
+        """As a new leader: make topics whose messages have come, but not the table that knows them.
+
+        The last leader made them just before it went. Those of older messages were deleted.
+        """
+        if self.led_term is None:
+            return
+        counts: dict[str, int] = {}
+        for (topic, queue_id), held in store.queues().items():
+            if held.max_offset > held.min_offset and tables.topics.find(topic) is None:
+                last = store.get(topic, queue_id, held.max_offset - 1, 1).messages
+                if last and last[0].physical_offset >= self.tables_where:
+                    counts[topic] = max(counts.get(topic, 0), queue_id + 1)
+        for topic, count in counts.items():
+            tables.topics.create_for_group(topic, count, now_ms)
+        self._tables_where = store.confirmed_where
+
     def takes_appends(self) -> bool:
         """Whether the group takes entries of this member now."""
         return self.leads and self._member.node.takes_appends
@@ -105,4 +137,8 @@ class Membership:
         """The side of the role; arguments as `replication_of` takes them."""
         if self.led_term is not None:
             return GroupLeader(store, self.takes_appends)
-        return GroupFollower(ha, store, tables, client, told.master_changed)
+        member = self._member
+        self._follower = GroupFollower(
+            ha, store, tables, client, told.master_changed, told.ask_again, lambda: member.node.state.term
+        )
+        return self._follower

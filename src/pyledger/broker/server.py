@@ -169,6 +169,8 @@ class Broker:
             port = self._servers[0].port if self._servers else self.config.port
             store = await self._open_store(port)
             self.parts = await self._assemble(store)
+            if self._membership is not None:
+                self._membership.restore_topics(self.parts.tables, store, self._now_ms())
             self._answer_with(self.parts)
             if not self._servers:
                 await self._listen(port)

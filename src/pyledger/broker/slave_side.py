@@ -16,7 +16,12 @@ class SlaveSide:
     """A slave, but for what its log comes from."""
 
     def __init__(
-        self, ha: HaConfig, store: MessageStore, tables: BrokerTables, client: RemotingClient
+        self,
+        ha: HaConfig,
+        store: MessageStore,
+        tables: BrokerTables,
+        client: RemotingClient,
+        term: Callable[[], int] = lambda: 0,
     ) -> None:
         """Take what comes from the master.
 
@@ -25,6 +30,7 @@ class SlaveSide:
             store: The slave's.
             tables: Become copies of the master's.
             client: Calls the master.
+            term: Of its group, where it is in one.
         """
         self.master_address = ""
         """`host:port` of the master for requests; empty while no name server knows one."""
@@ -36,6 +42,7 @@ class SlaveSide:
             lambda: self.master_address,
             lambda: store.confirmed_where,
             lambda topic, queue_id: store.queue_range(topic, queue_id).max_offset,
+            term,
         )
         self._task: asyncio.Task[None] | None = None
 

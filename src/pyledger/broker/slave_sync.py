@@ -6,16 +6,16 @@ messages are delivered is asked every 3 s.
 
 Differs: an offset of a consumer goes back only where the master's own went back since the last copy, so that
 what a consumer commits at the slave while the master is away is kept; and it goes no further than the slave's
-queue. What was delivered counts once this log has all that the master's had by then. Else a slave that takes
-over would believe of messages which died with the master that they were delivered or consumed, and so of
-those that take their places.
+queue. Offsets, and what was delivered, count once this log has all that the master's had by then. Else a
+slave that takes over would believe of messages which died with the master that they were delivered or
+consumed, and so of those that take their places; and of popped ones, whose records died, that they are noted.
 
 Source: RocketMQ broker/.../SlaveSynchronize.java.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import NamedTuple, TypeVar
 
 from pyledger.broker.tables import BrokerTables
@@ -40,16 +40,21 @@ log = logger("ha")
 
 B = TypeVar("B", bound=Body)
 TIMEOUT_MS = 3_000
+CATCH_UP_MS = 100
+"""Pause while the log has not come to where the master's was."""
 SEPARATOR = "@"
 LOG_START, LOG_END = "commitLogMinOffset", "commitLogMaxOffset"
 UNKNOWN = -1
 
 
-class Deliveries(NamedTuple):
-    """How far a master had delivered."""
+class Progress(NamedTuple):
+    """How far a master, and its consumers, had come."""
 
+    master: Hashable
+    """Whose it is."""
     end_offset: int
-    """Physical offset (bytes) before which stands all that it had delivered."""
+    """Physical offset (bytes) before which stands all that this speaks of."""
+    offsets: ConsumerOffsetTable | None
     delays: DelayOffsetTable | None
     timers: TimerProgress | None
 
@@ -65,6 +70,7 @@ class SlaveSync:
         master: Callable[[], str],
         end_offset: Callable[[], int],
         queue_end: Callable[[str, int], int],
+        term: Callable[[], int] = lambda: 0,
     ) -> None:
         """Take where copies go and come from.
 
@@ -75,17 +81,23 @@ class SlaveSync:
             master: Its `host:port` for requests; empty while it is not known.
             end_offset: Physical offset (bytes) where the slave's log ends.
             queue_end: Offset (units) where a queue of the slave's ends, by topic and queue.
+            term: Of its group, where it is in one: what a master of an earlier one had done may be undone.
         """
         self.count = 0
         """Copies that were complete."""
+        self.complete_where = -1
+        """Physical offset (bytes): topics of all that stands before it are known here."""
         self._tables = tables
         self._config = config
         self._client = client
         self._master = master
         self._end_offset = end_offset
         self._queue_end = queue_end
+        self._term = term
         self._problem = ""
-        self._deliveries: Deliveries | None = None
+        self._progress: Progress | None = None
+        """Is to count when the log has come that far."""
+        self._wants_offsets = False
         # The master's offsets at the last copy: where they have gone back since, so do the slave's.
         self._seen: dict[tuple[str, int], int] = {}
         self.master_end = UNKNOWN
@@ -119,13 +131,19 @@ class SlaveSync:
             if self._master():
                 await self.copy(deliveries_only=turn % turns > 0)
                 turn += 1
-            await asyncio.sleep(min(config.sync_interval_ms, config.sync_delays_interval_ms) / 1000)
+            left_ms = min(config.sync_interval_ms, config.sync_delays_interval_ms)
+            while left_ms > 0:
+                step_ms = left_ms if self._progress is None else min(left_ms, CATCH_UP_MS)
+                await asyncio.sleep(step_ms / 1000)
+                left_ms -= step_ms
+                self._adopt_progress()
 
     async def copy(self, *, deliveries_only: bool = False) -> bool:
         """Copy everything once, or how far messages are delivered; whether all of it could be."""
-        problem = ""
-        tables = () if deliveries_only else (self._topics, self._offsets, self._groups, self._modes)
-        for one in (*tables, self._delivered):
+        problem, end_offset = "", self._end_offset()
+        tables = () if deliveries_only else (self._topics, self._groups, self._modes)
+        self._wants_offsets |= not deliveries_only
+        for one in (*tables, self._come_so_far):
             try:
                 await one()
             except PyLedgerError as failure:
@@ -134,8 +152,13 @@ class SlaveSync:
         if problem != self._problem:
             event(log, logging.WARNING, "tables not copied", master=self._master(), problem=problem or "none")
         self._problem = problem
-        self.count += not problem and not deliveries_only
+        if not problem and not deliveries_only:
+            self.count += 1
+            self.complete_where = end_offset
         return not problem
+
+    def _epoch(self) -> Hashable:
+        return self._master(), self._term()
 
     async def _ask(self, code: RequestCode, kind: type[B]) -> B | None:
         """A table of the master; None where it has none, or does not know the request."""
@@ -163,10 +186,7 @@ class SlaveSync:
         if found is not None and found.data_version != groups.version:
             groups.adopt(found.subscription_group_table, found.forbidden_table, found.data_version)
 
-    async def _offsets(self) -> None:
-        found = await self._ask(RequestCode.GET_ALL_CONSUMER_OFFSET, ConsumerOffsetTable)
-        if found is None:
-            return
+    def _adopt_offsets(self, found: ConsumerOffsetTable) -> None:
         offsets = self._tables.offsets
         for key, queues in found.offset_table.items():
             topic, separator, group = key.partition(SEPARATOR)
@@ -180,27 +200,46 @@ class SlaveSync:
                 offsets.adopt(group, topic, queue_id, merged_offset(own, seen, offset))
         offsets.version = found.data_version
 
-    async def _delivered(self) -> None:
-        """How far delayed and timer messages are delivered."""
-        found = self._deliveries
-        if found is None:
-            delays = await self._ask(RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsetTable)
-            timers = await self._answer(RequestCode.GET_TIMER_CHECK_POINT)
-            # Asked after the two: what they call delivered stands before this end.
-            found = self._deliveries = Deliveries(
-                await self.ask_master_end(),
-                delays,
-                None if timers is None else progress_of(TimerCheckpoint.decode(timers.body)),
-            )
+    async def _come_so_far(self) -> None:
+        """Offsets, where they are wanted, and how far delayed and timer messages are delivered."""
+        if self._progress is None or self._progress.master != self._epoch():
+            self._progress = await self._ask_progress()
         else:
             await self.ask_master_end()
-        if self._end_offset() < found.end_offset:
+        self._adopt_progress()
+
+    def _adopt_progress(self) -> None:
+        found = self._progress
+        if found is None or found.master != self._epoch() or self._end_offset() < found.end_offset:
             return
-        self._deliveries = None
+        self._progress = None
+        if found.offsets is not None:
+            self._wants_offsets = False
+            self._adopt_offsets(found.offsets)
         if found.delays is not None:
             self._tables.delays.adopt(found.delays.offset_table, found.delays.data_version)
         if found.timers is not None:
             self._tables.timers.adopt(found.timers)
+
+    async def _ask_progress(self) -> Progress | None:
+        self._progress = None
+        epoch = self._epoch()
+        offsets = None
+        if self._wants_offsets:
+            offsets = await self._ask(RequestCode.GET_ALL_CONSUMER_OFFSET, ConsumerOffsetTable)
+        delays = await self._ask(RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsetTable)
+        timers = await self._answer(RequestCode.GET_TIMER_CHECK_POINT)
+        # Asked after the others: what they speak of stands before this end.
+        end_offset = await self.ask_master_end()
+        if epoch != self._epoch():
+            return None
+        return Progress(
+            epoch,
+            end_offset,
+            offsets,
+            delays,
+            None if timers is None else progress_of(TimerCheckpoint.decode(timers.body)),
+        )
 
     async def _modes(self) -> None:
         found = await self._ask(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, MessageRequestModes)

@@ -41,6 +41,7 @@ class MemberStore(MessageStore):
 
     def __init__(self, services: StoreServices) -> None:
         super().__init__(services)
+        self.leads = False
         self.grown: Callable[[], None] = lambda: None
         """Told that entries were appended: the group has to get them."""
 
@@ -66,7 +67,9 @@ class MemberStore(MessageStore):
         except BaseException:
             lock.release()
             raise
-        return cls(StoreServices(parts, clock, disk_usage))
+        store = cls(StoreServices(parts, clock, disk_usage))
+        store.leads = leads
+        return store
 
     def commit(self, end_offset: int) -> None:
         """The group has committed all below a physical offset (bytes): it can be read, puts are answered.
@@ -91,6 +94,21 @@ class MemberStore(MessageStore):
         if self._finalizer.alive:
             parts.refuse(lambda: StoreClosedError(path))
             parts.group.close()
+
+    def flush_log(self) -> int:
+        """Make the log durable, as leader at a majority of the group; the flushed offset (bytes).
+
+        What is written after that may speak of all that was put before. It waits for as long as the member
+        leads.
+
+        Raises:
+            StoreClosedError: the member leads no more, and something was not committed.
+        """
+        parts, end_offset = self._parts, self.max_offset
+        flushed_where = super().flush_log()
+        if self.leads and parts.confirmed_where() < end_offset:
+            parts.group.wait(end_offset, -1)
+        return flushed_where
 
     def until_durable(self, end_offset: int) -> "Future[bool] | None":
         """What becomes true when the group has committed all below a physical offset (bytes)."""
