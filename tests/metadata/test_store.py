@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from kazoo.client import KazooClient
 
 from pyledger.errors import NodeExistsError, NodeNotEmptyError, NodeVersionError, NoNodeError
 from pyledger.metadata.sqlite import SqliteStore
 from pyledger.metadata.store import MetadataStore, Node
 from pyledger.metadata.zookeeper import ZooKeeperStore
 from tests.interop.bookkeeper_peers import free_port, zookeeper
+from tests.metadata.sessions import end_session
 
 T = TypeVar("T")
 Open = Callable[[], MetadataStore]
@@ -183,7 +183,7 @@ def test_a_lost_session_is_followed_by_another(tmp_path: Path) -> None:
             names = store.sessions()
             first = await anext(names)
             await store.create("/there", ephemeral=True)
-            (tmp_path / "metadata.sessions" / first).unlink()
+            await end_session(store)
             assert await anext(names) != first
             assert await other.get("/there") is None
             await store.create("/there", ephemeral=True)
@@ -205,7 +205,7 @@ def test_zookeeper_ends_a_session(keeper: str) -> None:
             assert await anext(nodes) is None
             await store.create("/lost", b"1", ephemeral=True)
             await until(nodes, Node(b"1", 0, ephemeral=True))
-            await asyncio.to_thread(end_session, store)
+            await end_session(store)
             assert await anext(names) != first
             await until(nodes, None)
             assert await other.get("/lost") is None
@@ -215,14 +215,6 @@ def test_zookeeper_ends_a_session(keeper: str) -> None:
             await nodes.aclose()
 
     asyncio.run(scenario())
-
-
-def end_session(store: ZooKeeperStore) -> None:
-    """Take a session over, and close it."""
-    thief = KazooClient(hosts=store.hosts, client_id=store._client.client_id)
-    thief.start()
-    thief.stop()
-    thief.close()
 
 
 @pytest.mark.java

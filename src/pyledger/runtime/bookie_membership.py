@@ -21,6 +21,8 @@ from pyledger.wire.ledger.bookies import ENDPOINT_ID, Cookie, Endpoint, Registra
 log = logger("bookie")
 
 RETRY_S = 1.0
+NAME_TIMEOUT_MS = 10_000
+"""A session that a bookie of before has left lasts so long at most."""
 
 
 class BookieMembership:
@@ -38,6 +40,7 @@ class BookieMembership:
         lost: Callable[[], None],
         *,
         may_grow: bool = False,
+        name_timeout_ms: int = NAME_TIMEOUT_MS,
     ) -> None:
         """A member that begins with `start`.
 
@@ -47,10 +50,11 @@ class BookieMembership:
             paths: All of its folders.
             lost: Called when another process has taken its name.
             may_grow: Whether it may have more folders for ledgers than before.
+            name_timeout_ms: How long another session that has its name is waited for.
         """
         self.bookie_id = check_bookie_id(bookie_id)
         self._cluster, self._lost = cluster, lost
-        self._paths, self._may_grow = paths, may_grow
+        self._paths, self._may_grow, self._name_timeout_ms = paths, may_grow, name_timeout_ms
         self._registration: Registration | None = None
         self._read_only = False
         self._follow: asyncio.Task[None] | None = None
@@ -90,14 +94,22 @@ class BookieMembership:
         stamp_cookies(self._paths.all, cookie)
         await self._cluster.bookies.put_cookie(self.bookie_id, cookie, version)
 
-    async def register(self, host: str, port: int, *, read_only: bool) -> None:
+    async def register(
+        self, host: str, port: int, *, read_only: bool, extensions: tuple[str, ...] = ()
+    ) -> None:
         """Be there for clients, in this session and in those that follow it.
+
+        Args:
+            host: Where clients find it.
+            port: The same.
+            read_only: Whether it takes no entries.
+            extensions: Of the protocol, that it speaks.
 
         Raises:
             BookieExistsError: Another process has its name.
             MetadataUnreachableError: Nobody answers.
         """
-        self._registration = Registration((Endpoint(ENDPOINT_ID, port, host),))
+        self._registration = Registration((Endpoint(ENDPOINT_ID, port, host, extensions=extensions),))
         self._read_only = read_only
         sessions = self._cluster.store.sessions()
         await anext(sessions)
@@ -135,20 +147,21 @@ class BookieMembership:
         return sorted(gone)
 
     async def close(self) -> None:
-        """Leave. Idempotent."""
+        """Leave. The registration ends with the session; whoever has the name by now keeps it. Idempotent."""
         if self._follow is not None:
             self._follow.cancel()
             await asyncio.gather(self._follow, return_exceptions=True)
             self._follow = None
-            with contextlib.suppress(MetadataUnreachableError):
-                await self._cluster.bookies.unregister(self.bookie_id)
         await self._cluster.close()
 
     async def _register(self) -> None:
         assert self._registration is not None
         async with self._turn:
             await self._cluster.bookies.register(
-                self.bookie_id, self._registration, read_only=self._read_only
+                self.bookie_id,
+                self._registration,
+                read_only=self._read_only,
+                timeout_ms=self._name_timeout_ms,
             )
 
     async def _register_at_last(self) -> None:
