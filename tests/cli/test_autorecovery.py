@@ -13,10 +13,15 @@ PAYLOADS = [b"%d" % at for at in range(50)]
 
 
 @contextmanager
-def process(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def process(*words: str, cwd: Path | None = None) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A command that serves, and the line that says that it is ready."""
     with subprocess.Popen(
-        [*COMMAND, *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=ENVIRONMENT
+        [*COMMAND, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=ENVIRONMENT,
+        cwd=cwd,
     ) as made:
         assert made.stdout is not None
         try:
@@ -53,6 +58,8 @@ def test_a_bookie_is_taken_out(tmp_path: Path) -> None:
         marked = pyledger("ledger", "under-replicated", "-m", address, "--json").json
         assert [(one["ledgerId"], one["missing"]) for one in marked] == [(hit[0], ["four"])]
         assert "1 ledger with too few copies" in pyledger("cluster", "status", address).err
+        rows = pyledger("cluster", "status", address, "--json").json
+        assert {one["bookieId"]: one["ledgersLacking"] for one in rows}["four"] == 1
         assert pyledger("autorecovery", "decommission", "-m", address, "four").code == 1
         assert pyledger("autorecovery", "enable", "-m", address).err == "enabled\n"
         found = pyledger("autorecovery", "decommission", "-m", address, "four", "--forget")
@@ -91,6 +98,19 @@ def test_a_lost_bookie_is_recovered_by_hand(tmp_path: Path) -> None:
         assert pyledger("ledger", "check", "-m", address, "--every-entry").code == 0
         found = pyledger("bookie", "recover", "-m", address, "four")
         assert (found.code, "no bookie 'four'" in found.err) == (2, True)
+
+
+def test_bookies_for_development(tmp_path: Path) -> None:
+    with process("bookie", "--dev", "2", cwd=tmp_path) as (_, line):
+        assert line == "READY bookies sqlite:pyledger-bookies/metadata.db"
+        address = f"sqlite:{tmp_path}/pyledger-bookies/metadata.db"
+        rows = pyledger("cluster", "status", address, "--json").json
+        assert [(one["bookieId"], one["state"]) for one in rows] == [
+            ("bookie-1", "writable"),
+            ("bookie-2", "writable"),
+        ]
+    assert "Usage: pyledger bookie" in pyledger("bookie").out
+    assert pyledger("bookie", "--dev", "2", "verify", "x").code == 2
 
 
 def test_a_process_of_its_own(tmp_path: Path) -> None:

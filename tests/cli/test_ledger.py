@@ -48,7 +48,9 @@ def test_a_life_of_a_ledger(metadata: str) -> None:
     assert (told["state"], told["lastEntryId"], told["digestType"]) == ("CLOSED", 1, "CRC32C")
     assert "password" not in told
     assert "state\tCLOSED" in pyledger("ledger", "info", *where, "0").lines
-    assert pyledger("ledger", "delete", *where, "--yes", "0").code == 0
+    assert pyledger("ledger", "delete", *where, "--yes", "0", "--json").json == [
+        {"ledgerId": 0, "deleted": True}
+    ]
     gone = pyledger("ledger", "info", *where, "0")
     assert gone.code == 1
     assert "there is no ledger 0" in gone.err

@@ -2,8 +2,6 @@
 
 import asyncio
 import ssl
-import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,32 +12,8 @@ from pyledger.net.connection import Connection
 from pyledger.net.endpoint import Answer
 from pyledger.wire.remoting import RemotingCommand
 from tests.net.conftest import Run
+from tests.net.identities import Identity, client_tls, make_identity, server_tls
 from tests.net.peers import ECHO, calling, echo, raw, serving, until
-
-CURVE = "ec_paramgen_curve:prime256v1"
-OPENSSL = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", CURVE, "-days", "2"]
-
-
-@dataclass(frozen=True)
-class Identity:
-    """A self-signed certificate and its key."""
-
-    cert: str
-    key: str
-    password: str = ""
-
-
-def make_identity(folder: Path, name: str, host: str, password: str = "") -> Identity:
-    cert, key = folder / f"{name}.crt", folder / f"{name}.key"
-    secret = ["-passout", f"pass:{password}"] if password else ["-nodes"]
-    names = ["-subj", f"/CN={name}", "-addext", f"subjectAltName={host}"]
-    subprocess.run(
-        [*OPENSSL, *secret, *names, "-keyout", key, "-out", cert],
-        check=True,
-        capture_output=True,
-        timeout=100,
-    )
-    return Identity(str(cert), str(key), password)
 
 
 @pytest.fixture(scope="module")
@@ -60,21 +34,6 @@ def elsewhere(folder: Path) -> Identity:
 @pytest.fixture(scope="module")
 def member(folder: Path) -> Identity:
     return make_identity(folder, "member", "DNS:member.example.org")
-
-
-def server_tls(identity: Identity, mode: str = "permissive", **options: str) -> TlsConfig:
-    return TlsConfig(
-        server_mode=mode,
-        server_cert_path=identity.cert,
-        server_key_path=identity.key,
-        server_key_password=identity.password,
-        **options,  # type: ignore[arg-type]
-    )
-
-
-def client_tls(trusted: Identity | None, **options: object) -> TlsConfig:
-    path = trusted.cert if trusted else ""
-    return TlsConfig(client_enabled=True, client_trust_cert_path=path, **options)  # type: ignore[arg-type]
 
 
 async def answered(port: int, tls: TlsConfig | None, host: str = "127.0.0.1") -> bool:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from pyledger.config.autorecovery import AutoRecoveryConfig
 from pyledger.config.ledger import LedgerConfig
+from pyledger.config.net import TlsConfig
 from pyledger.errors import PyLedgerError
 from pyledger.log import event, logger
 
@@ -40,7 +41,13 @@ class BookiesWithAutoRecovery:
     """
 
     def __init__(
-        self, bookies: Bookies, metadata: str, name: str, config: AutoRecoveryConfig, client: LedgerConfig
+        self,
+        bookies: Bookies,
+        metadata: str,
+        name: str,
+        config: AutoRecoveryConfig,
+        client: LedgerConfig,
+        tls: TlsConfig,
     ) -> None:
         """Begins with `start`.
 
@@ -50,9 +57,10 @@ class BookiesWithAutoRecovery:
             name: Told to people by votes and locks.
             config: Of autorecovery.
             client: How it asks bookies.
+            tls: Certificates, and whether it asks them by TLS.
         """
         self._bookies, self.ended = bookies, bookies.ended
-        self._made = metadata, name, config, client
+        self._made = metadata, name, config, client, tls
         self._beside: asyncio.Task[None] | None = None
 
     @property
@@ -76,9 +84,9 @@ class BookiesWithAutoRecovery:
         # Imported here, so that a bookie serves sooner.
         from pyledger.autorecovery.service import AutoRecovery  # noqa: PLC0415
 
-        metadata, name, config, client = self._made
+        metadata, name, config, client, tls = self._made
         while True:
-            service = AutoRecovery(metadata, name, config=config, client=client)
+            service = AutoRecovery(metadata, name, config=config, client=client, tls=tls)
             try:
                 await service.start()
                 await service.ended.wait()

@@ -15,6 +15,7 @@ from pyledger.autorecovery.worker import ReplicationWorker
 from pyledger.client.ledger.client import AsyncLedgerClient
 from pyledger.config.autorecovery import AutoRecoveryConfig
 from pyledger.config.ledger import LedgerConfig
+from pyledger.config.net import TlsConfig
 from pyledger.errors import PyLedgerError
 from pyledger.log import event, logger
 from pyledger.metadata.cluster import Cluster
@@ -37,6 +38,7 @@ class AutoRecovery:
         *,
         config: AutoRecoveryConfig | None = None,
         client: LedgerConfig | None = None,
+        tls: TlsConfig | None = None,
         clock: Clock | None = None,
     ) -> None:
         """Autorecovery that begins with `start`.
@@ -46,11 +48,12 @@ class AutoRecovery:
             name: No other candidate of the cluster may have it.
             config: Times and limits.
             client: How bookies are asked.
+            tls: Certificates, and whether bookies are asked by TLS.
             clock: Its time; None is the machine's.
         """
         self.name, self.ended = name, asyncio.Event()
         self._config, self._clock = config or AutoRecoveryConfig(), clock or SystemClock()
-        self._client = AsyncLedgerClient(metadata, config=client)
+        self._client = AsyncLedgerClient(metadata, config=client, tls=tls)
         self._tasks: list[asyncio.Task[None]] = []
 
     @property

@@ -41,12 +41,14 @@ def serve_command(metadata: str, name: str, config_path: Path | None, log_level:
     from pyledger.config.autorecovery import AutoRecoveryConfig
     from pyledger.config.ledger import LedgerConfig
     from pyledger.config.loader import ConfigFile
+    from pyledger.config.net import TlsConfig
 
     log_to_stderr(log_level)
     file = ConfigFile(config_path)
     config, client = file.load(AutoRecoveryConfig, "autorecovery"), file.load(LedgerConfig, "ledger")
+    tls = file.load(TlsConfig, "tls")
     told = name or f"{socket.gethostname()}:{os.getpid()}"
-    serve("autorecovery", lambda: AutoRecovery(metadata, told, config=config, client=client))
+    serve("autorecovery", lambda: AutoRecovery(metadata, told, config=config, client=client, tls=tls))
 
 
 @command.command("enable")

@@ -89,14 +89,14 @@ def command(
     log_to_stderr(log_level)
     file = ConfigFile(config_path)
     config, tls = file.load(BookieConfig, "bookie"), file.load(TlsConfig, "tls")
-    beside = _with_autorecovery(file, enabled=config.auto_recovery_daemon_enabled)
+    beside = _with_autorecovery(file, tls, enabled=config.auto_recovery_daemon_enabled)
     for key in file.left({}):
         event(logger("bookie"), logging.WARNING, "setting has no effect here", setting=key)
     if count is not None:
         group_of = count
 
         def group() -> Any:
-            made = BookieGroup(folder, group_of, config=config)
+            made = BookieGroup(folder, group_of, config=config, tls=tls)
             return beside(made, made.address, "bookies")
 
         serve("bookies", group)
@@ -132,7 +132,7 @@ def _listed(text: str) -> tuple[str, ...]:
     return tuple(name for one in text.split(",") if (name := one.strip()))
 
 
-def _with_autorecovery(file: Any, *, enabled: bool) -> Callable[[Any, str, str], Any]:
+def _with_autorecovery(file: Any, tls: Any, *, enabled: bool) -> Callable[[Any, str, str], Any]:
     """What puts autorecovery beside bookies: given them, the address of their cluster and a name."""
     from pyledger.autorecovery.beside import BookiesWithAutoRecovery
     from pyledger.config.autorecovery import AutoRecoveryConfig
@@ -141,6 +141,8 @@ def _with_autorecovery(file: Any, *, enabled: bool) -> Callable[[Any, str, str],
     config, client = file.load(AutoRecoveryConfig, "autorecovery"), file.load(LedgerConfig, "ledger")
 
     def beside(bookies: Any, metadata: str, name: str) -> Any:
-        return BookiesWithAutoRecovery(bookies, metadata, name, config, client) if enabled else bookies
+        if not enabled:
+            return bookies
+        return BookiesWithAutoRecovery(bookies, metadata, name, config, client, tls)
 
     return beside

@@ -255,7 +255,8 @@ def recover(metadata: str, password: str, ledger_id: int, as_json: bool) -> None
 @metadata_option
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @ledger_argument
-def delete(metadata: str, yes: bool, ledger_id: int) -> None:
+@json_option
+def delete(metadata: str, yes: bool, ledger_id: int, as_json: bool) -> None:
     """Delete LEDGER. Bookies give its room back at their next collection."""
     if not yes:
         click.confirm(f"Delete ledger {ledger_id}?", abort=True, err=True)
@@ -265,7 +266,10 @@ def delete(metadata: str, yes: bool, ledger_id: int) -> None:
             await client.delete(ledger_id)
 
     run_client(work())
-    tell(f"ledger {ledger_id} is deleted")
+    if as_json:
+        emit({"ledgerId": ledger_id, "deleted": True})
+    else:
+        tell(f"ledger {ledger_id} is deleted")
 
 
 @command.command("bench")

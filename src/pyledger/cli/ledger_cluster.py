@@ -20,21 +20,26 @@ async def format_cluster(address: str) -> bool:
 
 
 async def bookie_rows(address: str) -> tuple[list[dict[str, Any]], int]:
-    """All bookies that are known, and how many ledgers have too few copies."""
+    """All bookies that are known, with how many ledgers lack copies there; how many do in all."""
     require_protobuf()
     import asyncio
+    from collections import Counter
 
     from pyledger.client.ledger import AsyncLedgerClient
 
     async with AsyncLedgerClient(address) as client:
         found = await client.bookies()
         names = sorted({*found.writable, *found.read_only, *await client.cluster.bookies.known()})
+        marks, lacking = client.cluster.marks, Counter[str]()
+        marked = [mark async for one in marks.ids() if (mark := await marks.get(one)) is not None]
+        for mark in marked:
+            lacking.update(set(mark.replicas))
         # A bookie that hangs is waited for; so all are asked at once.
-        rows = list(await asyncio.gather(*(_row(client, found, name) for name in names)))
-        return rows, sum([1 async for _ in client.cluster.marks.ids()])
+        rows = await asyncio.gather(*(_row(client, found, name, lacking[name]) for name in names))
+        return list(rows), len(marked)
 
 
-async def _row(client: Any, found: Any, name: str) -> dict[str, Any]:
+async def _row(client: Any, found: Any, name: str, lacking: int) -> dict[str, Any]:
     state = "writable" if name in found.writable else "readOnly" if name in found.read_only else "lost"
     where = found.address(name)
     disk = await client.disk_of(name) if state != "lost" else None
@@ -44,4 +49,5 @@ async def _row(client: Any, found: Any, name: str) -> dict[str, Any]:
         "address": None if where is None else f"{where[0]}:{where[1]}",
         "diskBytes": None if disk is None else disk[0],
         "diskFreeBytes": None if disk is None else disk[1],
+        "ledgersLacking": lacking,
     }

@@ -29,5 +29,6 @@ def client_of(metadata: str) -> Any:
     require_protobuf()
     from pyledger.client.ledger import AsyncLedgerClient, LedgerConfig
     from pyledger.config.loader import load
+    from pyledger.config.net import TlsConfig
 
-    return AsyncLedgerClient(metadata, config=load(LedgerConfig, "ledger"))
+    return AsyncLedgerClient(metadata, config=load(LedgerConfig, "ledger"), tls=load(TlsConfig, "tls"))

@@ -6,6 +6,7 @@ Source: BookKeeper conf/ClientConfiguration.java.
 from dataclasses import dataclass
 
 from pyledger.config.fields import check, setting
+from pyledger.errors import ConfigError
 
 INT_MAX = (1 << 31) - 1
 HOUR_MS = 3_600_000
@@ -79,6 +80,13 @@ class LedgerConfig:
     )
     """Racks that copies of an entry should be spread over."""
 
+    racks: str = setting("", upstream=None)
+    """Where bookies stand: `BOOKIE=/REGION/RACK`, with commas between them. One that is not named stands in
+    `/default-region/default-rack`. Upstream asks a script."""
+
+    throttle: int = setting(0, unit="adds/s", range=(0, INT_MAX), upstream="throttle")
+    """Entries that a writer adds in a second at most; 0: any number. Upstream: 5,000."""
+
     frame_max_bytes: int = setting(
         FRAME_BYTES_MAX, unit="bytes", range=(1024, 16 << 20), upstream="nettyMaxFrameSizeBytes"
     )
@@ -87,3 +95,22 @@ class LedgerConfig:
     def __post_init__(self) -> None:
         """Check every field."""
         check(self)
+        try:
+            racks_from(self.racks)
+        except ValueError as error:
+            raise ConfigError("racks", str(error)) from None
+
+
+def racks_from(text: str) -> dict[str, str]:
+    """Racks by bookie, from `id=/region/rack,id=/region/rack`.
+
+    Raises:
+        ValueError: A part of it is not of this form.
+    """
+    found = {}
+    for part in filter(None, (one.strip() for one in text.split(","))):
+        bookie, _, rack = part.rpartition("=")
+        if not bookie or not rack.startswith("/"):
+            raise ValueError(f"{part!r} is not BOOKIE=/REGION/RACK")
+        found[bookie] = rack
+    return found

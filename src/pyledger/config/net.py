@@ -154,7 +154,7 @@ class NetConfig:
 # A repr would show the passwords of the keys.
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TlsConfig:
-    """TLS of remoting. PEM files; the sections are upstream's `tls.properties`."""
+    """TLS of servers and clients, bookies' too. PEM files; upstream's names are those of `tls.properties`."""
 
     server_mode: str = setting(
         "permissive",

@@ -1,5 +1,7 @@
 """Connections to bookies: requests go out as they come, answers come back in any order.
 
+With TLS, a connection asks for it in clear (START_TLS, in version 3) and says nothing else before it has it.
+
 Source: BookKeeper proto/PerChannelBookieClient.java.
 """
 
@@ -10,19 +12,23 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyledger.config.net import DAY_S, NetConfig
+from pyledger.config.net import DAY_S, NetConfig, TlsConfig
 from pyledger.errors import FrameError, LedgerFrameError
 from pyledger.log import event, logger
 from pyledger.net.endpoint import Endpoint, Received
-from pyledger.net.sockets import open_socket, reason_of
+from pyledger.net.sockets import open_socket, reason_of, split_address
 from pyledger.net.stream import FrameStream
 from pyledger.net.timers import Alarm
+from pyledger.net.tls import client_context
+from pyledger.wire.ledger.starting_tls import TLS_QUESTION, check_tls_answer
 
 log = logger("net")
 
 Done = Callable[[Any], None]
 """Gets what the codec made of the answer; None: there is none, and none will come."""
 SWEEP_MS = 100
+LENGTH_BYTES = 4
+TLS_ANSWER_BYTES_MAX = 1 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +47,9 @@ class BookieConnection(FrameStream):
 
     __slots__ = ("_codec", "_sweep", "calls")
 
-    def __init__(self, endpoint: Endpoint[Any], own: socket.socket, codec: Codec) -> None:
+    def __init__(self, endpoint: Endpoint[Any], own: socket.socket, codec: Codec, *, secure: bool) -> None:
         """Made by a client."""
-        super().__init__(endpoint, own, secure=False)
+        super().__init__(endpoint, own, secure=secure)
         self.calls: dict[Hashable, list[tuple[float, Done]]] = {}
         self._codec = codec
         self._sweep = Alarm(self._end_late)
@@ -113,15 +119,23 @@ class BookieConnection(FrameStream):
 class BookieClient:
     """One connection for each address, made when it is needed. Belongs to one event loop."""
 
-    def __init__(self, codec: Codec, *, frame_max_bytes: int, connect_timeout_ms: int) -> None:
+    def __init__(
+        self, codec: Codec, *, frame_max_bytes: int, connect_timeout_ms: int, tls: TlsConfig | None = None
+    ) -> None:
         """A client that connects when it is first used.
 
         Args:
             codec: Version of the protocol.
             frame_max_bytes: Longest frame.
             connect_timeout_ms: How long a connection is tried.
+            tls: Certificates, and whether to speak TLS at all.
+
+        Raises:
+            ConfigError: A certificate cannot be read.
         """
         self._codec = codec
+        self._tls = tls or TlsConfig()
+        self._context = client_context(self._tls)
         self._config = NetConfig(
             frame_max_bytes=frame_max_bytes, client_idle_seconds=DAY_S, connect_timeout_ms=connect_timeout_ms
         )
@@ -187,17 +201,50 @@ class BookieClient:
         if self._endpoint is None:
             self._endpoint = Endpoint(loop, self._config, _unasked, server=False)
         endpoint = self._endpoint
+        context = self._context
         async with asyncio.timeout(self._config.connect_timeout_ms / 1000):
             plain = await open_socket(address, 0, 0)
             try:
+                if context is not None:
+                    await ask_for_tls(loop, plain)
                 _, connection = await loop.create_connection(
-                    lambda: BookieConnection(endpoint, plain, self._codec), sock=plain
+                    lambda: BookieConnection(endpoint, plain, self._codec, secure=context is not None),
+                    sock=plain,
+                    ssl=context,
+                    server_hostname=None if context is None else split_address(address)[0],
+                    ssl_handshake_timeout=None if context is None else self._tls.handshake_timeout_ms / 1000,
                 )
             except BaseException:
                 plain.close()
                 raise
         self._connections[address] = connection
         return connection
+
+
+async def ask_for_tls(loop: asyncio.AbstractEventLoop, plain: socket.socket) -> None:
+    """Have a bookie agree that TLS follows.
+
+    Raises:
+        OSError: It does not, or it is gone.
+    """
+    await loop.sock_sendall(plain, TLS_QUESTION)
+    size = int.from_bytes(await _receive(loop, plain, LENGTH_BYTES), "big")
+    if not 0 < size <= TLS_ANSWER_BYTES_MAX:
+        raise ConnectionRefusedError("its answer to START_TLS is none")
+    try:
+        check_tls_answer(memoryview(await _receive(loop, plain, size)))
+    except LedgerFrameError as error:
+        raise ConnectionRefusedError(str(error)) from error
+
+
+async def _receive(loop: asyncio.AbstractEventLoop, plain: socket.socket, size_bytes: int) -> bytes:
+    data = b""
+    while len(data) < size_bytes:
+        part = await loop.sock_recv(plain, size_bytes - len(data))
+        if not part:
+            raise ConnectionResetError("it closed the connection")
+        data += part
+    return data
 
 
 def _unasked(*_request: object) -> None:

@@ -1,17 +1,25 @@
 """The listening side of a bookie: frames of BookKeeper's protocol, handed on as they come.
 
-Source: BookKeeper proto/BookieNettyServer.java.
+A connection speaks TLS from its first byte, or from when its client asks for it (START_TLS, as upstream).
+
+Source: BookKeeper proto/BookieNettyServer.java, BookieRequestHandler.java.
 """
 
+import logging
 import socket
-from collections.abc import Callable, Iterable
+import ssl
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import replace
 from typing import Any
 
 from pyledger.config.net import DAY_S, NetConfig, TlsConfig
+from pyledger.log import event, logger
 from pyledger.net.endpoint import Endpoint, Received
 from pyledger.net.server import RemotingServer
 from pyledger.net.stream import FrameStream
 from pyledger.wire.ledger.dialect import Dialect
+
+log = logger("net")
 
 IDLE_SECONDS = DAY_S
 """As upstream, a silent connection is not closed; a dead peer is noticed within a day."""
@@ -23,9 +31,10 @@ class LedgerConnection(FrameStream):
     Attributes:
         dialect: The version of the protocol that it speaks.
         in_work: Requests that are not answered yet.
+        must_secure: Nothing but START_TLS may be asked yet.
     """
 
-    __slots__ = ("_server", "dialect", "in_work")
+    __slots__ = ("_server", "_upgrading", "dialect", "in_work", "must_secure")
 
     def __init__(
         self, server: "LedgerServer", endpoint: Endpoint[Any], own: socket.socket, *, secure: bool
@@ -35,6 +44,8 @@ class LedgerConnection(FrameStream):
         self._server = server
         self.dialect = Dialect()
         self.in_work = 0
+        self.must_secure = server.requires_tls and not secure
+        self._upgrading = False
 
     def connection_made(self, transport: Any) -> None:
         """The connection stands."""
@@ -53,6 +64,49 @@ class LedgerConnection(FrameStream):
         if self._finishing:
             self._wake_drained()
 
+    # --- TLS
+
+    @property
+    def may_secure(self) -> bool:
+        """Whether TLS can be asked for."""
+        return self._server.context is not None and not self._secure and not self._upgrading
+
+    def secure(self, answer: bytes) -> None:
+        """Give an answer, the last one in clear, and speak TLS from then on."""
+        self._transport.pause_reading()
+        # What comes by TLS before the handshake is known to be over waits.
+        self._paused = self._upgrading = True
+        self.write((answer,))
+        self._server.spawn(self._upgrade())
+
+    async def _upgrade(self) -> None:
+        self._flush()
+        if self.closed:
+            return
+        if self.queued_bytes or self.in_work or self._waiting or self._decoder.pending_bytes:
+            event(log, logging.WARNING, "more in clear before TLS", peer=self.remote_address)
+            self.abort()
+            return
+        self._transport.set_write_buffer_limits()
+        context = self._server.context
+        assert context is not None
+        try:
+            transport = await self.endpoint.loop.start_tls(
+                self._transport,
+                self,
+                context,
+                server_side=True,
+                ssl_handshake_timeout=self._server.handshake_s,
+            )
+        except (OSError, TimeoutError) as error:
+            event(log, logging.INFO, "no TLS", peer=self.remote_address, problem=error)
+            self.abort()
+            return
+        if transport is not None:
+            self.go_secure(transport)
+            self.must_secure = self._upgrading = False
+            self.go_on()
+
     # --- what the stream asks
 
     def take(self, frames: list[Received]) -> list[Received]:
@@ -69,11 +123,16 @@ class LedgerConnection(FrameStream):
 
     def overworked(self) -> bool:
         """Whether nothing more should be taken now."""
-        return self.in_work >= self.endpoint.limits.requests_max or self._server.full()
+        return self.in_work >= self.endpoint.limits.requests_max or self._upgrading or self._server.full()
 
 
 class LedgerServer(RemotingServer):
-    """Accepts connections and hands their frames to one taker."""
+    """Accepts connections and hands their frames to one taker.
+
+    Attributes:
+        requires_tls: Whether nothing else is answered.
+        handshake_s: How long a handshake may take.
+    """
 
     def __init__(
         self,
@@ -96,8 +155,26 @@ class LedgerServer(RemotingServer):
             config: Limits.
             tls: Certificates; without, the server speaks no TLS.
         """
+        tls = tls or TlsConfig()
+        self.requires_tls = tls.server_mode == "enforcing"
+        self.handshake_s = tls.handshake_timeout_ms / 1000
+        if self.requires_tls:
+            # It has to hear the question for TLS, which comes in clear.
+            tls = replace(tls, server_mode="permissive")
         super().__init__(_unasked, host=host, port=port, config=config, tls=tls)
         self.take, self.full = take, full
+
+    @property
+    def context(self) -> ssl.SSLContext | None:
+        """For TLS; None: it speaks none."""
+        return self._context
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something that ends with the server."""
+        assert self._endpoint is not None
+        task = self._endpoint.loop.create_task(work)
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
 
     def connection(self, endpoint: Endpoint[Any], accepted: socket.socket, *, secure: bool) -> FrameStream:
         """A connection of BookKeeper's protocol."""

@@ -170,6 +170,11 @@ class FrameStream(asyncio.Protocol):
         self._wake_drained()
         self.ended("the connection was closed" if error is None else f"the connection broke ({error})")
 
+    def go_secure(self, transport: Any) -> None:
+        """TLS stands between the two from now on."""
+        self._transport, self._secure = transport, True
+        self._outbox = Outbox(transport, None)
+
     def pause_writing(self) -> None:
         """The kernel takes no more."""
         self._outbox.blocked = True

@@ -148,7 +148,7 @@ class BookieDesk:
 
     def _take_adds(self, connection: LedgerConnection, frames: list[Any], at: int) -> int:
         """Take the ordinary adds that come next, all at once; how many there were."""
-        if self.rules.read_only:
+        if self.rules.read_only or connection.must_secure:
             return 0
         store, version2 = self._store, connection.dialect.is_version2
         try:
@@ -180,6 +180,13 @@ class BookieDesk:
         request = asker.request
         if (asker.manner < 0 and ~asker.manner > 2) or (asker.manner == 0 and request.version != VERSION):
             self._say(asker, refusal(request, Status.EBADVERSION))
+            return
+        if isinstance(request, m.StartTlsRequest) and asker.connection.may_secure:
+            told = m.StartTlsResponse(status=Status.EOK, txn_id=request.txn_id)
+            asker.connection.secure(encode_answer(told, asker.manner))
+            return
+        if asker.connection.must_secure:
+            self._say(asker, refusal(request, Status.EUA))
             return
         if isinstance(request, m.ReadRequest) and self._holds(asker, request):
             return

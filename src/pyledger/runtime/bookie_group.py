@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 from pyledger.config.bookie import BookieConfig
+from pyledger.config.net import TlsConfig
 from pyledger.metadata.cluster import Cluster, locate
 from pyledger.runtime.background import BackgroundService
 from pyledger.runtime.bookie_server import BookieServer
@@ -22,7 +23,12 @@ class BookieGroup:
     """
 
     def __init__(
-        self, folder: str | os.PathLike[str], count: int, *, config: BookieConfig | None = None
+        self,
+        folder: str | os.PathLike[str],
+        count: int,
+        *,
+        config: BookieConfig | None = None,
+        tls: TlsConfig | None = None,
     ) -> None:
         """Bookies that begin with `start`.
 
@@ -30,10 +36,11 @@ class BookieGroup:
             folder: Holds all of it; made where it is missing.
             count: How many bookies.
             config: Of each.
+            tls: Certificates of all; without, they speak no TLS.
         """
         self.folder = Path(folder)
         self.ended = asyncio.Event()
-        self.bookies = [self._bookie(f"bookie-{number}", config) for number in range(1, count + 1)]
+        self.bookies = [self._bookie(f"bookie-{number}", config, tls) for number in range(1, count + 1)]
 
     @property
     def address(self) -> str:
@@ -61,9 +68,11 @@ class BookieGroup:
         for bookie in self.bookies:
             await bookie.close()
 
-    def _bookie(self, name: str, config: BookieConfig | None) -> BookieServer:
+    def _bookie(self, name: str, config: BookieConfig | None, tls: TlsConfig | None) -> BookieServer:
         home = self.folder / name
-        bookie = BookieServer(BookiePaths.below(home), config=config, cluster=self._cluster(), bookie_id=name)
+        bookie = BookieServer(
+            BookiePaths.below(home), config=config, tls=tls, cluster=self._cluster(), bookie_id=name
+        )
         bookie.ended = self.ended
         return bookie
 

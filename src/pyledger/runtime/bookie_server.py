@@ -31,6 +31,8 @@ log = logger("bookie")
 READ_THREADS = 4
 CLOSE_GRACE_MS = 3_000
 RETRY_S = 1.0
+TLS_EXTENSION = "tls"
+"""Registered by a bookie that speaks TLS."""
 
 
 class BookieServer:
@@ -143,7 +145,8 @@ class BookieServer:
         self._arm("checkpoint", self.config.flush_interval_ms / 1000, self._checkpoint)
         if self._member is not None:
             where = (self._advertised_host, self._server.port)
-            await self._member.register(*where, read_only=self.rules.read_only)
+            extensions = () if self._server.context is None else (TLS_EXTENSION,)
+            await self._member.register(*where, read_only=self.rules.read_only, extensions=extensions)
             self._collector = BookieCollector(
                 store, self.config, self._disk, self._member.deleted_ledgers, self._settled
             )

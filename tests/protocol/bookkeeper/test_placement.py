@@ -14,7 +14,7 @@ RACKS = {name: f"/region{at % 2}/rack{at % 3}" for at, name in enumerate(NAMES)}
 
 @given(st.integers(), st.sets(st.sampled_from(NAMES)), st.integers(1, 6), st.integers(1, 6), st.booleans())
 def test_an_ensemble(seed: int, there: set[str], size: int, quorum: int, racks: bool) -> None:
-    placement = Placement(Random(seed).shuffle, RACKS if racks else {})
+    placement = Placement(Random(seed).shuffle, RACKS.get if racks else {}.get)
     chosen = placement.ensemble(sorted(there), size, min(size, quorum))
     if len(there) < size:
         assert chosen is None
@@ -27,14 +27,14 @@ def test_an_ensemble(seed: int, there: set[str], size: int, quorum: int, racks: 
 @given(st.integers(), st.integers(2, 4))
 def test_neighbours_stand_in_other_racks(seed: int, size: int) -> None:
     racks = {name: f"/r/rack{at % 4}" for at, name in enumerate(NAMES)}
-    chosen = Placement(Random(seed).shuffle, racks, racks_min=4).ensemble(NAMES, size, size)
+    chosen = Placement(Random(seed).shuffle, racks.get, racks_min=4).ensemble(NAMES, size, size)
     assert chosen is not None
     assert len({racks[name] for name in chosen}) == size
 
 
 @given(st.integers())
 def test_two_copies_stand_in_two_regions(seed: int) -> None:
-    chosen = Placement(Random(seed).shuffle, RACKS).ensemble(NAMES, 2, 2)
+    chosen = Placement(Random(seed).shuffle, RACKS.get).ensemble(NAMES, 2, 2)
     assert chosen is not None
     assert {RACKS[name].split("/")[1] for name in chosen} == {"region0", "region1"}
 
@@ -52,7 +52,7 @@ def test_who_failed_is_avoided(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_replacements(seed: int) -> None:
-    placement = Placement(Random(seed).shuffle, RACKS)
+    placement = Placement(Random(seed).shuffle, RACKS.get)
     ensemble = ("b0", "b1", "b2")
     found = placement.replacements(ensemble, {1: "b1"}, NAMES)
     assert RACKS[found[1]] == RACKS["b1"] == RACKS["b7"], "first one of the same rack"

@@ -7,13 +7,14 @@ from random import Random
 from typing import Any
 
 from pyledger.config.ledger import LedgerConfig
+from pyledger.config.net import TlsConfig
 from pyledger.errors import MetadataUnreachableError, NotEnoughBookiesError
 from pyledger.metadata.bookies import RegisteredBookies
 from pyledger.metadata.cluster import Cluster
 from pyledger.net.bookie_client import BookieClient, Codec
 from pyledger.protocol.bookkeeper.fragments import Lack
 from pyledger.protocol.bookkeeper.messages import Request
-from pyledger.protocol.bookkeeper.placement import Placement
+from pyledger.protocol.bookkeeper.placement import Placement, RackOf
 from pyledger.protocol.bookkeeper.repair import Repair, repair_of
 from pyledger.wire.ledger.asking import Asked, Version2, Version3
 
@@ -24,18 +25,25 @@ class Bookies:
     """Asks bookies, and chooses them. Belongs to one event loop."""
 
     def __init__(
-        self, cluster: Cluster, config: LedgerConfig, *, random: Random, racks: Mapping[str, str]
+        self,
+        cluster: Cluster,
+        config: LedgerConfig,
+        *,
+        tls: TlsConfig | None,
+        random: Random,
+        rack_of: RackOf,
     ) -> None:
         """Not started yet.
 
         Args:
             cluster: Where bookies register.
             config: Times and limits.
+            tls: Certificates, and whether to speak TLS at all.
             random: Spreads ledgers over bookies.
-            racks: Where bookies stand, by id.
+            rack_of: Where bookies stand.
         """
         self._cluster, self._config = cluster, config
-        self._placement = Placement(random.shuffle, racks, config.min_num_racks_per_write_quorum)
+        self._placement = Placement(random.shuffle, rack_of, config.min_num_racks_per_write_quorum)
         self._registered = RegisteredBookies({}, {})
         self._failed_at: dict[str, float] = {}
         self._version3, self._version2 = Version3(), Version2()
@@ -44,6 +52,7 @@ class Bookies:
                 Codec(version.decode),
                 frame_max_bytes=config.frame_max_bytes,
                 connect_timeout_ms=config.connect_timeout_ms,
+                tls=tls,
             )
             for version in (self._version3, self._version2)
         ]

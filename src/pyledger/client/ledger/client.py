@@ -10,7 +10,8 @@ from pyledger.client.ledger.repairing import LedgerRepairs
 from pyledger.client.ledger.writer import AsyncAdvancedLedgerWriter, AsyncLedgerWriter
 from pyledger.client.lifecycle import Lifecycle
 from pyledger.config.autorecovery import AutoRecoveryConfig
-from pyledger.config.ledger import LedgerConfig
+from pyledger.config.ledger import LedgerConfig, racks_from
+from pyledger.config.net import TlsConfig
 from pyledger.errors import LedgerPasswordError
 from pyledger.metadata.bookies import RegisteredBookies
 from pyledger.metadata.cluster import Cluster, locate
@@ -18,6 +19,7 @@ from pyledger.metadata.ledgers import StoredMetadata
 from pyledger.protocol.bookkeeper.entry import DigestType
 from pyledger.protocol.bookkeeper.messages import BookieInfoRequest, BookieInfoResponse
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata, Segment, check_sizes
+from pyledger.protocol.bookkeeper.placement import RackOf
 from pyledger.protocol.bookkeeper.results import Result
 from pyledger.wire.ledger.entry import EntryDigest
 
@@ -32,7 +34,8 @@ class AsyncLedgerClient(Lifecycle):
         metadata: str | Cluster,
         *,
         config: LedgerConfig | None = None,
-        racks: Mapping[str, str] | None = None,
+        tls: TlsConfig | None = None,
+        racks: Mapping[str, str] | RackOf | None = None,
         random: Random | None = None,
     ) -> None:
         """A client that connects once it is started.
@@ -40,16 +43,20 @@ class AsyncLedgerClient(Lifecycle):
         Args:
             metadata: A cluster, or where its metadata is: `sqlite:FILE` or `zk://host:port/ledgers`.
             config: Times and limits.
-            racks: Where bookies stand, by id: `/region/rack`.
+            tls: Certificates, and whether to speak TLS at all.
+            racks: Where bookies stand, `/region/rack`: by id, or a function of the id. None: as settings say.
             random: Chance, for tests.
 
         Raises:
-            ConfigError: The address is none.
+            ConfigError: The address is none, or a certificate cannot be read.
         """
         self.cluster = locate(metadata) if isinstance(metadata, str) else metadata
         self.config = config or LedgerConfig()
         self._random = random or Random()
-        self._bookies = Bookies(self.cluster, self.config, random=self._random, racks=racks or {})
+        if racks is None:
+            racks = racks_from(self.config.racks)
+        rack_of = racks.get if isinstance(racks, Mapping) else racks
+        self._bookies = Bookies(self.cluster, self.config, tls=tls, random=self._random, rack_of=rack_of)
 
     async def start(self) -> None:
         """Connect to the metadata store, and learn which bookies there are.

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any
 
 from pyledger.client.ledger.bookies import Bookies
+from pyledger.client.ledger.pace import Pace
 from pyledger.client.ledger.reader import AsyncLedgerReader
 from pyledger.config.ledger import LedgerConfig
 from pyledger.errors import AddFailedError
@@ -24,22 +25,6 @@ Copies = list[tuple[int, tuple[str, ...]]]
 """Entries with the bookies that get them."""
 WAITING_BYTES_MAX = 8 << 20
 """Bytes that are sent and not acknowledged yet."""
-
-
-class Pace:
-    """So many bytes a second at most."""
-
-    def __init__(self, bytes_per_second: int) -> None:
-        """0 or less: any number."""
-        self._rate = bytes_per_second
-        self._free_at = 0.0
-
-    async def wait(self, size_bytes: int) -> None:
-        """Wait until so many bytes may be sent, after those of before."""
-        if self._rate > 0:
-            now = asyncio.get_running_loop().time()
-            self._free_at = max(now, self._free_at) + size_bytes / self._rate
-            await asyncio.sleep(self._free_at - now)
 
 
 class FragmentCopier:

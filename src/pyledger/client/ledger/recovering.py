@@ -55,7 +55,9 @@ class RecoveryShell:
             if self._storing is not None:
                 self._storing.cancel()
         if result is Result.UNAUTHORIZED:
-            raise LedgerPasswordError(self._ledger_id, result, "a bookie refuses its password")
+            raise LedgerPasswordError(
+                self._ledger_id, result, "a bookie refuses its password, or whoever speaks no TLS"
+            )
         if result is not Result.OK:
             problem = f"its recovery failed with {result.name}; too many bookies are gone or damaged"
             raise LedgerRecoveryError(self._ledger_id, result, problem)

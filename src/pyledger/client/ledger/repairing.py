@@ -9,7 +9,8 @@ from functools import partial
 from typing import Any
 
 from pyledger.client.ledger.bookies import Bookies
-from pyledger.client.ledger.copying import FragmentCopier, Pace
+from pyledger.client.ledger.copying import FragmentCopier
+from pyledger.client.ledger.pace import Pace
 from pyledger.client.ledger.reader import AsyncLedgerReader
 from pyledger.client.ledger.recovering import RecoveryShell
 from pyledger.config.autorecovery import AutoRecoveryConfig

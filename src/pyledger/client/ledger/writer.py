@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from pyledger.client.ledger.bookies import Bookies
 from pyledger.client.ledger.changes import MetadataChanges
+from pyledger.client.ledger.pace import Pace
 from pyledger.config.ledger import LedgerConfig
 from pyledger.errors import (
     AddFailedError,
@@ -35,7 +36,7 @@ _FAILURES: dict[Result, tuple[type[LedgerOperationError], str]] = {
     Result.LEDGER_FENCED: (LedgerFencedError, "somebody else has recovered it"),
     Result.LEDGER_CLOSED: (LedgerClosedError, "it is closed"),
     Result.METADATA_VERSION: (LedgerFencedError, "somebody else has closed it, at another entry"),
-    Result.UNAUTHORIZED: (LedgerPasswordError, "a bookie refuses its password"),
+    Result.UNAUTHORIZED: (LedgerPasswordError, "a bookie refuses its password, or whoever speaks no TLS"),
     Result.NOT_ENOUGH_BOOKIES: (AddFailedError, "a bookie failed and there is no other one"),
     Result.ADD_QUORUM_TIMEOUT: (AddFailedError, "too few bookies answered in time"),
     Result.WRITE: (AddFailedError, "its ensemble changed too often"),
@@ -78,6 +79,7 @@ class AsyncLedgerWriter:
             ensemble_changes_max=0 if deferred_sync else config.max_num_ensemble_changes,
         )
         self._deferred = deferred_sync
+        self._pace = Pace(config.throttle)
         self._forced = INVALID_ENTRY_ID
         self._frames: dict[int, Asked] = {}
         self._waiting: dict[int, asyncio.Future[int]] = {}
@@ -308,6 +310,8 @@ class AsyncLedgerWriter:
             waiter = self._loop.create_future()
             self._room.append(waiter)
             await waiter
+        if self._config.throttle:
+            await self._pace.wait(1)
 
     def _set_timer(self) -> None:
         deadline = self._machine.deadline_ms()

@@ -7,10 +7,12 @@ Source: BookKeeper client/RackawareEnsemblePlacementPolicyImpl.java.
 """
 
 from collections.abc import Callable, Mapping, MutableSequence, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 DEFAULT_RACK = "/default-region/default-rack"
 Shuffle = Callable[[MutableSequence[str]], None]
+RackOf = Callable[[str], str | None]
+"""Where a bookie stands, `/region/rack`; None: nobody knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +21,12 @@ class Placement:
 
     Attributes:
         shuffle: Brings a list into an order by chance.
-        racks: Where bookies stand.
+        rack_of: Where bookies stand.
         racks_min: Racks that one entry's copies should be spread over.
     """
 
     shuffle: Shuffle
-    racks: Mapping[str, str] = field(default_factory=dict)
+    rack_of: RackOf = lambda _bookie: None
     racks_min: int = 2
 
     def ensemble(
@@ -94,7 +96,7 @@ class Placement:
         return best
 
     def _rack(self, bookie: str) -> str:
-        return self.racks.get(bookie, DEFAULT_RACK)
+        return self.rack_of(bookie) or DEFAULT_RACK
 
     def _racks_of(self, bookies: Sequence[str]) -> dict[str, None]:
         return dict.fromkeys(map(self._rack, bookies))
