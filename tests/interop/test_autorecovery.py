@@ -1,26 +1,15 @@
 """Java's autorecovery and ours in one cluster, over Java's bookies and ours, with ZooKeeper."""
 
 import asyncio
-import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from itertools import count
-from pathlib import Path
 
 import pytest
 
 from pyledger.client.ledger import AsyncLedgerClient, LedgerClient
-from tests.interop.bookkeeper_peers import (
-    JavaCluster,
-    free_port,
-    our_bookie,
-    ours,
-    payload,
-    serving,
-    zookeeper,
-)
+from tests.interop.bookie_machines import Machines, machines_of
+from tests.interop.bookkeeper_peers import free_port, payload
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 
@@ -29,67 +18,10 @@ SIZES = (100, 0, 5000)
 LOOK_AGAIN_S = 0.1
 
 
-class Machines:
-    """Bookies of one cluster, Java's and ours, by their ids."""
-
-    def __init__(self, folder: Path, java: JavaCluster, stack: ExitStack) -> None:
-        self.folder, self.java, self._stack = folder, java, stack
-        self.running: dict[str, subprocess.Popen[str]] = {}
-        self._numbers = count()
-        self._off = folder / "off.toml"
-        self._off.write_text("[bookie]\nauto_recovery_daemon_enabled = false\n")
-
-    @property
-    def address(self) -> str:
-        return self.java.address
-
-    def start_java(self) -> str:
-        name = f"java-{next(self._numbers)}"
-        home = self.folder / name
-        where = ("--journal", home / "journal", "--ledgers", home / "ledgers", "--zk", self.java.hosts)
-        quick = ("--id", name, "--set", "journalFlushWhenQueueEmpty=true")
-        started = serving("Bookie", "--port", free_port(), *where, *quick, log=self.folder / f"{name}.log")
-        self.running[name] = self._stack.enter_context(started)
-        return name
-
-    def start_ours(self) -> str:
-        name = f"ours-{next(self._numbers)}"
-        how = ("--id", name, "-c", self._off)
-        started = our_bookie(self.folder / name, self.java.hosts, free_port(), *how)
-        self.running[name] = self._stack.enter_context(started)
-        return name
-
-    def fill(self, java: int, of_ours: int) -> None:
-        """Have at least so many bookies of both kinds."""
-        for start, kind, wanted in ((self.start_java, "java", java), (self.start_ours, "ours", of_ours)):
-            for _ in range(wanted - sum(name.startswith(kind) for name in self.running)):
-                start()
-
-    def end(self, bookie: str) -> None:
-        process = self.running.pop(bookie)
-        process.terminate()
-        process.wait()
-
-    @contextmanager
-    def our_recovery(self, name: str) -> Iterator[subprocess.Popen[str]]:
-        words = ("autorecovery", "serve", "-m", self.address, "--id", name)
-        with ours(*words, log=self.folder / f"{name}.log") as process:
-            yield process
-
-    @contextmanager
-    def java_recovery(self, port: int) -> Iterator[None]:
-        where = ("--zk", self.java.hosts, "--port", port)
-        with serving("AutoRecovery", *where, log=self.folder / "autorecovery.log"):
-            yield
-
-
 @pytest.fixture(scope="module")
 def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
-    folder = tmp_path_factory.mktemp("autorecovery")
-    with ExitStack() as stack:
-        java = JavaCluster(stack.enter_context(zookeeper(folder)), [])
-        java.run("Format")
-        yield Machines(folder, java, stack)
+    with machines_of(tmp_path_factory.mktemp("autorecovery")) as found:
+        yield found
 
 
 def wait_until_without(machines: Machines, bookie: str, ledger_id: int) -> None:
