@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pyledger.autorecovery.service import AutoRecovery
-from pyledger.client.ledger import LedgerConfig
+from pyledger.client.ledger import AsyncLedgerClient, LedgerConfig
 from pyledger.config.autorecovery import AutoRecoveryConfig
 from pyledger.wire.ledger.bookies import Cookie
 from tests.client.model_bookie import Bench, bench
@@ -142,6 +142,16 @@ async def yard(folder: Path, bookies: int = 4) -> AsyncIterator[Yard]:
         for name in made.bookies:
             await found.know(name)
         yield found
+
+
+def play(
+    folder: Path, scenario: Callable[[Yard, AsyncLedgerClient], Awaitable[None]], bookies: int = 4
+) -> None:
+    async def whole() -> None:
+        async with yard(folder, bookies) as made, made.bench.client() as client:
+            await scenario(made, client)
+
+    asyncio.run(whole())
 
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:

@@ -1,7 +1,5 @@
 """Bookies are lost, and the ledgers that lacked copies have them all again, byte for byte."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,21 +9,11 @@ from pyledger.client.ledger import AsyncLedgerClient, DigestType
 from pyledger.errors import LedgerFencedError, NoSuchLedgerError
 from pyledger.protocol.bookkeeper.messages import AddRequest, AddResponse, Request, Response, Status
 from pyledger.wire.ledger.bookies import Endpoint, Registration
-from tests.autorecovery.cluster import Yard, until, yard
+from tests.autorecovery.cluster import Yard, play, until
 
 PAYLOADS = [b"%d" % at * (at % 9) for at in range(120)]
 WEEK_MS = 604_800_000
 HOUR_MS = 3_600_000
-
-
-def play(
-    folder: Path, scenario: Callable[[Yard, AsyncLedgerClient], Awaitable[None]], bookies: int = 4
-) -> None:
-    async def whole() -> None:
-        async with yard(folder, bookies) as made, made.bench.client() as client:
-            await scenario(made, client)
-
-    asyncio.run(whole())
 
 
 async def filled(client: AsyncLedgerClient, *sizes: int, close: bool = True, **options: object) -> int:

@@ -1,7 +1,5 @@
 """Ledgers of lost bookies are made whole by hand, with no autorecovery anywhere."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -9,19 +7,9 @@ import pytest
 from pyledger.autorecovery.lost_bookies import MendedLedger, Outcome, mend_ledgers_of
 from pyledger.client.ledger import AsyncLedgerClient, AsyncLedgerWriter
 from pyledger.errors import BookieExistsError, LedgerFencedError
-from tests.autorecovery.cluster import Yard, yard
+from tests.autorecovery.cluster import Yard, play
 
 PAYLOADS = [b"%d" % at * (at % 7) for at in range(60)]
-
-
-def play(
-    folder: Path, scenario: Callable[[Yard, AsyncLedgerClient], Awaitable[None]], bookies: int = 4
-) -> None:
-    async def whole() -> None:
-        async with yard(folder, bookies) as made, made.bench.client() as client:
-            await scenario(made, client)
-
-    asyncio.run(whole())
 
 
 async def mended(client: AsyncLedgerClient, *bookies: str, dry_run: bool = False) -> list[MendedLedger]:

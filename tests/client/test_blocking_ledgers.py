@@ -7,7 +7,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
-from pyledger.client.ledger import LedgerClient
+from pyledger.client.ledger import LedgerClient, LedgerConfig
 from tests.client.model_bookie import bench
 from tests.source_tree import ROOT
 
@@ -37,6 +37,33 @@ def test_without_asyncio(tmp_path: Path) -> None:
             assert sorted(client.bookies().writable) == ["b0", "b1", "b2", "b3"]
             client.delete(writer.ledger_id)
             assert client.ledgers() == []
+
+    run_beside(tmp_path, scenario)
+
+
+def test_chosen_ids_and_a_log(tmp_path: Path) -> None:
+    def scenario(address: str) -> None:
+        with LedgerClient(address, config=LedgerConfig(explicit_lac_interval_ms=10)) as client:
+            with client.create_advanced(3, 3, 2) as writer:
+                soon = writer.add_at_soon(1, b"one")
+                assert writer.add_at(0, b"zero") == 0
+                assert soon.result() == 1
+                assert writer.length == 7
+            with client.open_log("orders", roll_bytes=1) as log:
+                positions = [log.append(b"%d" % at) for at in range(3)]
+            with client.open_cursor("orders", "billing") as cursor:
+                found = cursor.read(10)
+                assert [(entry.position, entry.payload) for entry in found] == [
+                    (position, b"%d" % at) for at, position in enumerate(positions)
+                ]
+                cursor.acknowledge(positions[0])
+                cursor.rewind()
+                assert cursor.read(1)[0].position == positions[1]
+                cursor.acknowledge_through(positions[2])
+            with client.open_cursor("orders", "billing") as cursor:
+                assert cursor.read(10) == []
+            with client.open_log("orders") as log:
+                assert positions[0].ledger_id in log.trim()
 
     run_beside(tmp_path, scenario)
 

@@ -1,6 +1,13 @@
 """Clients of ledgers: of Java's bookies or ours."""
 
-from pyledger.client.ledger.blocking import LedgerClient, LedgerReader, LedgerWriter
+from pyledger.client.ledger.blocking import (
+    AdvancedLedgerWriter,
+    LedgerClient,
+    LedgerLog,
+    LedgerReader,
+    LedgerWriter,
+    LogCursor,
+)
 from pyledger.client.ledger.client import AsyncLedgerClient
 from pyledger.client.ledger.log import AsyncLedgerLog, AsyncLogCursor
 from pyledger.client.ledger.reader import AsyncLedgerReader
@@ -9,6 +16,7 @@ from pyledger.config.ledger import LedgerConfig
 from pyledger.protocol.bookkeeper.entry import DigestType
 
 __all__ = [
+    "AdvancedLedgerWriter",
     "AsyncAdvancedLedgerWriter",
     "AsyncLedgerClient",
     "AsyncLedgerLog",
@@ -18,6 +26,8 @@ __all__ = [
     "DigestType",
     "LedgerClient",
     "LedgerConfig",
+    "LedgerLog",
     "LedgerReader",
     "LedgerWriter",
+    "LogCursor",
 ]

@@ -10,10 +10,12 @@ from typing import Any, Self
 
 from pyledger.client.background import Blocking, background
 from pyledger.client.ledger.client import AsyncLedgerClient
+from pyledger.client.ledger.log import AsyncLedgerLog, AsyncLogCursor, LogEntry
 from pyledger.client.ledger.reader import AsyncLedgerReader
-from pyledger.client.ledger.writer import AsyncLedgerWriter
+from pyledger.client.ledger.writer import AsyncAdvancedLedgerWriter, AsyncLedgerWriter
 from pyledger.metadata.bookies import RegisteredBookies
 from pyledger.protocol.bookkeeper.entry import LedgerEntry
+from pyledger.protocol.bookkeeper.ledger_log import Position
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata
 
 ENTRIES_AT_ONCE = 64
@@ -36,6 +38,11 @@ class LedgerWriter:
     def last_add_confirmed(self) -> int:
         """All entries up to this one are safe; -1: none."""
         return self._inner.last_add_confirmed
+
+    @property
+    def length(self) -> int:
+        """Bytes of all payloads up to the last confirmed entry."""
+        return self._inner.length
 
     def add(self, payload: bytes) -> int:
         """Add an entry and wait until it is confirmed; see `AsyncLedgerWriter.add`."""
@@ -66,6 +73,20 @@ class LedgerWriter:
 
     def __exit__(self, *_exc: object) -> None:
         self.close()
+
+
+class AdvancedLedgerWriter(LedgerWriter):
+    """Adds entries whose ids the caller chose."""
+
+    _inner: AsyncAdvancedLedgerWriter
+
+    def add_at(self, entry_id: int, payload: bytes) -> int:
+        """Add an entry and wait until it and all below it are confirmed."""
+        return background().wait(self._inner.add_at(entry_id, payload))
+
+    def add_at_soon(self, entry_id: int, payload: bytes) -> "Future[int]":
+        """Add an entry; the future has the id. See `AsyncAdvancedLedgerWriter.add_at`."""
+        return background().start(partial(self._inner.add_at_soon, entry_id, payload))
 
 
 class LedgerReader:
@@ -140,6 +161,21 @@ class LedgerClient(Blocking[AsyncLedgerClient]):
         made = self._inner.create(ensemble, write_quorum, ack_quorum, custom=custom, **options)
         return LedgerWriter(background().wait(made))
 
+    def create_advanced(
+        self, ensemble: int = 3, write_quorum: int = 2, ack_quorum: int = 2, **options: Any
+    ) -> AdvancedLedgerWriter:
+        """Make a ledger whose entry ids the caller chooses; see `AsyncLedgerClient.create_advanced`."""
+        made = self._inner.create_advanced(ensemble, write_quorum, ack_quorum, **options)
+        return AdvancedLedgerWriter(background().wait(made))
+
+    def open_log(self, name: str, **options: Any) -> "LedgerLog":
+        """Append to a log over many ledgers; takes what `AsyncLedgerLog` takes."""
+        return LedgerLog(AsyncLedgerLog(self._inner, name, **options))
+
+    def open_cursor(self, log: str, name: str, **options: Any) -> "LogCursor":
+        """Read a log from where the last user of a cursor was; takes what `AsyncLogCursor` takes."""
+        return LogCursor(AsyncLogCursor(self._inner, log, name, **options))
+
     def open(self, ledger_id: int, password: bytes = b"", **options: Any) -> LedgerReader:
         """Read a ledger; see `AsyncLedgerClient.open`."""
         return LedgerReader(background().wait(self._inner.open(ledger_id, password, **options)))
@@ -163,6 +199,38 @@ class LedgerClient(Blocking[AsyncLedgerClient]):
     def bookies(self) -> RegisteredBookies:
         """The bookies that are there now."""
         return background().wait(self._inner.bookies())
+
+
+class LedgerLog(Blocking[AsyncLedgerLog]):
+    """Appends to a log over many ledgers. Made by `LedgerClient.open_log`; use it with `with`."""
+
+    def append(self, payload: bytes) -> Position:
+        """Append an entry and wait until it is confirmed; see `AsyncLedgerLog.append`."""
+        return background().wait(self._inner.append(payload))
+
+    def trim(self) -> tuple[int, ...]:
+        """Delete the ledgers that every cursor is done with; their ids."""
+        return background().wait(self._inner.trim())
+
+
+class LogCursor(Blocking[AsyncLogCursor]):
+    """Reads a log. Made by `LedgerClient.open_cursor`; use it with `with`."""
+
+    def read(self, count_max: int) -> list[LogEntry]:
+        """The next entries that are there, perhaps none; see `AsyncLogCursor.read`."""
+        return background().wait(self._inner.read(count_max))
+
+    def acknowledge(self, *positions: Position) -> None:
+        """These entries are done with, for ever."""
+        background().wait(self._inner.acknowledge(*positions))
+
+    def acknowledge_through(self, position: Position) -> None:
+        """All entries up to a position are done with, for ever."""
+        background().wait(self._inner.acknowledge_through(position))
+
+    def rewind(self) -> None:
+        """Read again what was read and not acknowledged."""
+        self._inner.rewind()
 
 
 def _iterate(entries: AsyncGenerator[LedgerEntry, None], at_once: int) -> Iterator[LedgerEntry]:

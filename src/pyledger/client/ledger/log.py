@@ -10,11 +10,11 @@ import contextlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self
 
 from pyledger.client.ledger.client import AsyncLedgerClient
 from pyledger.client.ledger.reader import AsyncLedgerReader
 from pyledger.client.ledger.writer import AsyncLedgerWriter
+from pyledger.client.lifecycle import Lifecycle
 from pyledger.errors import (
     LedgerFencedError,
     LedgerMetadataError,
@@ -99,7 +99,7 @@ class LogNodes:
         return await self.store.children(self.path)
 
 
-class AsyncLedgerLog:
+class AsyncLedgerLog(Lifecycle):
     """Appends to a log. Use it with `async with`, or start and close it. Belongs to one event loop."""
 
     def __init__(
@@ -211,13 +211,6 @@ class AsyncLedgerLog:
             await self._forget(ledger_id)
         return gone
 
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_exc: object) -> None:
-        await self.close()
-
     # --- ledgers
 
     async def _roll(self, writer: AsyncLedgerWriter) -> AsyncLedgerWriter:
@@ -258,7 +251,7 @@ class AsyncLedgerLog:
             await self._client.delete(ledger_id)
 
 
-class AsyncLogCursor:
+class AsyncLogCursor(Lifecycle):
     """Reads a log from where its last user was. Belongs to one event loop; one user at a time."""
 
     def __init__(
@@ -354,13 +347,6 @@ class AsyncLogCursor:
         self._index, _ = await self._nodes.index()
         self._state.acknowledge_through(self._index, position)
         await self._save()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_exc: object) -> None:
-        await self.close()
 
     # --- inside
 
