@@ -94,6 +94,9 @@ def command(
         event(logger("bookie"), logging.WARNING, "setting has no effect here", setting=key)
     if count is not None:
         group_of = count
+        for setting in ("journal_directories", "ledger_directories"):
+            if getattr(config, setting):
+                event(logger("bookie"), logging.WARNING, "setting has no effect here", setting=setting)
 
         def group() -> Any:
             made = BookieGroup(folder, group_of, config=config, tls=tls)
