@@ -6,9 +6,10 @@ Each is a small change of the machine of one life; the simulator has to find wha
 from collections.abc import Callable
 from dataclasses import replace
 
+from pyledger.protocol.raft.calls import Answer
 from pyledger.protocol.raft.codes import ResponseCode
 from pyledger.protocol.raft.member_state import MemberState
-from pyledger.protocol.raft.messages import PushEntryRequest, PushType, TermState
+from pyledger.protocol.raft.messages import PeerRequest, PushEntryRequest, PushType, Response, TermState
 from pyledger.protocol.raft.node import RaftNode
 from pyledger.protocol.raft.ready import Call, Role
 from pyledger.protocol.raft.votes import ParseResult
@@ -64,9 +65,24 @@ def current_term_as_end_term(member: RaftMember) -> None:
 
 
 def acknowledgement_of_old_push(member: RaftMember) -> None:
-    """Answers from before a comparison, or of an older leadership, count; so do entries of older terms."""
-    without(member, "commit_current_term_only")
-    for one in machine(member).dispatchers.values():
+    """Answers count however late: after their time, from before a comparison, of an older leadership."""
+    node = machine(member)
+    calls, late = node.calls, dict[int, Answer]()
+    send, answered = calls.send, calls.answered
+
+    def send_and_remember(peer: str, request: PeerRequest, answer: Answer, now_ms: int) -> int:
+        call_id = send(peer, request, answer, now_ms)
+        if isinstance(request, PushEntryRequest) and request.type is PushType.APPEND:
+            late[call_id] = answer
+        return call_id
+
+    def take(call_id: int, response: Response | None, now_ms: int) -> None:
+        if call_id not in calls.waiting and response is not None and call_id in late:
+            late[call_id](response, now_ms)
+        answered(call_id, response, now_ms)
+
+    calls.send, calls.answered = send_and_remember, take
+    for one in node.dispatchers.values():
         one._is_current = lambda _, one=one: one.state.is_leader
         one.checker.forget = lambda _: None
 

@@ -43,7 +43,7 @@ def test_past_failures_stay_mended(seed: int, nodes: int) -> None:
 
 @pytest.mark.parametrize("nodes", [1, 2, 3, 4, 5, 7])
 def test_nothing_breaks_in_any_history(nodes: int) -> None:
-    for seed in range(10_000 + 10 * nodes, 10_004 + 10 * nodes):
+    for seed in range(10_000 + 10 * nodes, 10_005 + 10 * nodes):  # in the last of them leaders are hunted
         play(seed, nodes)
 
 

@@ -146,6 +146,11 @@ class ModelLog:
         self.lost_tail = self.durable_lost_tail
         self.recover()
 
+    def holds(self, entry: Entry) -> bool:
+        """Is an entry on the disk, or may it have been before damage was found?"""
+        there = entry.index < len(self.durable_log) and self.durable_log[entry.index].same_as(entry)
+        return there or self.durable_lost_tail
+
     def recover(self) -> None:
         """Start again: the log ends before the first entry that is not sound."""
         bad = min((index for index in self.corrupt if index < len(self.log)), default=None)

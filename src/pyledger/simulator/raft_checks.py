@@ -1,6 +1,6 @@
 """What must hold in every history of a DLedger group; the first breach ends the run."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from pyledger.protocol.raft.messages import NO_INDEX, Entry
@@ -19,6 +19,8 @@ class Committed:
 class RaftChecks:
     """All members together, as nobody inside can see them."""
 
+    members: int
+    """Of the group."""
     leaders: dict[int, tuple[str, int]] = field(default_factory=dict)
     """By term: the one leader, with its life."""
     written: dict[tuple[int, int], tuple[Entry, int]] = field(default_factory=dict)
@@ -46,12 +48,22 @@ class RaftChecks:
                 there = index < len(log) and log[index].same_as(one.entry)
                 require(there, "leader completeness", f"{member} in {term} lacks {describe(one.entry)}")
 
-    def commits(self, member: str, term: int, log: Sequence[Entry], old: int, new: int) -> None:
-        """What is committed is the same for all, for ever."""
+    def commits(
+        self,
+        member: str,
+        term: int,
+        log: Sequence[Entry],
+        old: int,
+        new: int,
+        holders: Callable[[Entry], int],
+    ) -> None:
+        """What is committed is on the disks of a majority, and the same for all, for ever."""
         require(old <= new < len(log), "committed entries are there", f"{member}: {old}, {new}, {len(log)}")
         for index in range(old + 1, new + 1):
             entry = log[index]
             if index == len(self.committed):
+                count = holders(entry)
+                require(count > self.members // 2, "a majority has it on disk", f"{describe(entry)}: {count}")
                 self.committed.append(Committed(entry, term))
             known = self.committed[index].entry
             require(known.same_as(entry), "committed entries do not change", f"{member}: {describe(entry)}")

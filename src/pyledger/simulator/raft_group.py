@@ -19,6 +19,7 @@ from pyledger.protocol.raft.messages import (
     ReadIndexResponse,
     Response,
 )
+from pyledger.simulator.leader_hunt import LeaderHunt
 from pyledger.simulator.raft_checks import RaftChecks
 from pyledger.simulator.raft_member import Fault, RaftMember
 from pyledger.simulator.safety import require
@@ -30,8 +31,12 @@ CALM_MS = 1000
 CLIENTS = 3
 OPERATION_TIMEOUT_MS = 1500
 
-KINDS = (*("crash", "cut", "alone") * 2, "mend", "jump", "damage", "transfer", "power")
+KINDS: tuple[str, ...] = (*("crash", "cut", "alone") * 2, "mend", "jump", "damage", "transfer", "power")
 """What can happen; the first ones more often."""
+HUNTED_EVERY = 5
+"""Of so many histories one is that of leaders that are hunted: the seeds 4, 9, 14 and so on."""
+KINDS_HUNTED = (("crash", "damage", "jump", "transfer"), ("transfer",))
+"""What happens besides the hunt, which sees to links. A process that lives on may get very old answers."""
 
 CONFIG = RaftConfig(
     heart_beat_time_interval_ms=200,
@@ -103,7 +108,7 @@ class Client:
             group.network.send(name, self.number, lambda: self.answered(turn, known, bodies, response))
 
         group.network.send(self.number, name, lambda: member.receive(life, reply, request))
-        world.after(OPERATION_TIMEOUT_MS, lambda: self.next(turn))
+        world.after(group.patience_ms, lambda: self.give_up(turn))
 
     def answered(self, turn: int, known: int, bodies: tuple[bytes, ...], response: Response) -> None:
         """Take an answer; also one that comes late says what is true."""
@@ -117,6 +122,12 @@ class Client:
         elif turn == self.turn and response.leader_id in self.group.names:
             self.target = self.group.names.index(response.leader_id)
         elif turn == self.turn:
+            self.target = self.group.world.random.randrange(len(self.group.names))
+        self.next(turn)
+
+    def give_up(self, turn: int) -> None:
+        """No answer came in time. In a healed world ask another: that member may be the one that is down."""
+        if turn == self.turn and self.group.world.healed:
             self.target = self.group.world.random.randrange(len(self.group.names))
         self.next(turn)
 
@@ -145,7 +156,7 @@ class RaftGroup:
         )
         self.real = folder is not None
         self.network = Network(self.world, ordered=random.random() < 0.3)
-        self.checks = RaftChecks()
+        self.checks = RaftChecks(nodes)
         self.names = [f"n{number}" for number in range(nodes)]
         peers = {name: f"{name}:1" for name in self.names}
         config = replace(
@@ -167,6 +178,16 @@ class RaftGroup:
         for number in range(CLIENTS):
             self.world.after(random.randint(300, 900), Client(self, number).act)
         self.world.after(random.randint(100, 1000), self.trouble)
+        self.kinds = KINDS
+        self.patience_ms = OPERATION_TIMEOUT_MS
+        """How long a client waits for an answer."""
+        if seed % HUNTED_EVERY == HUNTED_EVERY - 1:
+            self.kinds = random.choice(KINDS_HUNTED)
+            if "crash" not in self.kinds:
+                for member in self.members.values():
+                    member.crash_at_write = 0.0
+            self.patience_ms = random.choice((200, 500, OPERATION_TIMEOUT_MS))
+            LeaderHunt(self.world, self.network, self.members, self.hand_over)
 
     def _starter(self, member: RaftMember) -> Callable[[], None]:
         def start() -> None:
@@ -181,7 +202,7 @@ class RaftGroup:
         if world.healed:
             return
         member = self.members[random.choice(self.names)]
-        kind = random.choice(KINDS)
+        kind = random.choice(self.kinds)
         world.note(f"trouble {kind} {member.name}")
         if kind == "crash":
             self.stop(member)
@@ -269,6 +290,11 @@ class RaftGroup:
                 )
                 leader.receive(leader.life, lambda _: None, request)
 
+    @property
+    def leaders(self) -> list[str]:
+        """Members that think that they lead."""
+        return [one.name for one in self.members.values() if one.leads]
+
     def run(self, ticks: int) -> Report:
         """Play the whole history: `ticks` of 10 ms with trouble, then a healed world."""
         world = self.world
@@ -281,8 +307,9 @@ class RaftGroup:
                 self.stop(member)  # whoever checks the folders finds it
         healed_ms = world.now_ms
         world.run(HEAL_MS)
-        leaders = [one for one in self.members.values() if one.leads]
-        require(len(leaders) == 1, "a healed group has a leader", [one.name for one in leaders])
+        if len(self.leaders) != 1:
+            world.run(HEAL_MS // 2)  # it was just then handing over, to the leader that it prefers
+        require(len(self.leaders) == 1, "a healed group has a leader", self.leaders)
         require(self.appended_ms > healed_ms, "a healed group takes appends", self.appended_ms)
         world.calm = True
         world.run(CALM_MS)

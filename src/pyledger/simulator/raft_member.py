@@ -1,6 +1,7 @@
 """The shell of one member in a simulated group: its disk, its clock, its life and its deaths."""
 
 from collections.abc import Callable, Mapping
+from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
@@ -15,6 +16,14 @@ from pyledger.simulator.world import Clock, Network, World
 SLOW_FLUSHES = 0.02
 SLOW_FLUSH_MS_MAX = 800
 FLUSH_MS_MAX = 8
+
+
+class Moment(Enum):
+    """When a leader is worth an attack."""
+
+    ELECTED = "elected"
+    APPENDED = "appended"
+    COMMITTED = "committed"
 
 
 class Fault(Protocol):
@@ -56,11 +65,11 @@ class RaftMember:
         self.members: Mapping[str, RaftMember] = {}
         self.clock = Clock(world)
         if folder is None:
-            self.log = ModelLog(world.random, checks.wrote)
+            self.log = ModelLog(world.random, self._wrote)
         else:
             from pyledger.simulator.folder_log import FolderLog  # noqa: PLC0415  only where it is asked for
 
-            self.log = FolderLog(world.random, checks.wrote, folder / name)
+            self.log = FolderLog(world.random, self._wrote, folder / name)
         watch_cuts(self, self.log)
         self.life = 0
         self.node: RaftNode | None = None
@@ -71,11 +80,18 @@ class RaftMember:
         self.leaving = False
         """It found damage, and is about to start again."""
         self.stop: Callable[[], None] = self.crash
+        self.seen: Callable[[RaftMember, Moment], None] = lambda *_: None
+        """Told of each moment at which this member, as the leader, is worth an attack."""
 
     @property
     def leads(self) -> bool:
         """Does it think that it leads?"""
         return self.node is not None and self.node.state.role is Role.LEADER
+
+    def _wrote(self, entry: Entry, term_before: int) -> None:
+        self.checks.wrote(entry, term_before)
+        if self.leads:
+            self.seen(self, Moment.APPENDED)
 
     def start(self) -> None:
         """Begin a life with what the disk holds."""
@@ -145,11 +161,14 @@ class RaftMember:
             self.world.note(f"{self.name} {change.role.value} of {change.leader_id} in {change.term}")
             if change.role is Role.LEADER:
                 self.checks.leads(self.name, self.life, change.term, self.log.log)
+                self.seen(self, Moment.ELECTED)
         if ready.committed_index is not None:
             old, new = self.told_committed, ready.committed_index
-            self.checks.commits(self.name, node.state.term, self.log.log, old, new)
+            self.checks.commits(self.name, node.state.term, self.log.log, old, new, self._holders)
             self.told_committed = new
             self.world.note(f"{self.name} committed {new}")
+            if self.leads:
+                self.seen(self, Moment.COMMITTED)
         if ready.persist is not None:
             self._persist(ready.persist)
         for call_id, peer, request in ready.calls:
@@ -160,6 +179,9 @@ class RaftMember:
             one.token(node.append_response(one))  # type: ignore[operator]
         for alarm in ready.alarms:
             self.world.note(f"{self.name} alarm {alarm}")
+
+    def _holders(self, entry: Entry) -> int:
+        return sum(member.log.holds(entry) for member in self.members.values())
 
     def _persist(self, persist: Persist) -> None:
         world, life = self.world, self.life

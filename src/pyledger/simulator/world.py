@@ -73,10 +73,18 @@ class Network:
         self.last_ms: dict[tuple[Hashable, Hashable], int] = {}
         self.cut: set[tuple[Hashable, Hashable]] = set()
         """Links, source and target, that carry nothing while the world is not healed."""
+        self.late: set[tuple[Hashable, Hashable]] = set()
+        """Links of which a share of the frames is held."""
+        self.held = 0.0
+        """Share of the frames on links that are cut, or late, that come after all, out of order."""
+        self.held_ms_max = 0
 
     def send(self, source: Hashable, target: Hashable, deliver: Callable[[], None]) -> None:
         """Take a frame along, perhaps."""
         world, faults = self.world, self.world.faults
+        if self._holds(source, target):
+            world.after(world.random.randint(1, self.held_ms_max), deliver)
+            return
         if not world.healed and ((source, target) in self.cut or world.random.random() < faults.loss):
             return
         delay_ms = world.random.randint(1, 10 if world.healed else faults.delay_ms_max)
@@ -90,6 +98,12 @@ class Network:
         if twice:
             again_ms = 0 if self.ordered else world.random.randint(0, faults.delay_ms_max)
             world.after(arrival_ms - world.now_ms + again_ms, deliver)
+
+    def _holds(self, source: Hashable, target: Hashable) -> bool:
+        if not self.held or self.world.healed:
+            return False
+        link = (source, target)
+        return (link in self.cut or link in self.late) and self.world.random.random() < self.held
 
 
 class Clock:
