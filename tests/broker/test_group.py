@@ -16,7 +16,8 @@ from pyledger.client.results import SendStatus
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.client import ClientConfig
 from pyledger.config.delivery import DeliveryConfig
-from pyledger.errors import CorruptRecordError, PyLedgerError, StoreFormatError
+from pyledger.config.dledger import DledgerConfig
+from pyledger.errors import ConfigError, CorruptRecordError, PyLedgerError, StoreFormatError
 from pyledger.message import Message
 from pyledger.runtime.raft_server import RaftServer
 from pyledger.store.message_store import MessageStore
@@ -132,6 +133,12 @@ def test_a_new_leader_makes_topics_whose_table_did_not_come(tmp_path: Path) -> N
         assert found.write_queue_count == 4
         assert tables.topics.find("deleted") is None
         assert leader.tables_where == store.confirmed_where
+
+
+def test_a_log_elsewhere_is_refused_with_what_to_do() -> None:
+    member = {"enabled": True, "group": "g", "peers": "n0-127.0.0.1:1", "self_id": "n0"}
+    with pytest.raises(ConfigError, match="make dledger-n0/data in the store a link"):
+        DledgerConfig(**member, data_path="/disk2/log")  # type: ignore[arg-type]
 
 
 def bodies(folder: Path) -> set[bytes]:

@@ -28,10 +28,20 @@ class DledgerConfig:
     self_id: str = setting("", upstream="dLegerSelfId")
     """The own id among them: a letter and a number. As a slave the broker has the id after that number."""
 
+    data_path: str = setting("", upstream="storePathDLedgerCommitLog")
+    """Has to be empty: the log is in `dledger-<id>/data` in the store's folder, which may be a link."""
+
     def __post_init__(self) -> None:
         check(self)
         if not self.enabled:
             return
+        if self.data_path:
+            # Readers of the folder would not find the log, nor a broker whose setting was forgotten.
+            raise ConfigError(
+                "data_path",
+                "storePathDLedgerCommitLog puts the log where no reader of the store would look for it",
+                f"leave it out, and make dledger-{self.self_id}/data in the store a link to that folder",
+            )
         for field, value, name in (
             ("group", self.group, "dLegerGroup"),
             ("peers", self.peers, "dLegerPeers"),
