@@ -7,38 +7,17 @@ at once that a process is gone.
 
 import asyncio
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
+from benchmarks.ledger_clusters import our_bookies, serving
 from benchmarks.rounds import Rounds
 from pyledger.client.ledger import AsyncLedgerClient
-from pyledger.metadata.cluster import locate
 
 ENTRY_BYTES = 1024
-BOOKIES = ("a", "b", "c", "d")
-
-
-@contextmanager
-def process(*words: object) -> Iterator[subprocess.Popen[str]]:
-    """A command that serves, killed at the end."""
-    command = [sys.executable, "-m", "pyledger", *map(str, words), "--log-level", "error"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as made:
-        assert made.stdout is not None
-        try:
-            assert made.stdout.readline().startswith("READY")
-            yield made
-        finally:
-            made.kill()
-
-
-async def format_cluster(address: str) -> None:
-    async with locate(address) as cluster:
-        await cluster.format()
+BOOKIES = 4
 
 
 async def lose_a_bookie(address: str, bookies: dict[str, subprocess.Popen[str]], entries: int) -> float:
@@ -65,18 +44,8 @@ async def lose_a_bookie(address: str, bookies: dict[str, subprocess.Popen[str]],
 @pytest.mark.benchmark(group="autorecovery: a bookie is killed until its copies are on another one")
 def bench_lost_bookie(rounds: Rounds, tmp_path: Path) -> None:
     entries = 20_000 if rounds.full else 200
-    address = f"sqlite:{tmp_path / 'metadata'}"
-    asyncio.run(format_cluster(address))
-    off = tmp_path / "off.toml"
-    off.write_text("[bookie]\nauto_recovery_daemon_enabled = false\n")
-    where = ("--metadata", address, "--listen", "127.0.0.1:0", "-c", off)
-    with ExitStack() as stack:
-        bookies = {
-            name: stack.enter_context(process("bookie", "serve", tmp_path / name, *where, "--id", name))
-            for name in BOOKIES
-        }
-        stack.enter_context(process("autorecovery", "serve", "-m", address))
+    with our_bookies(tmp_path, BOOKIES) as cluster, serving("autorecovery", "serve", "-m", cluster.address):
         taken = rounds.benchmark.pedantic(
-            lambda: asyncio.run(lose_a_bookie(address, bookies, entries)), rounds=1
+            lambda: asyncio.run(lose_a_bookie(cluster.address, cluster.processes, entries)), rounds=1
         )
     rounds.note(seconds=taken, mb_per_second=entries * ENTRY_BYTES / 1e6 / taken)

@@ -122,6 +122,48 @@ def test_a_bookie_that_fails_is_replaced(tmp_path: Path, how: str) -> None:
     run(tmp_path, scenario)
 
 
+@pytest.mark.parametrize("how", ["killed", "refuses", "fenced"])
+def test_a_bookie_fails_amid_many_adds(tmp_path: Path, how: str) -> None:
+    """Of entries that were sent together, some are stored by a bookie that then fails, and some are not."""
+
+    async def scenario(made: Bench) -> None:
+        async with made.client(adds_pending_max=len(PAYLOADS) + 1) as client:
+            writer = await client.create(3, 3, 3)
+            await writer.add(b"first")  # so that connections stand
+            lost = made.bookies[writer.metadata.segments[0].ensemble[1]]
+            stopping: list[asyncio.Task[None]] = []
+
+            def fail(request: Request, response: Response) -> Response | None:
+                if not isinstance(request, AddRequest) or request.entry_id < 60:
+                    return response
+                if how == "killed":
+                    stopping.append(asyncio.get_running_loop().create_task(lost.stop()))
+                    return None
+                return replace(response, status=Status.EIO if how == "refuses" else Status.EFENCED)
+
+            lost.twist = fail
+            if how == "fenced":
+                with pytest.raises(LedgerFencedError):
+                    await writer.add_many(PAYLOADS)
+                assert writer.last_add_confirmed < 60
+                return
+            assert await writer.add_many(PAYLOADS) == len(PAYLOADS)
+            assert writer.pending == 0
+            assert [len(writer.metadata.segments), writer.metadata.segments[1].first_entry_id <= 60] == [
+                2,
+                True,
+            ]
+            await writer.close()
+            reader = await client.open(writer.ledger_id)
+            assert [entry.payload async for entry in reader.read()] == [b"first", *PAYLOADS]
+            await asyncio.gather(*stopping)
+            for name in writer.metadata.segments[-1].ensemble:
+                held = made.bookies[name].rules.storage.ledgers[writer.ledger_id]
+                assert set(held) >= set(range(writer.metadata.segments[1].first_entry_id, len(PAYLOADS) + 1))
+
+    run(tmp_path, scenario)
+
+
 def test_a_reader_finds_what_moved_after_it_opened_the_ledger(tmp_path: Path) -> None:
     async def scenario(made: Bench) -> None:
         async with made.client() as client:

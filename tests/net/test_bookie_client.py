@@ -5,7 +5,10 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from pyledger.net.bookie_client import BookieClient, Codec
+from pyledger.net.bookie_client import BookieClient, BookieConnection, Codec, RunOfCalls
+from pyledger.protocol.bookkeeper.messages import AddResponse, Status
+from pyledger.wire.ledger.asking import ADDED, AnswerFrames, Version3
+from pyledger.wire.ledger.version3 import encode_response
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 FRAME = b"\x00\x00\x00\x05"
@@ -101,3 +104,87 @@ def test_nobody_listens() -> None:
         assert await ask(client, address, 1) is None
 
     run(mute, scenario)
+
+
+RUN = 12
+COUNT_BYTES = 4
+
+
+def answering(*order: tuple[int, Status]) -> Serve:
+    """A bookie that takes `RUN` bytes and answers adds of these numbers, in this order; then it is gone."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(RUN)
+        for number, status in order:
+            body = encode_response(AddResponse(txn_id=number, status=status, ledger_id=1, entry_id=number))
+            writer.write(len(body).to_bytes(COUNT_BYTES, "big") + body)
+        await writer.drain()
+        writer.close()
+
+    return serve
+
+
+def ask_for_a_run(serve: Serve) -> tuple[list[int], dict[int, Any]]:
+    """What a run of adds 10 … 21 is told: those that were stored in order, and others one by one."""
+    stored: list[int] = []
+    others: dict[int, Any] = {}
+
+    async def whole() -> None:
+        over = asyncio.Event()
+
+        def told() -> None:
+            if len(stored) + len(others) == RUN:
+                over.set()
+
+        def done(number: int, count: int) -> None:
+            stored.extend(range(number, number + count))
+            told()
+
+        def one(number: int, answer: Any) -> None:
+            assert number not in others
+            others[number] = answer
+            told()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        codec = Codec(Version3.decode, AnswerFrames, ADDED)
+        client = BookieClient(codec, frame_max_bytes=1 << 20, connect_timeout_ms=60_000)
+        connection: BookieConnection = await client._connect(address)
+        late_at = asyncio.get_running_loop().time() + 60
+        connection.send_run(RunOfCalls(10, 10 + RUN, late_at, done, one), bytes(RUN))
+        assert not stored
+        assert not others
+        await over.wait()
+        await client.close()
+        server.close()
+
+    asyncio.run(whole())
+    return stored, others
+
+
+def test_a_run_of_adds_is_answered() -> None:
+    good = [(number, Status.EOK) for number in range(10, 10 + RUN)]
+    assert ask_for_a_run(answering(*good)) == ([number for number, _ in good], {})
+
+
+def test_a_run_is_one_no_more_after_an_answer_out_of_turn() -> None:
+    order = [10, 11, 15, 12, 13, 14, *range(16, 10 + RUN)]
+    stored, others = ask_for_a_run(answering(*((number, Status.EOK) for number in order)))
+    assert stored == [10, 11]
+    assert others == dict.fromkeys(range(12, 10 + RUN), ADDED)
+
+
+def test_bad_answers_and_silence_in_a_run_are_told_one_by_one() -> None:
+    order = [(10, Status.EOK), (11, Status.EREADONLY), (12, Status.EOK), (99, Status.EOK)]
+    stored, others = ask_for_a_run(answering(*order))
+    assert stored == [10]
+    assert others.pop(11).status is Status.EREADONLY
+    assert others.pop(12) is ADDED
+    assert others == dict.fromkeys(range(13, 10 + RUN))
+
+
+def test_a_run_on_a_connection_that_is_gone() -> None:
+    async def gone(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.abort()
+
+    assert ask_for_a_run(gone) == ([], dict.fromkeys(range(10, 10 + RUN)))

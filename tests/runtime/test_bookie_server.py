@@ -164,3 +164,47 @@ def test_a_full_bookie_takes_recoveries_only(tmp_path: Path) -> None:
             await peer.close()
 
     asyncio.run(fill())
+
+
+def test_lone_adds_are_answered_once_whatever_else_goes_on(tmp_path: Path) -> None:
+    """The journal's thread may send an answer itself; reads and other adds cross it."""
+
+    async def converse() -> None:
+        async with bookie(tmp_path) as server:
+            peer = await Peer.connect(server.address)
+            for entry_id in range(40):
+                added = peer.send_add(7, entry_id, b"%d" % entry_id)
+                asked = [
+                    peer.send(m.ReadRequest, ledger_id=7, entry_id=entry_id) for _ in range(entry_id % 4)
+                ]
+                others = [peer.send_add(8, entry_id) for _ in range(entry_id % 3)]
+                assert (await peer.answer(added)).status is Status.EOK
+                for txn_id in asked:
+                    assert (await peer.answer(txn_id)).entry == entry_of(7, entry_id, b"%d" % entry_id)
+                for txn_id in others:
+                    assert (await peer.answer(txn_id)).status is Status.EOK
+            # Nothing was said twice: the next thing that comes is the next answer.
+            assert (await peer.read(7, 39)).entry == entry_of(7, 39, b"39")
+            assert not peer._answers
+            await peer.close()
+
+    asyncio.run(converse())
+
+
+def test_who_leaves_before_the_answer_disturbs_nobody(tmp_path: Path) -> None:
+    async def converse() -> None:
+        async with bookie(tmp_path) as server:
+            stays = await Peer.connect(server.address)
+            for entry_id in range(20):
+                leaves = await Peer.connect(server.address)
+                leaves.send_add(7, entry_id)
+                await leaves.writer.drain()
+                if entry_id % 2:
+                    leaves.writer.transport.abort()
+                else:
+                    await leaves.close()
+                assert (await stays.add(8, entry_id)).status is Status.EOK
+            assert not stays._answers
+            await stays.close()
+
+    asyncio.run(converse())

@@ -8,8 +8,10 @@ Source: BookKeeper proto/PerChannelBookieClient.java.
 import asyncio
 import logging
 import socket
+from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pyledger.config.net import DAY_S, NetConfig, TlsConfig
@@ -20,6 +22,7 @@ from pyledger.net.sockets import open_socket, reason_of, split_address
 from pyledger.net.stream import FrameStream
 from pyledger.net.timers import Alarm
 from pyledger.net.tls import client_context
+from pyledger.wire.framing import FrameDecoder, StreamDecoder
 from pyledger.wire.ledger.starting_tls import TLS_QUESTION, check_tls_answer
 
 log = logger("net")
@@ -40,17 +43,41 @@ class Codec:
     """
 
     decode: Callable[[memoryview], tuple[Hashable, Any]]
+    decoder: Callable[[int], StreamDecoder[Any]] = FrameDecoder
+    """Cuts what is received into frames; it may tell of good answers to adds by their numbers alone."""
+    added: Any = None
+    """What an add gets as its answer then."""
+
+
+@dataclass(slots=True)
+class RunOfCalls:
+    """Requests with numbers that follow one another.
+
+    Attributes:
+        number: Of the first that is not answered yet.
+        end: Behind the last.
+        late_at: By the clock of the event loop.
+        done: Gets first number and count of those that were answered well.
+        one: Gets the number of another one, and its answer; None: there is none.
+    """
+
+    number: int
+    end: int
+    late_at: float
+    done: Callable[[int, int], None]
+    one: Callable[[int, Any], None]
 
 
 class BookieConnection(FrameStream):
     """A connection to one bookie."""
 
-    __slots__ = ("_codec", "_sweep", "calls")
+    __slots__ = ("_codec", "_runs", "_sweep", "calls")
 
     def __init__(self, endpoint: Endpoint[Any], own: socket.socket, codec: Codec, *, secure: bool) -> None:
         """Made by a client."""
         super().__init__(endpoint, own, secure=secure)
         self.calls: dict[Hashable, list[tuple[float, Done]]] = {}
+        self._runs: deque[RunOfCalls] = deque()
         self._codec = codec
         self._sweep = Alarm(self._end_late)
 
@@ -71,43 +98,92 @@ class BookieConnection(FrameStream):
         if self.closed:
             self.endpoint.loop.call_soon(done, None)
             return
-        if not self.calls:
+        if not (self.calls or self._runs):
             self.endpoint.wheel.arm(self._sweep, SWEEP_MS)
         call = (self.endpoint.loop.time() + timeout_ms / 1000, done)
         self.calls.setdefault(key, []).append(call)
         self.write(parts)
 
+    def send_run(self, run: RunOfCalls, frames: bytes) -> None:
+        """Send frames of requests that follow one another; nothing of `run` is called before this returns."""
+        if not (self.calls or self._runs):
+            self.endpoint.wheel.arm(self._sweep, SWEEP_MS)
+        self._runs.append(run)
+        if self.closed:
+            self.endpoint.loop.call_soon(self._end_all)
+        else:
+            self.write((frames,))
+
     # --- what the stream asks
 
-    def take(self, frames: list[Received]) -> list[Received]:
+    def take(self, frames: list[Any]) -> list[Received]:
         """Hand over answers."""
-        decode, calls = self._codec.decode, self.calls
+        decode = self._codec.decode
         for frame in frames:
+            if isinstance(frame, tuple):
+                self._added(*frame)
+                continue
             assert isinstance(frame, memoryview)
             try:
                 key, answer = decode(frame)
             except LedgerFrameError as error:
                 raise FrameError(str(error)) from error
-            for _, done in calls.pop(key, ()):
-                done(answer)
+            self._answer(key, answer)
         return []
 
     def busy(self) -> bool:
         """Whether more is likely to be sent in this turn of the event loop."""
-        return len(self.calls) > 1
+        return len(self.calls) + len(self._runs) > 1
 
     def ended(self, problem: str) -> None:
         """The connection is gone; nobody who waits will be answered."""
         event(log, logging.DEBUG, "bookie gone", peer=self.remote_address, problem=problem)
         self._sweep.cancel()
         self.endpoint.remove(self)
+        self._end_all()
+
+    def _added(self, number: int, count: int) -> None:
+        """Adds were answered well."""
+        while count:
+            run = self._runs[0] if self._runs else None
+            if run is None or run.number != number:
+                self._answer(number, self._codec.added)
+                taken = 1
+            else:
+                taken = min(count, run.end - number)
+                run.number += taken
+                if run.number == run.end:
+                    self._runs.popleft()
+                run.done(number, taken)
+            number, count = number + taken, count - taken
+
+    def _answer(self, key: Hashable, answer: Any) -> None:
+        if key not in self.calls and isinstance(key, int):
+            self._part(key)
+        for _, done in self.calls.pop(key, ()):
+            done(answer)
+
+    def _part(self, number: int) -> None:
+        """An answer came out of turn, or is not a good one: its run is one no more."""
+        for run in self._runs:
+            if run.number <= number < run.end:
+                for one in range(run.number, run.end):
+                    self.calls.setdefault(one, []).append((run.late_at, partial(run.one, one)))
+                self._runs.remove(run)
+                return
+
+    def _end_all(self) -> None:
+        while self._runs:
+            self._part(self._runs[0].number)
         self._end(list(self.calls))
 
     def _end_late(self) -> None:
         now = self.endpoint.loop.time()
+        while self._runs and self._runs[0].late_at <= now:
+            self._part(self._runs[0].number)
         # Within one key the first has waited longest.
         self._end([key for key, waiting in self.calls.items() if waiting[0][0] <= now])
-        if self.calls and not self.closed:
+        if (self.calls or self._runs) and not self.closed:
             self.endpoint.wheel.arm(self._sweep, SWEEP_MS)
 
     def _end(self, keys: list[Hashable]) -> None:
@@ -157,8 +233,7 @@ class BookieClient:
             timeout_ms: For the answer, from the moment that the connection stands.
             done: Gets the answer; None: there is none. Called once, never before this returns.
         """
-        connection = self._connections.get(address)
-        if connection is not None and not connection.closed:
+        if (connection := self.connected(address)) is not None:
             connection.send(key, parts, timeout_ms, done)
             return
         loop = asyncio.get_running_loop()
@@ -171,6 +246,11 @@ class BookieClient:
             task = loop.create_task(self._open(address))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    def connected(self, address: str) -> BookieConnection | None:
+        """The connection to an address; None: there is none yet, or no more."""
+        connection = self._connections.get(address)
+        return None if connection is None or connection.closed else connection
 
     async def close(self) -> None:
         """Close every connection; whoever waits gets no answer. Idempotent."""
@@ -199,7 +279,7 @@ class BookieClient:
     async def _connect(self, address: str) -> BookieConnection:
         loop = asyncio.get_running_loop()
         if self._endpoint is None:
-            self._endpoint = Endpoint(loop, self._config, _unasked, server=False)
+            self._endpoint = Endpoint(loop, self._config, _unasked, server=False, decoder=self._codec.decoder)
         endpoint = self._endpoint
         context = self._context
         async with asyncio.timeout(self._config.connect_timeout_ms / 1000):

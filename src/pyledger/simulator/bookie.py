@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from pyledger.errors import LedgerFileError, PyLedgerError
 from pyledger.protocol.bookkeeper import messages as m
-from pyledger.protocol.bookkeeper.bookie import BookieRules, Outcome, Record, refusal
+from pyledger.protocol.bookkeeper.bookie import ENTRY_HEAD_BYTES, BookieRules, Outcome, Record, refusal
 from pyledger.protocol.bookkeeper.messages import Status
 from pyledger.simulator.world import World
 
@@ -42,6 +42,15 @@ class EntriesInMemory:
                 raise LedgerFileError("model disk", entry_id, "it cannot be read")
             return entry[:-1] + bytes([entry[-1] ^ 1])
         return entry
+
+    def following(self, ledger_id: int, entry_id: int, count_max: int, bytes_max: int) -> list[bytes]:
+        """Entries from one on without a hole; each counts with 4 bytes more."""
+        found: list[bytes] = []
+        while len(found) < count_max and (entry := self.get(ledger_id, entry_id + len(found))) is not None:
+            if (bytes_max := bytes_max - len(entry) - ENTRY_HEAD_BYTES) < 0:
+                break
+            found.append(entry)
+        return found
 
     def last_entry_id(self, ledger_id: int) -> int | None:
         """The highest id that is there."""

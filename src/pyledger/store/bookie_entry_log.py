@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
+from pyledger._core import cut_entries
 from pyledger.atomic_file import flush_folder
 from pyledger.errors import LedgerFileError, StoreIOError
 from pyledger.store.bookie_disks import NO_ROOM, LedgerDisks, disk_error, write_at
@@ -30,6 +31,7 @@ from pyledger.wire.ledger.entry_log import (
 )
 
 SIZE_BYTES = 4
+SLOT_BYTES = 8
 CHUNK_BYTES = 64 << 10
 """So much is written by one call, which lets other threads run."""
 READ_BYTES = 4096
@@ -267,6 +269,28 @@ class EntryLogs:
         if len(entry) < size or _IDS.unpack_from(entry) != (ledger_id, entry_id):
             raise self._damage(number, position, ledger_id, entry_id)
         return entry
+
+    def read_run(self, slots: bytes, ledger_id: int, entry_id: int, bytes_max: int) -> list[bytes]:
+        """Entries that stand one behind the other, as far as they are in memory and whole; perhaps none.
+
+        Args:
+            slots: Their locations (i64 each).
+            ledger_id: Which ledger.
+            entry_id: Which the first one is; the others follow.
+            bytes_max: Of all, each with its size.
+        """
+        slots = slots[: len(slots) // SLOT_BYTES * SLOT_BYTES]
+        first, last = int.from_bytes(slots[:SLOT_BYTES]), int.from_bytes(slots[-SLOT_BYTES:])
+        if not first:
+            return []
+        span = last - first + READ_BYTES if first >> 32 == last >> 32 and last > first else bytes_max
+        try:
+            file = self._file(first >> 32, ledger_id, entry_id)
+            start = (first & 0xFFFFFFFF) - SIZE_BYTES
+            data = self._read_at(file, first >> 32, start, min(span, bytes_max), wait=False)
+        except (PageNotCachedError, LedgerFileError, StoreIOError):
+            return []  # who asks for this one alone is told
+        return cut_entries(data, first - SIZE_BYTES, slots, ledger_id, entry_id)
 
     def _read_at(self, file: int, number: int, position: int, size_bytes: int, *, wait: bool) -> bytes:
         try:

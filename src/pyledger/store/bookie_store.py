@@ -9,8 +9,9 @@ Source: BookKeeper bookie/BookieImpl.java, SyncThread.java, InterleavedLedgerSto
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Self
 
 from pyledger._core import AddIntake
@@ -19,9 +20,9 @@ from pyledger.errors import StoreFullError, StoreIOError
 from pyledger.protocol.bookkeeper.bookie import BookieRules, LedgerAtBookie
 from pyledger.store.bookie_compaction import compaction, logs_worth_compacting
 from pyledger.store.bookie_disks import LedgerDisks, disk_error, write_at
-from pyledger.store.bookie_entry_log import EntryLogs
+from pyledger.store.bookie_entry_log import SIZE_BYTES, EntryLogs
 from pyledger.store.bookie_folder import CURRENT, BookiePaths, journal_files, mark_name, read_mark
-from pyledger.store.bookie_index import ENTRY_ID_MAX, IndexFiles, LedgerHeader
+from pyledger.store.bookie_index import ENTRY_ID_MAX, SLOTS_READ, IndexFiles, LedgerHeader
 from pyledger.store.bookie_journal import Journals, replayed_records, require_marked_file
 from pyledger.store.bookie_reader import FileMaps
 from pyledger.store.clock import Clock
@@ -145,6 +146,41 @@ class BookieStore:
             return None
         location = self._indexes.location(ledger_id, entry_id)
         return self.logs.read(location, ledger_id, entry_id, wait=self.waits) if location else None
+
+    def following(self, ledger_id: int, entry_id: int, count_max: int, bytes_max: int) -> list[bytes]:
+        """Entries from one on without a hole, as far as they are at hand; each counts with 4 bytes more.
+
+        Raises:
+            StoreIOError: The operating system refused.
+        """
+        found: list[bytes] = []
+        held = [one for cache in (self.cache, self._moving) if (one := cache.get(ledger_id))]
+        while len(found) < count_max and bytes_max > 0:
+            at = entry_id + len(found)
+            for entries in held:
+                if (entry := entries.get(at)) is not None:
+                    run = [entry]
+                    break
+            else:
+                count = min(count_max - len(found), self.last_ids.get(ledger_id, -1) + 1 - at)
+                run = self._following_on_disk(ledger_id, at, count, bytes_max, held)
+            size_bytes = sum(map(len, run)) + SIZE_BYTES * len(run)
+            if not run or size_bytes > bytes_max:
+                break
+            bytes_max -= size_bytes
+            found += run
+        return found
+
+    def _following_on_disk(
+        self, ledger_id: int, entry_id: int, count: int, bytes_max: int, held: Sequence[Container[int]]
+    ) -> list[bytes]:
+        if count <= 0:
+            return []
+        if held:  # what is in memory is newer
+            ids = range(entry_id, entry_id + min(count, SLOTS_READ))
+            count = len(list(takewhile(lambda one: not any(one in entries for entries in held), ids)))
+        slots = self._indexes.slots(ledger_id, entry_id, count)
+        return self.logs.read_run(slots, ledger_id, entry_id, bytes_max)
 
     def take_adds(self, frames: list[Any], at: int, *, version2: bool) -> tuple[int, bytes, list[int]]:
         """Take the run of ordinary adds that begins at a frame, into memory and into the journal.

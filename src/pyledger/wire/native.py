@@ -1,6 +1,7 @@
 """The door to the native codec: heads of frames, and what comes by the million.
 
-For a broker these are sends and pulls, for a member of a group appends, for a client their answers.
+For a broker these are sends and pulls, for a member of a group appends, for a client their answers, and the
+entries of ledgers.
 `RequestDecoder`, `AppendDecoder` and `AnswerDecoder` stand where `FrameDecoder` does. They give what comes
 often decoded; every other frame stays a view for `pyledger.wire.remoting.decode`. What is unusual the native
 code leaves to Python, which is the model that it is tested against.
@@ -9,6 +10,7 @@ code leaves to Python, which is the model that it is tested against.
 from typing import Any
 
 from pyledger._core import (
+    AddEncoder,
     AnsweredCall,
     AppendAnswers,
     AppendCall,
@@ -24,7 +26,10 @@ from pyledger._core import (
     SendRequest,
     SendRun,
     UniqueIds,
+    added_number,
     count_bodies,
+    count_whole_entries,
+    cut_answers,
     decode_frames,
     decode_head,
     encode_pull_response,
@@ -35,10 +40,13 @@ from pyledger._core import (
     read_records,
     set_append_response,
     set_send_result,
+    split_entries,
+    take_entries,
 )
 from pyledger.wire.framing import StreamDecoder
 
 __all__ = [
+    "AddEncoder",
     "AnswerDecoder",
     "AnsweredCall",
     "AppendAnswers",
@@ -57,7 +65,10 @@ __all__ = [
     "SendRequest",
     "SendRun",
     "UniqueIds",
+    "added_number",
     "count_bodies",
+    "count_whole_entries",
+    "cut_answers",
     "decode_frames",
     "decode_head",
     "encode_pull_response",
@@ -68,6 +79,8 @@ __all__ = [
     "read_records",
     "set_append_response",
     "set_send_result",
+    "split_entries",
+    "take_entries",
 ]
 
 

@@ -11,12 +11,12 @@ from pyledger.config.net import TlsConfig
 from pyledger.errors import MetadataUnreachableError, NotEnoughBookiesError
 from pyledger.metadata.bookies import RegisteredBookies
 from pyledger.metadata.cluster import Cluster
-from pyledger.net.bookie_client import BookieClient, Codec
+from pyledger.net.bookie_client import BookieClient, BookieConnection, Codec
 from pyledger.protocol.bookkeeper.fragments import Lack
 from pyledger.protocol.bookkeeper.messages import Request
 from pyledger.protocol.bookkeeper.placement import Placement, RackOf
 from pyledger.protocol.bookkeeper.repair import Repair, repair_of
-from pyledger.wire.ledger.asking import Asked, Version2, Version3
+from pyledger.wire.ledger.asking import ADDED, AnswerFrames, Asked, Version2, Version3
 
 RETRY_PAUSE_S = 0.1
 
@@ -49,12 +49,12 @@ class Bookies:
         self._version3, self._version2 = Version3(), Version2()
         self._clients = [
             BookieClient(
-                Codec(version.decode),
+                codec,
                 frame_max_bytes=config.frame_max_bytes,
                 connect_timeout_ms=config.connect_timeout_ms,
                 tls=tls,
             )
-            for version in (self._version3, self._version2)
+            for codec in (Codec(self._version3.decode, AnswerFrames, ADDED), Codec(self._version2.decode))
         ]
         self._following: asyncio.Task[None] | None = None
 
@@ -135,6 +135,17 @@ class Bookies:
     def ask(self, bookie: str, request: Request, timeout_ms: int, done: Callable[[Any], None]) -> None:
         """Ask a bookie in version 3; see `send`."""
         self._send(0, bookie, self._version3.ask(request), timeout_ms, done)
+
+    def connections(self, bookies: Sequence[str]) -> list[BookieConnection] | None:
+        """Of each bookie the connection that stands; None: one has none yet."""
+        found = []
+        for bookie in bookies:
+            address = self._registered.address(bookie)
+            connection = None if address is None else self._clients[0].connected("{}:{}".format(*address))
+            if connection is None:
+                return None
+            found.append(connection)
+        return found
 
     async def answer(self, bookie: str, request: Request, timeout_ms: int, *, version: int = 3) -> Any:
         """Ask a bookie and wait; None: there is no answer."""

@@ -19,7 +19,7 @@ from pyledger.protocol.bookkeeper.messages import BatchReadRequest, BatchReadRes
 from pyledger.protocol.bookkeeper.repair import Repair
 from pyledger.protocol.bookkeeper.results import Result
 from pyledger.wire.ledger.answers import added_result
-from pyledger.wire.ledger.entry import EntryDigest, is_whole, pack_entry
+from pyledger.wire.ledger.entry import EntryDigest, count_whole, pack_entry
 
 Copies = list[tuple[int, tuple[str, ...]]]
 """Entries with the bookies that get them."""
@@ -126,11 +126,10 @@ class FragmentCopier:
             response = await self._bookies.answer(bookie, request, self._config.read_timeout_ms, version=2)
             if not isinstance(response, BatchReadResponse) or response.status is not Status.EOK:
                 break
-            for entry_id, entry in enumerate(response.entries[: last + 1 - at], at):
-                if not is_whole(self._digest, self._reader.ledger_id, entry_id, entry):
-                    return found
-                found.append(bytes(entry))
-            if not response.entries:
+            entries = response.entries[: last + 1 - at]
+            whole = count_whole(self._digest, self._reader.ledger_id, at, entries)
+            found += entries[:whole]
+            if not whole or whole < len(entries):
                 break
         return found
 

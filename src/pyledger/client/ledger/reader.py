@@ -32,12 +32,15 @@ from pyledger.protocol.bookkeeper.metadata import LedgerMetadata
 from pyledger.protocol.bookkeeper.quorum import Coverage
 from pyledger.protocol.bookkeeper.reader import EntryRead
 from pyledger.protocol.bookkeeper.results import ABSENT, Result
-from pyledger.wire.ledger.answers import checked, lac_told, read_result
-from pyledger.wire.ledger.entry import EntryDigest
+from pyledger.wire.ledger.answers import lac_told, read_result
+from pyledger.wire.ledger.entry import EntryDigest, unpack_entries
 
 LAC_MAX = 2**62
 """A bookie that says more says that the ledger was fenced, not how far it goes."""
 CHUNKS_AHEAD = 2
+CHUNK_ENTRIES_MAX = 2048
+HEAD_BYTES = 64
+"""What an entry takes besides its payload, at most."""
 
 
 class AsyncLedgerReader:
@@ -130,17 +133,22 @@ class AsyncLedgerReader:
             return
         self._check_range(first, end, unconfirmed)
         step = self._config.reads_ahead
-        starts = iter(range(first, end + 1, step))
         chunks: deque[asyncio.Task[list[LedgerEntry]]] = deque()
         try:
             while True:
-                while len(chunks) < CHUNKS_AHEAD and (start := next(starts, None)) is not None:
-                    chunk = self._chunk(start, min(start + step - 1, end))
-                    chunks.append(self._loop.create_task(chunk))
+                while len(chunks) < CHUNKS_AHEAD and first <= end:
+                    last_of_chunk = min(first + step - 1, end)
+                    chunks.append(self._loop.create_task(self._chunk(first, last_of_chunk)))
+                    first = last_of_chunk + 1
                 if not chunks:
                     return
-                for entry in await chunks[0]:
+                entries = await chunks[0]
+                for entry in entries:
                     yield entry
+                if self._in_batches:
+                    # Large ones save requests; what is asked for ahead stays bounded by its bytes.
+                    bytes_each = sum(len(entry.payload) for entry in entries) // len(entries) + HEAD_BYTES
+                    step = max(1, min(CHUNK_ENTRIES_MAX, self._config.batch_read_bytes // 2 // bytes_each))
                 chunks.popleft()
         finally:
             for task in chunks:
@@ -283,11 +291,16 @@ class AsyncLedgerReader:
             problem = f"entry {last} lies behind the last confirmed one, {self.last_add_confirmed}"
             raise NoSuchEntryError(self.ledger_id, Result.NO_SUCH_ENTRY, problem)
 
+    @property
+    def _in_batches(self) -> bool:
+        """Whether one bookie can give many entries at once."""
+        return self._batches and self._metadata.ensemble_size == self._metadata.write_quorum
+
     async def _chunk(self, first: int, last: int) -> list[LedgerEntry]:
         found: list[LedgerEntry] = []
         while first + len(found) <= last:
             at = first + len(found)
-            if self._batches and self._metadata.ensemble_size == self._metadata.write_quorum:
+            if self._in_batches:
                 batch = await self._batch(at, last)
                 found += batch
                 if batch:
@@ -346,13 +359,7 @@ class AsyncLedgerReader:
             self._batches = False
         if not isinstance(response, BatchReadResponse) or response.status is not Status.EOK:
             return []
-        found = []
-        for entry_id, data in enumerate(response.entries[:count], first):
-            entry = checked(self._digest, self.ledger_id, entry_id, data)
-            if entry is None:
-                break
-            found.append(entry)
-        return found
+        return unpack_entries(self._digest, self.ledger_id, first, response.entries[:count])
 
     async def _read(self, entry_id: int, tried: str | None = None) -> LedgerEntry:
         """One entry from any bookie; one that was tried before comes last."""

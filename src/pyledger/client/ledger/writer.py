@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable
 from functools import partial
+from itertools import islice
 from typing import Any, Self
 
 from pyledger.client.ledger.bookies import Bookies
@@ -22,13 +23,16 @@ from pyledger.errors import (
     PyLedgerError,
 )
 from pyledger.metadata.ledgers import LedgerTable, StoredMetadata
+from pyledger.net.bookie_client import RunOfCalls
+from pyledger.protocol.bookkeeper.entry import DigestType
 from pyledger.protocol.bookkeeper.messages import ForceLedgerRequest, Status, WriteLacRequest
 from pyledger.protocol.bookkeeper.metadata import INVALID_ENTRY_ID, LedgerMetadata
 from pyledger.protocol.bookkeeper.results import Result
-from pyledger.protocol.bookkeeper.writer import LedgerWriter, Proposal, SendAdd
+from pyledger.protocol.bookkeeper.writer import LedgerWriter, Proposal, SendAdd, SendRun
 from pyledger.wire.ledger.answers import added_result
 from pyledger.wire.ledger.asking import Asked
 from pyledger.wire.ledger.entry import EntryDigest, master_key, pack_entry, pack_lac
+from pyledger.wire.native import AddEncoder
 
 FRAME_HEAD_BYTES = 256
 """What a frame needs besides its payload, at most."""
@@ -81,6 +85,12 @@ class AsyncLedgerWriter:
         self._deferred = deferred_sync
         self._pace = Pace(config.throttle)
         self._forced = INVALID_ENTRY_ID
+        # Nobody but Python knows HMAC.
+        self._encoder = (
+            None
+            if digest.type is DigestType.HMAC
+            else AddEncoder(self.ledger_id, self._key, digest.type.value, deferred_sync=deferred_sync)
+        )
         self._frames: dict[int, Asked] = {}
         self._waiting: dict[int, asyncio.Future[int]] = {}
         self._room: deque[asyncio.Future[None]] = deque()
@@ -119,7 +129,8 @@ class AsyncLedgerWriter:
     @property
     def pending(self) -> int:
         """Entries on their way."""
-        return len(self._waiting)
+        machine = self._machine
+        return machine.last_add_pushed - machine.last_add_confirmed if self._waiting else 0
 
     # --- what one can do
 
@@ -141,15 +152,18 @@ class AsyncLedgerWriter:
             AddFailedError: It is not known whether an entry is part of the ledger, nor those behind it.
         """
         last: asyncio.Future[int] | None = None
-        for payload in payloads:
+        source = iter(payloads)
+        while True:
             await self._wait_for_room()
+            # What is throttled goes one by one. A machine that failed tells so at each add.
+            room = 1 if self._config.throttle else max(1, self._config.adds_pending_max - self.pending)
+            run = list(islice(source, room))
+            if not run or (last is not None and last.done() and last.exception() is not None):
+                return INVALID_ENTRY_ID if last is None else await last
             if last is not None:
                 # Entries are confirmed in order, so the last one tells of all.
                 last.add_done_callback(_forget)
-                if last.done() and last.exception() is not None:
-                    break
-            last = self.add_soon(payload)
-        return INVALID_ENTRY_ID if last is None else await last
+            last = self._add_run(run)
 
     def add_soon(self, payload: bytes) -> asyncio.Future[int]:
         """Add an entry; the future has its id once it is confirmed. The caller bounds what is on its way."""
@@ -163,6 +177,22 @@ class AsyncLedgerWriter:
             return future
         entry_id = self._machine.add(payload, self._now_ms())
         self._waiting[entry_id] = future
+        self._follow()
+        return future
+
+    def _add_run(self, payloads: list[bytes]) -> asyncio.Future[int]:
+        """Add entries; the future of the last."""
+        limit = self._config.frame_max_bytes - FRAME_HEAD_BYTES
+        ordinary = all(type(payload) is bytes and len(payload) <= limit for payload in payloads)
+        ensemble = self.metadata.segments[-1].ensemble
+        in_one = ordinary and self._encoder is not None and self._machine.takes_runs
+        if not in_one or self._refusal() is not None or self._bookies.connections(ensemble) is None:
+            *others, last = map(self.add_soon, payloads)
+            for other in others:
+                other.add_done_callback(_forget)
+            return last
+        future: asyncio.Future[int] = self._loop.create_future()
+        self._waiting[self._machine.add_run(payloads, self._now_ms())] = future
         self._follow()
         return future
 
@@ -238,6 +268,8 @@ class AsyncLedgerWriter:
         self._scheduled = False
         machine = self._machine
         while (ready := machine.ready()) is not None:
+            for run in ready.runs:
+                self._send_run(run)
             for send in ready.sends:
                 self._send(send)
             if ready.proposal is not None:
@@ -253,7 +285,7 @@ class AsyncLedgerWriter:
                     future.set_exception(self._problem or failure_of(self.ledger_id, added.result))
             if ready.closed is not None and self._ended is not None and not self._ended.done():
                 self._ended.set_result(ready.closed)
-        while self._room and len(self._waiting) < self._config.adds_pending_max:
+        while self._room and self.pending < self._config.adds_pending_max:
             waiter = self._room.popleft()
             if not waiter.done():
                 waiter.set_result(None)
@@ -264,23 +296,50 @@ class AsyncLedgerWriter:
     def _send(self, send: SendAdd) -> None:
         asked = self._frames.get(send.entry_id)
         if asked is None:
-            confirmed = self._forced if self._deferred else send.last_add_confirmed
-            entry = pack_entry(
-                self._digest, self.ledger_id, send.entry_id, confirmed, send.length, send.payload
-            )
-            asked = self._bookies.frames.ask_add(
-                self.ledger_id, send.entry_id, self._key, entry, deferred_sync=self._deferred
-            )
-            self._frames[send.entry_id] = asked
-            self._told_lac = max(self._told_lac, confirmed)
+            asked = self._frames[send.entry_id] = self._frame_of(send)
         done = partial(self._answered, send.bookie, send.entry_id)
         self._bookies.send(send.bookie, asked, self._config.add_timeout_ms, done)
+
+    def _frame_of(self, send: SendAdd) -> Asked:
+        confirmed = self._forced if self._deferred else send.last_add_confirmed
+        self._told_lac = max(self._told_lac, confirmed)
+        frames, about = self._bookies.frames, (send.entry_id, confirmed, send.length, send.payload)
+        if self._encoder is not None:
+            number = frames.numbers(1)
+            return number, (self._encoder.encode(number, *about),)
+        entry = pack_entry(self._digest, self.ledger_id, *about)
+        return frames.ask_add(self.ledger_id, send.entry_id, self._key, entry, deferred_sync=self._deferred)
+
+    def _send_run(self, run: SendRun) -> None:
+        connections = self._bookies.connections(run.bookies)
+        assert self._encoder is not None
+        assert connections is not None
+        confirmed = self._forced if self._deferred else run.last_add_confirmed
+        self._told_lac = max(self._told_lac, confirmed)
+        first, count = run.first_entry_id, len(run.payloads)
+        number = self._bookies.frames.numbers(count)
+        frames = self._encoder.encode_run(number, first, confirmed, run.length, run.payloads)
+        late_at = self._loop.time() + self._config.add_timeout_ms / 1000
+        for bookie, connection in zip(run.bookies, connections, strict=True):
+            done = partial(self._run_answered, bookie, first - number)
+            one = partial(self._one_answered, bookie, first - number)
+            connection.send_run(RunOfCalls(number, number + count, late_at, done, one), frames)
+
+    def _run_answered(self, bookie: str, shift: int, number: int, count: int) -> None:
+        self._machine.answered_run(bookie, number + shift, count)
+        self._follow_soon()
+
+    def _one_answered(self, bookie: str, shift: int, number: int, response: Any) -> None:
+        self._answered(bookie, number + shift, response)
 
     def _answered(self, bookie: str, entry_id: int, response: Any) -> None:
         result = added_result(response)
         if result is not Result.OK:
             self._bookies.note_failure(bookie)
         self._machine.answered(bookie, entry_id, result)
+        self._follow_soon()
+
+    def _follow_soon(self) -> None:
         if not self._scheduled:
             # Many answers come together: what follows from them is done once.
             self._scheduled = True
@@ -306,7 +365,7 @@ class AsyncLedgerWriter:
         return None if self._ended is None else failure_of(self.ledger_id, Result.LEDGER_CLOSED)
 
     async def _wait_for_room(self) -> None:
-        while len(self._waiting) >= self._config.adds_pending_max:
+        while self.pending >= self._config.adds_pending_max:
             waiter = self._loop.create_future()
             self._room.append(waiter)
             await waiter

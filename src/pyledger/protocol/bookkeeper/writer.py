@@ -8,8 +8,9 @@ Source: BookKeeper client/LedgerHandle.java, PendingAddOp.java, EnsembleUtils.ja
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from pyledger.errors import InvariantError
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata, LedgerState
@@ -29,6 +30,25 @@ class SendAdd:
     length: int
     payload: bytes
     recovery: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SendRun:
+    """Send entries that follow one another to some bookies.
+
+    Attributes:
+        bookies: Each gets all of them.
+        first_entry_id: Of the first.
+        last_add_confirmed: Of all.
+        length: Bytes of all payloads before the first.
+        payloads: Of all.
+    """
+
+    bookies: tuple[str, ...]
+    first_entry_id: int
+    last_add_confirmed: int
+    length: int
+    payloads: list[bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +76,7 @@ class WriterReady:
     added: tuple[Added, ...]
     closed: Result | None
     """A close that was asked for has ended."""
+    runs: tuple[SendRun, ...] = ()
 
 
 @dataclass(slots=True)
@@ -70,6 +91,46 @@ class PendingAdd:
     asked_ms: int
     acknowledged: set[int] = field(default_factory=set)
     """Places whose present bookie has it."""
+
+
+@dataclass(slots=True)
+class PendingRun:
+    """Entries that were given together, as long as nothing goes wrong and answers come in order.
+
+    Attributes:
+        first_entry_id: Of those that are not confirmed yet.
+        lengths: Of each, as `PendingAdd.length`.
+        acknowledged: How many of the first ones each place has.
+    """
+
+    first_entry_id: int
+    payloads: list[bytes]
+    lengths: list[int]
+    last_add_confirmed: int
+    asked_ms: int
+    acknowledged: list[int]
+
+    def confirm(self, count: int) -> None:
+        """Forget the first ones."""
+        self.first_entry_id += count
+        del self.payloads[:count], self.lengths[:count]
+        self.acknowledged = [max(0, one - count) for one in self.acknowledged]
+
+    def entries(self) -> Iterator[PendingAdd]:
+        """Each by itself."""
+        places = tuple(range(len(self.acknowledged)))
+        for at, (payload, length) in enumerate(zip(self.payloads, self.lengths, strict=True)):
+            having = {place for place in places if self.acknowledged[place] > at}
+            write_set = tuple((self.first_entry_id + at + place) % len(places) for place in places)
+            yield PendingAdd(
+                self.first_entry_id + at,
+                payload,
+                length,
+                self.last_add_confirmed,
+                write_set,
+                self.asked_ms,
+                having,
+            )
 
 
 class LedgerWriter:
@@ -118,6 +179,8 @@ class LedgerWriter:
         self._changes_left = ensemble_changes_max
         self._pushed_length = length
         self._pending: deque[PendingAdd] = deque()
+        # Entries behind those. While there are any, nothing has failed that they would have to be told of.
+        self._runs: deque[PendingRun] = deque()
         # What pending entries were sent to; follows the metadata once a change is stored.
         self._ensemble = metadata.segments[-1].ensemble
         # Bookies that failed, by place; those that the proposal replaces.
@@ -128,6 +191,7 @@ class LedgerWriter:
         self._closing = False
         self._asked: Proposal | None = None
         self._sends: list[SendAdd] = []
+        self._send_runs: list[SendRun] = []
         self._added: list[Added] = []
         self._closed: Result | None = None
 
@@ -145,6 +209,7 @@ class LedgerWriter:
         if self.failure is not None or self._closing:
             self._added.append(Added(entry_id, self.failure or Result.LEDGER_CLOSED))
             return entry_id
+        self._part_runs()
         self.last_add_pushed = entry_id
         self._pushed_length = self._pushed_length + len(payload) if length is None else length
         write_set = self.metadata.write_set(entry_id)
@@ -157,10 +222,58 @@ class LedgerWriter:
         self._change_ensemble()
         return entry_id
 
+    @property
+    def takes_runs(self) -> bool:
+        """Whether `add_run` may be called: every bookie gets every entry, and nothing has gone wrong."""
+        everywhere = self.metadata.ensemble_size == self.metadata.write_quorum
+        wrong = self._failed or self._proposal is not None or self._closing or self.failure is not None
+        return everywhere and not wrong and not self._recovery
+
+    def add_run(self, payloads: list[bytes], now_ms: int) -> int:
+        """Take many entries; the id of the last. `ready` tells of some of them only, the last included.
+
+        Args:
+            payloads: At least one; the list is the machine's from now on.
+            now_ms: The time.
+        """
+        if not self.takes_runs:
+            raise InvariantError("a run of adds where entries have to go one by one")
+        first, before = self.last_add_pushed + 1, self._pushed_length
+        lengths = list(accumulate(map(len, payloads), initial=before))[1:]
+        self.last_add_pushed, self._pushed_length = first + len(payloads) - 1, lengths[-1]
+        confirmed = self.last_add_confirmed
+        self._send_runs.append(SendRun(self._ensemble, first, confirmed, before, payloads.copy()))
+        nobody = [0] * len(self._ensemble)
+        self._runs.append(PendingRun(first, payloads, lengths, confirmed, now_ms, nobody))
+        return self.last_add_pushed
+
+    def answered_run(self, bookie: str, entry_id: int, count: int) -> None:
+        """A bookie has stored entries that follow one another."""
+        late = min(count, self.last_add_confirmed + 1 - entry_id)
+        if late > 0:  # the others were quicker
+            entry_id, count = entry_id + late, count - late
+        if self._runs and bookie in self._ensemble:
+            place = self._ensemble.index(bookie)
+            for run in self._runs:
+                at = run.acknowledged[place]
+                if entry_id == run.first_entry_id + at:
+                    taken = min(count, len(run.payloads) - at)
+                    run.acknowledged[place] += taken
+                    entry_id, count = entry_id + taken, count - taken
+                if not count:
+                    self._confirm()
+                    return
+        # They are none of a run any more, or out of order.
+        for one in range(entry_id, entry_id + count):
+            self.answered(bookie, one, Result.OK)
+
     def answered(self, bookie: str, entry_id: int, result: Result) -> None:
         """A bookie answered an add, or did not in time."""
         if self.failure is not None or bookie not in self._ensemble:
             return
+        if result is Result.OK and entry_id <= self.last_add_confirmed:
+            return
+        self._part_runs()
         place = self._ensemble.index(bookie)
         if result in FATAL_TO_WRITERS:
             self._fail(result)
@@ -218,22 +331,23 @@ class LedgerWriter:
 
     def deadline_ms(self) -> int | None:
         """When `tick` is needed."""
-        if self._timeout_ms is None or not self._pending:
-            return None
-        return self._pending[0].asked_ms + self._timeout_ms
+        waiting = self._pending or self._runs
+        return waiting[0].asked_ms + self._timeout_ms if self._timeout_ms is not None and waiting else None
 
     def ready(self) -> WriterReady | None:
         """What to do now, told once; None: nothing."""
         proposal = self._proposal if self._proposal is not self._asked else None
         self._asked = self._proposal
-        if not (self._sends or proposal or self._added or self._closed is not None):
+        if not (self._sends or self._send_runs or proposal or self._added or self._closed is not None):
             return None
-        ready = WriterReady(tuple(self._sends), proposal, tuple(self._added), self._closed)
-        self._sends, self._added, self._closed = [], [], None
+        sends, runs, added = tuple(self._sends), tuple(self._send_runs), tuple(self._added)
+        ready = WriterReady(sends, proposal, added, self._closed, runs)
+        self._sends, self._send_runs, self._added, self._closed = [], [], [], None
         return ready
 
     def describe(self) -> str:
         """One line for tests."""
+        self._part_runs()
         pending = " ".join(f"{op.entry_id}:{sorted(op.acknowledged)}" for op in self._pending)
         changing = " changing" if self._proposal is not None and not self._closing else ""
         failure = f" failed:{self.failure.name}" if self.failure is not None else ""
@@ -263,6 +377,24 @@ class LedgerWriter:
             self._pending.popleft()
             self.last_add_confirmed, self.length = op.entry_id, op.length
             self._added.append(Added(op.entry_id, Result.OK))
+        while self._runs and not self._pending and self._proposal is None:
+            run = self._runs[0]
+            count = sorted(run.acknowledged)[-self.metadata.ack_quorum]
+            if not count:
+                break
+            self.last_add_confirmed, self.length = run.first_entry_id + count - 1, run.lengths[count - 1]
+            self._added.append(Added(self.last_add_confirmed, Result.OK))
+            if count < len(run.payloads):
+                run.confirm(count)
+                break
+            # Who has not answered yet is not waited for, as with single entries.
+            self._runs.popleft()
+
+    def _part_runs(self) -> None:
+        """From now on each entry goes its own way."""
+        for run in self._runs:
+            self._pending += run.entries()
+        self._runs.clear()
 
     # --- other bookies
 
@@ -270,6 +402,7 @@ class LedgerWriter:
         """Replace failed bookies, unless that is under way: then it goes on when that is done."""
         if not self._failed or self._proposal is not None or self.failure is not None or self._closing:
             return
+        self._part_runs()
         if self._changes_left == 0:
             self._fail(Result.WRITE)
             return
@@ -315,6 +448,7 @@ class LedgerWriter:
     # --- the end
 
     def _drop(self, result: Result) -> None:
+        self._part_runs()
         self._added += [Added(op.entry_id, result) for op in self._pending]
         self._pending.clear()
         self._pushed_length = self.length

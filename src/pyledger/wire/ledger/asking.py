@@ -19,14 +19,29 @@ from pyledger.protocol.bookkeeper.messages import (
     ReadResponse,
     Request,
     Response,
+    Status,
 )
+from pyledger.wire.framing import StreamDecoder
 from pyledger.wire.ledger import version2, version3
-from pyledger.wire.ledger.quick_add import decode_added, encode_add
+from pyledger.wire.ledger.quick_add import encode_add
 from pyledger.wire.ledger.quick_read import decode_read, encode_read
+from pyledger.wire.native import cut_answers
 
 LENGTH_BYTES = 4
+ADDED = AddResponse(status=Status.EOK, ledger_id=-1, entry_id=-1)
+"""To whoever waits for one add that went well: its number has told which."""
 Asked = tuple[Hashable, tuple[bytes, ...]]
 """Key of the answer, and the parts of the frame."""
+
+
+class AnswerFrames(StreamDecoder[memoryview | tuple[int, int]]):
+    """Gives each frame as a view; adds of version 3 that went well by the first number and their count."""
+
+    __slots__ = ()
+
+    def cut(self, data: bytes | bytearray) -> tuple[list[memoryview | tuple[int, int]], int]:
+        """See `StreamDecoder.cut`."""
+        return cut_answers(data, self.max_frame_bytes)
 
 
 class Version3:
@@ -34,7 +49,12 @@ class Version3:
 
     def __init__(self) -> None:
         """Begin with 1."""
-        self._numbers = itertools.count(1)
+        self._next = 1
+
+    def numbers(self, count: int) -> int:
+        """The first of so many numbers that nobody else gets."""
+        first, self._next = self._next, self._next + count
+        return first
 
     def ask(self, request: Request) -> Asked:
         """A frame.
@@ -42,7 +62,7 @@ class Version3:
         Raises:
             LedgerFrameError: There is no such request, or a field is out of its range.
         """
-        number = next(self._numbers)
+        number = self.numbers(1)
         body = version3.encode_request(replace(request, txn_id=number))
         return number, (len(body).to_bytes(LENGTH_BYTES, "big"), body)
 
@@ -57,14 +77,14 @@ class Version3:
         recovery: bool = False,
     ) -> Asked:
         """The frame of an add without a priority, sooner."""
-        number = next(self._numbers)
+        number = self.numbers(1)
         return number, encode_add(
             number, ledger_id, entry_id, master_key, entry, deferred_sync=deferred_sync, recovery=recovery
         )
 
     def ask_read(self, ledger_id: int, entry_id: int) -> Asked:
         """The frame of a plain read, sooner."""
-        number = next(self._numbers)
+        number = self.numbers(1)
         return number, (encode_read(number, ledger_id, entry_id),)
 
     @staticmethod
@@ -74,7 +94,7 @@ class Version3:
         Raises:
             LedgerFrameError: It is no answer.
         """
-        if (known := decode_added(frame) or decode_read(frame)) is not None:
+        if (known := decode_read(frame)) is not None:
             return known
         response = version3.decode_response(frame)
         return response.txn_id, response

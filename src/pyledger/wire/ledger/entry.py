@@ -9,11 +9,14 @@ Source: BookKeeper proto/checksum/DigestManager.java and its subclasses.
 import hashlib
 import hmac
 import struct
+from collections.abc import Sequence
 from functools import lru_cache
+from itertools import takewhile
 
 from pyledger.digest import crc32, crc32c
 from pyledger.errors import EntryDigestError
 from pyledger.protocol.bookkeeper.entry import DigestType, LedgerEntry
+from pyledger.wire.native import count_whole_entries, take_entries
 
 HEADER = struct.Struct(">qqqq")
 LAC_HEADER = struct.Struct(">qq")
@@ -106,6 +109,36 @@ def is_whole(digest: EntryDigest, ledger_id: int, entry_id: int, entry: Buffer) 
         return False
     found_ledger, found_entry, _, _ = HEADER.unpack(header)
     return bool((found_ledger, found_entry) == (ledger_id, entry_id))
+
+
+def unpack_entries(
+    digest: EntryDigest, ledger_id: int, first_entry_id: int, entries: Sequence[bytes]
+) -> list[LedgerEntry]:
+    """Take entries apart, up to the first that is not what its writer made.
+
+    Args:
+        digest: Of their ledger.
+        ledger_id: Where they have to belong.
+        first_entry_id: Which the first one has to be; the others follow.
+        entries: Whole.
+    """
+    if digest.type is not DigestType.HMAC:
+        return take_entries(LedgerEntry, digest.type.value, ledger_id, first_entry_id, entries)
+    found = []
+    for entry_id, entry in enumerate(entries, first_entry_id):
+        try:
+            found.append(unpack_entry(digest, ledger_id, entry_id, entry))
+        except EntryDigestError:
+            break
+    return found
+
+
+def count_whole(digest: EntryDigest, ledger_id: int, first_entry_id: int, entries: Sequence[bytes]) -> int:
+    """How many entries are what their writer made, up to the first that is not; see `unpack_entries`."""
+    if digest.type is not DigestType.HMAC:
+        return count_whole_entries(digest.type.value, ledger_id, first_entry_id, entries)
+    whole = (is_whole(digest, ledger_id, *one) for one in enumerate(entries, first_entry_id))
+    return sum(1 for _ in takewhile(bool, whole))
 
 
 def digest_found(entry: Buffer) -> EntryDigest | None:

@@ -1,17 +1,13 @@
-"""Adds of version 3 without the protobuf library: a writer sends and gets thousands of them a second.
+"""Adds of version 3 without the protobuf library: a writer sends thousands of them a second.
 
-The frames are the library's own, byte by byte; an answer in any other shape is left to the library.
+The frames are the library's own, byte by byte. Ordinary adds are made natively, see `AddEncoder`; these are
+all the others.
 """
-
-from pyledger.protocol.bookkeeper.messages import AddResponse, Status
 
 _REQUEST_HEADER = b"\x08\x03\x10\x02\x18"
 """Version 3, ADD_ENTRY, and the tag of the number."""
 _RECOVERY = b"\xa0\x06\x01"
-_ADDED = AddResponse(status=Status.EOK, ledger_id=-1, entry_id=-1)
 _BYTES = tuple(bytes((value,)) for value in range(0x80))
-_NUMBER_BYTES_MAX = 10
-_HEAD_BYTES_MAX = 24
 
 
 def varint(value: int) -> bytes:
@@ -70,23 +66,3 @@ def encode_add(
     )
     length = len(before) + len(entry) + len(behind)
     return length.to_bytes(4, "big") + before, entry, behind
-
-
-def decode_added(frame: memoryview) -> tuple[int, AddResponse] | None:
-    """Number of an add that was stored, and an answer that says so; None: it is another answer.
-
-    The ids are not looked at: the number tells which add it was.
-    """
-    head = bytes(frame[:_HEAD_BYTES_MAX])
-    size = head[1] if len(head) > 8 else 0
-    if head[:1] != b"\x0a" or head[2:7] != _REQUEST_HEADER or not 5 < size <= 5 + _NUMBER_BYTES_MAX:
-        return None
-    end = 2 + size
-    # Status of the whole is good, and of the add, which is the next field.
-    if head[end : end + 4] != b"\x10\x00\xaa\x06" or head[end + 5 : end + 7] != b"\x08\x00":
-        return None
-    number = shift = 0
-    for byte in head[7:end]:
-        number |= (byte & 0x7F) << shift
-        shift += 7
-    return (number, _ADDED) if head[end - 1] < 0x80 else None

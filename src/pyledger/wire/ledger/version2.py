@@ -23,6 +23,7 @@ from pyledger.protocol.bookkeeper.messages import (
     Status,
 )
 from pyledger.wire.ledger.version3 import decode_auth, encode_auth
+from pyledger.wire.native import split_entries
 
 VERSION = 2
 ADD, READ, AUTH, BATCH_READ = 1, 2, 3, 7
@@ -219,12 +220,7 @@ def _ids(response: AddResponse | ReadResponse | BatchReadResponse) -> bytes:
 
 
 def _entries(body: memoryview) -> tuple[bytes, ...]:
-    found, at = [], 0
-    while at < len(body):
-        (size,) = _HEAD.unpack_from(body, at)
-        at += _HEAD.size
-        if size < 0 or at + size > len(body):
-            raise LedgerFrameError(f"a batch ends inside an entry of {size} bytes")
-        found.append(bytes(body[at : at + size]))
-        at += size
-    return tuple(found)
+    found = split_entries(body)
+    if found is None:
+        raise LedgerFrameError("a batch ends inside an entry")
+    return found
