@@ -95,10 +95,10 @@ class Cluster:
         bookie.start()
         return bookie
 
-    def create_ledger(self) -> int | None:
-        """A new ledger; None: too few bookies are there."""
-        shape = self.shape
-        ensemble = self.placement.ensemble(self._writable(), shape.ensemble_size, shape.write_quorum)
+    def create_ledger(self, shape: Shape | None = None) -> int | None:
+        """A new ledger, of the usual shape or another; None: too few bookies are there."""
+        shape = shape or self.shape
+        ensemble = self.placement.ensemble(self.writable(), shape.ensemble_size, shape.write_quorum)
         if ensemble is None:
             return None
         made = LedgerMetadata(
@@ -113,9 +113,9 @@ class Cluster:
 
     def replace(self, ensemble: tuple[str, ...], failed: Mapping[int, str]) -> Mapping[int, str]:
         """Other bookies for those that failed."""
-        return self.placement.replacements(ensemble, failed, self._writable())
+        return self.placement.replacements(ensemble, failed, self.writable())
 
-    def _writable(self) -> list[str]:
+    def writable(self) -> list[str]:
         """Who is registered; sometimes that is not true any more."""
         stale = not self.world.healed and self.world.random.random() < STALE_VIEWS
         return [

@@ -139,7 +139,9 @@ class LedgerProcess:
 class WriterProcess(LedgerProcess):
     """Writes a ledger, entry after entry, and perhaps closes it at the end."""
 
-    def __init__(self, cluster: Cluster, name: str, ledger_id: int, entries_max: int) -> None:
+    def __init__(
+        self, cluster: Cluster, name: str, ledger_id: int, entries_max: int, *, stands_still: bool = False
+    ) -> None:
         """Begin.
 
         Args:
@@ -147,6 +149,7 @@ class WriterProcess(LedgerProcess):
             name: Its own.
             ledger_id: A ledger that was just made.
             entries_max: How many it wants to write.
+            stands_still: It does not even begin before it goes on.
         """
         super().__init__(cluster, name, ledger_id)
         self.entries_max = entries_max
@@ -154,8 +157,10 @@ class WriterProcess(LedgerProcess):
         self.closes = self.world.random.random() < 0.7
         self.pause_ms_max = self.world.random.choice((2, 10, 60))
         self.pending_max = self.world.random.choice((1, 4, 20))
+        if stands_still:
+            self.stopped = []
         cluster.fault(self)
-        self.act()
+        self.run(self.act)
 
     @property
     def ended(self) -> bool:

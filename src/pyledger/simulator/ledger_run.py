@@ -14,6 +14,7 @@ from pyledger.protocol.bookkeeper.results import Result
 from pyledger.simulator.bookie import SPOILT, SimulatedBookie
 from pyledger.simulator.ledger_checks import LedgerChecks
 from pyledger.simulator.ledger_cluster import Cluster, Fault, Shape
+from pyledger.simulator.ledger_plots import PLOTS
 from pyledger.simulator.ledger_process import LedgerProcess, ReaderProcess, WriterProcess
 from pyledger.simulator.safety import SafetyError, require
 from pyledger.simulator.world import Faults, Network, World
@@ -33,6 +34,8 @@ KINDS = (
     *("kill", "cut", "mend", "wipe", "damage", "read only", "power"),
 )
 """What can happen; the first ones more often."""
+PLOTTED_EVERY = 8
+"""In so many histories one has plots."""
 SHAPES = (
     *(Shape(3, 3, 2),) * 3,
     Shape(3, 2, 2),
@@ -97,6 +100,11 @@ class LedgerRun:
         shape = random.choice([one for one in SHAPES if one.ensemble_size <= bookies])
         slow_syncs = random.choice((0.0, 0.02, 0.2))
         self.recoveries = self.crashes = 0
+        self.kinds: tuple[str, ...] = KINDS
+        if (seed + 1) % PLOTTED_EVERY == 0:
+            # Not much else happens, so that plots come to their end.
+            self.kinds = (*KINDS, *tuple(PLOTS) * 5)
+            self.world.faults = replace(self.world.faults, crash_interval_ms=500, clogs=0.0)
         self.cluster = Cluster(self.world, network, shape, LedgerChecks(), fault, self.crash, slow_syncs)
         for _ in range(bookies):
             self.cluster.add_bookie()
@@ -149,7 +157,7 @@ class LedgerRun:
         world, random = self.world, self.world.random
         if world.healed:
             return
-        kind = random.choice(KINDS)
+        kind = random.choice(self.kinds)
         bookie = random.choice(list(self.cluster.bookies.values()))
         world.note(f"trouble {kind} {bookie.name}")
         self.go_wrong(kind, bookie)
@@ -160,6 +168,8 @@ class LedgerRun:
         random = self.world.random
         if kind in BOOKIE_TROUBLES:
             BOOKIE_TROUBLES[kind](self, bookie)
+        elif kind in PLOTS:
+            PLOTS[kind](self).begin()
         elif kind == "freeze":
             self.freeze_writer()
         elif kind == "recover":
