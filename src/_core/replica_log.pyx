@@ -20,6 +20,8 @@ cdef enum:
     BULK_BYTES = 16 << 10            # from here on others may run while the kernel copies
     FRAME_HEADER_BYTES = 12          # i64 physical offset, i32 size
     PARTS_MAX = 64
+    REFUSED_RECORD = -1
+    REFUSED_FILE_SIZE = -2
 
 
 cdef struct Parts:
@@ -56,17 +58,40 @@ cdef void copy_to(uint8_t* target, const Parts* parts) noexcept nogil:
         target += parts.at[part].iov_len
 
 
+cdef int64_t gather_frames(const uint8_t* data, int64_t size, int64_t end, int64_t room,
+                           Parts* parts) noexcept nogil:
+    """The whole frames in order that `data` begins with, as far as there is room; how many bytes they are."""
+    cdef const uint8_t* frame
+    cdef int64_t body, used = 0
+    parts.count = 0
+    parts.size = 0
+    while size - used >= FRAME_HEADER_BYTES and parts.count < PARTS_MAX:
+        frame = data + used
+        body = get_i32(frame + 8)
+        if (get_i64(frame) != end or body <= 0 or body > size - used - FRAME_HEADER_BYTES
+                or body > room - parts.size):
+            break
+        parts.at[parts.count].iov_base = <void*>(frame + FRAME_HEADER_BYTES)
+        parts.at[parts.count].iov_len = <size_t>body
+        parts.count += 1
+        parts.size += body
+        end += body
+        used += FRAME_HEADER_BYTES + body
+    return used
+
+
 cdef class ReplicaLog:
     """Appends a master's bytes to a commit log; see _core.pyi."""
 
     cdef readonly MappedFileQueue queue
     cdef int64_t whole
     cdef int64_t last_store_timestamp
-    cdef MappedFile opened               # the file that `fd` writes to
+    cdef int64_t fd_start                # start of the file that `fd` writes to
+    cdef int64_t refused_at              # position of the record that was refused last
     cdef int fd
 
     def __cinit__(self):
-        self.fd = -1
+        self.fd = self.fd_start = -1
 
     def __dealloc__(self):
         self.let_go()
@@ -117,31 +142,16 @@ cdef class ReplicaLog:
         """Append the whole frames that `data` begins with; see _core.pyi."""
         cdef MappedFileQueue queue = self.queue
         cdef MappedFile file = queue.last
-        cdef const uint8_t* frame
         cdef Py_buffer view
         cdef Parts parts
-        cdef int64_t end, used = 0
-        cdef int64_t size
+        cdef int64_t used
         queue.check_writable()
         if file is None:
             return 0
-        parts.count = 0
-        parts.size = 0
-        end = file.start_offset + file.wrote
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
         try:
-            while view.len - used >= FRAME_HEADER_BYTES and parts.count < PARTS_MAX:
-                frame = <const uint8_t*>view.buf + used
-                size = get_i32(frame + 8)
-                if (get_i64(frame) != end or size <= 0 or size > view.len - used - FRAME_HEADER_BYTES
-                        or size > file.size_bytes - file.wrote - parts.size):
-                    break
-                parts.at[parts.count].iov_base = <void*>(frame + FRAME_HEADER_BYTES)
-                parts.at[parts.count].iov_len = <size_t>size
-                parts.count += 1
-                parts.size += size
-                end += size
-                used += FRAME_HEADER_BYTES + size
+            used = gather_frames(<const uint8_t*>view.buf, view.len, file.start_offset + file.wrote,
+                                 file.size_bytes - file.wrote, &parts)
             if parts.count > 0:
                 self.append_parts(file, &parts)
         finally:
@@ -150,50 +160,56 @@ cdef class ReplicaLog:
 
     cdef int append_parts(self, MappedFile file, Parts* parts) except -1:
         """Append what fits into a file, which must be the last."""
-        cdef int64_t position = file.wrote
-        cdef int64_t end = position + parts.size
-        if end > file.allocated:
-            file.reserve(end)
-        self.write(file, parts, position)
-        try:
-            self.walk(file, end)
-        except BaseException:
-            memset(file.write_base() + position, 0, <size_t>parts.size)
-            raise
-        store_release(&file.wrote, end)
-        if file.pool == NULL:
-            store_release(&file.committed, self.whole - file.start_offset)
+        cdef int outcome
+        self.make_ready(file, file.wrote + parts.size)
+        if parts.size < BULK_BYTES:
+            outcome = self.place(file, parts)
+        else:
+            with nogil:
+                outcome = self.place(file, parts)
+        if outcome != 0:
+            self.raise_refused(file, outcome)
         return 0
 
-    cdef int write(self, MappedFile file, Parts* parts, int64_t position) except -1:
-        """Write bytes at a position of a file that has blocks there; those of a failed write are zero."""
-        cdef int failed, fd
-        if file.pool != NULL:
-            copy_to(file.pool + position, parts)
-            return 0
-        if self.opened is not file:
+    cdef inline bint is_ready(self, MappedFile file, int64_t end) noexcept nogil:
+        """Whether `place` may go on up to a position of a file."""
+        return end <= file.allocated and (file.pool != NULL or self.fd_start == file.start_offset)
+
+    cdef int make_ready(self, MappedFile file, int64_t end) except -1:
+        """Have blocks up to a position of a file, and the file open for writing."""
+        if end > file.allocated:
+            file.reserve(end)
+        if file.pool == NULL and self.fd_start != file.start_offset:
             self.let_go()
             self.fd = c_open(file.c_path, O_RDWR | O_CLOEXEC)
             if self.fd < 0:
                 raise_errno(errno, file.path, "open")
-            self.opened = file
-        fd = self.fd
-        if parts.size < BULK_BYTES:
-            failed = write_at(fd, parts, position)
+            self.fd_start = file.start_offset
+        return 0
+
+    cdef int place(self, MappedFile file, Parts* parts) noexcept nogil:
+        """Write at the end of a file that is ready. 0; an errno or REFUSED_…: nothing of it stays."""
+        cdef int64_t position = file.wrote
+        cdef int outcome = 0
+        if file.pool != NULL:
+            copy_to(file.pool + position, parts)
         else:
-            with nogil:
-                failed = write_at(fd, parts, position)
-        if failed != 0:
-            memset(file.base + position, 0, <size_t>parts.size)
-            raise_errno(failed, file.path, "write to")
+            outcome = write_at(self.fd, parts, position)
+        if outcome == 0:
+            outcome = self.walk(file, position + parts.size)
+        if outcome != 0:
+            memset(file.write_base() + position, 0, <size_t>parts.size)
+            return outcome
+        store_release(&file.wrote, position + parts.size)
+        if file.pool == NULL:
+            store_release(&file.committed, self.whole - file.start_offset)
         return 0
 
     cdef void let_go(self) noexcept:
         """Keep no file open: a log that nobody appends to may be deleted or moved."""
         if self.fd >= 0:
             c_close(self.fd)
-        self.fd = -1
-        self.opened = None
+        self.fd = self.fd_start = -1
 
     def cut_partial(self):
         """Take back the bytes behind the last whole record, durably; how many there were."""
@@ -203,7 +219,7 @@ cdef class ReplicaLog:
             self.queue.truncate(self.whole)
         return max(<int64_t>0, rest)
 
-    cdef int walk(self, MappedFile file, int64_t end) except -1:
+    cdef int walk(self, MappedFile file, int64_t end) noexcept nogil:
         """Go over the records that are whole now that a file's bytes go up to `end`, a position."""
         cdef Record record
         cdef int64_t position = self.whole - file.start_offset
@@ -217,17 +233,27 @@ cdef class ReplicaLog:
                 break
             if status == PARSED_BLANK:
                 if position + record.size_bytes != file.size_bytes:
-                    self.raise_other_size(file)
+                    return REFUSED_FILE_SIZE
                 if end == file.size_bytes:
                     position = end
                 break
             if status != PARSED_RECORD or record.physical_offset != file.start_offset + position:
-                raise errors.CorruptRecordError(file.path, file.start_offset + position,
-                                                "the master's bytes are no record that belongs here")
+                self.refused_at = position
+                return REFUSED_RECORD
             timestamp = max(timestamp, record.store_timestamp)
             position += record.size_bytes
         store_release(&self.last_store_timestamp, timestamp)
         store_release(&self.whole, file.start_offset + position)
+        return 0
+
+    cdef int raise_refused(self, MappedFile file, int outcome) except -1:
+        """Raise what `place` returned."""
+        if outcome == REFUSED_FILE_SIZE:
+            self.raise_other_size(file)
+        if outcome == REFUSED_RECORD:
+            raise errors.CorruptRecordError(file.path, file.start_offset + self.refused_at,
+                                            "the master's bytes are no record that belongs here")
+        raise_errno(outcome, file.path, "write to")
         return 0
 
     cdef int raise_other_size(self, MappedFile file) except -1:

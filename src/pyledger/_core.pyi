@@ -2271,6 +2271,108 @@ class ReplicaLog:
     def cut_partial(self) -> int:
         """Take back the bytes behind the last whole record, durably; how many there were."""
 
+# --- replica_feed.pyx
+
+class ReplicaFeed:
+    """Takes a master's frames from a socket into a log, and reports, without the interpreter lock.
+
+    One thread runs it. It takes frames that are whole, in order, and go into the log's last file; of all else
+    the machine of the connection decides.
+    """
+
+    closed: bool
+    """Whether the master has closed the connection."""
+
+    def __init__(
+        self, log: ReplicaLog, fd: int, bell: int, dispatcher: Waker, *, reports: bool = True
+    ) -> None:
+        """Take from a connected socket that does not block.
+
+        Args:
+            log: Where the bytes go.
+            fd: The socket's descriptor; its owner closes it, after the last run.
+            bell: Descriptor of an eventfd; it is written to when bytes were stored after `arm`.
+            dispatcher: Woken when bytes were stored.
+            reports: Whether what is written is reported at once; else `run` returns when something was.
+        """
+    @property
+    def reported_offset(self) -> int:
+        """Physical offset (bytes) that was reported last; -1 before the first report."""
+    @property
+    def since_read_ms(self) -> int:
+        """How long ago (ms) bytes came, or this was made."""
+    @property
+    def since_report_ms(self) -> int:
+        """How long ago (ms) something was reported, or this was made."""
+    def arm(self) -> None:
+        """Ring the bell once, with the next bytes that are stored."""
+    def report(self, offset: int) -> bool:
+        """Report a physical offset (bytes); False: the kernel had no room, the connection is of no use."""
+    def run(self, timeout_ms: int, *, between_frames: bool = True) -> bytes:
+        """Take frames for so long (ms), or until there is something else to do.
+
+        Args:
+            timeout_ms: Longest stay.
+            between_frames: Whether what comes next begins with a frame's header; else nothing is stored.
+
+        Returns:
+            Bytes for the connection's machine, as they came; empty where the time is over, bytes were stored
+            that are not to be reported at once, or the connection is `closed`.
+
+        Raises:
+            OSError: the connection broke, or a report was cut.
+            CorruptRecordError, StoreFormatError, StoreFullError, StoreFailedError: as `ReplicaLog.append`.
+        """
+
+# --- log_sender.pyx
+
+class LogSender:
+    """Sends ranges of the log as frames `i64 offset | i32 size | size bytes`, into a socket without blocking.
+
+    A frame ends where it is full and where a file ends. One thread sends at a time.
+    """
+
+    blocked: bool
+    """Whether the kernel took no more the last time."""
+
+    def __init__(self, fd: int, frame_bytes_max: int) -> None:
+        """Send into a connected socket, which its owner closes; frames have at most so many log bytes."""
+    @property
+    def next_offset(self) -> int:
+        """Physical offset (bytes) where the next frame begins."""
+    @property
+    def unfinished(self) -> bool:
+        """Whether the last frame has gone in part only: the next call sends its rest."""
+    def send(self, view: LogView, start: int, stop: int) -> int:
+        """Send frames from `start` up to `stop`, physical offsets (bytes): at most half a MiB, at once.
+
+        Returns:
+            Where the next frame begins: with `start` from there on it goes on.
+
+        Raises:
+            OSError: the connection broke.
+            OffsetOutOfRangeError: the view has no such bytes.
+            InvariantError: another `start`, and the last frame has gone in part only.
+        """
+    def stream(self, view: LogView, start: int, stop: int, last: MappedFile, *, rests: bool = True) -> int:
+        """As `send`, as much as the slave takes, without the interpreter lock: for a thread of its own.
+
+        Args:
+            view: Where the bytes are.
+            start: Physical offset (bytes) where the range begins.
+            stop: Where it ends.
+            last: The log's last file. While it grows, and `rests`, a pause of 2 ms follows each half MiB, as
+                long as twice as much is sent as is put.
+            rests: Whether to leave time for those who put.
+
+        Returns:
+            As `send`: short of `stop` where the slave took nothing for 5 ms, and after `stop()`.
+        """
+    def beat(self, offset: int) -> None:
+        """Send an empty frame: the next one begins at a physical offset (bytes). None may be unfinished."""
+    def stop(self) -> None:
+        """Let `stream` end soon, now and ever after. Any thread may call."""
+
 # --- index_check.pyx
 
 def index_chain_faults(

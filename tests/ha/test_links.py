@@ -7,7 +7,7 @@ from pathlib import Path
 from pyledger.broker.server import Broker
 from pyledger.message import Message
 from pyledger.protocol.ha.slave import FRAME_HEADER
-from pyledger.runtime.ha_service import FRAMES_PER_CALL, HaService
+from pyledger.runtime.ha_service import HaService
 from pyledger.wire.codes import RequestCode, ResponseCode
 from pyledger.wire.ha_status import HaStatus
 from tests.broker.peers import asked, send
@@ -110,8 +110,7 @@ def test_a_slave_that_reads_nothing_holds_up_nobody(run: Run, tmp_path: Path) ->
                 await until(lambda: service.transfer.waiting_count == LARGE)
                 (connection,) = service.connections.values()
                 # More than the kernel takes: the rest stays in the log, and costs no memory.
-                await until(lambda: connection._writing)
-                assert len(connection._pending) <= 2 * FRAMES_PER_CALL
+                await until(lambda: connection._sender.blocked)
                 assert not any(one.done() for one in waiting)
                 hasty = await told(master, send("T", b"hasty", properties={"WAIT": "false"}))
                 assert hasty.code == 0

@@ -15,6 +15,7 @@ from pyledger.wire.ha_status import HaStatus
 from pyledger.wire.remoting import RemotingCommand
 from tests.broker.peers import SUSPEND, WITH_SUBSCRIPTION, asked, peer, pull, send
 from tests.broker.test_messages import bodies
+from tests.ha.link import linked
 from tests.ha.pair import brokers, caught_up, log_bytes, replication, until
 from tests.net.conftest import Run
 
@@ -65,28 +66,28 @@ def test_a_sync_master_answers_when_its_slave_has_the_message(run: Run, tmp_path
             alone = await told(master, send("T", b"alone"))
             assert alone.code == ResponseCode.SLAVE_NOT_AVAILABLE
             assert alone.ext_fields["queueOffset"] == "0"
-            slave = await pair.start(1, "slave")
-            await caught_up(master, slave)
-            await until(lambda: slaves_of(master)[0].ack_offset == master.store.max_offset)
-            async with peer(master) as client:
-                for number in range(50):
-                    answer = await client.request(send("T", b"%d" % number))
-                    assert answer.code == 0, answer.remark
-                    assert slave.store.max_offset == master.store.max_offset
-            # Bytes come to the slave, but it says so to nobody: its connection is silent.
-            link = replication(slave).ha_client.connection
-            assert link is not None
-            link.machine.stored_offset = 1 << 60
-            link.machine._reported = 1 << 60
-            sending = asyncio.ensure_future(told(master, send("T", b"late")))
-            transfer = master.parts.replication.service.transfer  # type: ignore[union-attr]
-            await until(lambda: transfer.waiting_count == 1)
-            transfer.tick(1 << 62)
-            late = await sending
-            assert late.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
-            assert late.ext_fields["queueOffset"] == "51"
-            hasty = await told(master, send("T", b"hasty", properties={"WAIT": "false"}))
-            assert hasty.code == 0
+            service = master.parts.replication.service  # type: ignore[union-attr]
+            async with linked(service.port) as link:
+                slave = await pair.start(1, "slave", ha={"master_address": link.address})
+                await caught_up(master, slave)
+                await until(lambda: slaves_of(master)[0].ack_offset == master.store.max_offset)
+                async with peer(master) as client:
+                    for number in range(50):
+                        answer = await client.request(send("T", b"%d" % number))
+                        assert answer.code == 0, answer.remark
+                        assert slave.store.max_offset == master.store.max_offset
+                link.carries.clear()
+                # The link has asked for one more piece already.
+                assert (await told(master, send("T", b"the last to get through"))).code == 0
+                sending = asyncio.ensure_future(told(master, send("T", b"late")))
+                await until(lambda: service.transfer.waiting_count == 1)
+                service.transfer.tick(1 << 62)
+                late = await sending
+                assert late.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+                assert late.ext_fields["queueOffset"] == "52"
+                hasty = await told(master, send("T", b"hasty", properties={"WAIT": "false"}))
+                assert hasty.code == 0
+                link.carries.set()
 
     run(main())
 

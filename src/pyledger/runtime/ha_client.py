@@ -9,21 +9,25 @@ Source: RocketMQ store/.../ha/DefaultHAClient.java.
 import asyncio
 import contextlib
 import logging
+import os
 import socket
 from collections.abc import Awaitable, Callable
+from threading import Thread
 
 from pyledger.config.ha import HaConfig
 from pyledger.errors import PyLedgerError, StoreFailedError
 from pyledger.log import event, logger
-from pyledger.protocol.ha.master import REPORT
 from pyledger.protocol.ha.slave import SlaveConnection, SlaveState
 from pyledger.store.message_store import MessageStore
-from pyledger.store.replica import StoreReplica
+from pyledger.store.replica import ReplicaFeed, StoreReplica
 
 log = logger("ha")
 
-READ_BYTES = 1 << 20
 CONNECT_TIMEOUT_S = 3.0
+GROWN_PAUSE_S = 0.002
+"""Pause between two times that the event loop hears of new records: it is not woken for each."""
+FLUSH_PAUSE_MS = 1_000
+"""So long a flush is waited for before the master is told, perhaps, that this slave is alive."""
 
 
 class HaClient:
@@ -121,7 +125,7 @@ class HaClient:
                 return "another master"
             if not await self._is_stored():
                 return "the end of the log is not on disk yet"
-            link = SlaveLink(connected, self._store, self.replica_machine(), self)
+            link = SlaveLink(connected, self.replica_machine(), self)
             self.connection, self.problem = link, ""
             event(log, logging.INFO, "master followed", master=self._address, offset=self.replica.end_offset)
             return await link.ended
@@ -131,8 +135,8 @@ class HaClient:
             return str(failure)
         finally:
             if self.connection is not None:
-                self.connection.close()
-                self.connection = None
+                link, self.connection = self.connection, None
+                await link.close()
             elif connected is not None:
                 connected.close()
             with contextlib.suppress(StoreFailedError):
@@ -186,109 +190,141 @@ def store_frames(machine: SlaveConnection, replica: StoreReplica, chunk: memoryv
         replica.append(piece.offset, piece.data)
 
 
-class SlaveLink:
-    """One connection to a master: the socket around `SlaveConnection`."""
+def take_frames(
+    machine: SlaveConnection,
+    replica: StoreReplica,
+    feed: ReplicaFeed,
+    timeout_ms: int,
+    now_ms: Callable[[], int],
+) -> bool:
+    """Let a feed run for so long (ms), tell the machine of it, and store what is not so ordinary.
 
-    def __init__(
-        self, connected: socket.socket, store: MessageStore, machine: SlaveConnection, client: HaClient
-    ) -> None:
+    Returns:
+        Whether there was such.
+    """
+    other = feed.run(timeout_ms, between_frames=machine.between_frames)
+    now = now_ms()
+    machine.heard(now - feed.since_read_ms)
+    machine.took(replica.end_offset)
+    if feed.reported_offset > machine.stored_offset:
+        machine.reported(feed.reported_offset, now - feed.since_report_ms)
+    if other:
+        store_frames(machine, replica, memoryview(other), now)
+        replica.announce()
+    replica.fed()
+    return bool(other)
+
+
+class SlaveLink:
+    """One connection to a master: a thread of its own around `SlaveConnection`.
+
+    What is ordinary never comes to Python (`ReplicaFeed`): a send at the master waits for it. The machine
+    hears of it afterwards, decides all else, and says when something is due.
+    """
+
+    def __init__(self, connected: socket.socket, machine: SlaveConnection, client: HaClient) -> None:
         """Report at once on a connected socket that does not block, then take what comes."""
         self.machine = machine
-        self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        """Why the connection ended, when it has."""
-        self.last_read_ms = self.last_write_ms = 0
-        self.received_bytes = 0
-        self._socket = connected
-        self._store = store
-        self._client = client
         self._loop = asyncio.get_running_loop()
-        self._buffer = memoryview(bytearray(READ_BYTES))
-        self._timer: asyncio.TimerHandle | None = None
-        self._reading = True
-        self._loop.add_reader(connected.fileno(), self._readable)
-        self._tick()
+        self.ended: asyncio.Future[str] = self._loop.create_future()
+        """Why the connection ended, when it has; nothing is written any more."""
+        self._problem = ""
+        self._socket = connected
+        self._client = client
+        self._replica = client.replica
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._feed = self._replica.feed(connected.fileno(), self._bell)
+        self._seen_end = -1
+        self._loop.add_reader(self._bell, self._rung)
+        self._feed.arm()
+        Thread(target=self._run, name="ha-client", daemon=True).start()
+
+    @property
+    def last_read_ms(self) -> int:
+        """When something came."""
+        return self._client.now_ms() - self._feed.since_read_ms
+
+    @property
+    def last_write_ms(self) -> int:
+        """When something was reported."""
+        return self._client.now_ms() - self._feed.since_report_ms
 
     def end(self, problem: str) -> None:
         """The connection is of no use any more."""
-        if self._reading:
-            self._reading = False
-            self._loop.remove_reader(self._socket.fileno())
-        if not self.ended.done():
-            self.ended.set_result(problem)
+        self._problem = self._problem or problem
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
-    def close(self) -> None:
-        """Let go of the socket."""
+    async def close(self) -> None:
+        """End it and let go of the socket. Once."""
         self.end("closed")
-        if self._timer is not None:
-            self._timer.cancel()
+        while not self.ended.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([self.ended])
+        self._loop.remove_reader(self._bell)
+        os.close(self._bell)
         self._socket.close()
 
-    def _readable(self) -> None:
-        try:
-            size = self._socket.recv_into(self._buffer)
-        except BlockingIOError:
+    # --- of the event loop
+
+    def _rung(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._bell)
+        self._seen_end = self._replica.whole_offset
+        self._client.grown()
+        self._loop.call_later(GROWN_PAUSE_S, self._listen)
+
+    def _listen(self) -> None:
+        if self.ended.done():
             return
-        except OSError as error:
-            self.end(str(error))
-            return
-        if not size:
-            self.end("the master closed the connection")
-            return
-        machine, replica = self.machine, self._client.replica
-        self.last_read_ms = self._client.now_ms()
-        before = machine.max_offset
-        try:
-            store_frames(machine, replica, self._buffer[:size], self.last_read_ms)
-        except PyLedgerError as problem:
-            self.end(str(problem))
-            return
-        self._client.master_end = machine.master_offset
-        if machine.max_offset > before:
-            self.received_bytes += machine.max_offset - before
-            # The report first: sends wait for it at the master.
-            self._settle(replica.whole_offset)
-            replica.announce()
+        self._feed.arm()
+        if self._replica.whole_offset != self._seen_end:
+            self._rung()
+
+    def _finished(self, problem: str) -> None:
+        if not self.ended.done():
+            self.ended.set_result(self._problem or problem)
             self._client.grown()
-        if machine.state is SlaveState.SHUTDOWN:
-            self.end(machine.problem)
+
+    # --- of the thread
+
+    def _run(self) -> None:
+        try:
+            problem = self._follow()
+        except (OSError, PyLedgerError) as failure:
+            problem = str(failure)
+        except BaseException as failure:
+            problem = repr(failure)
+            raise
+        finally:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody asks any more
+                self._loop.call_soon_threadsafe(self._finished, problem)
+
+    def _follow(self) -> str:
+        """Take what comes until the connection ends; why it did."""
+        machine, feed, client = self.machine, self._feed, self._client
+        while not feed.closed:
+            now_ms = client.now_ms()
+            machine.tick(now_ms)
+            if machine.state is SlaveState.SHUTDOWN:
+                return machine.problem
+            self._report(now_ms)
+            take_frames(machine, self._replica, feed, machine.deadline_ms() - client.now_ms(), client.now_ms)
+            client.master_end = machine.master_offset
+            self._settle(self._replica.whole_offset)
+        return "the master closed the connection"
 
     def _settle(self, end_offset: int) -> None:
-        """Report what was written: now, or when it is on disk where it has to be."""
-        flush = self._store.until_durable(end_offset)
-        if flush is None:
-            self.machine.stored(end_offset)
-            self._report(self.last_read_ms)
-        else:
-            flush.add_done_callback(lambda ended: self._flushed(end_offset, ended))
-
-    def _flushed(self, end_offset: int, flush: "asyncio.Future[bool]") -> None:
-        if flush.cancelled() or self.ended.done():
+        """What was written is stored: now, or when it is on disk where it has to be."""
+        if end_offset <= self.machine.stored_offset:
             return
-        problem = flush.exception()
-        if problem is not None:
-            self.end(str(problem))
-        elif flush.result():
-            self.machine.stored(end_offset)
+        while not self._replica.until_durable(end_offset, FLUSH_PAUSE_MS):
+            if self._problem:
+                return
             self._report(self._client.now_ms())
+        self.machine.stored(end_offset)
 
     def _report(self, now_ms: int) -> None:
-        offset = None if self.ended.done() else self.machine.report(now_ms)
-        if offset is None:
-            return
-        try:
-            # Eight bytes: the kernel has room for them, or the master has not read for very long.
-            if self._socket.send(REPORT.pack(offset)) != REPORT.size:
-                self.end("a report was cut")
-        except OSError as error:
-            self.end(str(error))
-        self.last_write_ms = now_ms
-
-    def _tick(self) -> None:
-        now_ms = self._client.now_ms()
-        self.machine.tick(now_ms)
-        if self.machine.state is SlaveState.SHUTDOWN:
-            self.end(self.machine.problem)
-            return
-        self._report(now_ms)
-        pause_ms = self.machine.deadline_ms() - self._client.now_ms()
-        self._timer = self._loop.call_later(max(1, pause_ms) / 1000, self._tick)
+        offset = self.machine.report(now_ms)
+        if offset is not None and not self._feed.report(offset):
+            raise BlockingIOError("a report was cut")

@@ -13,27 +13,22 @@ import os
 import socket
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from itertools import count
 from typing import NamedTuple
 
 from pyledger.config.ha import HaConfig
-from pyledger.errors import ListenError
+from pyledger.errors import ListenError, PyLedgerError
 from pyledger.log import event, logger
 from pyledger.protocol.ha.group_transfer import PUT_OK, GroupTransfer
 from pyledger.protocol.ha.master import LogRange, MasterConnection, MasterState, Transfer
-from pyledger.protocol.ha.slave import FRAME_HEADER
+from pyledger.store.log_sender import LogSender
 from pyledger.store.message_store import MessageStore
 
 log = logger("ha")
 
-FRAMES_PER_CALL = 16
-"""Frames that go to the kernel at once: half a MiB keeps a turn of the loop short."""
-FOLLOW_BYTES = 512 << 10
-"""A slave that is no further behind follows: it gets what is put at once."""
-YIELD_BYTES = 256 << 10
-YIELD_S = 0.002
-"""A slave that catches up gets a part whenever so many bytes were put; between those, and while fewer are, it
-pauses so long: it shall not take from sends what the machine has, and yet come nearer."""
+FOLLOW_BYTES = 2 << 20
+"""A slave that is no further behind follows: it gets what is put at once, from the event loop."""
 AWAKE_S = 0.0003
 ROUND_TRIP_MAX_S = 0.0006
 """So long the loop does not sleep while sends wait for a slave, if it answered sooner the last time: to
@@ -193,7 +188,7 @@ class HaService:
             SlaveStatus(
                 one.peer,
                 one.machine.slave_ack_offset,
-                one.machine.next_offset,
+                one.next_offset,
                 one.machine.slave_ack_offset >= 0 and end - one.machine.slave_ack_offset < gap,
                 one.sent_bytes,
             )
@@ -248,12 +243,19 @@ class HaConnection:
         self._socket = connected
         self._number = number
         self._loop = asyncio.get_running_loop()
-        self._pending: list[memoryview | bytes] = []
+        self._sender = LogSender(connected.fileno(), service.config.transfer_batch_bytes)
+        self._stream: asyncio.Future[int] | None = None
+        """Of a thread that brings a slave nearer which is far behind."""
         self._writing = self._again = self._due = self._closed = False
-        self._seen_end = self._grown_bytes = 0
         self._pushed_s = 0.0
         self._loop.add_reader(connected.fileno(), self._readable)
         self._timer = self._later()
+
+    @property
+    def next_offset(self) -> int:
+        """Where the next transfer begins (bytes); -1 before the first report."""
+        known = self.machine.next_offset
+        return known if self._stream is None else max(known, self._sender.next_offset)
 
     def close(self, problem: str) -> None:
         """Let the slave go. Idempotent."""
@@ -264,8 +266,9 @@ class HaConnection:
         self._loop.remove_reader(self._socket.fileno())
         if self._writing:
             self._loop.remove_writer(self._socket.fileno())
-        self._pending.clear()
-        self._socket.close()
+        self._sender.stop()
+        if self._stream is None:
+            self._socket.close()
         self._service.connections.pop(self._number, None)
         self._service.transfer.gone(self._number)
         event(log, logging.WARNING, "slave gone", peer=self.peer, problem=problem)
@@ -303,13 +306,9 @@ class HaConnection:
         frame does not wait for that.
         """
         machine = self.machine
-        if machine.state is not MasterState.TRANSFER:
+        if machine.state is not MasterState.TRANSFER or self._stream is not None or self._writing:
             return
-        unsent = end - machine.next_offset
-        if unsent > FOLLOW_BYTES and not wanted:
-            if end - self._seen_end >= YIELD_BYTES:
-                self.push()
-        elif wanted or unsent >= self._service.config.transfer_batch_bytes:
+        if wanted or end - machine.next_offset >= self._service.config.transfer_batch_bytes:
             self.push()
         elif not self._due:
             self._due = True
@@ -321,71 +320,62 @@ class HaConnection:
 
     def push(self) -> None:
         """Send what there is, a bounded part of it at once."""
-        if self._closed:
+        if self._closed or self._stream is not None:
             return
-        if not self._pending:
-            self._gather()
-        if self._pending:
-            self._pushed_s = time.perf_counter()
-            self._send()
-
-    def _gather(self) -> None:
-        """Frames of the log, as they stand in mapped memory."""
-        service, machine, pending = self._service, self.machine, self._pending
-        log = service.log_range()
-        if machine.next_offset >= log.end:
+        service, machine, sender = self._service, self.machine, self._sender
+        now_ms, start = service.now_ms(), machine.next_offset
+        stop = machine.sendable(service.log_range(), now_ms)
+        if stop <= start and not sender.unfinished:
             return
-        view, now_ms = service.store.log_view(), service.now_ms()
-        self._grown_bytes, self._seen_end = log.end - self._seen_end, log.end
-        while machine.next_offset < log.end and len(pending) < 2 * FRAMES_PER_CALL:
-            transfer = machine.next_transfer(log, now_ms)
-            if transfer is None:
-                break
-            pending.append(FRAME_HEADER.pack(*transfer))
-            pending.append(view.view(transfer.offset, transfer.size))
-            machine.sent(transfer, now_ms)
-            self.sent_bytes += transfer.size
-
-    def _send(self) -> None:
+        view = service.store.log_view()
+        if stop - start > FOLLOW_BYTES:
+            self._listen_writable(wanted=False)
+            rests = not service.transfer.anyone_waits
+            work = partial(sender.stream, view, start, stop, view.files[-1], rests=rests)
+            self._stream = self._loop.run_in_executor(None, work)
+            self._stream.add_done_callback(self._streamed)
+            return
+        self._pushed_s = time.perf_counter()
         try:
-            sent = self._socket.sendmsg(self._pending)
-        except BlockingIOError:
-            sent = 0
-        except OSError as error:
+            reached = sender.send(view, start, stop)
+        except (OSError, PyLedgerError) as error:
             self.close(str(error))
             return
-        done = 0
-        for part in self._pending:
-            if sent < len(part):
-                break
-            sent -= len(part)
-            done += 1
-        del self._pending[:done]
-        if self._pending:
-            self._pending[0] = memoryview(self._pending[0])[sent:]
-            if not self._writing:
-                self._writing = True
-                self._loop.add_writer(self._socket.fileno(), self._writable)
-            return
+        self._sent(reached, stop, now_ms)
+
+    def _streamed(self, stream: "asyncio.Future[int]") -> None:
+        self._stream = None
+        if self._closed:
+            self._socket.close()
+        elif not stream.cancelled():
+            if (error := stream.exception()) is None:
+                self._sent(stream.result(), -1, self._service.now_ms())
+            else:
+                self.close(str(error))
+
+    def _sent(self, reached: int, stop: int, now_ms: int) -> None:
+        """Frames up to a physical offset (bytes) went to the kernel, of those up to `stop`; -1: ask again."""
+        machine = self.machine
+        if reached > machine.next_offset:
+            self.sent_bytes += reached - machine.next_offset
+            machine.sent_to(reached, now_ms)
+        self._listen_writable(wanted=self._sender.blocked)
         if self._writing:
-            self._writing = False
-            self._loop.remove_writer(self._socket.fileno())
-        if not self._again and self.machine.next_offset < self._seen_end:
-            self._rest_later()
-
-    def _rest_later(self) -> None:
-        """The rest after all else that is to be done: sends are not held up by a slave that catches up."""
-        self._again = True
-        resume_ms, service = self.machine.resume_ms, self._service
-        if resume_ms is not None:
-            self._loop.call_later(max(1, resume_ms - service.now_ms()) / 1000, self._go_on)
-        elif self._grown_bytes and not service.transfer.anyone_waits:
-            self._loop.call_later(YIELD_S, self._go_on)
-        else:
+            return
+        if reached != stop and not self._again:
+            self._again = True
             self._loop.call_soon(self._go_on)
+        elif machine.resume_ms is not None and not self._again:
+            self._again = True
+            pause_ms = max(1, machine.resume_ms - now_ms)
+            self._loop.call_later(pause_ms / 1000, self._go_on)
 
-    def _writable(self) -> None:
-        self.push()
+    def _listen_writable(self, *, wanted: bool) -> None:
+        if wanted and not self._writing:
+            self._loop.add_writer(self._socket.fileno(), self.push)
+        elif self._writing and not wanted:
+            self._loop.remove_writer(self._socket.fileno())
+        self._writing = wanted
 
     def _go_on(self) -> None:
         self._again = False
@@ -404,10 +394,13 @@ class HaConnection:
             return
         if beat is not None:
             self._beat(beat)
-        self._timer = self._later()
+        if not self._closed:
+            self._timer = self._later()
 
     def _beat(self, beat: Transfer) -> None:
         self.machine.sent(beat, self._service.now_ms())
-        if not self._pending:
-            self._pending.append(FRAME_HEADER.pack(*beat))
-            self._send()
+        if self._stream is None and not self._sender.unfinished:
+            try:
+                self._sender.beat(beat.offset)
+            except OSError as error:
+                self.close(str(error))

@@ -313,7 +313,8 @@ class MessageStore:
     def replica(self) -> StoreReplica:
         """The log's end for bytes that a master sends; nothing else may be put while it is in use."""
         self._services.append_by_file()
-        return StoreReplica(self._parts.log, self._parts.commit_log, self._parts.dispatch_waker)
+        parts = self._parts
+        return StoreReplica(parts.log, parts.commit_log, parts.dispatch_waker, self._writer.group)
 
     def message_at(self, physical_offset: int) -> StoredMessage:
         """The message whose record stands at a physical offset (bytes).

@@ -1,14 +1,28 @@
 """A slave's log: bytes of a master come to stand at its end. Queues and index are built from it as ever."""
 
-from pyledger._core import CommitLog, MappedFileQueue, MessageScan, ReplicaLog, Waker, scan
+from pyledger._core import (
+    CommitLog,
+    GroupCommit,
+    MappedFileQueue,
+    MessageScan,
+    ReplicaFeed,
+    ReplicaLog,
+    Waker,
+    scan,
+)
+
+__all__ = ["ReplicaFeed", "StoreReplica"]
 
 
 class StoreReplica:
     """Where a slave's store takes the bytes of its master. One thread appends."""
 
-    def __init__(self, log: MappedFileQueue, commit_log: CommitLog, dispatch_waker: Waker) -> None:
+    def __init__(
+        self, log: MappedFileQueue, commit_log: CommitLog, dispatch_waker: Waker, group: GroupCommit | None
+    ) -> None:
         self._log = log
         self._commit_log = commit_log
+        self._group = group
         self._end = ReplicaLog(log)
         self._dispatch_waker = dispatch_waker
 
@@ -52,6 +66,32 @@ class StoreReplica:
         used = self._end.take_frames(data)
         self._commit_log.note_store_timestamp(self._end.last_store_timestamp_ms)
         return used
+
+    @property
+    def flushes_first(self) -> bool:
+        """Whether bytes count only when they are on disk."""
+        return self._group is not None
+
+    def until_durable(self, end_offset: int, timeout_ms: int) -> bool:
+        """Wait until all below a physical offset (bytes) is as durable as it should be; False: it is not yet.
+
+        Raises:
+            StoreFailedError: the flush failed.
+        """
+        return self._group is None or self._group.wait(end_offset, timeout_ms)
+
+    def feed(self, socket: int, bell: int) -> ReplicaFeed:
+        """What takes a master's frames from a socket that does not block. Call `fed` after each run of it.
+
+        Args:
+            socket: Its descriptor.
+            bell: Descriptor of an eventfd; see `ReplicaFeed`.
+        """
+        return ReplicaFeed(self._end, socket, bell, self._dispatch_waker, reports=not self.flushes_first)
+
+    def fed(self) -> None:
+        """A feed has run."""
+        self._commit_log.note_store_timestamp(self._end.last_store_timestamp_ms)
 
     def announce(self) -> None:
         """Let queues and index be built from what was appended. Apart: the master waits for the report."""

@@ -87,6 +87,9 @@ class MasterConnection:
         """Take bytes of a slave; whether it has come further."""
         self._read_ms = now_ms
         before = self.slave_ack_offset
+        if len(data) == REPORT.size and not self._head:
+            self._report(REPORT.unpack(data)[0], log)
+            return self.slave_ack_offset > before and self.state is not MasterState.SHUTDOWN
         self._head += data
         whole = len(self._head) // REPORT.size * REPORT.size
         for (offset,) in REPORT.iter_unpack(self._head[:whole]):
@@ -111,32 +114,32 @@ class MasterConnection:
             self._step("report")
             self.slave_ack_offset = offset
 
-    def next_transfer(self, log: LogRange, now_ms: int) -> Transfer | None:
-        """The next frame of the log.
+    def sendable(self, log: LogRange, now_ms: int) -> int:
+        """Up to which physical offset (bytes) the log may be sent now, from `next_offset` on.
 
-        None when all is sent, or the slave has not said from where; while little more has come than what it
-        has to acknowledge; until `resume_ms` when it had its share.
+        No further than `next_offset` when all is sent, or the slave has not said from where; while little
+        more has come than what it has to acknowledge; until `resume_ms` when it had its share.
         """
-        at, config = self.next_offset, self._config
-        if self.state is not MasterState.TRANSFER or at >= log.end:
-            return None
-        file_end = at - at % log.file_bytes + log.file_bytes
-        size = min(config.transfer_batch_bytes, log.end - at, file_end - at)
-        self._log_end = log.end
-        if (
-            self.slave_ack_offset < self._drained
-            and at + size == log.end
-            and size < config.transfer_batch_bytes
-        ):
-            return None
+        at, end, config = self.next_offset, log.end, self._config
+        if self.state is not MasterState.TRANSFER or at >= end:
+            return at
+        self._log_end = end
+        if self.slave_ack_offset < self._drained:
+            last_file = end - 1 - (end - 1) % log.file_bytes
+            end -= (end - max(at, last_file)) % config.transfer_batch_bytes
         if config.flow_control:
             if now_ms - self._window_ms >= FLOW_WINDOW_MS:
                 self._window_ms, self._window_left = now_ms, config.transfer_rate_max_bytes
-            size = min(size, self._window_left)
-            if not size:
-                return None
-            self._window_left -= size
-        return Transfer(at, size)
+            end = min(end, at + self._window_left)
+        return end
+
+    def next_transfer(self, log: LogRange, now_ms: int) -> Transfer | None:
+        """The next frame of the log; None when nothing may be sent."""
+        at, end = self.next_offset, self.sendable(log, now_ms)
+        if at >= end:
+            return None
+        file_end = at - at % log.file_bytes + log.file_bytes
+        return Transfer(at, min(self._config.transfer_batch_bytes, end - at, file_end - at))
 
     @property
     def resume_ms(self) -> int | None:
@@ -145,9 +148,15 @@ class MasterConnection:
 
     def sent(self, transfer: Transfer, now_ms: int) -> None:
         """A frame is on its way."""
-        self.next_offset = transfer.offset + transfer.size
-        if self.next_offset == self._log_end:
-            self._drained = self._log_end
+        self.sent_to(transfer.offset + transfer.size, now_ms)
+
+    def sent_to(self, offset: int, now_ms: int) -> None:
+        """Frames up to a physical offset (bytes) are on their way."""
+        if self._config.flow_control:
+            self._window_left -= offset - self.next_offset
+        self.next_offset = offset
+        if offset == self._log_end:
+            self._drained = offset
         self._wrote_ms = now_ms
 
     def tick(self, now_ms: int) -> Transfer | None:

@@ -88,8 +88,19 @@ class SlaveConnection:
             return None
         return self._piece(chunk[: self._left])
 
+    def heard(self, now_ms: int) -> None:
+        """Bytes came then that did not come to `take`."""
+        self._read_ms = max(self._read_ms, now_ms)
+
+    def reported(self, offset: int, now_ms: int) -> None:
+        """A physical offset (bytes), which is stored as it should be, was reported then."""
+        self.stored(offset)
+        self._reported, self._wrote_ms = offset, max(self._wrote_ms, now_ms)
+
     def took(self, end_offset: int) -> None:
         """Whole frames in order were stored, up to a physical offset (bytes), without coming to `take`."""
+        if self.state is SlaveState.SHUTDOWN or end_offset == self.max_offset:
+            return
         self._step("frame in order")
         self.max_offset = end_offset
         self.master_offset = max(self.master_offset, end_offset)
