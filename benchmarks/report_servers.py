@@ -65,9 +65,7 @@ def sync_over_async(senders: int, goal: float) -> Callable[[Results], Verdict]:
 
 
 def catch_up(r: Results) -> Verdict:
-    speed, sends = (
-        r.best("replicate.catch_up", fact) for fact in ("gb_per_second", "sends_meanwhile_over_alone")
-    )
+    speed, sends = (r.best("replicate.catch_up", fact) for fact in ("gb_per_second", "meanwhile_over_alone"))
     return speed >= 1 and sends >= 0.9, f"{speed:.2f} GB/s; sends at {sends:.2f} of their rate meanwhile"
 
 
