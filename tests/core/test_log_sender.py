@@ -115,6 +115,8 @@ def test_a_stream_goes_at_the_peers_pace(queue: MappedFileQueue) -> None:
             at = sender.stream(view, at, view.end_offset, view.files[-1], rests=False)
         assert (at, sender.next_offset, sender.blocked) == (view.end_offset, at, False)
         sender.beat(at)
+        while sender.unfinished:
+            sender.stream(view, at, at, view.files[-1])
         own.shutdown(socket.SHUT_WR)
         reader.join()
     machine = MasterConnection(HaConfig(transfer_batch_bytes=5000), 0)

@@ -404,3 +404,5 @@ class HaConnection:
                 self._sender.beat(beat.offset)
             except OSError as error:
                 self.close(str(error))
+                return
+            self._listen_writable(wanted=self._sender.blocked)
