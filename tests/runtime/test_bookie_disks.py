@@ -180,6 +180,25 @@ def test_what_found_no_room_is_not_lost(tmp_path: Path, disks: tuple[Path, Path]
     asyncio.run(play())
 
 
+def test_a_disk_that_is_gone_ends_the_bookie(tmp_path: Path) -> None:
+    async def play() -> None:
+        address = f"sqlite:{tmp_path / 'metadata.db'}"
+        async with locate(address) as cluster:
+            await cluster.format()
+            bookie = on(address, tmp_path, (tmp_path / "d0", tmp_path / "d1"))
+            await bookie.start()
+            peer = await Peer.connect(bookie.address)
+            assert (await peer.add(1, 0)).status is Status.EOK
+            (tmp_path / "d1").rename(tmp_path / "elsewhere")
+            await bookie.ended.wait()
+            assert (await peer.add(1, 1)).status is Status.EREADONLY, "nothing is acknowledged any more"
+            (tmp_path / "elsewhere").rename(tmp_path / "d1")
+            await peer.close()
+            await bookie.close()
+
+    asyncio.run(play())
+
+
 def test_more_folders_than_before(tmp_path: Path) -> None:
     async def play() -> None:
         address = f"sqlite:{tmp_path / 'metadata.db'}"

@@ -226,7 +226,12 @@ class BookieServer:
 
     def _look_at_disk(self) -> None:
         config, disks, full = self.config, self._store.disks, self._store.disks.full
-        rooms = disks.look()
+        try:
+            rooms = disks.look()
+        except StoreError as error:
+            event(log, logging.ERROR, "disk is gone", problem=error)
+            self._give_up()
+            return
         used = max(room.used_percent for room in rooms)
         for folder in sorted(disks.full ^ full):
             event(log, logging.WARNING, "disk", folder=folder, full=folder in disks.full)

@@ -213,7 +213,9 @@ class IndexFiles:
         high = os.path.dirname(low)
         folder = os.path.dirname(high)
         try:
-            os.makedirs(low, exist_ok=True)
+            for one in (high, low):  # never the folder itself: when that is gone, its disk is
+                with suppress(FileExistsError):
+                    os.mkdir(one)
             with open(path + MAKING, "wb", buffering=0) as made:
                 write_at(made.fileno(), head, 0)
                 if source >= 0:
