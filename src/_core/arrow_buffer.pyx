@@ -2,9 +2,34 @@
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memcpy
 
 cimport cython
+
+
+cdef extern from *:
+    """
+    #include <string.h>
+
+    /* Names, tags and keys are a few bytes long, for which the call of memcpy costs more than the copy. */
+    static inline void copy_bytes(uint8_t *to, const uint8_t *from, size_t n) {
+        uint64_t a[4];
+        uint32_t b, c;
+        if (n > 32) { memcpy(to, from, n); return; }
+        if (n > 16) {
+            memcpy(a, from, 16); memcpy(a + 2, from + n - 16, 16);
+            memcpy(to, a, 16); memcpy(to + n - 16, a + 2, 16);
+        } else if (n >= 8) {
+            memcpy(a, from, 8); memcpy(a + 1, from + n - 8, 8);
+            memcpy(to, a, 8); memcpy(to + n - 8, a + 1, 8);
+        } else if (n >= 4) {
+            memcpy(&b, from, 4); memcpy(&c, from + n - 4, 4);
+            memcpy(to, &b, 4); memcpy(to + n - 4, &c, 4);
+        } else if (n > 0) {
+            to[0] = from[0]; to[n / 2] = from[n / 2]; to[n - 1] = from[n - 1];
+        }
+    }
+    """
+    void copy_bytes(uint8_t* to, const uint8_t* source, size_t n) noexcept nogil
 
 
 cdef struct Buffer:
@@ -31,7 +56,7 @@ cdef inline int reserve(Buffer* b, int64_t more) noexcept nogil:
 cdef inline int put_bytes(Buffer* b, const uint8_t* p, int64_t n) noexcept nogil:
     if reserve(b, n) != 0:
         return -1
-    memcpy(b.data + b.size, p, <size_t>n)
+    copy_bytes(b.data + b.size, p, <size_t>n)
     b.size += n
     return 0
 

@@ -7,6 +7,7 @@ from _core.raft_layout cimport (ENTRY_HEAD_BYTES, ENTRY_NOOP, FILLER_BYTES_MIN, 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memcpy
 
 cimport cython
 
