@@ -1,7 +1,7 @@
 """How long does the plan of a read take over the files of a hundred brokers, and how much memory?
 
 The files of a log are sparse, all but the last of each broker: a plan looks at names, lengths and the ends of
-queues, and maps files without touching their pages. What Spark's driver gets, the pickled partitions, is
+queues, and maps only the files at which it looks. What Spark's driver gets, the pickled partitions, is
 made too. The plan runs in a process of its own, whose largest resident set counts.
 """
 

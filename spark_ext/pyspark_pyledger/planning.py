@@ -33,9 +33,8 @@ def plan_folders(options: ReadOptions) -> list[Partition]:
     size = partition_bytes(sum(log_extent_bytes(folder) for _place, folder in placed), options)
     known: set[str] = set()
     parts: list[Partition] = []
-    # One folder after the other: a large one maps ten thousand files.
     for place, folder in placed:
-        with StoreReader.open(folder, on_corrupt=options.on_corrupt) as reader:
+        with StoreReader.open(folder, on_corrupt=options.on_corrupt, maps_late=True) as reader:
             if options.topics is not None:
                 known |= _topics_of(reader)
             parts += arrow.plan(

@@ -1,12 +1,16 @@
 # LogView: an immutable run of mapped files with a pinned end. Everything that reads records takes one,
 # so that a reader without the interpreter lock never meets a file list in change. A view keeps its files
-# mapped: closing one of them takes effect with the last view on it.
+# mapped: closing one of them takes effect with the last view on it. Files that are not mapped it maps for
+# itself when it comes to them, so that a plan over ten thousand files maps three.
 from _core.layout cimport (MAGIC_V1, MAGIC_V2, PARSED_BLANK, PARSED_RECORD, PARSED_SHORT, Record, get_i32,
                            parse_record)
 from _core.raft_layout cimport ENTRY_HEAD_BYTES, FILLER_BYTES_MIN, Entry, parse_entry
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free, malloc
+from posix.fcntl cimport O_CLOEXEC, O_RDONLY, open as c_open
+from posix.mman cimport MAP_FAILED, MAP_SHARED, PROT_READ, mmap, munmap
+from posix.unistd cimport close as c_close
 
 cimport cython
 
@@ -35,10 +39,6 @@ cdef bint unpack_record(cold_segment* cold, int64_t position, int64_t available)
         size = get_i32(where)
     if window < size <= available:
         return cold_load(cold, position, position + size) == 0
-    if 0 < size == window and size < available and where[size - 1] == 0:
-        # It may be asked whether the record was torn, which the zeroes of its last page would show.
-        size = (position + size + 4095) // 4096 * 4096 - position
-        return cold_load(cold, position, position + min(size, available)) == 0
     return window > 0
 
 
@@ -47,6 +47,20 @@ cdef struct Span:
     int64_t start                    # physical offset of the first byte
     int64_t readable                 # bytes that may be read from base
     cold_segment* cold               # unpacks them on demand; NULL for an ordinary file
+    const char* path                 # of a file that is mapped when it is needed; NULL: its file holds it
+
+
+cdef void map_span(Span* span) noexcept nogil:
+    """Map a file that nobody has mapped; when that fails, nothing of it is readable."""
+    cdef void* address = MAP_FAILED
+    cdef int fd = c_open(span.path, O_RDONLY | O_CLOEXEC)
+    if fd >= 0:
+        address = mmap(NULL, <size_t>span.readable, PROT_READ, MAP_SHARED, fd, 0)
+        c_close(fd)
+    if address == MAP_FAILED:
+        span.readable = 0
+    else:
+        span.base = <const uint8_t*>address
 
 
 @cython.final
@@ -84,6 +98,7 @@ cdef class LogView:
             self.has_cold |= file.cold != NULL
             self.spans[i].start = file.start_offset
             self.spans[i].readable = max(0, min(file.mapped_bytes, end_offset - file.start_offset))
+            self.spans[i].path = file.c_path if file.base == NULL else NULL
         file = self.files[0]
         self.start_offset = file.start_offset
         self.file_size_bytes = file.size_bytes
@@ -91,6 +106,8 @@ cdef class LogView:
     def __dealloc__(self):
         cdef int i
         for i in range(self.span_count):
+            if self.spans[i].path != NULL and self.spans[i].base != NULL:
+                munmap(<void*>self.spans[i].base, <size_t>self.spans[i].readable)
             (<MappedFile>self.files[i]).unpin()
         free(self.spans)
 
@@ -106,6 +123,8 @@ cdef class LogView:
             elif offset >= self.spans[middle].start + self.file_size_bytes:
                 low = middle + 1
             else:
+                if self.spans[middle].base == NULL and self.spans[middle].readable > 0:
+                    map_span(&self.spans[middle])
                 return &self.spans[middle]
         return NULL
 
@@ -131,6 +150,14 @@ cdef class LogView:
         if span.cold != NULL and cold_load(span.cold, offset - span.start, offset - span.start + length) != 0:
             return NULL
         return span.base + (offset - span.start)
+
+    cdef void show_page(self, int64_t end) noexcept nogil:
+        """See that the page of the byte before `end` is in place to its end, as that of a plain file is."""
+        cdef const Span* span = self.find(end - 1)
+        cdef int64_t position
+        if span != NULL and span.cold != NULL:
+            position = end - span.start
+            cold_load(span.cold, position - 1, min((position + 4095) // 4096 * 4096, span.readable))
 
     cdef int64_t window(self, int64_t offset, int64_t available) noexcept nogil:
         """Of the bytes that `at` told, how many may be searched: of a cold segment those of one block."""

@@ -94,10 +94,11 @@ cdef class MappedFile:
         return file
 
     @staticmethod
-    def open_unmapped(str path, int64_t size_bytes, *, int64_t allocate_chunk_bytes=0):
-        """As `open_writable`, of a file that has so many bytes; it is mapped for its first use."""
+    def open_unmapped(str path, int64_t size_bytes, *, int64_t allocate_chunk_bytes=0, bint readonly=False):
+        """As `open_writable` or `open`, of a file that has so many bytes; it is mapped for its first use."""
         cdef MappedFile file = MappedFile.__new__(MappedFile)
         file._name(path)
+        file.readonly = readonly
         file.allocate_chunk_bytes = allocate_chunk_bytes
         file.size_bytes = file.mapped_bytes = size_bytes
         file.closed = False
@@ -193,10 +194,11 @@ cdef class MappedFile:
         cdef int fd
         if self.base != NULL or self.closed or self.mapped_bytes == 0:
             return 0
-        fd = c_open(self.c_path, O_RDWR | O_CLOEXEC)
+        fd = c_open(self.c_path, (O_RDONLY if self.readonly else O_RDWR) | O_CLOEXEC)
         if fd < 0:
             raise_errno(errno, self.path, "open")
-        address = mmap(NULL, <size_t>self.mapped_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+        address = mmap(NULL, <size_t>self.mapped_bytes,
+                       PROT_READ if self.readonly else PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
         failed = errno if address == MAP_FAILED else 0
         c_close(fd)
         if failed:

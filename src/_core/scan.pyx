@@ -127,6 +127,8 @@ cdef int find_record(LogView view, int64_t end, int checks, ScanState* s, Record
             s.blank_count += 1
             continue
         if status == PARSED_RECORD:
+            if checks & CHECK_TAIL:
+                view.show_page(s.offset + r.size_bytes)
             status = check_record(r, s.offset, checks)
         if status == PARSED_RECORD:
             s.last_record_offset = s.offset

@@ -201,8 +201,13 @@ class MappedFile:
     def open_writable(path: str, *, allocate_chunk_bytes: int = 0) -> MappedFile:
         """Map an existing file of full size for reading and writing; all positions at its end."""
     @staticmethod
-    def open_unmapped(path: str, size_bytes: int, *, allocate_chunk_bytes: int = 0) -> MappedFile:
-        """As `open_writable`, of a file that has so many bytes; it is mapped for its first use."""
+    def open_unmapped(
+        path: str, size_bytes: int, *, allocate_chunk_bytes: int = 0, readonly: bool = False
+    ) -> MappedFile:
+        """As `open_writable` or `open`, of a file that has so many bytes; it is mapped for its first use.
+
+        A `LogView` maps a read-only one for itself. Where that fails its bytes count as missing.
+        """
     @staticmethod
     def create(
         path: str, size_bytes: int, *, allocate_chunk_bytes: int = 0, warm: bool = False, pooled: bool = False

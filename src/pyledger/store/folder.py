@@ -218,15 +218,15 @@ def holds_log(path: str) -> bool:
 def log_extent_bytes(path: str) -> int:
     """Bytes between the beginning of the log and the end of its last file, by their names alone."""
     found = [
-        (name, os.path.join(home, name))
+        (name, home)
         for home in (os.path.join(path, LOG_FOLDER), *_entry_homes(path))
         for name in names_in(home)
         if _OFFSET_NAME.fullmatch(name) or _COLD_NAME.fullmatch(name)
     ]
     if not found:
         return 0
-    (first, _), (last, last_path) = min(found), max(found)
-    return int(last[:20]) - int(first[:20]) + max(0, length_of(last_path))
+    (first, _), (last, home) = min(found), max(found)
+    return int(last[:20]) - int(first[:20]) + max(0, length_of(os.path.join(home, last)))
 
 
 def _entry_homes(root: str) -> list[str]:
@@ -338,9 +338,9 @@ def _holds_rocksdb(path: str) -> bool:
 def _log_files(path: str, unusual: list[Unusual]) -> list[StoreFile]:
     names = sorted(names_in(path))
     files = _offset_files(path, names)
-    known = {os.path.basename(file.path) for file in files}
-    if len(known) == len(names):
+    if len(files) == len(names):
         return files
+    known = {os.path.basename(file.path) for file in files}
     cold = [file for name in names if (file := _cold_file(path, name, known))]
     known |= {os.path.basename(file.path) for file in cold}
     for name in names:

@@ -40,9 +40,12 @@ class StoreReader:
     threads at once; open one reader each.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, on_corrupt: OnCorrupt = "error") -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, on_corrupt: OnCorrupt = "error", maps_late: bool = False
+    ) -> None:
         self.path = os.fspath(path)
         self.on_corrupt = on_corrupt
+        self._maps_late = maps_late
         self.skipped: list[Damage] = []
         """Damage that was passed over so far, with `on_corrupt="skip"`."""
         self._files: dict[int, MappedFile] = {}
@@ -57,6 +60,7 @@ class StoreReader:
         path: str | os.PathLike[str],
         *,
         on_corrupt: OnCorrupt = "error",
+        maps_late: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> Self:
         """Open a folder for reading.
@@ -66,6 +70,8 @@ class StoreReader:
                 all entries are read, also those at its end that the group has not committed.
             on_corrupt: What to do when damage in the middle of the log is met: raise `CorruptRecordError`, or
                 go on behind it and note it in `skipped`.
+            maps_late: Map whole log files when they are first read: for who looks at few of very many. One
+                that retention deletes before that is missing then.
             progress: Called with the physical offset (bytes) reached while the end is searched.
 
         Raises:
@@ -77,7 +83,7 @@ class StoreReader:
         else one pass over the last log file; after an unclean one a pass over all that the checkpoint does
         not know to be on disk.
         """
-        reader = cls(path, on_corrupt=on_corrupt)
+        reader = cls(path, on_corrupt=on_corrupt, maps_late=maps_late)
         try:
             reader._load(progress)
         except BaseException:
@@ -142,13 +148,15 @@ class StoreReader:
         kept: dict[int, MappedFile] = {}
         for file in files:
             known = self._files.get(file.start_offset)
-            mapped_bytes = min(file.size_bytes, size_bytes)
             if (
                 known is None
                 or known.path != file.path
-                or (known.size_bytes, known.mapped_bytes) != (size_bytes, mapped_bytes)
+                or (known.size_bytes, known.mapped_bytes) != (size_bytes, min(file.size_bytes, size_bytes))
             ):
-                known = MappedFile.open(file.path, size_bytes=size_bytes)
+                if self._maps_late and file.size_bytes == size_bytes and not file.is_cold:
+                    known = MappedFile.open_unmapped(file.path, size_bytes, readonly=True)
+                else:
+                    known = MappedFile.open(file.path, size_bytes=size_bytes)
             kept[file.start_offset] = known
         for start, mapped in self._files.items():
             if kept.get(start) is not mapped:

@@ -1,0 +1,57 @@
+"""Records at the ends of blocks of cold segments: one block to read one, and none seems torn that is not."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pyledger._core import LogView, MappedFile, limit_unpacked_bytes, read_message, scan, unpacked_blocks
+from pyledger.store.cold_segment import write_segment
+from tests.core.log_files import RecordFields
+
+BLOCK_BYTES = 64 << 10
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> LogView:
+    """Records that end in zeroes: they have no properties. Blocks end in the middle of pages."""
+    path, at = tmp_path / f"{0:020d}", 0
+    with path.open("wb") as file:
+        for number in range(1_500):
+            body = bytes([1 + number % 200]) * (number * 37 % 400)
+            at += file.write(RecordFields(body=body, queue_offset=number).encode(at))
+    return LogView([MappedFile.open(str(path))], at)
+
+
+@pytest.fixture
+def packed(bare: LogView, tmp_path: Path) -> Iterator[LogView]:
+    target = tmp_path / f"{0:020d}.lz4"
+    write_segment(bare.files[0], str(target), block_bytes=BLOCK_BYTES)
+    before = limit_unpacked_bytes(0)  # nothing stays from one read to the next
+    yield LogView([MappedFile.open(str(target))], bare.end_offset)
+    limit_unpacked_bytes(before)
+
+
+def test_one_message_takes_one_block(bare: LogView, packed: LogView) -> None:
+    at, last_of_block = 0, 0
+    while at < bare.end_offset:
+        limit_unpacked_bytes(0)
+        before = unpacked_blocks()[0]
+        found = read_message(packed, at)
+        assert found.body == read_message(bare, at).body
+        assert unpacked_blocks()[0] - before <= 1
+        last_of_block += (at % 4096) + found.store_size < 4096
+        at += found.store_size
+    assert last_of_block
+
+
+@pytest.mark.parametrize("check_tail", [False, True])
+def test_a_walk_ends_as_in_the_plain_file(bare: LogView, packed: LogView, check_tail: bool) -> None:
+    plain, cold = (scan(view, 0, check_tail=check_tail) for view in (bare, packed))
+    assert (cold.status, cold.next_offset, cold.record_count) == (
+        plain.status,
+        plain.next_offset,
+        plain.record_count,
+    )
+    assert plain.status == "end"
+    assert plain.record_count == 1_500
