@@ -21,15 +21,17 @@ from importlib import metadata
 from pathlib import Path
 
 from benchmarks.report_servers import SERVER_ROWS
+from benchmarks.report_spark import SPARK_ROWS, source_lines
 from benchmarks.report_store import START_ROWS, STORE_ROWS
 from benchmarks.results import Results
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENT = ROOT / "docs" / "benchmarking.md"
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+SOURCES_BEGIN, SOURCES_END = "<!-- sources: begin -->", "<!-- sources: end -->"
 FOLDERS = ("benchmarks/system", "benchmarks/spark")
 PACKAGES = ("numpy", "pyarrow", "pyspark", "lmdb", "rocksdict")
-ROWS = (*STORE_ROWS, *SERVER_ROWS, *START_ROWS)
+ROWS = (*STORE_ROWS, *SPARK_ROWS, *SERVER_ROWS, *START_ROWS)
 
 Place = tuple[str, str]
 """A line of the table: the last one that is not told as a part of another, and itself."""
@@ -114,9 +116,14 @@ def main() -> None:
         files = sorted(folder.glob("run-*.json"))
         runs = [json.loads(file.read_text()) for file in files]
     measured_at = datetime.fromisoformat(runs[-1]["datetime"]).astimezone(UTC).date().isoformat()
+    results = Results(runs)
     before, _, rest = DOCUMENT.read_text().partition(BEGIN)
     old, _, after = rest.partition(END)
-    text = table(Results(runs), len(runs), measured_at, known_lines(old))
+    text = table(results, len(runs), measured_at, known_lines(old))
+    if sources := source_lines(results, measured_at):
+        between, _, rest = after.partition(SOURCES_BEGIN)
+        after = f"{between}{SOURCES_BEGIN}\n{sources}\n{SOURCES_END}{rest.partition(SOURCES_END)[2]}"
+        print(sources)
     DOCUMENT.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
     print(text)
 

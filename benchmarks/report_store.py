@@ -1,10 +1,8 @@
-"""Lines of the report on the store, Arrow, Spark and the start of programs."""
+"""Lines of the report on the store, Arrow and the start of programs."""
 
 from collections.abc import Callable
 
 from benchmarks.results import JAVA_VERSIONS, Results, Row, Verdict, at_least, rate
-
-SPARK_STREAM = "stream_and_write.stream[columns=no-properties]"
 
 
 def single(r: Results) -> Verdict:
@@ -137,22 +135,6 @@ def arrow(columns: str, goal: float) -> Callable[[Results], Verdict]:
     return judge
 
 
-def spark(columns: str) -> Callable[[Results], Verdict]:
-    def judge(r: Results) -> Verdict:
-        name = f"batch_read.read[columns={columns}]"
-        ceiling, parquet = r.middle(name, "ratio_to_ceiling"), r.middle(name, "ratio_to_parquet")
-        text = f"{ceiling:.2f} of the ceiling, {parquet:.2f} of parquet ({rate(r.best(name))} rows)"
-        return ceiling >= 0.85, text
-
-    return judge
-
-
-def spark_write(r: Results) -> Verdict:
-    name = "stream_and_write.write[columns=body]"
-    ratio = r.middle(name, "ratio_to_discard")
-    return ratio >= 0.8, f"{ratio:.2f} of it ({rate(r.best(name))} rows), flushed to disk twice"
-
-
 def startup(program: str, goal_ms: float) -> Callable[[Results], Verdict]:
     def judge(r: Results) -> Verdict:
         over = r.least("startup.startup", f"{program}_over_ms")
@@ -183,11 +165,6 @@ STORE_ROWS = (
     Row("consume by key", "≥ 200 k/s", at_least("consume.query", 200e3)),
     Row("Arrow scan, default columns", "≥ 3 M rows/s", arrow("default", 3e6)),
     Row("Arrow scan, one narrow column", "≥ 20 M rows/s", arrow("queueOffset", 20e6)),
-    Row("Spark batch read, default columns", "≥ 0.85 of the ceiling", spark("default")),
-    Row("— without properties", "≥ 0.85 of the ceiling", spark("no-properties")),
-    Row("— one narrow column", "≥ 0.85 of the ceiling", spark("queueOffset")),
-    Row("Spark stream, a million rows a trigger", "≥ 1 M rows/s", at_least(SPARK_STREAM, 1e6)),
-    Row("Spark write, by a sink that discards", "≥ 0.8", spark_write),
 )
 START_ROWS = (
     Row("`import pyledger`", "< 60 ms over `pass`", startup("import", 60)),
