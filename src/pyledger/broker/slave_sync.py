@@ -112,14 +112,15 @@ class SlaveSync:
             self._met, self.master_start, self.master_end = master, UNKNOWN, UNKNOWN
 
     async def ask_master_end(self) -> int:
-        """Where the master's log ends, a physical offset (bytes); -1 where it does not say.
+        """Where the master's log ends, a physical offset (bytes), or did when it last said; -1: it never has.
 
         Raises:
             PyLedgerError: it cannot be asked.
         """
         runtime = await self._ask(RequestCode.GET_BROKER_RUNTIME_INFO, KVTable)
-        table = {} if runtime is None else runtime.table
-        self.master_start, self.master_end = (int(table.get(one, UNKNOWN)) for one in (LOG_START, LOG_END))
+        if runtime is not None:
+            self.master_start = int(runtime.table.get(LOG_START, UNKNOWN))
+            self.master_end = int(runtime.table.get(LOG_END, UNKNOWN))
         return self.master_end
 
     async def run(self) -> None:
