@@ -50,9 +50,7 @@ def store(tmp_path: Path) -> Path:
     return folder
 
 
-def run_bare(
-    code: str, store: Path, home: Path, path: str, *more: str, timeout_s: float = 1500
-) -> subprocess.CompletedProcess[str]:
+def run_bare(code: str, store: Path, home: Path, path: str, *more: str) -> subprocess.CompletedProcess[str]:
     bare = {"PATH": path, "HOME": str(home), "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'spark_ext'}"}
     return subprocess.run(
         [sys.executable, "-c", code, str(store), *more],
@@ -60,7 +58,7 @@ def run_bare(
         check=False,
         capture_output=True,
         text=True,
-        timeout=timeout_s,
+        timeout=1500,
         cwd=home,
     )
 
