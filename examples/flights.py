@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 TOPIC = "flights"
 QUEUES = 8
+LOG_FILE_BYTES = 64 << 20
 ROW_SCHEMA = "carrier STRING, origin STRING, dest STRING, hour INT, dep_delay DOUBLE, distance INT"
 
 QUESTIONS = {
@@ -85,7 +86,7 @@ def write_store(folder: Path, console: Console, count: int | None = None) -> int
         console=console,
         transient=True,
     )
-    with MessageStore.open(folder, mapped_file_size_bytes=64 << 20) as store, progress:
+    with MessageStore.open(folder, mapped_file_size_bytes=LOG_FILE_BYTES) as store, progress:
         queues = [store.appender(TOPIC, queue_id) for queue_id in range(QUEUES)]
         bar = progress.add_task("", total=len(rows))
         for done, row in enumerate(rows, 1):

@@ -18,14 +18,17 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from examples.flights import ROW_SCHEMA, TOPIC, start_spark, write_store
+from examples.flights import LOG_FILE_BYTES, ROW_SCHEMA, TOPIC, start_spark, write_store
 from pyledger.spark import rows_behind
+from pyledger.store.message_store import MessageStore
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pyspark.sql import DataFrame, SparkSession
 
 ROWS_PER_TRIGGER = 20_000
+WAITING = "Waiting for data to arrive"
+"""What a query says that has read all there is."""
 CARRIERS = {"UA": "United", "B6": "JetBlue", "EV": "ExpressJet", "DL": "Delta", "AA": "American"}
 INK, ACCENT, QUIET = "#1b2a41", "#c8553d", "#8da9c4"
 PURPOSE = (
@@ -59,14 +62,16 @@ class Followed:
 
 
 def follow(session: "SparkSession", store: Path, count: int | None) -> Followed:
-    """Write flights in one thread; follow them with a stream; keep what each trigger reports."""
-    writer = threading.Thread(target=write_store, args=(store, Console(quiet=True), count))
-    writer.start()
-    while not (store / "commitlog").is_dir():
-        writer.join(0.01)
+    """Follow an empty store with a stream; write flights in one thread; keep what each trigger reports."""
+    with MessageStore.open(store, mapped_file_size_bytes=LOG_FILE_BYTES):
+        pass
     stream = session.readStream.format("pyledger").option("startingOffsets", "earliest")
     rows = stream.option("maxOffsetsPerTrigger", ROWS_PER_TRIGGER).load(str(store))
     query = rows.writeStream.format("noop").trigger(processingTime="0 seconds").start()
+    while query.isActive and query.status["message"] != WAITING:
+        query.awaitTermination(0.05)
+    writer = threading.Thread(target=write_store, args=(store, Console(quiet=True), count))
+    writer.start()
     writer.join()
     query.processAllAvailable()
     reports = [report for report in query.recentProgress if report["numInputRows"]]
