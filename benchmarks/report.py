@@ -29,7 +29,12 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCUMENT = ROOT / "docs" / "benchmarking.md"
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 SOURCES_BEGIN, SOURCES_END = "<!-- sources: begin -->", "<!-- sources: end -->"
-FOLDERS = ("benchmarks/system", "benchmarks/spark")
+CASES = (
+    "benchmarks/system",
+    "benchmarks/spark",
+    "benchmarks/micro/bench_quorum.py",
+    "benchmarks/micro/bench_raft.py",
+)
 PACKAGES = ("numpy", "pyarrow", "pyspark", "lmdb", "rocksdict")
 ROWS = (*STORE_ROWS, *SPARK_ROWS, *SERVER_ROWS, *START_ROWS)
 
@@ -42,7 +47,7 @@ def measure(runs: int, folder: Path, options: list[str]) -> None:
     for number in range(runs):
         saved = folder / f"run-{number}.json"
         command = [sys.executable, "-m", "pytest", "-q", "--scale=full", f"--benchmark-json={saved}"]
-        command += ["--timeout=1800", "--benchmark-columns=min,rounds", *FOLDERS, *options]
+        command += ["--timeout=1800", "--benchmark-columns=min,rounds", *CASES, *options]
         done = subprocess.run(command, cwd=ROOT, check=False)
         if not saved.exists():
             sys.exit(f"run {number} ended with {done.returncode} and left no results")
