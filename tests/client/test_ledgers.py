@@ -164,6 +164,30 @@ def test_a_bookie_fails_amid_many_adds(tmp_path: Path, how: str) -> None:
     run(tmp_path, scenario)
 
 
+def test_a_slow_bookie_is_not_left_behind_for_ever(tmp_path: Path) -> None:
+    """Else its answers would come too late, and it would be taken for dead."""
+
+    async def scenario(made: Bench) -> None:
+        async with made.client(adds_pending_max=5) as client:
+            writer = await client.create(3, 3, 2)
+            await writer.add(b"first")  # so that connections stand
+            slow = made.bookies[writer.metadata.segments[0].ensemble[2]]
+            slow.twist = lambda request, response: None if isinstance(request, AddRequest) else response
+            adding = asyncio.get_running_loop().create_task(writer.add_many(PAYLOADS))
+            while writer.last_add_confirmed < 40:
+                await asyncio.sleep(0)
+            for _ in range(1000):
+                await asyncio.sleep(0)
+            assert not adding.done()
+            assert writer.last_add_pushed <= 8 * 5 + 5 + 1
+            await slow.stop()
+            assert await adding == len(PAYLOADS)
+            assert slow.name not in writer.metadata.segments[-1].ensemble
+            await writer.close()
+
+    run(tmp_path, scenario)
+
+
 def test_a_reader_finds_what_moved_after_it_opened_the_ledger(tmp_path: Path) -> None:
     async def scenario(made: Bench) -> None:
         async with made.client() as client:

@@ -1,7 +1,7 @@
 """The writer of a ledger on asyncio: a shell around the machine of `protocol.bookkeeper.writer`."""
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from functools import partial
 from itertools import islice
@@ -34,6 +34,8 @@ from pyledger.wire.ledger.asking import Asked
 from pyledger.wire.ledger.entry import EntryDigest, master_key, pack_entry, pack_lac
 from pyledger.wire.native import AddEncoder
 
+BEHIND_FACTOR = 8
+"""Who is slow is not waited for, until it lacks so many times what may be on its way."""
 FRAME_HEAD_BYTES = 256
 """What a frame needs besides its payload, at most."""
 _FAILURES: dict[Result, tuple[type[LedgerOperationError], str]] = {
@@ -91,6 +93,8 @@ class AsyncLedgerWriter:
             if digest.type is DigestType.HMAC
             else AddEncoder(self.ledger_id, self._key, digest.type.value, deferred_sync=deferred_sync)
         )
+        # Of runs: entries that each bookie was sent and has not answered.
+        self._unanswered: Counter[str] = Counter()
         self._frames: dict[int, Asked] = {}
         self._waiting: dict[int, asyncio.Future[int]] = {}
         self._room: deque[asyncio.Future[None]] = deque()
@@ -323,13 +327,16 @@ class AsyncLedgerWriter:
         for bookie, connection in zip(run.bookies, connections, strict=True):
             done = partial(self._run_answered, bookie, first - number)
             one = partial(self._one_answered, bookie, first - number)
+            self._unanswered[bookie] += count
             connection.send_run(RunOfCalls(number, number + count, late_at, done, one), frames)
 
     def _run_answered(self, bookie: str, shift: int, number: int, count: int) -> None:
+        self._unanswered[bookie] -= count
         self._machine.answered_run(bookie, number + shift, count)
         self._follow_soon()
 
     def _one_answered(self, bookie: str, shift: int, number: int, response: Any) -> None:
+        self._unanswered[bookie] -= 1
         self._answered(bookie, number + shift, response)
 
     def _answered(self, bookie: str, entry_id: int, response: Any) -> None:
@@ -365,12 +372,17 @@ class AsyncLedgerWriter:
         return None if self._ended is None else failure_of(self.ledger_id, Result.LEDGER_CLOSED)
 
     async def _wait_for_room(self) -> None:
-        while self.pending >= self._config.adds_pending_max:
+        while self._behind() or self.pending >= self._config.adds_pending_max:
             waiter = self._loop.create_future()
             self._room.append(waiter)
             await waiter
         if self._config.throttle:
             await self._pace.wait(1)
+
+    def _behind(self) -> bool:
+        """Whether the slowest bookie is so far behind that its answers would come too late."""
+        most = max(map(self._unanswered.__getitem__, self.metadata.segments[-1].ensemble))
+        return most > BEHIND_FACTOR * self._config.adds_pending_max
 
     def _set_timer(self) -> None:
         deadline = self._machine.deadline_ms()
