@@ -287,6 +287,22 @@ def test_both_sides_tell_how_they_stand(run: Run, tmp_path: Path) -> None:
     run(main())
 
 
+def test_a_slave_that_stops_following_lets_its_thread_end_before_its_socket(
+    run: Run, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with brokers(tmp_path) as pair:
+            master, slave = await pair.start(0, "async_master"), await pair.start(1, "slave")
+            await send_many(master, 5)
+            await caught_up(master, slave)
+            link = replication(slave).ha_client.connection
+            assert link is not None
+            await replication(slave).ha_client.close()
+            assert link.ended.result() == "closed"
+
+    run(main())
+
+
 @pytest.mark.parametrize(("role", "number"), [("slave", 0), ("sync_master", 1), ("async_master", 2)])
 def test_a_role_and_an_id_that_do_not_fit_are_refused(
     run: Run, tmp_path: Path, role: str, number: int

@@ -128,7 +128,8 @@ class HaClient:
             link = SlaveLink(connected, self.replica_machine(), self)
             self.connection, self.problem = link, ""
             event(log, logging.INFO, "master followed", master=self._address, offset=self.replica.end_offset)
-            return await link.ended
+            await asyncio.wait([link.ended])  # to await it would cancel it, and its thread goes on
+            return link.ended.result()
         except (OSError, TimeoutError) as failure:
             return str(failure) or "no answer in time"
         except PyLedgerError as failure:
