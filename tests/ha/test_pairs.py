@@ -287,9 +287,7 @@ def test_both_sides_tell_how_they_stand(run: Run, tmp_path: Path) -> None:
     run(main())
 
 
-def test_a_slave_that_stops_following_lets_its_thread_end_before_its_socket(
-    run: Run, tmp_path: Path
-) -> None:
+def test_a_slave_that_stops_following_lets_its_thread_end_before_its_socket(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with brokers(tmp_path) as pair:
             master, slave = await pair.start(0, "async_master"), await pair.start(1, "slave")

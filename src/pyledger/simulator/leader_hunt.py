@@ -4,9 +4,8 @@ What takes several leaders in a certain order, as figure 8 of the Raft paper doe
 Frames on links that are cut are often not lost but late, as on connections that hang and live on.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from random import Random
 
 from pyledger.simulator.raft_member import Moment, RaftMember
 from pyledger.simulator.world import Network, World
@@ -32,16 +31,24 @@ class LeaderHunt:
         self.hand_over = hand_over
         self.victim: str | None = None
         """Who was cut off last."""
-        self.comes_back = random.choice((0.0, 0.7))
+        self.company: list[str] = []
+        """And who was with it."""
+        self.returns = random.random() < 0.6
+        """Is who was cut off last to lead again at once, and then to be cut off with somebody else?"""
+        self.comes_back = 0.9 if self.returns else random.choice((0.0, 0.7))
         """How often who was cut off last is to lead again."""
+        self.comes_back_ms = 60 if self.returns else 600
+        """After how long at most."""
+        self.isolation_ms_min = 1000 if self.returns else 50
+        """It may be too short for an election, or long enough for several."""
         self.chances = {
             Moment.ELECTED: random.choice((0.0, 0.1)),
             Moment.APPENDED: random.choice(CHANCES),
             Moment.COMMITTED: random.choice(CHANCES),
         }
         self.strikes = 0
-        network.held = random.choice((0.0, 0.5, 1.0))
-        network.held_ms_max = HELD_MS_MAX
+        network.held = 1.0 if self.returns else random.choice((0.0, 0.5, 1.0))
+        network.held_ms_max = HELD_MS_MAX // 3 if self.returns else HELD_MS_MAX
         for member in members.values():
             member.seen = self.saw
 
@@ -53,24 +60,32 @@ class LeaderHunt:
             and victim not in (None, member.name)
             and random.random() < self.comes_back
         ):
-            self.world.after(random.randint(100, 600), partial(self.bring_back, self.strikes, str(victim)))
+            pause_ms = random.randint(self.comes_back_ms // 6, self.comes_back_ms)
+            self.world.after(pause_ms, partial(self.bring_back, self.strikes, str(victim)))
+            return
+        if moment is Moment.ELECTED and victim == member.name and self.returns and random.random() < 0.9:
+            self.world.after(random.randint(1, 60), partial(self.strike, member.name, self.company))
             return
         if not self.world.healed and self.world.random.random() < self.chances[moment]:
             self.strike(member.name)
 
-    def strike(self, name: str) -> None:
+    def strike(self, name: str, apart_from: Sequence[str] = ()) -> None:
         """Leave a leader with less than half of the group; whoever was cut off before is back."""
         random, network = self.world.random, self.network
+        if self.world.healed:
+            return
         others = [one for one in self.names if one != name]
-        company = random.sample(others, random.randint(0, max((len(others) - 2) // 2, 0)))
+        most = max((len(others) - 2) // 2, 0)
+        count = most if self.returns else random.randint(0, most)
+        company = random.sample([one for one in others if one not in apart_from], count)
         self.world.note(f"strikes {name} with {company}")
-        self.victim = name
+        self.victim, self.company = name, company
         side = {name, *company}
         network.cut = {(a, b) for a in self.names for b in self.names if (a in side) != (b in side)}
         network.late = {(one, name) for one in company}
         self.strikes += 1
         strike = self.strikes
-        self.world.after(wait_ms(random), lambda: self.mend(strike))
+        self.world.after(random.randint(self.isolation_ms_min, ISOLATION_MS_MAX), lambda: self.mend(strike))
 
     def mend(self, strike: int) -> None:
         """All links carry again, if they are still cut by that strike."""
@@ -82,10 +97,5 @@ class LeaderHunt:
         """Let a leader that was cut off lead again, as soon as it is no longer behind."""
         if strike == self.strikes and not self.world.healed:
             self.network.cut = set()
-            pause_ms = self.world.random.randint(50, 300)
+            pause_ms = self.world.random.randint(self.comes_back_ms // 12, self.comes_back_ms // 2)
             self.world.after(pause_ms, lambda: self.hand_over(self.members[name]))
-
-
-def wait_ms(random: Random) -> int:
-    """How long a leader stays away: too short for an election, or long enough for several."""
-    return random.randint(50, ISOLATION_MS_MAX)

@@ -187,8 +187,8 @@ class RaftGroup:
             if "crash" not in self.kinds:
                 for member in self.members.values():
                     member.crash_at_write = 0.0
-            self.patience_ms = random.choice((200, 500, OPERATION_TIMEOUT_MS))
-            LeaderHunt(self.world, self.network, self.members, self.hand_over)
+            hunt = LeaderHunt(self.world, self.network, self.members, self.hand_over)
+            self.patience_ms = 30 if hunt.returns else random.choice((200, 500, OPERATION_TIMEOUT_MS))
 
     def _starter(self, member: RaftMember) -> Callable[[], None]:
         def start() -> None:
