@@ -59,10 +59,9 @@ class ChaosGroup:
                 f"{other}-{self.addresses[name] if other == name else self.links[name, other].address}"
                 for other in self.names
             )
-            words = [name, peers, str(self.folder), str(self.random.choice(RATES)), str(self.heart_beat_ms)]
             with (self.folder / f"{name}.log").open("ab") as errors:
                 self.running[name] = subprocess.Popen(
-                    [sys.executable, "-m", "tests.chaos.member", *words],
+                    self.command(name, peers),
                     stdout=subprocess.PIPE,
                     stderr=errors,
                     cwd=ROOT,
@@ -71,7 +70,13 @@ class ChaosGroup:
         for name in names:
             output = self.running[name].stdout
             assert output is not None
-            assert await asyncio.to_thread(output.readline) == b"READY\n", name
+            while not (line := await asyncio.to_thread(output.readline)).startswith(b"READY"):
+                assert line, f"{name} did not start"
+
+    def command(self, name: str, peers: str) -> list[str]:
+        """How a member is started that knows the others by `peers`."""
+        words = [name, peers, str(self.folder), str(self.random.choice(RATES)), str(self.heart_beat_ms)]
+        return [sys.executable, "-m", "tests.chaos.member", *words]
 
     def kill(self, name: str) -> None:
         self._end(name, signal.SIGKILL)

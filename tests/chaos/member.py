@@ -9,7 +9,7 @@ import asyncio
 import signal
 import sys
 
-from pyledger.config.raft import RaftConfig
+from pyledger.config.raft import UPSTREAM_TIMES, RaftConfig
 from pyledger.config.raft_store import RaftStoreConfig
 from pyledger.runtime.raft_server import RaftServer
 from pyledger.store.clock import SystemClock
@@ -33,11 +33,14 @@ class WrongClock(SystemClock):
 
 async def work(self_id: str, peers: str, folder: str, rate: float, heart_beat_ms: int) -> None:
     clock = WrongClock(rate)
-    config = RaftConfig(
-        heart_beat_time_interval_ms=heart_beat_ms,
-        max_heart_beat_leak=3,
-        heart_beat_jitter_ms=heart_beat_ms // 2,
-    )
+    times = {
+        "heart_beat_time_interval_ms": heart_beat_ms,
+        "max_heart_beat_leak": 3,
+        "heart_beat_jitter_ms": heart_beat_ms // 2,
+    }
+    if heart_beat_ms >= UPSTREAM_TIMES["heart_beat_time_interval_ms"]:
+        times = UPSTREAM_TIMES  # Java's nodes are in the group
+    config = RaftConfig(**times)  # type: ignore[arg-type]
     server = RaftServer("g", self_id, peers, folder, config=config, store=SIZES, clock=clock)
     loop, stopped = asyncio.get_running_loop(), asyncio.Event()
     loop.add_signal_handler(signal.SIGUSR1, clock.jump)
