@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from pyledger.client.raft_client import RaftClient
@@ -181,6 +181,25 @@ class ChaosGroup:
         return sum(one.outcome is Outcome.DONE for one in self.appends)
 
     # --- a whole run
+
+    async def suffer(self, faults: Sequence[Callable[[], None]], more: int) -> list[str]:
+        """One fault after the other; before and after each `more` appends are acknowledged."""
+        left = list(faults)
+
+        async def progress() -> None:
+            wanted = self.acknowledged + more
+            while self.acknowledged < wanted:
+                await asyncio.sleep(0.02)
+
+        async def troubles() -> bool:
+            await progress()
+            left.pop(0)()
+            await progress()
+            await self.heal()
+            await progress()
+            return bool(left)
+
+        return await self.run(troubles)
 
     async def run(self, troubles: Callable[[], Awaitable[bool]]) -> list[str]:
         """Start, let `troubles` happen until it says that it was enough, heal, and judge."""

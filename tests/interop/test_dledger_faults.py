@@ -1,6 +1,6 @@
 """Groups of DLedger's nodes and ours under faults: each member is killed, one of either kind is cut off."""
 
-import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -43,25 +43,13 @@ class MixedGroup(ChaosGroup):
 def test_whichever_member_is_killed_or_cut_off_nothing_is_lost(ours: tuple[str, ...], tmp_path: Path) -> None:
     require_kit()
     group = MixedGroup(tmp_path, ours)
-    faults = [(group.kill, name) for name in group.names]
-    faults += [(lambda name: group.cut_off(name, ways=3), name) for name in ("n0", "n2")]
-
-    async def progress() -> None:
-        wanted = group.acknowledged + MORE
-        while group.acknowledged < wanted:
-            await asyncio.sleep(0.02)
-
-    async def troubles() -> bool:
-        await progress()
-        fault, name = faults.pop(0)
-        fault(name)
-        await progress()
-        await group.heal()
-        await progress()
-        return bool(faults)
+    faults = [
+        *(partial(group.kill, name) for name in group.names),
+        *(partial(group.cut_off, name, ways=3) for name in ("n0", "n2")),
+    ]
 
     async def work() -> None:
-        assert await group.run(troubles) == []
+        assert await group.suffer(faults, MORE) == []
 
     on_a_loop(work)
     found = [judge(tmp_path / f"dledger-{name}") for name in group.names]
