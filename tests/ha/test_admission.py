@@ -13,7 +13,7 @@ from pyledger.wire.codes import ResponseCode
 from pyledger.wire.remoting import RemotingCommand
 from tests.ha.pair import brokers, caught_up, log_bytes, replication, until
 from tests.ha.test_links import service_of
-from tests.ha.test_pairs import send_many
+from tests.ha.test_pairs import following, send_many
 from tests.net.conftest import Run
 
 ELSEWHERE = "127.0.0.2"
@@ -64,10 +64,7 @@ def test_a_slave_may_be_configured(run: Run, tmp_path: Path) -> None:
 def test_a_slave_that_connects_again_reports_what_is_on_its_disk(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with brokers(tmp_path) as pair:
-            master = await pair.start(0, "async_master")
-            await send_many(master, 5)
-            slave = await pair.start(1, "slave")
-            await caught_up(master, slave)
+            master, slave = await following(pair, 5)
             flush: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
             asked: list[int] = []
 
@@ -112,10 +109,7 @@ def test_a_broker_that_knows_no_such_question_is_alive(run: Run) -> None:
 def test_a_slave_forgets_how_far_another_master_was(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with brokers(tmp_path) as pair:
-            master = await pair.start(0, "async_master")
-            await send_many(master, 5)
-            slave = await pair.start(1, "slave")
-            await caught_up(master, slave)
+            master, slave = await following(pair, 5)
             side: SlaveReplication = replication(slave)
             assert side.status().master_commit_log_max_offset == master.store.max_offset
             await master.close()

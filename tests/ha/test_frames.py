@@ -33,9 +33,13 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> bytes:
         return log_bytes(store)
 
 
+FRAMES = st.lists(st.integers(1, 60_000), min_size=20, max_size=60)
+"""Sizes of frames, in bytes."""
+
+
 @settings(max_examples=25, deadline=None, suppress_health_check=SLOW)
 @given(
-    frames=st.lists(st.integers(1, 60_000), min_size=20, max_size=60),
+    frames=FRAMES,
     chunks=st.lists(st.integers(1, 200_000), min_size=1, max_size=20),
     odd=st.none() | st.tuples(st.integers(0, 60), st.sampled_from([(7, 0), (0, -5), (0, 1 << 21)])),
 )
@@ -115,7 +119,7 @@ def reports(master: socket.socket) -> list[int]:
 
 @settings(max_examples=25, deadline=None, suppress_health_check=SLOW)
 @given(
-    frames=st.lists(st.integers(1, 60_000), min_size=20, max_size=60),
+    frames=FRAMES,
     chunks=st.lists(st.integers(1, 60_000), min_size=1, max_size=20),
     odd=st.none() | st.tuples(st.integers(0, 60), st.sampled_from([(7, 0), (0, -5), (0, 1 << 21), (0, 0)])),
 )

@@ -16,7 +16,7 @@ from pyledger.wire.remoting import RemotingCommand
 from tests.broker.peers import SUSPEND, WITH_SUBSCRIPTION, asked, peer, pull, send
 from tests.broker.test_messages import bodies
 from tests.ha.link import linked
-from tests.ha.pair import brokers, caught_up, log_bytes, replication, until
+from tests.ha.pair import Pair, brokers, caught_up, log_bytes, replication, until
 from tests.net.conftest import Run
 
 
@@ -33,6 +33,15 @@ async def send_many(one: Broker, count: int, size: int = 100, **fields: Any) -> 
             await client.request(send("T", b"%06d" % n + bytes(size), queue_id=n % 4, **fields))
             for n in range(count)
         ]
+
+
+async def following(pair: Pair, count: int, size: int = 100, **settings: Any) -> tuple[Broker, Broker]:
+    """A master with messages and a slave that has them."""
+    master = await pair.start(0, "async_master")
+    await send_many(master, count, size)
+    slave = await pair.start(1, "slave", **settings)
+    await caught_up(master, slave)
+    return master, slave
 
 
 @pytest.mark.parametrize("flush", ["async", "sync"])
@@ -113,10 +122,7 @@ def test_many_sends_wait_together(run: Run, tmp_path: Path) -> None:
 def test_a_slave_takes_no_sends_and_serves_pulls(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with brokers(tmp_path) as pair:
-            master = await pair.start(0, "async_master")
-            await send_many(master, 8)
-            slave = await pair.start(1, "slave")
-            await caught_up(master, slave)
+            _, slave = await following(pair, 8)
             await until(lambda: replication(slave).sync.count > 0)
             before = log_bytes(slave.store)
             for request in (
@@ -172,10 +178,7 @@ def test_a_master_sends_consumers_that_read_from_disk_to_its_slave(
 def test_a_pull_held_at_a_slave_is_answered_when_the_message_comes(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with brokers(tmp_path) as pair:
-            master = await pair.start(0, "async_master")
-            await send_many(master, 4)
-            slave = await pair.start(1, "slave", ha={"sync_first_ms": 0})
-            await caught_up(master, slave)
+            master, slave = await following(pair, 4, ha={"sync_first_ms": 0})
             await until(lambda: replication(slave).sync.count > 0)
             await master.close()
             await until(lambda: slave.parts is not None and not slave.parts.standing.master_alive)
@@ -217,10 +220,7 @@ def test_a_slave_that_was_away_goes_on_where_it_was(run: Run, tmp_path: Path) ->
 def test_an_empty_slave_gets_the_last_file_alone(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with brokers(tmp_path) as pair:
-            master = await pair.start(0, "async_master")
-            await send_many(master, 300, 5000)
-            slave = await pair.start(1, "slave")
-            await caught_up(master, slave)
+            master, slave = await following(pair, 300, 5000)
             start = slave.store.min_offset
             assert start == master.store.max_offset // (1 << 20) * (1 << 20) > 0
             assert log_bytes(slave.store) == log_bytes(master.store, start)
@@ -272,10 +272,7 @@ def test_tables_are_copied_and_offsets_do_not_go_back(run: Run, tmp_path: Path) 
 def test_both_sides_tell_how_they_stand(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with brokers(tmp_path) as pair:
-            master = await pair.start(0, "async_master")
-            await send_many(master, 5)
-            slave = await pair.start(1, "slave")
-            await caught_up(master, slave)
+            master, slave = await following(pair, 5)
             await until(lambda: slaves_of(master)[0].ack_offset == master.store.max_offset)
             found = HaStatus.decode((await told(master, asked(RequestCode.GET_BROKER_HA_STATUS))).body)
             assert (found.master, found.in_sync_slave_nums) == (True, 1)
@@ -290,9 +287,7 @@ def test_both_sides_tell_how_they_stand(run: Run, tmp_path: Path) -> None:
 def test_a_slave_that_stops_following_lets_its_thread_end_before_its_socket(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with brokers(tmp_path) as pair:
-            master, slave = await pair.start(0, "async_master"), await pair.start(1, "slave")
-            await send_many(master, 5)
-            await caught_up(master, slave)
+            _, slave = await following(pair, 5)
             link = replication(slave).ha_client.connection
             assert link is not None
             await replication(slave).ha_client.close()
