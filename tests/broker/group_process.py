@@ -10,7 +10,7 @@ from pathlib import Path
 from pyledger.config.namesrv import NamesrvConfig
 from pyledger.namesrv.server import NameServer
 from tests.cli.command_line import COMMAND, ENVIRONMENT
-from tests.runtime.group import free_ports
+from tests.ports import free_ports
 
 NAME = "RaftNode00"
 SETTINGS = {

@@ -21,7 +21,7 @@ from pyledger.store.raft_verify import verify_raft
 from tests.chaos.links import Link
 from tests.chaos.log_history import Append, Outcome, Read, violations
 from tests.cli.command_line import ENVIRONMENT
-from tests.runtime.group import free_ports
+from tests.ports import free_ports
 from tests.source_tree import ROOT
 
 CLIENTS = 4

@@ -1,11 +1,13 @@
 """Bookies of one cluster in ZooKeeper, Java's and ours side by side."""
 
+import asyncio
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
 
+from pyledger.metadata.cluster import locate
 from tests.interop.bookkeeper_peers import JavaCluster, free_port, our_bookie, ours, serving, zookeeper
 
 
@@ -42,10 +44,18 @@ class Machines:
         return name
 
     def fill(self, java: int, of_ours: int) -> None:
-        """Have at least so many bookies of both kinds."""
+        """Have at least so many bookies of both kinds, and none that is registered but dead."""
         for start, kind, wanted in ((self.start_java, "java", java), (self.start_ours, "ours", of_ours)):
             for _ in range(wanted - sum(name.startswith(kind) for name in self.running)):
                 start()
+        asyncio.run(self._until_only_they_are_there())
+
+    async def _until_only_they_are_there(self) -> None:
+        # One that was killed stays registered until its session ends.
+        async with locate(self.address) as cluster:
+            async for found in cluster.bookies.watch():
+                if found.writable.keys() == self.running.keys():
+                    return
 
     def end(self, bookie: str) -> None:
         process = self.running.pop(bookie)

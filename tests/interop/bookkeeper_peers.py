@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.interop.java import BUILD_TIMEOUT_S, Line, refuse, require_java
-from tests.interop.peers import free_ports, stop
+from tests.interop.peers import stop
+from tests.ports import free_ports
 
 KIT = Path(__file__).parent / "bookkeeper"
 VERSION = "4.17.3"

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from tests.interop.java import BUILD_TIMEOUT_S, Line, refuse, require_java
+from tests.ports import free_ports
 
 KIT = Path(__file__).parent / "rocketmq"
 PEER_VERSIONS = ("5.3.3", "4.9.7")
@@ -175,24 +176,3 @@ def build(version: str) -> None:
     )
     if probe.returncode:
         refuse(f"Maven cannot build the kit: {probe.stderr[-300:]}")
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports whose neighbours are free too: a broker also listens on the second below and on the next one."""
-    found: list[int] = []
-    candidate = 21_000 + os.getpid() * 37 % 8_000
-    while len(found) < count:
-        candidate += 5
-        if all(is_free(port) for port in range(candidate - 2, candidate + 3)):
-            found.append(candidate)
-    return found
-
-
-def is_free(port: int) -> bool:
-    """Whether a port of loopback can be had now."""
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.cli.command_line import COMMAND, ENVIRONMENT
-from tests.interop.peers import free_ports
+from tests.ports import free_ports
 
 SETTINGS = {
     "autoCreateTopicEnable": "true",

@@ -12,9 +12,11 @@ from pyledger.config.raft import UPSTREAM_TIMES, RaftConfig
 from pyledger.config.raft_store import RaftStoreConfig
 from pyledger.protocol.raft.messages import Entry, TermState
 from pyledger.runtime.raft_server import RaftServer
+from pyledger.store.raft_reader import RaftReader
 from pyledger.store.raft_store import RaftStore
 from tests.interop.dledger_peers import JavaNode, judge, require_kit, run
-from tests.runtime.group import free_ports, hand_over
+from tests.ports import free_ports
+from tests.runtime.group import hand_over
 from tests.runtime.test_raft_group import entries_of
 
 pytestmark = pytest.mark.java
@@ -85,6 +87,11 @@ class Mixed:
         assert lines[-1]["ok"] == count
 
 
+def end_index(folder: Path) -> int:
+    with RaftReader.open(folder) as reader:
+        return reader.scan().last_index
+
+
 @pytest.mark.parametrize(
     "ours",
     [pytest.param(("n2",), id="2-java"), pytest.param(("n1", "n2"), id="1-java", marks=pytest.mark.slow)],
@@ -113,9 +120,11 @@ def test_mixed_groups_hold_the_same_entries(ours: tuple[str, ...], tmp_path: Pat
                 answer = await client.append(b"without one of ours")
                 await group.start("n2")
                 acknowledged[answer.index] = b"without one of ours"
-                await client.append(b"last")
+                last = await client.append(b"last")
                 # The heart beats and commits of a leader that is Java's come every second or two.
-                await asyncio.sleep(4)
+                for one in IDS:
+                    while end_index(tmp_path / f"dledger-{one}") < last.index:
+                        await asyncio.sleep(0.2)
         finally:
             for one in IDS:
                 await group.stop(one)

@@ -19,7 +19,8 @@ from pyledger.net.loop import run
 from pyledger.store.verify import verify
 from tests.broker.group_process import NAME, GroupProcesses, group_of_brokers
 from tests.broker.test_group import bodies, caught_up, consume
-from tests.interop.peers import PEER_VERSIONS, Peers, build, free_ports, serving
+from tests.interop.peers import PEER_VERSIONS, Peers, build, serving
+from tests.ports import free_ports
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 

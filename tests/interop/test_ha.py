@@ -26,8 +26,9 @@ from pyledger.wire.topic_config import SubscriptionGroupTable, TopicConfigTable
 from tests.broker.peers import asked
 from tests.ha.link import linked
 from tests.ha.pair import QUICK, SMALL, Pair, brokers, replication, until
-from tests.interop.peers import PEER_VERSIONS, Peers, RocketMQ, build, free_ports, serving
+from tests.interop.peers import PEER_VERSIONS, Peers, RocketMQ, build, serving
 from tests.net.peers import raw
+from tests.ports import free_ports
 
 LIMIT_S = 300
 pytestmark = [pytest.mark.java, pytest.mark.timeout(LIMIT_S)]

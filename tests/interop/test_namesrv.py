@@ -14,10 +14,11 @@ from pyledger.wire.codes import RequestCode
 from pyledger.wire.remoting import RemotingCommand
 from tests.interop import peers
 from tests.interop.cases import Place, bodies, once
-from tests.interop.peers import RocketMQ, free_ports
+from tests.interop.peers import RocketMQ
 from tests.namesrv.answers import meaning
 from tests.namesrv.peers import asked
 from tests.namesrv.process import ask, serving
+from tests.ports import free_ports
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
 

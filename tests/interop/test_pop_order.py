@@ -13,9 +13,10 @@ from pyledger.wire.record import decode_records
 from pyledger.wire.remoting import RemotingCommand
 from tests.broker.peers import asked, send
 from tests.broker.test_pop import named, pop, popped
-from tests.interop.peers import Peers, free_ports, serving
+from tests.interop.peers import Peers, serving
 from tests.interop.servers import SETTINGS, process
 from tests.net.peers import RawPeer, raw
+from tests.ports import free_ports
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 

@@ -1,7 +1,6 @@
 """A group of members of ours on loopback, in one process."""
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -13,6 +12,7 @@ from pyledger.config.raft import RaftConfig
 from pyledger.config.raft_store import RaftStoreConfig
 from pyledger.errors import OutcomeUnknownError, RaftRefusedError
 from pyledger.runtime.raft_server import RaftServer
+from tests.ports import free_ports
 
 SMALL = RaftStoreConfig(data_file_size_bytes=1 << 16, index_file_size_bytes=1 << 12)
 CALM = RaftConfig(
@@ -23,14 +23,6 @@ CALM = RaftConfig(
 )
 """For groups whose leader stays: also a machine that stands still for a while deposes nobody."""
 TIMEOUT_MS = 60_000
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 class Group:

@@ -12,7 +12,8 @@ from pyledger.client.raft_client import RaftClient
 from pyledger.errors import CorruptRecordError, OutcomeUnknownError, StoreFormatError
 from pyledger.store.raft_reader import RaftReader
 from tests.cli.command_line import ENVIRONMENT, pyledger
-from tests.runtime.group import TIMEOUT_MS, append_surely, free_ports, on_a_loop, until
+from tests.ports import free_ports
+from tests.runtime.group import TIMEOUT_MS, append_surely, on_a_loop, until
 from tests.runtime.test_raft_group import entries_of
 
 ENTRIES = 40

@@ -17,6 +17,8 @@ import org.apache.bookkeeper.conf.ServerConfiguration;
 final class Kit {
     private static final ObjectMapper MAPPER = new ObjectMapper();
 
+    private static final int PATIENCE_S = 60;
+
     private Kit() { }
 
     static String uri(Args args) {
@@ -49,6 +51,9 @@ final class Kit {
         ClientConfiguration conf = new ClientConfiguration();
         conf.setMetadataServiceUri(uri(args));
         conf.setThrottleValue(0);   // the default limiter (5000/s) would be what a benchmark measures
+        // a busy machine must not fail what is not about time
+        conf.setAddEntryTimeout(PATIENCE_S);
+        conf.setReadEntryTimeout(PATIENCE_S);
         conf.setUseV2WireProtocol(args.has("v2"));
         if (args.has("explicit-lac")) {
             conf.setExplictLacInterval(args.num("explicit-lac", 0));

@@ -30,7 +30,7 @@ public final class Append {
     private Append(Args args) throws Exception {
         this.args = args;
         rpc = new Rpc(args.need("group"), args.need("peers"));
-        timeout = args.num("timeout", 3000);
+        timeout = args.num("timeout", 60_000);
         seed = args.get("seed", "s");
         min = (int) args.num("min", 256);
         max = (int) args.num("max", min);

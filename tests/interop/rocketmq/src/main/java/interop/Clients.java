@@ -14,6 +14,9 @@ import org.apache.rocketmq.remoting.RPCHook;
 
 /** Settings shared by all client programs. */
 final class Clients {
+    /** How long a request may take: a busy machine must not fail what is not about time. */
+    private static final int PATIENCE_MS = 60_000;
+
     private Clients() {
     }
 
@@ -24,6 +27,7 @@ final class Clients {
         c.setInstanceName(a.get("instance", own) + "-" + instance);
         c.setVipChannelEnabled(a.has("vip"));
         c.setPollNameServerInterval(a.num("poll", 30_000));
+        c.setMqClientApiTimeout(PATIENCE_MS);
         return c;
     }
 
@@ -51,7 +55,7 @@ final class Clients {
 
     private static <P extends DefaultMQProducer> P settle(P p, Args a) {
         common(p, a, "p");
-        p.setSendMsgTimeout(a.num("send-timeout", 3000));
+        p.setSendMsgTimeout(a.num("send-timeout", PATIENCE_MS));
         p.setRetryTimesWhenSendFailed(a.num("retries", 2));
         p.setRetryTimesWhenSendAsyncFailed(a.num("retries", 2));
         p.setDefaultTopicQueueNums(a.num("queues", 4));
