@@ -21,8 +21,8 @@ from pyledger.wire.ledger.bookies import ENDPOINT_ID, Cookie, Endpoint, Registra
 log = logger("bookie")
 
 RETRY_S = 1.0
-NAME_TIMEOUT_MS = 10_000
-"""A session that a bookie of before has left lasts so long at most."""
+NAME_TIMEOUT_MS = 30_000
+"""A session that a bookie of before has left lasts 10 s; the servers end it at a tick of theirs only."""
 
 
 class BookieMembership:
