@@ -1,7 +1,7 @@
-# Adds of a client of ledgers in version 3 of the protocol: an entry with its header and digest, inside its
-# frame, made in one piece; and the numbers of those that were answered well. The bytes are those of
-# `pyledger.wire.ledger.entry` and `.quick_add`.
-from _core.layout cimport get_i32, put_i32, put_i64
+# Adds of a client of ledgers in version 3 of the protocol: an entry with its header and digest, or one that
+# is there whole, inside its frame, made in one piece; and the numbers of those that were answered well. The
+# bytes are those of `pyledger.wire.ledger.entry` and `.quick_add`.
+from _core.layout cimport get_i32, get_i64, put_i32, put_i64
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
@@ -12,7 +12,6 @@ cimport cython
 from pyledger.errors import FrameError, LedgerFrameError
 
 cdef enum:
-    ADD_HEADS_BYTES_MAX = 96         # of a frame, but for key and entry
     ADD_FRAME_BYTES_MAX = 0x7FFFFFFF
     ADDED_BYTES_MIN = 14
 
@@ -23,6 +22,76 @@ cdef inline int varint_bytes(uint64_t value) noexcept nogil:
         value >>= 7
         count += 1
     return count
+
+
+cdef inline int64_t add_about_bytes(int64_t ledger_id, int64_t entry_id, int64_t key_bytes,
+                                    int64_t entry_bytes, int64_t behind_bytes) noexcept nogil:
+    """Of the part of an add that is not its head."""
+    return (
+        4 + varint_bytes(ledger_id) + varint_bytes(entry_id) + varint_bytes(key_bytes) + key_bytes
+        + varint_bytes(entry_bytes) + entry_bytes + behind_bytes
+    )
+
+
+cdef int64_t add_frame_bytes(uint64_t number, int64_t ledger_id, int64_t entry_id, int64_t key_bytes,
+                             int64_t entry_bytes, int64_t behind_bytes) except -1:
+    """Of a frame, without its length."""
+    cdef int64_t about_bytes = add_about_bytes(ledger_id, entry_id, key_bytes, entry_bytes, behind_bytes)
+    cdef int64_t size_bytes = 9 + varint_bytes(number) + varint_bytes(about_bytes) + about_bytes
+    if size_bytes > ADD_FRAME_BYTES_MAX or ledger_id < 0 or entry_id < 0:
+        raise LedgerFrameError(f"entry {entry_id} of {entry_bytes} bytes does not go into a frame")
+    return size_bytes
+
+
+cdef uint8_t* put_add_head(uint8_t* at, uint64_t number, int64_t ledger_id, int64_t entry_id, bytes key,
+                           int64_t entry_bytes, int64_t behind_bytes) noexcept:
+    """Write all that stands before the entry, the frame's length included; where the entry begins."""
+    cdef int64_t key_bytes = PyBytes_GET_SIZE(key)
+    cdef int64_t about_bytes = add_about_bytes(ledger_id, entry_id, key_bytes, entry_bytes, behind_bytes)
+    cdef int number_bytes = varint_bytes(number)
+    put_i32(at, <int>(9 + number_bytes + varint_bytes(about_bytes) + about_bytes))
+    at[4], at[5] = 0x0A, <uint8_t>(5 + number_bytes)
+    at[6], at[7], at[8], at[9], at[10] = 0x08, ADD_V3_VERSION, 0x10, ADD_V3_OPERATION, 0x18
+    at = put_varint(at + 11, number)
+    at[0], at[1] = 0xAA, 0x06
+    at = put_varint(at + 2, about_bytes)
+    at[0] = 0x08
+    at = put_varint(at + 1, ledger_id)
+    at[0] = 0x10
+    at = put_varint(at + 1, entry_id)
+    at[0] = 0x1A
+    at = put_varint(at + 1, key_bytes)
+    memcpy(at, PyBytes_AS_STRING(key), key_bytes)
+    at[key_bytes] = 0x22
+    return put_varint(at + key_bytes + 1, entry_bytes)
+
+
+cdef inline int64_t entry_id_of(bytes entry) noexcept:
+    return get_i64(<const uint8_t*>PyBytes_AS_STRING(entry) + 8)
+
+
+def encode_copies(uint64_t number, int64_t ledger_id, bytes key not None, list entries not None):
+    """Frames of adds of entries that are there whole; see _core.pyi."""
+    cdef int64_t whole_bytes = 0
+    cdef int64_t key_bytes = PyBytes_GET_SIZE(key)
+    cdef uint64_t at_number = number
+    cdef bytes entry, made
+    cdef uint8_t* at
+    for entry in entries:
+        if PyBytes_GET_SIZE(entry) < ENTRY_HEADER_BYTES:
+            raise LedgerFrameError(f"{PyBytes_GET_SIZE(entry)} bytes are no entry")
+        whole_bytes += 4 + add_frame_bytes(at_number, ledger_id, entry_id_of(entry), key_bytes,
+                                           PyBytes_GET_SIZE(entry), 0)
+        at_number += 1
+    made = PyBytes_FromStringAndSize(NULL, whole_bytes)
+    at = <uint8_t*>PyBytes_AS_STRING(made)
+    for entry in entries:
+        at = put_add_head(at, number, ledger_id, entry_id_of(entry), key,
+                          PyBytes_GET_SIZE(entry), 0)
+        memcpy(at, PyBytes_AS_STRING(entry), PyBytes_GET_SIZE(entry))
+        at += PyBytes_GET_SIZE(entry)
+        number += 1
+    return made
 
 
 @cython.final
@@ -80,44 +149,18 @@ cdef class AddEncoder:
                        payload_bytes)
         return made
 
-    cdef inline int64_t about_bytes(self, int64_t entry_id, int64_t entry_bytes) noexcept:
-        cdef int64_t key_bytes = PyBytes_GET_SIZE(self.key)
-        return (
-            4 + varint_bytes(self.ledger_id) + varint_bytes(entry_id) + varint_bytes(key_bytes) + key_bytes
-            + varint_bytes(entry_bytes) + entry_bytes + (2 if self.deferred_sync else 0)
-        )
-
     cdef int64_t frame_bytes(self, uint64_t number, int64_t entry_id, int64_t payload_bytes) except -1:
         """Of a frame, without its length."""
         cdef int64_t entry_bytes = ENTRY_HEADER_BYTES + self.digest_bytes + payload_bytes
-        cdef int64_t about_bytes = self.about_bytes(entry_id, entry_bytes)
-        cdef int64_t size_bytes = 9 + varint_bytes(number) + varint_bytes(about_bytes) + about_bytes
-        if size_bytes > ADD_FRAME_BYTES_MAX or self.ledger_id < 0 or entry_id < 0:
-            raise LedgerFrameError(f"entry {entry_id} of {payload_bytes} bytes does not go into a frame")
-        return size_bytes
+        return add_frame_bytes(number, self.ledger_id, entry_id, PyBytes_GET_SIZE(self.key), entry_bytes,
+                               2 if self.deferred_sync else 0)
 
     cdef uint8_t* put_frame(self, uint8_t* at, uint64_t number, int64_t entry_id, int64_t confirmed,
                             int64_t length, const uint8_t* payload, int64_t payload_bytes) noexcept:
         """Write a frame of a size that was asked for; where it ends."""
-        cdef int64_t key_bytes = PyBytes_GET_SIZE(self.key)
         cdef int64_t entry_bytes = ENTRY_HEADER_BYTES + self.digest_bytes + payload_bytes
-        cdef int64_t about_bytes = self.about_bytes(entry_id, entry_bytes)
-        cdef int number_bytes = varint_bytes(number)
-        put_i32(at, <int>(9 + number_bytes + varint_bytes(about_bytes) + about_bytes))
-        at[4], at[5] = 0x0A, <uint8_t>(5 + number_bytes)
-        at[6], at[7], at[8], at[9], at[10] = 0x08, ADD_V3_VERSION, 0x10, ADD_V3_OPERATION, 0x18
-        at = put_varint(at + 11, number)
-        at[0], at[1] = 0xAA, 0x06
-        at = put_varint(at + 2, about_bytes)
-        at[0] = 0x08
-        at = put_varint(at + 1, self.ledger_id)
-        at[0] = 0x10
-        at = put_varint(at + 1, entry_id)
-        at[0] = 0x1A
-        at = put_varint(at + 1, key_bytes)
-        memcpy(at, PyBytes_AS_STRING(self.key), key_bytes)
-        at[key_bytes] = 0x22
-        at = put_varint(at + key_bytes + 1, entry_bytes)
+        at = put_add_head(at, number, self.ledger_id, entry_id, self.key, entry_bytes,
+                          2 if self.deferred_sync else 0)
         self.put_entry(at, entry_id, confirmed, length, payload, payload_bytes)
         at += entry_bytes
         if self.deferred_sync:

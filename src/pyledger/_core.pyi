@@ -3401,6 +3401,19 @@ def cut_entries(data: bytes, location: int, slots: bytes, ledger_id: int, entry_
 
 # --- ledger_add.pyx
 
+def encode_copies(number: int, ledger_id: int, key: bytes, entries: list[bytes]) -> bytes:
+    """Frames of ordinary adds, in version 3 of the protocol, of entries as their writer made them.
+
+    Args:
+        number: Of the first request; the others follow.
+        ledger_id: Which ledger.
+        key: Its master key.
+        entries: Whole, with their headers, which tell their ids.
+
+    Raises:
+        LedgerFrameError: One is too long for a frame, or too short for an entry.
+    """
+
 @final
 class AddEncoder:
     """Frames of ordinary adds to one ledger, in version 3 of the protocol."""

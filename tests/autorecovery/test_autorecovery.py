@@ -1,6 +1,7 @@
 """Bookies are lost, and the ledgers that lacked copies have them all again, byte for byte."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -270,21 +271,24 @@ def test_a_fenced_bookie_takes_copies(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
-def test_a_bookie_that_refuses_copies_is_passed_over(tmp_path: Path) -> None:
+@pytest.mark.parametrize("first", [0, 100], ids="first={}".format)
+def test_a_bookie_that_refuses_copies_is_passed_over(tmp_path: Path, first: int) -> None:
     async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
         ledger_id = await filled(client, 3, 3, 2)
         lost = min(await made.names(ledger_id))
         others = sorted(made.bench.bookies.keys() - await made.names(ledger_id))
-        refused = 0
+        refusing = ""
 
-        def refuse(request: Request, response: Response) -> Response:
-            nonlocal refused
-            if isinstance(request, AddRequest) and isinstance(response, AddResponse):
-                refused += 1
-                return replace(response, status=Status.EIO)
-            return response
+        def refuse(name: str, request: Request, response: Response) -> Response:
+            nonlocal refusing
+            if not isinstance(request, AddRequest) or request.entry_id < first:
+                return response
+            refusing = refusing or name
+            assert isinstance(response, AddResponse)
+            return replace(response, status=Status.EIO) if name == refusing else response
 
-        made.bench.bookies[others[0]].twist = refuse
+        for name in others:
+            made.bench.bookies[name].twist = partial(refuse, name)
         await made.lose(lost)
         async with made.recovery():
 
@@ -293,7 +297,8 @@ def test_a_bookie_that_refuses_copies_is_passed_over(tmp_path: Path) -> None:
                 return await made.none_marked() and lost not in await made.names(ledger_id)
 
             await until(rested)
-        assert others[0] not in await made.names(ledger_id)
+        assert {refusing, *await made.names(ledger_id)} >= {*others}
+        assert refusing not in await made.names(ledger_id)
         await made.whole(ledger_id)
 
     play(tmp_path, scenario, bookies=5)

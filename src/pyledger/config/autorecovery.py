@@ -47,9 +47,9 @@ class AutoRecoveryConfig:
     )
     """Pause after a failure of the metadata store, and between looks for marked ledgers."""
 
-    rereplication_read_ahead_entries: int = setting(256, unit="entries", range=(1, 1 << 16), upstream=None)
-    """Entries that are read at once to be copied. Upstream: 10, `rereplicationEntryBatchSize`, one after
-    the other."""
+    rereplication_read_ahead_entries: int = setting(2048, unit="entries", range=(1, 1 << 16), upstream=None)
+    """Entries that are read at once to be copied, at most: large ones are fewer. Upstream: 10,
+    `rereplicationEntryBatchSize`, one after the other."""
 
     replication_rate_by_bytes: int = setting(
         -1, unit="bytes", range=(-1, 1 << 40), upstream="replicationRateByBytes"

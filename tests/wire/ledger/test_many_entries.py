@@ -21,7 +21,7 @@ from pyledger.wire.ledger.entry import (
 )
 from pyledger.wire.ledger.quick_add import encode_add
 from pyledger.wire.ledger.version3 import encode_response
-from pyledger.wire.native import AddEncoder, added_number, cut_answers, split_entries
+from pyledger.wire.native import AddEncoder, added_number, cut_answers, encode_copies, split_entries
 
 IDS = st.integers(0, 2**63 - 1) | st.integers(0, 300)
 LEDGER, FIRST = 7, 40
@@ -100,7 +100,30 @@ def test_adds_are_encoded(
     assert encoder.encode(number, entry_id, lac, length, memoryview(payload)) == expected
 
 
+@given(
+    st.integers(0, 2**62), IDS, st.binary(max_size=200), KINDS,
+    st.lists(st.tuples(IDS, st.binary(max_size=300)), max_size=5),
+)  # fmt: skip
+def test_copies_are_encoded(
+    number: int, ledger_id: int, key: bytes, kind: DigestType, about: list[tuple[int, bytes]]
+) -> None:
+    digest = EntryDigest(kind, b"pw")
+    entries = [pack_entry(digest, ledger_id, entry_id, -1, 0, payload) for entry_id, payload in about]
+    expected = b"".join(
+        part
+        for at, ((entry_id, _), entry) in enumerate(zip(about, entries, strict=True))
+        for part in encode_add(number + at, ledger_id, entry_id, key, entry, deferred_sync=False)
+    )
+    assert encode_copies(number, ledger_id, key, entries) == expected
+
+
 def test_adds_that_cannot_be() -> None:
+    digest = EntryDigest(DigestType.DUMMY)
+    for entry in (b"", bytes(31), pack_entry(digest, 1, -1, -1, 0, b"")):
+        with pytest.raises(LedgerFrameError):
+            encode_copies(1, 1, b"", [pack_entry(digest, 1, 0, -1, 0, b""), entry])
+    with pytest.raises(TypeError):
+        encode_copies(1, 1, b"", [bytearray(32)])  # type: ignore[list-item]
     with pytest.raises(ValueError, match="digest"):
         AddEncoder(1, b"", DigestType.HMAC.value)
     with pytest.raises(LedgerFrameError):

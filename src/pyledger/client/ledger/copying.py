@@ -4,7 +4,9 @@ Source: BookKeeper client/LedgerFragmentReplicator.java.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -15,16 +17,24 @@ from pyledger.client.ledger.reader import AsyncLedgerReader
 from pyledger.config.ledger import LedgerConfig
 from pyledger.errors import AddFailedError
 from pyledger.metadata.signal import Signal
+from pyledger.net.bookie_client import RunOfCalls
+from pyledger.protocol.bookkeeper.entry import LedgerEntry
 from pyledger.protocol.bookkeeper.messages import BatchReadRequest, BatchReadResponse, Status
 from pyledger.protocol.bookkeeper.repair import Repair
 from pyledger.protocol.bookkeeper.results import Result
 from pyledger.wire.ledger.answers import added_result
-from pyledger.wire.ledger.entry import EntryDigest, count_whole, pack_entry
+from pyledger.wire.ledger.entry import HEADER, EntryDigest, count_whole, pack_entry
+from pyledger.wire.native import encode_copies
 
 Copies = list[tuple[int, tuple[str, ...]]]
 """Entries with the bookies that get them."""
 WAITING_BYTES_MAX = 8 << 20
 """Bytes that are sent and not acknowledged yet."""
+READS_AHEAD = 2
+LENGTH_BYTES = 4
+"""Before an entry in an answer with many."""
+FIRST_ENTRIES = 16
+"""Read at once as long as nobody knows how large they are."""
 
 
 class FragmentCopier:
@@ -49,10 +59,12 @@ class FragmentCopier:
             key: That its bookies ask for.
             config: Times and limits.
             pace: Bounds how fast it goes.
-            ahead: Entries to read at once.
+            ahead: Entries to read at once, at most.
         """
         self._bookies, self._reader, self._digest, self._key = bookies, reader, digest, key
         self._config, self._pace, self._ahead = config, pace, ahead
+        self._loop = asyncio.get_running_loop()
+        self._batches = config.batch_read_enabled
         self._waiting_bytes = 0
         self._failure: AddFailedError | None = None
         self._progress = Signal()
@@ -67,48 +79,50 @@ class FragmentCopier:
             AddFailedError: A successor does not take an entry.
         """
         copied = 0
-        async for chunk in self._entries(repair):
-            for entry_id, entry, targets in chunk:
-                for bookie in targets:
-                    self._send(bookie, entry_id, entry)
-                    copied += len(entry)
-            await self._drain(WAITING_BYTES_MAX)
-            await self._pace.wait(sum(len(entry) for _, entry, _ in chunk))
+        async with aclosing(self._entries(repair)) as chunks:
+            async for copies, entries in chunks:
+                for bookie in repair.successors.values():
+                    pairs = zip(copies, entries, strict=True)
+                    wanted = [entry for (_, targets), entry in pairs if bookie in targets]
+                    copied += self._send(bookie, wanted)
+                await self._drain(WAITING_BYTES_MAX)
+                await self._pace.wait(sum(map(len, entries)))
         await self._drain(0)
         return copied
 
     # --- reading
 
-    async def _entries(
-        self, repair: Repair
-    ) -> AsyncGenerator[list[tuple[int, bytes, tuple[str, ...]]], None]:
+    async def _entries(self, repair: Repair) -> AsyncGenerator[tuple[Copies, list[bytes]], None]:
         """Entries to copy, some at a time; the next ones are read meanwhile."""
         plan = repair.copies(self._reader.metadata)
         avoid = [repair.fragment.ensemble[place] for place in repair.successors]
-        loop = asyncio.get_running_loop()
-        reading: asyncio.Task[list[bytes]] | None = None
-        copies: Copies = []
+        step = min(FIRST_ENTRIES, self._ahead)
+        reading: deque[tuple[Copies, asyncio.Task[list[bytes]]]] = deque()
         try:
-            while following := list(islice(plan, self._ahead)):
-                task = loop.create_task(self._read(following, avoid))
-                if reading is not None:
-                    done, reading = reading, task
-                    yield joined(copies, await done)
-                reading, copies = task, following
-            if reading is not None:
-                yield joined(copies, await reading)
+            while True:
+                while len(reading) < READS_AHEAD and (copies := list(islice(plan, step))):
+                    reading.append((copies, self._loop.create_task(self._read(copies, avoid))))
+                if not reading:
+                    return
+                copies, task = reading[0]
+                entries = await task
+                reading.popleft()
+                # What is read ahead stays bounded by its bytes, and a request is worth its answer.
+                bytes_each = sum(map(len, entries)) // len(entries) + LENGTH_BYTES
+                step = max(1, min(self._ahead, self._config.batch_read_bytes // bytes_each))
+                yield copies, entries
         finally:
-            if reading is not None:
-                reading.cancel()
-                await asyncio.gather(reading, return_exceptions=True)
+            for _, task in reading:
+                task.cancel()
+            await asyncio.gather(*(task for _, task in reading), return_exceptions=True)
 
     async def _read(self, copies: Copies, avoid: list[str]) -> list[bytes]:
         found: list[bytes] = []
         metadata = self._reader.metadata
-        if self._config.batch_read_enabled and metadata.ensemble_size == metadata.write_quorum:
+        if self._batches and metadata.ensemble_size == metadata.write_quorum:
             found = await self._batch(copies, avoid)
-        reads = (self._single(entry_id) for entry_id, _ in copies[len(found) :])
-        return found + await asyncio.gather(*reads)
+        left = [entry_id for entry_id, _ in copies[len(found) :]]
+        return found + [self._packed(one) for one in await self._reader.entries(left)]
 
     async def _batch(self, copies: Copies, avoid: list[str]) -> list[bytes]:
         """As many entries as one bookie gives at a time, until it gives none: perhaps not all."""
@@ -124,6 +138,9 @@ class FragmentCopier:
                 bytes_max=self._config.batch_read_bytes,
             )
             response = await self._bookies.answer(bookie, request, self._config.read_timeout_ms, version=2)
+            if response is None:
+                # Bookies before 4.17 drop the connection at this request.
+                self._batches = False
             if not isinstance(response, BatchReadResponse) or response.status is not Status.EOK:
                 break
             entries = response.entries[: last + 1 - at]
@@ -133,34 +150,59 @@ class FragmentCopier:
                 break
         return found
 
-    async def _single(self, entry_id: int) -> bytes:
-        """One entry from any bookie: the same bytes, since a digest leaves no choice."""
-        one = await self._reader.entry(entry_id, unconfirmed=True)
+    def _packed(self, one: LedgerEntry) -> bytes:
+        """The same bytes that a bookie has, since a digest leaves no choice."""
         return pack_entry(
             self._digest, one.ledger_id, one.entry_id, one.last_add_confirmed, one.length, one.payload
         )
 
     # --- adding
 
-    def _send(self, bookie: str, entry_id: int, entry: bytes) -> None:
-        asked = self._bookies.frames.ask_add(
-            self._reader.ledger_id, entry_id, self._key, entry, recovery=bookie in self._fenced
-        )
-        self._waiting_bytes += len(entry)
-        done = partial(self._answered, bookie, entry_id, entry)
-        self._bookies.send(bookie, asked, self._config.add_timeout_ms, done)
+    def _send(self, bookie: str, entries: list[bytes]) -> int:
+        """Send entries to a bookie, in one piece where that can be; how many bytes they are."""
+        size_bytes = sum(map(len, entries))
+        self._waiting_bytes += size_bytes
+        connections = None if bookie in self._fenced else self._bookies.connections((bookie,))
+        if connections is None:
+            for entry in entries:
+                self._send_one(bookie, entry)
+        elif entries:
+            count = len(entries)
+            number = self._bookies.frames.numbers(count)
+            frames = encode_copies(number, self._reader.ledger_id, self._key, entries)
+            late_at = self._loop.time() + self._config.add_timeout_ms / 1000
+            done = partial(self._run_answered, entries, number)
+            one = partial(self._one_answered, bookie, entries, number)
+            connections[0].send_run(RunOfCalls(number, number + count, late_at, done, one), frames)
+        return size_bytes
 
-    def _answered(self, bookie: str, entry_id: int, entry: bytes, response: Any) -> None:
-        self._waiting_bytes -= len(entry)
+    def _send_one(self, bookie: str, entry: bytes) -> None:
+        asked = self._bookies.frames.ask_add(
+            self._reader.ledger_id, entry_id_of(entry), self._key, entry, recovery=bookie in self._fenced
+        )
+        self._bookies.send(bookie, asked, self._config.add_timeout_ms, partial(self._answered, bookie, entry))
+
+    def _run_answered(self, entries: list[bytes], first: int, number: int, count: int) -> None:
+        at = number - first
+        self._waiting_bytes -= sum(map(len, entries[at : at + count]))
+        self._progress.give()
+
+    def _one_answered(
+        self, bookie: str, entries: list[bytes], first: int, number: int, response: Any
+    ) -> None:
+        self._answered(bookie, entries[number - first], response)
+
+    def _answered(self, bookie: str, entry: bytes, response: Any) -> None:
         result = added_result(response)
         if result is Result.LEDGER_FENCED and self._failure is None:
             # Most bookies never heard of a fence; there an ordinary add says the same and is sooner done.
             self._fenced.add(bookie)
-            self._send(bookie, entry_id, entry)
+            self._send_one(bookie, entry)
             return
+        self._waiting_bytes -= len(entry)
         if result is not Result.OK and self._failure is None:
             self._bookies.note_failure(bookie)
-            problem = f"bookie {bookie} does not take a copy of entry {entry_id}: {result.name}"
+            problem = f"bookie {bookie} does not take a copy of entry {entry_id_of(entry)}: {result.name}"
             self._failure = AddFailedError(self._reader.ledger_id, result, problem)
         self._progress.give()
 
@@ -172,6 +214,6 @@ class FragmentCopier:
             raise self._failure
 
 
-def joined(copies: Copies, entries: Iterable[bytes]) -> list[tuple[int, bytes, tuple[str, ...]]]:
-    """Entries with what is to be done with them."""
-    return [(entry_id, entry, targets) for (entry_id, targets), entry in zip(copies, entries, strict=True)]
+def entry_id_of(entry: bytes) -> int:
+    """What an entry's header says."""
+    return int(HEADER.unpack_from(entry)[1])

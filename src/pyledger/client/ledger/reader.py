@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from functools import partial
 from typing import Any, Self
 
@@ -113,6 +113,15 @@ class AsyncLedgerReader:
         """
         self._check_range(entry_id, entry_id, unconfirmed)
         return await self._read(entry_id)
+
+    async def entries(self, entry_ids: Sequence[int]) -> list[LedgerEntry]:
+        """Some entries, asked for all at once; also such as are not confirmed.
+
+        Raises:
+            NoSuchEntryError: The bookies of one deny it.
+            EntryReadError: One cannot be read now.
+        """
+        return await self._singles(entry_ids) if entry_ids else []
 
     async def read(
         self, first: int = 0, last: int | None = None, *, unconfirmed: bool = False
@@ -305,14 +314,14 @@ class AsyncLedgerReader:
                 found += batch
                 if batch:
                     continue
-            found += await self._singles(at, last)
+            found += await self._singles(range(at, last + 1))
         return found
 
-    async def _singles(self, first: int, last: int) -> list[LedgerEntry]:
+    async def _singles(self, entry_ids: Sequence[int]) -> list[LedgerEntry]:
         """Entries one by one, each from its best bookie; what that does not give in time from any."""
         found: dict[int, LedgerEntry] = {}
         tried: dict[int, str] = {}
-        waiting, over = last + 1 - first, self._loop.create_future()
+        waiting, over = len(entry_ids), self._loop.create_future()
 
         def answered(bookie: str, entry_id: int, response: Any) -> None:
             nonlocal waiting
@@ -323,7 +332,7 @@ class AsyncLedgerReader:
             if not waiting and not over.done():
                 over.set_result(None)
 
-        for entry_id in range(first, last + 1):
+        for entry_id in entry_ids:
             ensemble = self._metadata.segment_of(entry_id).ensemble
             held = [ensemble[place] for place in self._metadata.write_set(entry_id)]
             bookie = tried[entry_id] = self._bookies.prefer(held)[0]
@@ -332,14 +341,14 @@ class AsyncLedgerReader:
             self._bookies.send(bookie, asked, self._config.read_timeout_ms, done)
         speculative_ms = self._config.speculative_read_timeout_ms
         await asyncio.wait([over], timeout=speculative_ms / 1000 if speculative_ms else None)
-        left = [entry_id for entry_id in range(first, last + 1) if entry_id not in found]
+        left = [entry_id for entry_id in entry_ids if entry_id not in found]
         reads = [self._loop.create_task(self._read(entry_id, tried[entry_id])) for entry_id in left]
         try:
             found |= {entry.entry_id: entry for entry in await asyncio.gather(*reads)}
         finally:
             for task in reads:
                 task.cancel()
-        return [found[entry_id] for entry_id in range(first, last + 1)]
+        return [found[entry_id] for entry_id in entry_ids]
 
     async def _batch(self, first: int, last: int) -> list[LedgerEntry]:
         """Entries from `first` on, as many as one bookie gives at once and are whole; perhaps none."""

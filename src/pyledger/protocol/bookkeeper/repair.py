@@ -31,12 +31,14 @@ class Repair:
     def copies(self, metadata: LedgerMetadata) -> Iterator[tuple[int, tuple[str, ...]]]:
         """Entries to copy, ascending, each with the bookies that get it."""
         size, quorum = metadata.ensemble_size, metadata.write_quorum
+        # Which bookies get an entry depends on its place in the stripe alone.
+        targets = [
+            tuple(bookie for place, bookie in self.successors.items() if (place - at) % size < quorum)
+            for at in range(size)
+        ]
         for entry_id in self.fragment.entry_ids:
-            targets = tuple(
-                bookie for place, bookie in self.successors.items() if (place - entry_id) % size < quorum
-            )
-            if targets:
-                yield entry_id, targets
+            if found := targets[entry_id % size]:
+                yield entry_id, found
 
     def repaired(self, metadata: LedgerMetadata) -> LedgerMetadata | None:
         """The metadata that names the successors; None: it is not as it was, so somebody else repairs it.
