@@ -287,7 +287,9 @@ class BookieDesk:
             which, one = self._parcel
             self._parcel = one.connection.before_answer = None
             if sent := self._journals.writers[which].take_parcel():
-                self._lines[which][0] = one._replace(answers=one.answers[sent:])
+                # They are durable, and a frame that has begun goes on before another one does.
+                self._lines[which][0] = one._replace(answers=b"")
+                one.connection.write((one.answers[sent:],))
 
     def _rung(self, which: int) -> None:
         """A journal made more durable, or failed."""
