@@ -1,4 +1,4 @@
-"""Answers that a journal's thread was given to send: what the kernel takes in part goes on before all else."""
+"""Answers that a journal's thread was given to send: what went in part goes on before all else."""
 
 import asyncio
 import os

@@ -1,5 +1,7 @@
 """Several folders of a bookie: each journal is replayed from its own mark, a full folder is left out."""
 
+import errno
+import os
 import shutil
 import threading
 from collections.abc import Callable
@@ -8,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pyledger.config.bookie import BookieConfig
-from pyledger.errors import StoreFullError, StoreLockedError
+from pyledger.errors import ConfigError, StoreFullError, StoreIOError, StoreLockedError
 from pyledger.protocol.bookkeeper.bookie import EntryRecord, KeyRecord, LedgerAtBookie
 from pyledger.store import bookie_disks
 from pyledger.store.bookie_disks import LedgerDisks, Room
@@ -151,13 +153,50 @@ def test_an_index_that_was_on_the_move_is_there_once(tmp_path: Path) -> None:
     again.close()
 
 
+def test_a_disk_that_cannot_tell_is_no_ledger_without_entries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = opened(tmp_path)
+    add(store, 0)
+    checkpoint(store)
+
+    def lseek(_file: int, _position: int, _how: int) -> int:
+        raise OSError(errno.EIO, "the disk fails")
+
+    monkeypatch.setattr(os, "lseek", lseek)
+    with pytest.raises(StoreIOError):
+        list(store._indexes.locations(1))
+    with pytest.raises(StoreIOError):
+        list(store.runs(1))
+    store.disks.full = frozenset({os.path.dirname(os.path.dirname(os.path.dirname(store._indexes._path(1))))})
+    add(store, 1)
+    with pytest.raises(StoreIOError):
+        checkpoint(store)
+    monkeypatch.undo()
+    store.disks.full = frozenset()
+    checkpoint(store)
+    look(store, 2)
+    store.close()
+
+
 def test_a_folder_belongs_to_one_bookie(tmp_path: Path) -> None:
     store = opened(tmp_path)
     shared = BookiePaths((str(tmp_path / "j9"),), (str(tmp_path / "d9"), str(tmp_path / DISKS[1])))
     with pytest.raises(StoreLockedError):
         BookieStore.open(shared, BookieConfig(), SystemClock())
+    journal = BookiePaths((str(tmp_path / JOURNALS[1]),), (str(tmp_path / "d9"),))
+    with pytest.raises(StoreLockedError):
+        BookieStore.open(journal, BookieConfig(), SystemClock())
     store.close()
     BookieStore.open(shared, BookieConfig(), SystemClock()).close()
+
+
+@pytest.mark.parametrize("kind", ["journals", "ledgers"])
+def test_a_folder_is_given_once(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "one")
+    paths = {"journals": ("j",), "ledgers": ("l",)} | {kind: (str(tmp_path / "one"), str(tmp_path / "link"))}
+    with pytest.raises(ConfigError, match="2 times"):
+        BookiePaths(**paths)
 
 
 def test_marks_go_to_the_folders_that_have_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,18 @@ Source: BookKeeper bookie/BookieImpl.java, LedgerDirsManager.java, IndexPersiste
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Self
 
-from pyledger.errors import LedgerMetadataError, StoreFormatError, StoreIOError, StoreNotFoundError
+from pyledger.errors import (
+    ConfigError,
+    LedgerMetadataError,
+    StoreFormatError,
+    StoreIOError,
+    StoreNotFoundError,
+)
 from pyledger.store.folder import Unusual, names_in
 from pyledger.wire.ledger.bookies import Cookie, decode_cookie
 from pyledger.wire.ledger.journal import decode_mark
@@ -37,6 +44,17 @@ class BookiePaths:
 
     journals: tuple[str, ...]
     ledgers: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse one folder for two: each journal removes all old files in its own.
+
+        Raises:
+            ConfigError: A folder is there twice.
+        """
+        for field, paths in (("journal_directories", self.journals), ("ledger_directories", self.ledgers)):
+            for path, count in Counter(map(os.path.realpath, paths)).items():
+                if count > 1:
+                    raise ConfigError(field, f"{path} is given {count} times", "give each folder once")
 
     @classmethod
     def below(cls, folder: str | os.PathLike[str]) -> Self:

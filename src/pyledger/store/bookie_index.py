@@ -7,6 +7,7 @@ a full folder moves to another one before it grows: for a moment there are two, 
 Source: BookKeeper bookie/FileInfo.java, IndexPersistenceMgr.java.
 """
 
+import errno
 import os
 from array import array
 from collections import OrderedDict
@@ -117,9 +118,16 @@ class IndexFiles:
         return entry_id
 
     def entry_ids(self, ledger_id: int) -> Iterator[int]:
-        """All entries that have a slot, ascending."""
-        file = self._file(ledger_id)
-        return (entry_id for entry_id, _ in _written(file)) if file >= 0 else iter(())
+        """All entries that have a slot, ascending.
+
+        Raises:
+            StoreIOError: The operating system refused.
+        """
+        if (file := self._file(ledger_id)) >= 0:
+            try:
+                yield from (entry_id for entry_id, _ in _written(file))
+            except OSError as error:
+                raise disk_error(self._path(ledger_id), "read", error) from error
 
     def locations(self, ledger_id: int) -> Iterator[tuple[int, int]]:
         """Entries with their locations, ascending, for a thread that writes; none, if the ledger is gone.
@@ -279,10 +287,8 @@ def _copy_data(source: int, to: int) -> None:
     """Copy what is not a hole, and the size."""
     size_bytes, at = os.fstat(source).st_size, 0
     while at < size_bytes:
-        try:
-            at = os.lseek(source, at, os.SEEK_DATA)
-        except OSError:
-            break  # nothing but a hole is left
+        if (at := _next_data(source, at)) < 0:
+            break
         end = os.lseek(source, at, os.SEEK_HOLE)
         while at < end:
             data = os.pread(source, min(end - at, COPY_BYTES), at)
@@ -305,11 +311,19 @@ def _written(file: int) -> Iterator[tuple[int, int]]:
 def _next_written(file: int, entry_id: int) -> int:
     """The first entry from `entry_id` on that does not lie in a hole of the file; -1: none."""
     start = INDEX_HEADER_BYTES + entry_id * SLOT_BYTES
+    found = _next_data(file, start)
+    return entry_id + (found - start) // SLOT_BYTES if found >= 0 else -1
+
+
+def _next_data(file: int, position: int) -> int:
+    """Where from a position (bytes) on something else than a hole comes; -1: nothing does."""
     try:
-        found = os.lseek(file, start, os.SEEK_DATA)
-    except OSError:
-        return -1  # nothing but a hole, or the end
-    return entry_id + max(found - start, 0) // SLOT_BYTES
+        return os.lseek(file, position, os.SEEK_DATA)
+    except OSError as error:
+        # A disk that cannot tell must not look like a ledger without entries: its logs would be deleted.
+        if error.errno != errno.ENXIO:
+            raise
+        return -1
 
 
 def _runs(locations: Mapping[int, T]) -> Iterator[tuple[int, list[T]]]:

@@ -72,7 +72,9 @@ class BookieStore:
         self.disks = LedgerDisks(
             folders, config.disk_usage_threshold_percent, config.disk_usage_lwm_threshold_percent
         )
-        self._locks = [StoreLock(folder) for folder in folders]
+        # A journal that two bookies had would lose the files that only one of them needs no more.
+        apart = {os.path.realpath(folder): folder for folder in (*self._journal_folders, *folders)}
+        self._locks = [StoreLock(folder) for folder in apart.values()]
         self.ledgers: dict[int, LedgerAtBookie] = {}
         self.changed: set[int] = set()
         self.cached_bytes = 0
