@@ -403,6 +403,23 @@ def test_entries_of_chosen_ids(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
+@pytest.mark.parametrize("throttle", [0, 1_000_000])
+def test_whose_turn_came_and_who_was_cancelled_gives_it_on(tmp_path: Path, throttle: int) -> None:
+    async def scenario(made: Bench) -> None:
+        async with made.client(adds_pending_max=1, throttle=throttle) as client:
+            writer = await client.create(1, 1, 1)
+            first = writer.add_soon(b"first")
+            second, third = (asyncio.ensure_future(writer.add(b"later")) for _ in range(2))
+            await asyncio.sleep(0)  # both wait
+            # Called just when the answer is here, before the one that was woken goes on.
+            first.add_done_callback(lambda _: second.cancel())
+            assert await third == 1
+            assert second.cancelled()
+            await writer.close()
+
+    run(tmp_path, scenario)
+
+
 def test_a_payload_that_does_not_fit(tmp_path: Path) -> None:
     async def scenario(made: Bench) -> None:
         async with made.client(frame_max_bytes=2048) as client:

@@ -372,12 +372,17 @@ class AsyncLedgerWriter:
         return None if self._ended is None else failure_of(self.ledger_id, Result.LEDGER_CLOSED)
 
     async def _wait_for_room(self) -> None:
-        while self._behind() or self.pending >= self._config.adds_pending_max:
-            waiter = self._loop.create_future()
-            self._room.append(waiter)
-            await waiter
-        if self._config.throttle:
-            await self._pace.wait(1)
+        try:
+            while self._behind() or self.pending >= self._config.adds_pending_max:
+                waiter = self._loop.create_future()
+                self._room.append(waiter)
+                await waiter
+            if self._config.throttle:
+                await self._pace.wait(1)
+        except asyncio.CancelledError:
+            # Its turn may have come: then it is the next one's.
+            self._follow_soon()
+            raise
 
     def _behind(self) -> bool:
         """Whether the slowest bookie is so far behind that its answers would come too late."""
