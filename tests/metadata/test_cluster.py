@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -211,6 +211,23 @@ def test_bookies_come_change_sides_and_go(tmp_path: Path) -> None:
         await one.bookies.unregister("127.0.0.1:25001")
         assert (await anext(states)).read_only == {}
         await states.aclose()
+
+    run(tmp_path, scenario)
+
+
+def test_who_follows_bookies_is_told_when_the_store_is_gone(tmp_path: Path) -> None:
+    async def scenario(_one: Cluster, two: Cluster) -> None:
+        watch = two.store.watch_children
+
+        async def lost(path: str) -> AsyncGenerator[tuple[str, ...], None]:
+            async for names in watch(path):
+                yield names
+                raise MetadataUnreachableError(path, "it is gone")
+
+        two.store.watch_children = lost  # type: ignore[method-assign]
+        with pytest.raises(MetadataUnreachableError):
+            async for _ in two.bookies.watch():
+                pass
 
     run(tmp_path, scenario)
 

@@ -57,14 +57,21 @@ class BookieTable:
         return RegisteredBookies(await self._list(read_only=False), await self._list(read_only=True))
 
     async def watch(self) -> AsyncGenerator[RegisteredBookies, None]:
-        """All bookies that are there now, then whenever one comes or goes."""
+        """All bookies that are there now, then whenever one comes or goes.
+
+        Raises:
+            MetadataUnreachableError: The store cannot tell any more.
+        """
         changed = asyncio.Event()
 
         async def follow(path: str) -> None:
             states = self._store.watch_children(path)
-            async with contextlib.aclosing(states):
-                async for _ in states:
-                    changed.set()
+            try:
+                async with contextlib.aclosing(states):
+                    async for _ in states:
+                        changed.set()
+            finally:
+                changed.set()
 
         folders = (self._folder(read_only=False), self._folder(read_only=True))
         tasks = [asyncio.get_running_loop().create_task(follow(folder)) for folder in folders]
@@ -73,6 +80,9 @@ class BookieTable:
             while True:
                 await changed.wait()
                 changed.clear()
+                for task in tasks:
+                    if task.done():
+                        await task  # raises what ended it
                 found = await self.registered()
                 if found != told:
                     told = found
