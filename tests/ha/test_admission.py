@@ -2,16 +2,27 @@
 
 import asyncio
 import socket
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
+
 from pyledger.broker.replication import SlaveReplication
+from pyledger.broker.slave_sync import offset_in
 from pyledger.client.replication import ReplicationAdmin
+from pyledger.config.ha import HaConfig
+from pyledger.config.store import StoreConfig
+from pyledger.errors import StoreIOError
 from pyledger.net.connection import Connection
 from pyledger.net.server import RemotingServer
 from pyledger.protocol.ha.master import REPORT
+from pyledger.runtime.ha_client import HaClient
+from pyledger.store.clock import SystemClock
+from pyledger.store.message_store import MessageStore
 from pyledger.wire.codes import ResponseCode
 from pyledger.wire.remoting import RemotingCommand
-from tests.ha.pair import brokers, caught_up, log_bytes, replication, until
+from pyledger.wire.topic_config import KVTable
+from tests.ha.pair import SMALL, brokers, caught_up, log_bytes, replication, until
 from tests.ha.test_links import service_of
 from tests.ha.test_pairs import following, send_many
 from tests.net.conftest import Run
@@ -91,6 +102,64 @@ def test_a_slave_that_connects_again_reports_what_is_on_its_disk(run: Run, tmp_p
     run(main())
 
 
+def test_a_slave_goes_on_whatever_a_name_server_says(run: Run, tmp_path: Path) -> None:
+    told = ["127.0.0.1:none", "127.0.0.1:99999", "nowhere", ":", "127.0.0.1:-1"]
+
+    async def main() -> None:
+        problems: list[str] = []
+        with MessageStore.open(tmp_path, StoreConfig(**SMALL)) as store:
+
+            async def learn() -> None:
+                await asyncio.sleep(0)  # somebody is asked
+                if client.problem:
+                    problems.append(client.problem)
+                client.follow(told[len(problems) % len(told)])
+
+            client = follower(store, learn)
+            client.start()
+            await until(lambda: len(problems) > len(told))
+            await client.close()
+        assert set(problems) == {"it is not host:port"}
+
+    run(main())
+
+
+def test_a_slave_asks_nobody_for_more_while_it_has_half_a_record(run: Run, tmp_path: Path) -> None:
+    """What another master sends might not be its other half."""
+
+    async def main() -> None:
+        cuts: list[str] = []
+        with MessageStore.open(tmp_path, StoreConfig(**SMALL)) as store:
+
+            async def learn() -> None:
+                cuts.append("asked")
+
+            def cut_partial() -> int:
+                cuts.append("cut")
+                if len(cuts) < 6:
+                    raise StoreIOError("commitlog", "write to", "the disk fails")
+                return 0
+
+            client = follower(store, learn)
+            client.replica.cut_partial = cut_partial  # type: ignore[method-assign]
+            client.start()
+            await until(lambda: "asked" in cuts)
+            await client.close()
+        assert cuts.index("asked") >= 6
+
+    run(main())
+
+
+def follower(store: MessageStore, learn: Callable[[], Awaitable[None]]) -> HaClient:
+    """A slave's client that knows no master yet."""
+
+    async def agree() -> str:
+        return ""
+
+    config = HaConfig(role="slave", reconnect_interval_ms=10)
+    return HaClient(store, config, SystemClock().monotonic_ms, learn=learn, agree=agree, grown=lambda: None)
+
+
 def test_a_broker_that_knows_no_such_question_is_alive(run: Run) -> None:
     async def main() -> None:
         async def handle(_: Connection, request: RemotingCommand) -> RemotingCommand:
@@ -104,6 +173,11 @@ def test_a_broker_that_knows_no_such_question_is_alive(run: Run) -> None:
             assert not await tool._answers(f"127.0.0.1:{server.port}")
 
     run(main())
+
+
+@pytest.mark.parametrize(("text", "offset"), [("17", 17), ("-1", -1), ("", -1), ("much", -1), ("1_0", -1)])
+def test_a_master_that_talks_nonsense_has_not_said_how_far_it_is(text: str, offset: int) -> None:
+    assert offset_in(KVTable(table={"commitLogMaxOffset": text}), "commitLogMaxOffset") == offset
 
 
 def test_a_slave_forgets_how_far_another_master_was(run: Run, tmp_path: Path) -> None:

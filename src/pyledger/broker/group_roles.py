@@ -7,12 +7,14 @@ Source: RocketMQ broker/.../dledger/DLedgerRoleChangeHandler.java.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from pyledger.broker.slave_side import SERVICE_NOT_AVAILABLE, SlaveSide
 from pyledger.broker.tables import BrokerTables
 from pyledger.config.ha import HaConfig
+from pyledger.errors import PyLedgerError
 from pyledger.net.client import RemotingClient
 from pyledger.store.message_store import MessageStore
 from pyledger.wire.ha_status import HaClientStatus, HaStatus
@@ -114,7 +116,8 @@ class GroupFollower(SlaveSide):
                 term, left = self._term(), ASKS_PER_TERM
             if left:
                 left -= 1
-                await self._ask_again()
+                with contextlib.suppress(PyLedgerError):  # a name server that talks nonsense is asked again
+                    await self._ask_again()
             await asyncio.sleep(ASK_INTERVAL_MS / 1000)
 
     def learn_master(self, address: str, _ha_address: str) -> None:

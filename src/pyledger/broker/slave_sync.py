@@ -119,8 +119,8 @@ class SlaveSync:
         """
         runtime = await self._ask(RequestCode.GET_BROKER_RUNTIME_INFO, KVTable)
         if runtime is not None:
-            self.master_start = int(runtime.table.get(LOG_START, UNKNOWN))
-            self.master_end = int(runtime.table.get(LOG_END, UNKNOWN))
+            self.master_start = offset_in(runtime, LOG_START)
+            self.master_end = offset_in(runtime, LOG_END)
         return self.master_end
 
     async def run(self) -> None:
@@ -246,6 +246,12 @@ class SlaveSync:
         found = await self._ask(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, MessageRequestModes)
         if found is not None:
             self._tables.modes.adopt(modes_of(found))
+
+
+def offset_in(runtime: KVTable, name: str) -> int:
+    """A physical offset (bytes) of what a master tells of itself; -1 where that is none."""
+    text = runtime.table.get(name, "")
+    return int(text) if text.isascii() and text.isdecimal() else UNKNOWN
 
 
 def modes_of(found: MessageRequestModes) -> Mapping[tuple[str, str], GroupMode]:

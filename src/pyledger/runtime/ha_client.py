@@ -15,8 +15,9 @@ from collections.abc import Awaitable, Callable
 from threading import Thread
 
 from pyledger.config.ha import HaConfig
-from pyledger.errors import PyLedgerError, StoreFailedError
+from pyledger.errors import PyLedgerError, StoreError
 from pyledger.log import event, logger
+from pyledger.net.sockets import split_address
 from pyledger.protocol.ha.slave import SlaveConnection, SlaveState
 from pyledger.store.message_store import MessageStore
 from pyledger.store.replica import ReplicaFeed, StoreReplica
@@ -114,6 +115,7 @@ class HaClient:
         """Follow until the connection ends; why it did."""
         connected = None
         try:
+            self.replica.cut_partial()
             await self._learn()
             if not (address := self._address):
                 return "no name server knows a master"
@@ -132,7 +134,7 @@ class HaClient:
             return link.ended.result()
         except (OSError, TimeoutError) as failure:
             return str(failure) or "no answer in time"
-        except PyLedgerError as failure:
+        except (PyLedgerError, ValueError) as failure:
             return str(failure)
         finally:
             if self.connection is not None:
@@ -140,7 +142,7 @@ class HaClient:
                 await link.close()
             elif connected is not None:
                 connected.close()
-            with contextlib.suppress(StoreFailedError):
+            with contextlib.suppress(StoreError):  # it is told by the next attempt
                 self.replica.cut_partial()
 
     async def _is_stored(self) -> bool:
@@ -164,14 +166,13 @@ class HaClient:
 
     @staticmethod
     async def _connect(address: str) -> socket.socket:
-        host, _, port = address.rpartition(":")
-        host = host.removeprefix("[").removesuffix("]")
+        host, port = split_address(address)
         connected = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         try:
             connected.setblocking(False)
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                await asyncio.get_running_loop().sock_connect(connected, (host, int(port)))
+                await asyncio.get_running_loop().sock_connect(connected, (host, port))
         except BaseException:
             connected.close()
             raise
