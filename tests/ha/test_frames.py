@@ -160,6 +160,23 @@ def test_a_feed_is_as_the_machine_alone_would_be(
         assert told[-1] <= replica.whole_offset
 
 
+@pytest.mark.parametrize("cut", [1, FRAME_HEADER.size - 1, FRAME_HEADER.size, FRAME_HEADER.size + 1])
+def test_an_empty_slave_begins_where_the_master_says(tmp_path: Path, log: bytes, cut: int) -> None:
+    """Also when the bytes come after the header that says so."""
+    rest = log[FILE_BYTES:]
+    frame = FRAME_HEADER.pack(FILE_BYTES, len(rest)) + rest
+    with MessageStore.open(tmp_path, mapped_file_size_bytes=FILE_BYTES) as store:
+        replica = store.replica()
+        machine = SlaveConnection(HaConfig(), 0, FILE_BYTES, 0)
+        with fed(replica) as (master, feed):
+            for part in (frame[:cut], frame[cut:]):
+                master.sendall(part)
+                while take_frames(machine, replica, feed, 0, lambda: 0):
+                    pass
+        assert replica.whole_offset == machine.max_offset == len(log)
+        assert log_bytes(store, FILE_BYTES) == rest
+
+
 def test_a_feed_reports_whole_records_and_rings_once(tmp_path: Path, log: bytes) -> None:
     with MessageStore.open(tmp_path, mapped_file_size_bytes=FILE_BYTES) as store:
         replica = store.replica()

@@ -99,7 +99,8 @@ class SlaveConnection:
 
     def took(self, end_offset: int) -> None:
         """Whole frames in order were stored, up to a physical offset (bytes), without coming to `take`."""
-        if self.state is SlaveState.SHUTDOWN or end_offset == self.max_offset:
+        # Behind: an empty log that shall begin at the frame whose bytes are still to come.
+        if self.state is SlaveState.SHUTDOWN or end_offset <= self.max_offset:
             return
         self._step("frame in order")
         self.max_offset = end_offset
