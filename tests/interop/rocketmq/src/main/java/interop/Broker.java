@@ -33,6 +33,8 @@ public final class Broker {
         }
     }
 
+    private static final int PATIENCE_MS = 60_000;
+
     private static void start(String[] argv) throws Exception {
         Args a = new Args(argv);
         Out out = Out.ofProcess();
@@ -67,6 +69,9 @@ public final class Broker {
             store.setMappedFileSizeConsumeQueue(6000 * 20);
             store.setMaxHashSlotNum(1000);
             store.setMaxIndexNum(4000);
+            // a busy machine must not fail what is not about time
+            broker.setWaitTimeMillsInSendQueue(PATIENCE_MS);
+            store.setOsPageCacheBusyTimeOutMills(PATIENCE_MS);
         }
         Compat.identity(broker, a.get("name", "broker-a"), a.get("cluster", "DefaultCluster"),
                 a.num("broker-id", role == BrokerRole.SLAVE ? 1 : 0));
