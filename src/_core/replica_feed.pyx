@@ -46,7 +46,7 @@ cdef enum:
     FEED_READ_BYTES = 512 << 10      # at once: it is still in the cache when it is written
     # Falling asleep and being woken takes longer than the next frame of a sender that waits for this one.
     FEED_AWAKE_NS = 300_000
-    FEED_SMALL_BYTES = 4 << 10
+    FEED_SMALL_BYTES = 64 << 10
     FEED_GOES_ON = 0
     FEED_TIME_IS_OVER = 1
     FEED_NOT_READY = 2               # the log's file needs room

@@ -5,8 +5,10 @@
 #
 # Bytes go to the file by a system call, not through the mapping: a page that nobody has touched yet costs a
 # fault for each 4 KiB of it there, which is more than the bytes do, and made ahead of time it costs the same.
+# Meanwhile the kernel reads nothing ahead there: it would fill pages with zeros just before they are written,
+# which costs more than all else that a slave does.
 from _core.layout cimport PARSED_BLANK, PARSED_RECORD, PARSED_SHORT, Record, get_i32, get_i64, parse_record
-from _core.posix cimport iovec, load_acquire, pwritev, store_release
+from _core.posix cimport MADV_NORMAL, MADV_RANDOM, iovec, load_acquire, madvise, pwritev, store_release
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.errno cimport EINTR, errno
 from libc.stdint cimport int64_t, uint8_t
@@ -58,6 +60,11 @@ cdef void copy_to(uint8_t* target, const Parts* parts) noexcept nogil:
         target += parts.at[part].iov_len
 
 
+cdef void advise_reads(MappedFile file, int advice) noexcept:
+    if file.base != NULL:
+        madvise(file.base, <size_t>file.mapped_bytes, advice)
+
+
 cdef int64_t gather_frames(const uint8_t* data, int64_t size, int64_t end, int64_t room,
                            Parts* parts) noexcept nogil:
     """The whole frames in order that `data` begins with, as far as there is room; how many bytes they are."""
@@ -86,7 +93,8 @@ cdef class ReplicaLog:
     cdef readonly MappedFileQueue queue
     cdef int64_t whole
     cdef int64_t last_store_timestamp
-    cdef int64_t fd_start                # start of the file that `fd` writes to
+    cdef MappedFile written              # the file that `fd` writes to
+    cdef int64_t fd_start                # its start
     cdef int64_t refused_at              # position of the record that was refused last
     cdef int fd
 
@@ -185,6 +193,8 @@ cdef class ReplicaLog:
             if self.fd < 0:
                 raise_errno(errno, file.path, "open")
             self.fd_start = file.start_offset
+            self.written = file
+            advise_reads(file, MADV_RANDOM)
         return 0
 
     cdef int place(self, MappedFile file, Parts* parts) noexcept nogil:
@@ -210,6 +220,9 @@ cdef class ReplicaLog:
         if self.fd >= 0:
             c_close(self.fd)
         self.fd = self.fd_start = -1
+        if self.written is not None:
+            advise_reads(self.written, MADV_NORMAL)
+            self.written = None
 
     def cut_partial(self):
         """Take back the bytes behind the last whole record, durably; how many there were."""

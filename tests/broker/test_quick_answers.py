@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from pyledger.broker.puts import PreparedAnswer, PutOutcome
 from pyledger.broker.server import Broker
 from pyledger.wire.batch import BatchItem, encode_batch
 from pyledger.wire.codes import RequestCode
@@ -330,3 +331,21 @@ def test_pulls_that_come_together_are_answered_as_one_by_one(run: Run, tmp_path:
             assert await results(one) == quick
 
     run(main())
+
+
+def test_an_answer_made_ahead_is_given_when_all_is_well_only() -> None:
+    asked: list[str] = []
+
+    def then(outcome: PutOutcome) -> str:
+        asked.append(outcome.status)
+        return outcome.status.lower()
+
+    answer = PreparedAnswer(then)
+    answer.prepare()
+    assert [answer(PutOutcome(status)) for status in ("PUT_OK", "FLUSH_SLAVE_TIMEOUT")] == [
+        "put_ok",
+        "flush_slave_timeout",
+    ]
+    assert asked == ["PUT_OK", "FLUSH_SLAVE_TIMEOUT"]
+    assert answer(PutOutcome("PUT_OK", problem="but")) == "put_ok"
+    assert asked[2:] == ["PUT_OK"]

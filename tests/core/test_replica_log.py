@@ -125,6 +125,32 @@ def test_a_partial_record_is_taken_back(tmp_path: Path) -> None:
     log.queue.close()
 
 
+def reads_ahead(path: Path) -> bool:
+    """Whether the kernel reads ahead where a file is mapped in this process."""
+    mapped, flags = False, []
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if "-" in line.partition(" ")[0]:
+            mapped = line.endswith(str(path))
+        elif mapped and line.startswith("VmFlags:"):
+            flags.append("rr" not in line.split())
+    assert flags, f"{path} is not mapped"
+    return all(flags)
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="needs /proc/self/smaps")
+def test_nothing_is_read_ahead_of_what_is_written(tmp_path: Path) -> None:
+    data, _, _ = master(tmp_path / "master")
+    log = replica(tmp_path / "slave")
+    for at in range(0, 2 * FILE_BYTES, FILE_BYTES):
+        log.append(at, data[at : at + FILE_BYTES])
+    first, last = (tmp_path / "slave" / f"{at:020d}" for at in (0, FILE_BYTES))
+    assert not reads_ahead(last)
+    assert reads_ahead(first)
+    log.cut_partial()
+    assert reads_ahead(last)
+    log.queue.close()
+
+
 def test_another_place_than_the_end_is_refused(tmp_path: Path) -> None:
     data, starts, _ = master(tmp_path / "master")
     log = replica(tmp_path / "slave")

@@ -89,6 +89,7 @@ class PutOutcome(NamedTuple):
 
 
 Outcome = PutOutcome | asyncio.Future[PutOutcome]
+ALL_WELL = PutOutcome(PUT_OK)
 
 
 class MessagePuts:
@@ -184,7 +185,8 @@ class MessagePuts:
         """Tell of sends that were appended by the run; they have one outcome, which `then` gets."""
         self._counts.count_put(run.topic, run.message_count, run.size_bytes, len(run.requests))
         tell = partial(self._arrived, run.topic, run.queue_id, run.queue_end, run.properties)
-        return self._settled(run.end_offset, (), tell, then, LateAnswer, len(run.requests))
+        answer = PreparedAnswer(then)
+        return self._settled(run.end_offset, (), tell, answer, LateAnswer, len(run.requests))
 
     def put_batch(self, batch: Message) -> Outcome:
         """Store the messages of a client's batch body, each as a message of its own."""
@@ -276,6 +278,8 @@ class MessagePuts:
         late = pending.late = new_late()
         if flush is not None:
             flush.add_done_callback(pending.flush_ended)
+        if isinstance(then, PreparedAnswer):
+            then.prepare()
         return late if waits else then(PutOutcome(PUT_OK, places))
 
     def settle(self, requests: int) -> None:
@@ -345,6 +349,27 @@ class PendingPut(Generic[T]):
             late.set_result(self._then(ended))
         except Exception as error:  # noqa: BLE001 - whoever awaits the future gets it
             late.set_exception(error)
+
+
+class PreparedAnswer(Generic[T]):
+    """An answer that is made before all is known to have gone well, while a disk or a slave is at work."""
+
+    __slots__ = ("_prepared", "_then")
+
+    def __init__(self, then: Callable[[PutOutcome], T]) -> None:
+        """Take what makes the answer; it must have no other effect."""
+        self._then = then
+        self._prepared: T | None = None
+
+    def prepare(self) -> None:
+        """Make the answer to `ALL_WELL`."""
+        self._prepared = self._then(ALL_WELL)
+
+    def __call__(self, outcome: PutOutcome) -> T:
+        """The answer."""
+        if self._prepared is not None and outcome == ALL_WELL:
+            return self._prepared
+        return self._then(outcome)
 
 
 def new_future() -> "asyncio.Future[PutOutcome]":
