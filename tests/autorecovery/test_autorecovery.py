@@ -10,6 +10,7 @@ from pyledger.client.ledger import AsyncLedgerClient, DigestType
 from pyledger.errors import LedgerFencedError, NoSuchLedgerError
 from pyledger.protocol.bookkeeper.messages import AddRequest, AddResponse, Request, Response, Status
 from pyledger.wire.ledger.bookies import Endpoint, Registration
+from pyledger.wire.ledger.marks import EVERY_ENTRY
 from tests.autorecovery.cluster import Yard, play, until
 
 PAYLOADS = [b"%d" % at * (at % 9) for at in range(120)]
@@ -187,6 +188,26 @@ def test_a_check_finds_copies_that_bookies_lost(tmp_path: Path) -> None:
             assert await made.cluster.marks.last_check_ms() == made.clock.now_ms()
         for ledger_id in ledgers:
             await made.whole(ledger_id)
+
+    play(tmp_path, scenario)
+
+
+def test_a_mark_may_ask_for_every_entry(tmp_path: Path) -> None:
+    """One bookie has lost an entry in the middle, which the ends of its part do not show."""
+
+    async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
+        ledger_id = await filled(client, 3, 3, 2)
+        await made.whole(ledger_id)
+        name = min(await made.names(ledger_id))
+        del made.bench.bookies[name].rules.storage.ledgers[ledger_id][len(PAYLOADS) // 2]
+        await made.cluster.marks.prepare()
+        await made.cluster.marks.mark(ledger_id, [name], 0)
+        async with made.recovery():
+            await until(made.none_marked)
+            assert not all(len(copies) == 3 for copies in await made.copies(ledger_id))
+            await made.cluster.marks.mark(ledger_id, [name, EVERY_ENTRY], 0)
+            await until(made.none_marked)
+        await made.whole(ledger_id)
 
     play(tmp_path, scenario)
 

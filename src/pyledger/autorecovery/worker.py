@@ -136,7 +136,7 @@ class ReplicationWorker:
         ledger_id = taken.ledger_id
         try:
             for _ in range(ROUNDS_MAX):
-                found = await self._repairs.examine(ledger_id)
+                found = await self._repairs.examine(ledger_id, every_entry=taken.mark.every_entry)
                 step = found.next_step(waited_for)
                 if step is Step.COPY:
                     await self._copy(found)

@@ -51,7 +51,7 @@ def check(
                 for lack in found.lacking:
                     _print_lack(ledger_id, lack, as_json)
                 if mark and found.lacking:
-                    await _mark(client, ledger_id, found.lacking)
+                    await _mark(client, ledger_id, found.lacking, every_entry)
         return checked, lacking
 
     checked, lacking = run_client(work())
@@ -64,13 +64,15 @@ def check(
         ctx.exit(EXIT_PROBLEM)
 
 
-async def _mark(client: Any, ledger_id: int, lacking: Any) -> None:
+async def _mark(client: Any, ledger_id: int, lacking: Any, every_entry: bool) -> None:
     import time
 
     from pyledger.client.ledger.repairing import lacking_bookies
+    from pyledger.wire.ledger.marks import EVERY_ENTRY
 
+    told = (*lacking_bookies(lacking), *((EVERY_ENTRY,) if every_entry else ()))
     await client.cluster.marks.prepare()
-    await client.cluster.marks.mark(ledger_id, lacking_bookies(lacking), time.time_ns() // 1_000_000)
+    await client.cluster.marks.mark(ledger_id, told, time.time_ns() // 1_000_000)
 
 
 def _print_lack(ledger_id: int, lack: Any, as_json: bool) -> None:
@@ -94,7 +96,7 @@ def under_replicated(metadata: str, as_json: bool) -> None:
         async with client_of(metadata) as client:
             marks = client.cluster.marks
             return [
-                {"ledgerId": ledger_id, "missing": list(mark.replicas), "ctime": mark.ctime}
+                {"ledgerId": ledger_id, "missing": list(mark.bookies), "ctime": mark.ctime}
                 async for ledger_id in marks.ids()
                 if (mark := await marks.get(ledger_id)) is not None
             ]

@@ -10,6 +10,8 @@ from pyledger.errors import LedgerMetadataError
 from pyledger.wire.ledger.schema import DecodeError, format_text, message, parse_text
 
 LAYOUT_TYPE, LAYOUT_VERSION = "BASIC", 1
+EVERY_ENTRY = "every-entry"
+"""Stands among the bookies of a mark: what is missing does not show at the ends of fragments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,12 +19,22 @@ class Mark:
     """A ledger lacks copies.
 
     Attributes:
-        replicas: Bookies whose copies are missing, in the order in which that was seen.
+        replicas: Bookies whose copies are missing, in the order in which that was seen; and `EVERY_ENTRY`.
         ctime: When it was marked first, in milliseconds since 1970; None where it is not told.
     """
 
     replicas: tuple[str, ...]
     ctime: int | None = None
+
+    @property
+    def bookies(self) -> tuple[str, ...]:
+        """Bookies whose copies are missing."""
+        return tuple(one for one in self.replicas if one != EVERY_ENTRY)
+
+    @property
+    def every_entry(self) -> bool:
+        """Whether a worker has to look at every entry."""
+        return EVERY_ENTRY in self.replicas
 
 
 def encode_mark(mark: Mark) -> bytes:
