@@ -47,7 +47,9 @@ def test_a_life_of_a_ledger(metadata: str) -> None:
     (told,) = pyledger("ledger", "info", *where, "0", "--json").json
     assert (told["state"], told["lastEntryId"], told["digestType"]) == ("CLOSED", 1, "CRC32C")
     assert "password" not in told
-    assert "state\tCLOSED" in pyledger("ledger", "info", *where, "0").lines
+    shown = pyledger("ledger", "info", *where, "0").lines
+    assert "state\tCLOSED" in shown
+    assert f"ensembles\t0: {' '.join(told['ensembles']['0'])}" in shown
     assert pyledger("ledger", "delete", *where, "--yes", "0", "--json").json == [
         {"ledgerId": 0, "deleted": True}
     ]
@@ -88,21 +90,25 @@ def test_bench(metadata: str) -> None:
     assert pyledger("ledger", "ls", "-m", metadata).lines == []
 
 
-def test_status_of_a_cluster(metadata: str, tmp_path: Path) -> None:
+def test_status_of_a_cluster(metadata: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = pyledger("cluster", "status", metadata, "--json")
     assert [(row["bookieId"], row["state"]) for row in rows.json] == [
         (f"b{at}", "writable") for at in range(4)
     ]
     assert {(row["diskBytes"], row["diskFreeBytes"]) for row in rows.json} == {(1000, 400)}
     assert "0 ledgers with too few copies" in rows.err
-    assert "bookieId" in pyledger("cluster", "status", metadata).out
+    monkeypatch.setenv("PYLEDGER_METADATA", metadata)
+    named = pyledger("cluster", "status")
+    assert named.out == pyledger("cluster", "status", metadata).out
+    assert "bookieId" in named.out
 
 
 def test_format(tmp_path: Path) -> None:
     address = f"sqlite:{tmp_path}/other"
     missing = pyledger("ledger", "ls", "-m", address)
     assert missing.code == 1
-    assert "pyledger cluster format" in missing.err
+    assert f"pyledger cluster format {address}" in missing.err
+    assert list(tmp_path.glob("other*")) == []
     assert "an empty cluster" in pyledger("cluster", "format", address).err
     assert "nothing was changed" in pyledger("cluster", "format", address).err
     assert pyledger("ledger", "ls", "-m", address).code == 0

@@ -113,7 +113,7 @@ def command(
             host=host,
             port=port,
             tls=tls,
-            cluster=locate(metadata or ""),
+            cluster=locate(metadata or "", make=False),
             bookie_id=bookie_id,
             advertised_host=advertise,
         )

@@ -46,11 +46,14 @@ def list_brokers(namesrv: str, access_key: str, secret_key: str, as_json: bool) 
 
 
 @command.command("status")
-@click.argument("address", metavar="HOST:PORT|METADATA")
+@click.argument("address", metavar="HOST:PORT|METADATA", envvar="PYLEDGER_METADATA")
 @network_options
 @json_option
 def status(address: str, namesrv: str, access_key: str, secret_key: str, as_json: bool) -> None:
-    """What a broker says of itself; or which bookies a cluster has, zk://HOST:PORT/ledgers or sqlite:FILE."""
+    """What a broker says of itself; or which bookies a cluster has, zk://HOST:PORT/ledgers or sqlite:FILE.
+
+    Without an argument: of the bookies whose METADATA the variable PYLEDGER_METADATA names.
+    """
     if is_metadata(address):
         rows, lacking = run_client(bookie_rows(address))
         print_rows(rows, as_json)

@@ -232,7 +232,7 @@ def info(metadata: str, ledger_id: int, as_json: bool) -> None:
         emit(found)
         return
     for name, value in found.items():
-        write_line(f"{name}\t{value}")
+        write_line(f"{name}\t{_shown(value)}".rstrip())
 
 
 @command.command("recover")
@@ -326,6 +326,15 @@ def print_entry(entry: Any, as_json: bool) -> None:
     text = printable(entry.payload.decode("utf-8", "replace"))
     shown = text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…"
     write_line(f"{entry.ledger_id}:{entry.entry_id} {shown}".rstrip())
+
+
+def _shown(value: Any) -> str:
+    """A field of metadata, for people."""
+    if isinstance(value, dict):
+        return "; ".join(f"{name}: {_shown(one)}" for name, one in value.items())
+    if isinstance(value, list):
+        return " ".join(value)
+    return "" if value is None else printable(str(value))
 
 
 def metadata_fields(ledger_id: int, found: Any) -> dict[str, Any]:

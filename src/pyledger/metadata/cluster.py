@@ -101,12 +101,13 @@ class Cluster:
         return True
 
 
-def locate(address: str) -> Cluster:
+def locate(address: str, *, make: bool = True) -> Cluster:
     """The cluster at an address; not started yet.
 
     Args:
         address: `zk://host:port,host:port/ledgers` (also with upstream's `zk+hierarchical:` and
             `zk+null:`), or `sqlite:FILE`.
+        make: A FILE that is missing is made.
 
     Raises:
         ConfigError: It is none.
@@ -118,5 +119,5 @@ def locate(address: str) -> Cluster:
         hosts, root = found["hosts"].replace(";", ","), found["root"] or ROOT
         return Cluster(ZooKeeperStore(hosts), ROOT if root == "/" else root)
     if (found := _FILE.fullmatch(address)) is not None:
-        return Cluster(SqliteStore(found["path"]))
+        return Cluster(SqliteStore(found["path"], make=make))
     raise ConfigError("metadata", f"{address!r} is no address", "use zk://host:port/ledgers or sqlite:FILE")

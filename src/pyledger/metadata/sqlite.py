@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from pyledger.errors import (
+    LedgerMetadataError,
     MetadataUnreachableError,
     NodeExistsError,
     NodeNotEmptyError,
@@ -49,8 +50,8 @@ INSERT INTO node (path, parent, data) VALUES ('/', '', x'');
 class NodeFile:
     """The file, from one thread at a time."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, *, make: bool) -> None:
+        self.path, self.make = path, make
         self.session = ""
         self._locks = path.with_name(f"{path.name}.sessions")
         self._lock: int | None = None
@@ -58,6 +59,10 @@ class NodeFile:
 
     def open(self) -> None:
         """Open the file, or make it, and begin a session."""
+        if not self.make and not self.path.exists():
+            raise LedgerMetadataError(
+                f"there is no file {self.path}; `pyledger cluster format sqlite:{self.path}` makes a cluster"
+            )
         self._locks.mkdir(parents=True, exist_ok=True)
         database = sqlite3.connect(
             self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
@@ -221,15 +226,16 @@ class NodeFile:
 class SqliteStore(MetadataStore):
     """A session with a file. Its work is done on a thread of its own."""
 
-    def __init__(self, path: str | os.PathLike[str], *, poll_ms: int = POLL_MS) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, poll_ms: int = POLL_MS, make: bool = True) -> None:
         """A session that begins with `start`.
 
         Args:
-            path: The file; it is made where it is missing. Beside it lies a folder of locks.
+            path: The file. Beside it lies a folder of locks.
             poll_ms: How often changes of other processes are looked for.
+            make: The file is made where it is missing.
         """
         self.path = Path(path)
-        self._file = NodeFile(self.path)
+        self._file = NodeFile(self.path, make=make)
         self._thread: ThreadPoolExecutor | None = None
         self._changed = Signal()
         self._poll_ms = poll_ms
@@ -237,7 +243,11 @@ class SqliteStore(MetadataStore):
         self._closed = False
 
     async def start(self) -> None:
-        """Open the file, or make it."""
+        """Open the file, or make it.
+
+        Raises:
+            LedgerMetadataError: It is missing, and must not be made.
+        """
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="pyledger-metadata")
         await self._do(NodeFile.open)
         await self._do(NodeFile.look)

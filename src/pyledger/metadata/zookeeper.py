@@ -5,6 +5,7 @@ A connection that breaks is made again, in the same session while the servers ke
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar
@@ -24,8 +25,13 @@ from pyledger.errors import (
     NodeVersionError,
     NoNodeError,
 )
+from pyledger.log import logger
 from pyledger.metadata.signal import Signal
 from pyledger.metadata.store import MetadataStore, Node
+
+log = logger("metadata.zookeeper")
+# Without a handler of the application nothing is printed: whatever fails is raised, too.
+log.addHandler(logging.NullHandler())
 
 T = TypeVar("T")
 
@@ -54,7 +60,9 @@ class ZooKeeperStore(MetadataStore):
         """
         self.hosts = hosts
         self._timeout_s = session_timeout_ms / 1000
-        self._client: Any = KazooClient(hosts=hosts, timeout=self._timeout_s, connection_retry=FOR_EVER)
+        self._client: Any = KazooClient(
+            hosts=hosts, timeout=self._timeout_s, connection_retry=FOR_EVER, logger=log
+        )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connected = Signal()
         self._closed = False

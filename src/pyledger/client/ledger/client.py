@@ -50,7 +50,7 @@ class AsyncLedgerClient(Lifecycle):
         Raises:
             ConfigError: The address is none, or a certificate cannot be read.
         """
-        self.cluster = locate(metadata) if isinstance(metadata, str) else metadata
+        self.cluster = locate(metadata, make=False) if isinstance(metadata, str) else metadata
         self.config = config or LedgerConfig()
         self._random = random or Random()
         if racks is None:
