@@ -2,7 +2,8 @@
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 
 from pyledger import arrow
 from pyledger.arrow import Partition
@@ -30,36 +31,52 @@ def plan_folders(options: ReadOptions) -> list[Partition]:
         StoreNotFoundError: a path holds no store.
     """
     placed = placed_folders(options.paths)
-    size = partition_bytes(sum(log_extent_bytes(folder) for _place, folder in placed), options)
+    named, in_last = map(sum, zip(*(log_extent_bytes(folder) for _place, folder in placed), strict=True))
     known: set[str] = set()
     parts: list[Partition] = []
-    for place, folder in placed:
-        with StoreReader.open(folder, on_corrupt=options.on_corrupt, maps_late=True) as reader:
-            if options.topics is not None:
-                known |= _topics_of(reader)
-            parts += arrow.plan(
-                reader,
-                max_partition_bytes=size,
-                max_partition_records=options.max_records_per_partition,
-                on_corrupt=options.on_corrupt,
-                topics=_present(reader, options.topics),
-                topics_pattern=options.topics_pattern,
-                queues=options.queues,
-                starting_offsets=_bounded(
-                    place, reader, options.starting_offsets or EARLIEST, "startingOffsets", options
-                ),
-                ending_offsets=_bounded(place, reader, options.ending_offsets, "endingOffsets", options),
-                since=options.starting_timestamp_ms,
-                until=options.ending_timestamp_ms,
-                tags=options.tags,
-                include_unindexed=options.include_unindexed,
-            )
+    with ExitStack() as held:
+        opened: Iterable[tuple[str, StoreReader]] = _open(placed, options)
+        if in_last > named // 8:
+            # Last files are made ahead, and may be almost empty. There are few files, so all stay open.
+            opened = [(place, held.enter_context(reader)) for place, reader in opened]
+            named = sum(reader.max_offset - reader.min_offset for _place, reader in opened)
+        size = partition_bytes(named, options)
+        for place, reader in opened:
+            with reader:
+                if options.topics is not None:
+                    known |= _topics_of(reader)
+                parts += _plan_folder(place, reader, size, options)
     for topic in options.topics or ():
         if topic not in known:
             raise ConfigError(
                 "topics", f"there is no topic {topic!r}", f"there are {', '.join(sorted(known))}"
             )
     return parts
+
+
+def _open(placed: list[tuple[str, str]], options: ReadOptions) -> Iterator[tuple[str, StoreReader]]:
+    for place, folder in placed:
+        yield place, StoreReader.open(folder, on_corrupt=options.on_corrupt, maps_late=True)
+
+
+def _plan_folder(place: str, reader: StoreReader, size_bytes: int, options: ReadOptions) -> list[Partition]:
+    return arrow.plan(
+        reader,
+        max_partition_bytes=size_bytes,
+        max_partition_records=options.max_records_per_partition,
+        on_corrupt=options.on_corrupt,
+        topics=_present(reader, options.topics),
+        topics_pattern=options.topics_pattern,
+        queues=options.queues,
+        starting_offsets=_bounded(
+            place, reader, options.starting_offsets or EARLIEST, "startingOffsets", options
+        ),
+        ending_offsets=_bounded(place, reader, options.ending_offsets, "endingOffsets", options),
+        since=options.starting_timestamp_ms,
+        until=options.ending_timestamp_ms,
+        tags=options.tags,
+        include_unindexed=options.include_unindexed,
+    )
 
 
 def placed_folders(paths: tuple[str, ...]) -> list[tuple[str, str]]:

@@ -114,6 +114,19 @@ def test_plan_splits_by_bytes_and_gives_every_row_once(session: "SparkSession", 
     assert few.select("topic", "queueId", "queueOffset").distinct().count() == 300
 
 
+def test_a_last_file_that_is_almost_empty_counts_for_what_it_holds(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path, mapped_file_size_bytes=1 << 20) as store:
+        put = store.appender("orders", 0).put
+        while put(bytes(1000)) < 100_000:
+            pass
+    from pyspark_pyledger.options import parse_read_options
+    from pyspark_pyledger.planning import plan_folders
+
+    parts = plan_folders(parse_read_options({"path": str(tmp_path), "minPartitions": "4"}))
+    assert len(parts) >= 4
+    assert sum(part.size_bytes for part in parts) < 110_000
+
+
 @pytest.mark.parametrize(
     ("options", "count"),
     [

@@ -215,8 +215,12 @@ def holds_log(path: str) -> bool:
     return os.path.isdir(os.path.join(path, LOG_FOLDER)) or bool(_entry_homes(path))
 
 
-def log_extent_bytes(path: str) -> int:
-    """Bytes between the beginning of the log and the end of its last file, by their names alone."""
+def log_extent_bytes(path: str) -> tuple[int, int]:
+    """Bytes between the beginning of the log and the end of its last file, by their names alone.
+
+    Returns:
+        All of them, and those of the last file, of which a part may not be written yet.
+    """
     found = [
         (name, home)
         for home in (os.path.join(path, LOG_FOLDER), *_entry_homes(path))
@@ -224,9 +228,10 @@ def log_extent_bytes(path: str) -> int:
         if _OFFSET_NAME.fullmatch(name) or _COLD_NAME.fullmatch(name)
     ]
     if not found:
-        return 0
+        return 0, 0
     (first, _), (last, home) = min(found), max(found)
-    return int(last[:20]) - int(first[:20]) + max(0, length_of(os.path.join(home, last)))
+    in_last = max(0, length_of(os.path.join(home, last)))
+    return int(last[:20]) - int(first[:20]) + in_last, in_last
 
 
 def _entry_homes(root: str) -> list[str]:
