@@ -1,15 +1,19 @@
 """Groups of our members over sockets and disks: what is acknowledged is in every folder."""
 
 import asyncio
+import socket
+import threading
 from pathlib import Path
 
 import pytest
 
 from pyledger.config.net import NetConfig
 from pyledger.config.raft_store import RaftStoreConfig
-from pyledger.errors import NoLeaderError, RaftRefusedError
+from pyledger.errors import ListenError, NoLeaderError, RaftRefusedError, StoreLockedError
 from pyledger.protocol.raft.messages import AppendEntryRequest, Entry, PushEntryRequest, Request
 from pyledger.runtime import raft_server
+from pyledger.runtime.raft_server import RaftServer
+from pyledger.store.lock import StoreLock
 from pyledger.store.raft_reader import RaftReader
 from pyledger.store.raft_verify import verify_raft
 from pyledger.wire.dledger import decode_request
@@ -77,6 +81,24 @@ def test_bodies_and_entries_go_as_they_are_however_much_waits_to_be_written(
             await same_end(group)
         assert not [one for one in decoded if isinstance(one, PushEntryRequest) and one.entries]
         assert not [one for one in decoded if isinstance(one, AppendEntryRequest)]
+
+    on_a_loop(work)
+
+
+def test_a_member_that_cannot_begin_lets_go_of_its_log(tmp_path: Path) -> None:
+    async def work() -> None:
+        threads = threading.active_count()
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            member = RaftServer("g", "n0", f"n0-127.0.0.1:{taken.getsockname()[1]}", str(tmp_path))
+            with pytest.raises(ListenError):
+                await member.start()
+            with StoreLock(str(tmp_path / "dledger-n0")):
+                second = RaftServer("g", "n0", "n0-127.0.0.1:1", str(tmp_path))
+                with pytest.raises(StoreLockedError):
+                    await second.start()
+        assert threading.active_count() == threads
 
     on_a_loop(work)
 

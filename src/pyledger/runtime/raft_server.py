@@ -215,7 +215,18 @@ class RaftServer:
         self._loop = asyncio.get_running_loop()
         self.ended = asyncio.Event()
         self._disk = WorkThread("raft-disk")
-        await self._disk.run(self._open_store)
+        try:
+            await self._disk.run(self._open_store)
+        except BaseException:
+            self._disk.stop()
+            raise
+        try:
+            await self._take_part()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _take_part(self) -> None:
         self.node = RaftNode(
             group=self.group,
             self_id=self.self_id,
