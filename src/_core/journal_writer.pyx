@@ -14,7 +14,7 @@
 from _core.futex cimport (load_word, monotonic_ns, pthread_mutex_destroy, pthread_mutex_init,
                           pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock, store_word)
 from _core.layout cimport put_i32, put_i64
-from _core.posix cimport fdatasync, fork_generation, load_acquire, posix_fallocate, store_release
+from _core.posix cimport fdatasync, fork_generation, load_acquire, store_release
 from _core.status cimport STATUS_CLOSED, STATUS_IO_ERROR, STATUS_OK, STATUS_STORE_FAILED
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -362,11 +362,12 @@ cdef class JournalWriter:
         cdef int result
         if end > self.allocated and self.allocate_bytes > 0:
             # Zeros that are there already spare the sync of each batch the file's new size.
-            result = posix_fallocate(self.fd, self.allocated, self.allocate_bytes + size_bytes)
+            end = self.allocated + self.allocate_bytes + size_bytes
+            result = allocate_range(self.fd, self.allocated, end)
             if result != 0:
                 errno_set(result)
                 return STATUS_IO_ERROR
-            self.allocated += self.allocate_bytes + size_bytes
+            self.allocated = end
         while done < size_bytes:
             count = c_pwrite(self.fd, base + done, size_bytes - done, self.position + done)
             if count < 0 and errno == EINTR:

@@ -10,6 +10,7 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from posix.fcntl cimport O_CLOEXEC, O_RDONLY, open as c_open
 from posix.mman cimport MAP_FAILED, MAP_SHARED, PROT_READ, mmap, munmap
+from posix.stat cimport fstat, struct_stat
 from posix.unistd cimport close as c_close
 
 cimport cython
@@ -53,8 +54,11 @@ cdef struct Span:
 cdef void map_span(Span* span) noexcept nogil:
     """Map a file that nobody has mapped; when that fails, nothing of it is readable."""
     cdef void* address = MAP_FAILED
+    cdef struct_stat facts
     cdef int fd = c_open(span.path, O_RDONLY | O_CLOEXEC)
     if fd >= 0:
+        # It was measured long ago: a page behind its end now would end the process.
+        span.readable = min(span.readable, facts.st_size if fstat(fd, &facts) == 0 else 0)
         address = mmap(NULL, <size_t>span.readable, PROT_READ, MAP_SHARED, fd, 0)
         c_close(fd)
     if address == MAP_FAILED:

@@ -1,5 +1,6 @@
 """Readers that map files when they first read them: the same answers, and few mappings."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,20 @@ def test_a_file_that_went_away_is_missed_and_not_passed_over(folder: Path) -> No
             list(reader.messages())
         with pytest.raises(OffsetOutOfRangeError):
             reader.view.view(gone.start_offset, 10)
+
+
+@pytest.mark.parametrize("folder", ["closed"], indirect=True)
+@pytest.mark.parametrize("left_bytes", [0, 100, 4096])
+def test_a_file_that_was_cut_meanwhile_ends_where_it_ends(folder: Path, left_bytes: int) -> None:
+    with StoreReader.open(folder, maps_late=True) as reader:
+        cut = reader.layout.log_files[3]
+        os.truncate(cut.path, left_bytes)
+        with pytest.raises(OffsetOutOfRangeError):
+            reader.view.read(cut.start_offset + FILE_BYTES // 2, 10)
+        with pytest.raises(CorruptRecordError):
+            list(reader.messages())
+        if left_bytes:
+            assert len(reader.view.read(cut.start_offset, left_bytes)) == left_bytes
 
 
 def test_what_a_view_mapped_itself_goes_with_it(tmp_path: Path, folder: Path) -> None:
