@@ -760,7 +760,7 @@ class AddIntake:
     def take(
         self, frames: list[memoryview], at: int, cache: dict[int, dict[int, bytes]], *, version2: bool
     ) -> tuple[int, bytes, int, list[int]]:
-        """Take the run of ordinary adds that begins at a frame.
+        """Take the run of ordinary adds that begins at a frame, and have its journal write.
 
         Args:
             frames: Without their lengths.

@@ -1,6 +1,7 @@
 """A bookie behind its port: odd requests, restarts, readers that wait."""
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,31 @@ def test_entries_move_to_small_logs_and_are_read_from_there(tmp_path: Path) -> N
     asyncio.run(serve())
     assert len(list(tmp_path.rglob("*.log"))) > 5
     assert [p for p in BookieCheck(str(tmp_path)).problems() if p.severity != "note"] == []
+
+
+def test_a_fence_is_answered_whose_entry_is_on_disk_alone(tmp_path: Path) -> None:
+    """The fence goes to the journal after the entry was fetched: nothing else has the journal write then."""
+
+    async def fill() -> None:
+        async with bookie(tmp_path) as server:
+            peer = await Peer.connect(server.address)
+            assert (await peer.add(8, 3, bytes(1 << 16))).status is Status.EOK
+            await peer.close()
+
+    async def recover() -> None:
+        async with bookie(tmp_path) as server:
+            peer = await Peer.connect(server.address)
+            for path in tmp_path.rglob("*.log"):
+                with path.open("rb") as file:
+                    os.fsync(file.fileno())
+                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            fenced = await peer.read(8, -1, fence=True, master_key=KEY)
+            assert fenced.entry == entry_of(8, 3, bytes(1 << 16))
+            assert (await peer.add(8, 4)).status is Status.EFENCED
+            await peer.close()
+
+    asyncio.run(fill())
+    asyncio.run(recover())
 
 
 @pytest.mark.parametrize("piggyback", [True, False])

@@ -144,10 +144,9 @@ class BookieDesk:
                 rest = frames[at:]
                 break
         for which, (writer, before) in enumerate(zip(writers, appended, strict=True)):
-            if writer.appended != before:
-                if len(self._lines[which]) == 1 and self._parcel is None:
-                    self._give_parcel(which, self._lines[which][0])
-                writer.kick()
+            if writer.appended != before and len(self._lines[which]) == 1 and self._parcel is None:
+                # The journal writes already. If it is done by now, it rings, and the parcel is taken back.
+                self._give_parcel(which, self._lines[which][0])
         if self._store.cached_bytes > self._store.config.write_cache_bytes:
             self.on_full()
         return rest
@@ -247,6 +246,8 @@ class BookieDesk:
         except StoreError:
             self._say(asker, refusal(asker.request, Status.EIO))
             return
+        if outcome.records:
+            writer.kick()
         for record in outcome.records:
             self._store.changed.add(record.ledger_id)
             if record.ledger_id in self._held:

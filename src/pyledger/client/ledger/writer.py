@@ -347,7 +347,10 @@ class AsyncLedgerWriter:
         self._follow_soon()
 
     def _follow_soon(self) -> None:
-        if not self._scheduled:
+        if self._machine.last_add_pushed == self._machine.last_add_confirmed:
+            # No other answer is waited for: whoever waits for this one is told a turn of the loop sooner.
+            self._follow()
+        elif not self._scheduled:
             # Many answers come together: what follows from them is done once.
             self._scheduled = True
             self._loop.call_soon(self._follow)
