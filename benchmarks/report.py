@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
+from benchmarks.report_ledgers import LEDGER_ROWS
 from benchmarks.report_servers import SERVER_ROWS
 from benchmarks.report_spark import SPARK_ROWS, source_lines
 from benchmarks.report_store import START_ROWS, STORE_ROWS
@@ -36,7 +37,7 @@ CASES = (
     "benchmarks/micro/bench_raft.py",
 )
 PACKAGES = ("numpy", "pyarrow", "pyspark", "lmdb", "rocksdict")
-ROWS = (*STORE_ROWS, *SPARK_ROWS, *SERVER_ROWS, *START_ROWS)
+ROWS = (*STORE_ROWS, *SPARK_ROWS, *SERVER_ROWS, *LEDGER_ROWS, *START_ROWS)
 
 Place = tuple[str, str]
 """A line of the table: the last one that is not told as a part of another, and itself."""

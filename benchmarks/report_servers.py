@@ -1,4 +1,4 @@
-"""Lines of the report on brokers, clients, replication, DLedger groups and bookies."""
+"""Lines of the report on brokers, clients, replication and DLedger groups."""
 
 import math
 from collections.abc import Callable
@@ -202,21 +202,6 @@ def group_reopen(r: Results) -> Verdict:
     return seconds < 1.5, f"{seconds:.2f} s"
 
 
-def bookie(ratio: str, fact: str, goal: Callable[[float], bool], unit: str) -> Callable[[Results], Verdict]:
-    def judge(r: Results) -> Verdict:
-        run = r.only("bookie.add")
-        ours, java = run["ours"][fact], run["java"][fact]
-        told = f"{rate(ours)} by {rate(java)}" if unit == "/s" else f"{ours:.1f} by {java:.1f} {unit}"
-        return goal(run[ratio]), f"{run[ratio]:.2f}× ({told})"
-
-    return judge
-
-
-def lost_bookie(r: Results) -> Verdict:
-    run = r.only("autorecovery.lost_bookie")
-    return run["seconds"] <= 25, f"{run['seconds']:.1f} s, {run['mb_per_second']:.0f} MB/s"
-
-
 SERVER_ROWS = (
     Row("broker: RocketMQ's Java client, sync", "≥ 1.2× Java's broker", java_client("sync", 1.2)),
     Row("— async, 1,024 in flight", "≥ 1.2×", java_client("async", 1.2)),
@@ -277,20 +262,4 @@ SERVER_ROWS = (
     Row("— a log of 1 GiB reopened, checksums verified", "< 1.5 s", group_reopen),
     Row("— an entry's commit in the leader, 5 peers, 1,000 a batch", "≤ 1 µs", group_commit),
     Row("— `quorum_index` of 3 to 7 peers", "< 60 ns, ≥ 2× `sorted`", group_quorum),
-    Row(
-        "bookie: an add, 1 under way, p50",
-        "≤ 0.8× Java's",
-        bookie("ratio_p50_us", "p50_us", lambda ratio: ratio <= 0.8, "µs"),
-    ),
-    Row(
-        "— 1,000 under way",
-        "≥ 1.2× Java's",
-        bookie("ratio_per_second", "per_second", lambda ratio: ratio >= 1.2, "/s"),
-    ),
-    Row(
-        "— the bookie's CPU for an add",
-        "≤ 0.7× Java's",
-        bookie("ratio_cpu_us", "cpu_us", lambda ratio: ratio <= 0.7, "µs"),
-    ),
-    Row("— one lost until 20,000 × 1 KiB have all copies", "≤ 25 s", lost_bookie),
 )

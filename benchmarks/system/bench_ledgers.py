@@ -1,9 +1,11 @@
-"""Ledgers from a client's side: adds and reads by our client and Java's, a lost bookie, recoveries, starts.
+"""Ledgers from a client's side: adds and reads by our client and Java's, a lost bookie, recoveries, starts,
+digests.
 
 Bookies are processes, each with its own journal on the one disk; every add is on disk before its answer.
 """
 
 import asyncio
+import random
 import statistics
 import time
 from collections.abc import AsyncIterator
@@ -19,6 +21,8 @@ from benchmarks.processor_time import cpu_seconds
 from benchmarks.rounds import Rounds
 from pyledger.client.ledger import AsyncLedgerClient, AsyncLedgerWriter, LedgerConfig
 from pyledger.net.loop import run
+from pyledger.protocol.bookkeeper.entry import DigestType
+from pyledger.wire.ledger.entry import EntryDigest, count_whole, pack_entry
 
 PAYLOAD = bytes(range(256))
 TURNS = 3
@@ -185,6 +189,22 @@ def bench_recovery(rounds: Rounds, tmp_path: Path) -> None:
 
     many_ms, few_ms = rounds.benchmark.pedantic(measure, rounds=1)
     rounds.note(entries=entries, many_ms=many_ms, unconfirmed_ms=few_ms)
+
+
+@pytest.mark.parametrize("kind", ["CRC32C", "CRC32"], ids="digest={}".format)
+@pytest.mark.benchmark(group="ledgers: digests of entries of 1 KiB are checked, 256 at once")
+def bench_digest(rounds: Rounds, kind: str) -> None:
+    digest = EntryDigest(DigestType[kind])
+    payloads = [random.Random(at).randbytes(1024) for at in range(256)]
+    entries = [pack_entry(digest, 7, at, at - 1, 0, payload) for at, payload in enumerate(payloads)]
+    times = 200 if rounds.full else 1
+
+    def check(_state: None) -> int:
+        return sum(count_whole(digest, 7, 0, entries) for _ in range(times))
+
+    rounds.run(
+        lambda: None, check, units=times * sum(map(len, entries)), expected=times * len(entries), rounds=20
+    )
 
 
 @pytest.mark.benchmark(group="ledgers: a bookie begins, and has nothing to do")
