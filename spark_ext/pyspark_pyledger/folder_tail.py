@@ -1,5 +1,6 @@
 """Store folders that a stream follows: what they hold by now, where a trigger ends, and its partitions."""
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,6 @@ from pyledger.arrow import Partition
 from pyledger.errors import PyLedgerError
 from pyledger.message import QueueRange
 from pyledger.store.reader import StoreReader
-from pyledger.store.views import units_array
 from pyspark_pyledger.options import ReadOptions, is_wanted
 from pyspark_pyledger.planning import partition_bytes, placed_folders
 from pyspark_pyledger.positions import Offsets, QueueKey
@@ -159,14 +159,24 @@ def cut_spans(
 
     A queue whose units are not one for each offset (batches, records that a cleaning took) is taken whole.
 
-    Cost: reads at least the units of the rows taken, at most about eight times as many.
+    Cost: looks at as many units of each queue as its share of the rows is, and at four times as many while
+    that is too few; a search in them, no pass over them, unless bytes are limited.
     """
-    look = FIRST_LOOK_UNITS
+    look = _first_look(reader, spans, rows, size_bytes)
     while True:
         found, enough = _cut(reader, spans, rows, size_bytes, look)
         if enough:
             return found
         look *= 4
+
+
+def _first_look(reader: StoreReader, spans: Spans, rows: int | None, size_bytes: int | None) -> int:
+    """Units of each queue that are enough when queues are filled evenly, with records of one size."""
+    if size_bytes is not None:
+        name, (start, _end) = next(iter(spans.items()))
+        rows_of_size = size_bytes // max(64, _span_bytes(reader, name, (start, start + 1)))
+        rows = rows_of_size if rows is None else min(rows, rows_of_size)
+    return (rows or 0) // max(1, len(spans)) + FIRST_LOOK_UNITS
 
 
 def _cut(
@@ -188,21 +198,46 @@ def _cut(
             horizon = last if horizon is None else min(horizon, last)
     if not units:
         return ends, True
-    joined = units_array(b"".join(part.tobytes() for part in units.values()))
-    places = joined["physical_offset"].astype("i8")
-    order = places.argsort(kind="stable")
-    places = places[order]
-    known = len(places) if horizon is None else int(places.searchsorted(horizon, "right"))
-    count = known if rows is None else min(known, rows)
-    if size_bytes is not None:
-        sizes = joined["size_bytes"].astype("i8")[order]
-        count = min(count, max(1, int(sizes[:count].cumsum().searchsorted(size_bytes, "right"))))
-    if count == known and horizon is not None and count != rows:
+    counts, limited = _take(list(units.values()), horizon, rows, size_bytes)
+    if horizon is not None and not limited:
         return ends, False
-    border = int(places[count - 1])
-    for name, part in units.items():
-        ends[name] = spans[name][0] + int(part["physical_offset"].astype("i8").searchsorted(border, "right"))
+    ends |= {name: spans[name][0] + count for name, count in zip(units, counts, strict=True)}
     return ends, True
+
+
+def _take(
+    parts: list[Any], horizon: int | None, rows: int | None, size_bytes: int | None
+) -> tuple[list[int], bool]:
+    """How many units of each queue are taken, in the order of the log; whether a limit says so.
+
+    The place in the log up to which they are taken is searched by halves, and with it each queue's unit.
+    """
+    places = [part["physical_offset"] for part in parts]
+    sizes = [] if size_bytes is None else [part["size_bytes"].cumsum(dtype="i8") for part in parts]
+
+    def fits(counts: list[int]) -> bool:
+        if rows is not None and sum(counts) > rows:
+            return False
+        taken = sum(int(one[count - 1]) for one, count in zip(sizes, counts, strict=False) if count)
+        return size_bytes is None or taken <= size_bytes
+
+    def count_to(place: int, low: list[int], high: list[int]) -> list[int]:
+        return [bisect_right(one, place, *span) for one, *span in zip(places, low, high, strict=True)]
+
+    first = min(int(one[0]) for one in places)
+    last = max(int(one[-1]) for one in places) if horizon is None else horizon
+    low = count_to(first, [0] * len(places), [len(one) for one in places])
+    high = count_to(last, low, [len(one) for one in places])
+    if fits(high):
+        return high, sum(high) == rows
+    while last - first > 1 and sum(low) + 1 < sum(high):
+        middle = (first + last) // 2
+        counts = count_to(middle, low, high)
+        if fits(counts):
+            first, low = middle, counts
+        else:
+            last, high = middle, counts
+    return low, True
 
 
 def _span_bytes(reader: StoreReader, name: Queue, span: tuple[int, int]) -> int:

@@ -2,15 +2,18 @@
 
 import json
 import shutil
+import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
+from pyspark_pyledger import folder_tail
 from pyspark_pyledger.options import check_stream, parse_read_options
 from pyspark_pyledger.positions import Positions, format_positions, parse_positions
 from pyspark_pyledger.schema import schema_of
@@ -105,6 +108,47 @@ def test_triggers_follow_the_order_of_the_log(tmp_path: Path) -> None:
     assert [len(found) for found in triggers] == [7] * 8 + [4]
     numbers = [sorted(3 * row[2] + row[1] for row in found) for found in triggers]
     assert list(chain.from_iterable(numbers)) == list(range(60))
+
+
+def first_in_log(
+    records: list[tuple[int, int]], rows: int | None, size_bytes: int | None
+) -> dict[tuple[str, int], int]:
+    """How many of each queue are among the first records, (queue, size) each, that limits allow."""
+    taken = 0
+    for count, (_queue, size) in enumerate(records):
+        taken += size
+        over = size_bytes is not None and taken > size_bytes
+        if count and (over or count == rows):
+            records = records[:count]
+            break
+    counts = Counter(queue for queue, _size in records)
+    return {("orders", queue): counts[queue] for queue in range(3)}
+
+
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([0, 0, 0, 0, 0, 0, 1, 2]), st.integers(1, 900)), min_size=20, max_size=80
+    ),
+    st.none() | st.integers(1, 60),
+    st.none() | st.integers(1, 30_000),
+    st.integers(1, 20),
+)
+def test_a_cut_takes_the_first_of_the_log_whatever_queues_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, messages: list[tuple[int, int]], rows: int | None,
+    size_bytes: int | None, look: int,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(folder_tail, "FIRST_LOOK_UNITS", look)
+    folder = Path(tempfile.mkdtemp(dir=tmp_path))
+    messages = [(queue, 1) for queue in range(3)] + messages
+    with MessageStore.open(folder, mapped_file_size_bytes=FILE_BYTES, index_enabled=False) as store:
+        for queue, body_bytes in messages:
+            store.put(Message("orders", bytes(body_bytes), queue_id=queue))
+    with StoreReader.open(folder) as reader:
+        spans = {name: (0, held.max_offset) for name, held in reader.queues().items()}
+        records = [(one.queue_id, one.store_size) for one in reader.messages()]
+        found = folder_tail.cut_spans(reader, spans, rows, size_bytes)
+    assert found == first_in_log(records, rows, size_bytes)
 
 
 def test_available_now_stops_where_it_began_to_look(tmp_path: Path) -> None:
