@@ -1,7 +1,9 @@
 """How fast does a stream follow a store, and a frame become messages?
 
 A stream goes over a store with a million rows a trigger, into the `noop` sink. The rate of a trigger counts
-from its beginning to its end, as its report says; the first ones warm Spark up. Writes take the rows of a
+from its beginning to its end, as its report says. In turns with it, in the same session, a Python source that
+has nothing to do streams as many rows a trigger: one prebuilt batch of ours, again and again. That is the
+ceiling of any Python source. The first stream of either warms Spark up. Writes take the rows of a
 prebuilt Python source, so that only the sink differs: ours, which stages, appends, and flushes twice, or one
 that discards what it gets. How fast the disk takes bytes is measured with it; in memory, in a file system
 that has no disk, the same writes show what is left of the difference without one.
@@ -12,51 +14,93 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark_pyledger.schema import schema_of
 
-from benchmarks.filling import Filled
 from benchmarks.rounds import Rounds
+from benchmarks.spark.conftest import TASKS
 from benchmarks.spark.discarding_sink import DiscardingSink
 from benchmarks.spark.prebuilt_source import write_batch
+from benchmarks.spark.stores import FULL_LOG_BYTES, SHAPES, SMOKE_LOG_BYTES, Stored, make_store
 from pyledger import arrow
 
 pytestmark = pytest.mark.spark
 ROWS_PER_TRIGGER = 1_000_000
-WARM_TRIGGERS = 2
 MEMORY = Path("/dev/shm")
 COLUMNS = {"default": arrow.DEFAULT_COLUMNS, "no-properties": arrow.DEFAULT_COLUMNS[:-1]}
 BODIES = {"body": ("body",), "body-keys-tags": ("body", "keys", "tags")}
 
 
+@pytest.fixture(scope="module")
+def stored(scale: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stored]:
+    """Long enough for several triggers in one stream."""
+    folder = tmp_path_factory.mktemp("stream") / "store"
+    sizes = (FULL_LOG_BYTES, 1 << 30) if scale == "full" else (SMOKE_LOG_BYTES, 1 << 20)
+    yield make_store(folder, replace(SHAPES["fixed"], sizes=4), *sizes)
+    shutil.rmtree(folder)
+
+
+def trigger_rates(
+    rows: DataFrame, checkpoint: Path, rows_expected: int, rows_per_trigger: int
+) -> list[float]:
+    """Rows a second of each full trigger of a stream, into a sink that drops them."""
+    sink = rows.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
+    query = sink.trigger(availableNow=True).start()
+    query.awaitTermination()
+    reports = query.recentProgress
+    assert sum(report["numInputRows"] for report in reports) == rows_expected
+    return [
+        1000 * report["numInputRows"] / max(1, report["durationMs"]["triggerExecution"])
+        for report in reports
+        if report["numInputRows"] == rows_per_trigger
+    ]
+
+
 @pytest.mark.benchmark(group="Spark stream")
 @pytest.mark.parametrize("columns", COLUMNS, ids="columns={}".format)
-def bench_stream(rounds: Rounds, session: SparkSession, filled: Filled, tmp_path: Path, columns: str) -> None:
-    rows_per_trigger = ROWS_PER_TRIGGER if rounds.full else max(1, filled.messages // 4)
+def bench_stream(rounds: Rounds, session: SparkSession, stored: Stored, tmp_path: Path, columns: str) -> None:
+    rows_per_trigger = ROWS_PER_TRIGGER if rounds.full else max(1, stored.rows // 4)
+    names = COLUMNS[columns]
+    batch = next(iter(arrow.scan(stored.path, columns=names)))
+    schema = to_arrow_schema(schema_of(names), timezone="UTC")
+    write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema), tmp_path / "rows.arrow")
 
-    def act() -> list[float]:
-        rates: list[float] = []
-        for turn in range(3 if rounds.full else 1):
-            stream = session.readStream.format("pyledger").option("startingOffsets", "earliest")
-            stream = stream.option("columns", ",".join(COLUMNS[columns]))
-            rows = stream.option("maxOffsetsPerTrigger", rows_per_trigger).load(str(filled.path))
-            sink = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path / str(turn)))
-            query = sink.trigger(availableNow=True).start()
-            query.awaitTermination()
-            reports = query.recentProgress
-            assert sum(report["numInputRows"] for report in reports) == filled.messages
-            rates += [
-                1000 * report["numInputRows"] / report["durationMs"]["triggerExecution"]
-                for report in reports
-                if report["numInputRows"] == rows_per_trigger
-            ]
-        return rates[WARM_TRIGGERS:] or rates
+    def ours() -> DataFrame:
+        stream = session.readStream.format("pyledger").option("startingOffsets", "earliest")
+        stream = stream.option("columns", ",".join(names))
+        return stream.option("maxOffsetsPerTrigger", rows_per_trigger).load(str(stored.path))
 
-    rates = rounds.benchmark.pedantic(act, rounds=1)
-    rounds.note(per_second=max(rates), middle_per_second=sorted(rates)[len(rates) // 2])
+    def ceiling() -> DataFrame:
+        stream = session.readStream.format("prebuilt").option("path", str(tmp_path / "rows.arrow"))
+        stream = stream.option("rows", stored.rows).option("perTrigger", rows_per_trigger)
+        return stream.option("partitions", TASKS).load()
+
+    def act() -> list[list[float]]:
+        rates: list[list[float]] = [[], []]
+        for turn in range(4 if rounds.full else 1):
+            for source, make in enumerate((ours, ceiling)):
+                checkpoint = tmp_path / f"{make.__name__}-{turn}"
+                told = trigger_rates(make(), checkpoint, stored.rows, rows_per_trigger)
+                rates[source] += told if turn or not rounds.full else []
+        return rates
+
+    found = rounds.benchmark.pedantic(act, rounds=1)
+    best, ceiling_best = (max(rates) for rates in found)
+    middle, ceiling_middle = (median(rates) for rates in found)
+    rounds.note(
+        per_second=best,
+        middle_per_second=middle,
+        ceiling_per_second=ceiling_best,
+        ceiling_middle_per_second=ceiling_middle,
+        ratio_to_ceiling=middle / ceiling_middle,
+    )
 
 
 def disk_rate(path: Path, size_bytes: int) -> float:
@@ -87,12 +131,12 @@ def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.benchmark(group="Spark write")
 @pytest.mark.parametrize("columns", BODIES, ids="columns={}".format)
 def bench_write(
-    rounds: Rounds, session: SparkSession, filled: Filled, tmp_path: Path, home: Path, columns: str
+    rounds: Rounds, session: SparkSession, stored: Stored, tmp_path: Path, home: Path, columns: str
 ) -> None:
     session.dataSource.register(DiscardingSink)
     count = 2_000_000 if rounds.full else 2_000
     prebuilt = tmp_path / "rows.arrow"
-    body = arrow.scan(filled.path, columns=["body"], batch_rows=8192).read_next_batch().column(0)
+    body = arrow.scan(stored.path, columns=["body"], batch_rows=8192).read_next_batch().column(0)
     keys = pa.array([f"order-{number}" for number in range(len(body))])
     tags = pa.array(["TagA"] * len(body))
     found = {"body": body, "keys": keys, "tags": tags}

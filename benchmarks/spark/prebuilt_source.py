@@ -1,12 +1,18 @@
-"""The ceiling of a Python data source: one prebuilt batch, handed to Spark again and again."""
+"""The ceiling of a Python data source, batch or stream: one prebuilt batch, handed over again and again."""
 
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 
@@ -21,7 +27,7 @@ def write_batch(batch: pa.RecordBatch, path: Path) -> None:
 
 
 class PrebuiltSource(DataSource):
-    """Options: `path` of an Arrow file with one batch, `rows` in all, `partitions`."""
+    """Options: `path` of an Arrow file with one batch, `rows` in all, `partitions`; streams: `perTrigger`."""
 
     @classmethod
     def name(cls) -> str:
@@ -34,20 +40,56 @@ class PrebuiltSource(DataSource):
         assert schema == self.schema()
         return PrebuiltReader(self.options)
 
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        assert schema == self.schema()
+        return PrebuiltStreamReader(self.options)
+
+
+def share_rows(rows: int, partitions: int) -> list[InputPartition]:
+    borders = [rows * n // partitions for n in range(partitions + 1)]
+    return [InputPartition(after - before) for before, after in pairwise(borders)]
+
+
+def repeat_batch(path: str, rows: int) -> Iterator[pa.RecordBatch]:
+    batch = read_batch(path)
+    for _ in range(rows // batch.num_rows):
+        yield batch
+    if rows % batch.num_rows:
+        yield batch.slice(0, rows % batch.num_rows)
+
 
 class PrebuiltReader(DataSourceReader):
     def __init__(self, options: dict[str, str]) -> None:
         self.path, self.rows, self.count = options["path"], int(options["rows"]), int(options["partitions"])
 
     def partitions(self) -> list[InputPartition]:
-        borders = [self.rows * n // self.count for n in range(self.count + 1)]
-        return [InputPartition(after - before) for before, after in pairwise(borders)]
+        return share_rows(self.rows, self.count)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        batch = read_batch(self.path)
-        left = partition.value
-        while left >= batch.num_rows:
-            yield batch
-            left -= batch.num_rows
-        if left:
-            yield batch.slice(0, left)
+        return repeat_batch(self.path, partition.value)
+
+
+class PrebuiltStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Its offsets are numbers of rows; it has nothing to look up."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        self.path, self.rows, self.count = options["path"], int(options["rows"]), int(options["partitions"])
+        self.rows_per_trigger = int(options["perTrigger"])
+
+    def initialOffset(self) -> dict[str, int]:
+        return {"row": 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """The end never moves."""
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        return {"row": min(self.rows, start["row"] + self.rows_per_trigger)}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        return list(share_rows(end["row"] - start["row"], self.count))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return repeat_batch(self.path, partition.value)
