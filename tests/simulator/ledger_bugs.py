@@ -3,19 +3,25 @@
 A bug is called with each bookie at each of its lives, each client process, and the metadata store.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pyledger.protocol.bookkeeper import messages as m
 from pyledger.protocol.bookkeeper.bookie import BookieRules, FenceRecord, Outcome
+from pyledger.protocol.bookkeeper.fragments import Lack
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata, LedgerState
 from pyledger.protocol.bookkeeper.quorum import Coverage
 from pyledger.protocol.bookkeeper.reader import EntryRead, SendRead
 from pyledger.protocol.bookkeeper.recovery import LedgerRecovery, RecoveryReady
+from pyledger.protocol.bookkeeper.repair import Repair
 from pyledger.protocol.bookkeeper.results import ABSENT
 from pyledger.protocol.bookkeeper.writer import LedgerWriter
 from pyledger.simulator.bookie import EntriesInMemory, Reply, SimulatedBookie
 from pyledger.simulator.ledger_cluster import Fault, MetadataTable
 from pyledger.simulator.ledger_process import ReaderProcess, WriterProcess
+from pyledger.simulator.ledger_repair import Copy, Flow, RepairProcess, Told
+
+ENTRY_MAX = (1 << 62) - 1
 
 
 def recovery_of(part: object) -> LedgerRecovery | None:
@@ -299,6 +305,70 @@ def told_before_the_close(part: object) -> None:
     machine._open_writer = opened
 
 
+def copies_thrown_away_at_their_new_place(part: object) -> None:
+    """A bookie deletes a ledger that did not name it before a repair gave it copies (bookkeeper #4668)."""
+
+    def keeps(metadata: LedgerMetadata | None) -> bool:
+        return metadata is not None and any(part.name in one.ensemble for one in metadata.segments)
+
+    if isinstance(part, SimulatedBookie):
+        part.keeps = keeps
+
+
+def successors_named_before_the_copies(part: object) -> None:
+    """A repair names its bookies first, and copies then."""
+
+    def mend(repair: Repair, metadata: LedgerMetadata) -> Flow:
+        return (yield from part.name_successors(repair)) and (yield from part.copy(repair, metadata))
+
+    if isinstance(part, RepairProcess):
+        part.mend = mend
+
+
+def what_cannot_be_read_is_passed_over(part: object) -> None:
+    """A repair copies what it can read, and names its bookies for all of it."""
+    if isinstance(part, RepairProcess):
+        part.may_go_on = lambda _: True
+
+
+def copies_that_failed_count(part: object) -> None:
+    """A repair does not look at what the bookies answer that got its copies."""
+
+    def send(copies: Sequence[Copy], told: Told) -> None:
+        RepairProcess.send_copies(part, copies, lambda _: told(True))
+
+    if isinstance(part, RepairProcess):
+        part.send_copies = send
+
+
+def open_ends_are_repaired(part: object) -> None:
+    """A repair replaces bookies where a writer may still add."""
+
+    class Careless(Repair):
+        def repaired(self, metadata: LedgerMetadata) -> LedgerMetadata | None:
+            found = super().repaired(replace(metadata, state=LedgerState.CLOSED, last_entry_id=ENTRY_MAX))
+            return found and replace(found, state=metadata.state, last_entry_id=metadata.last_entry_id)
+
+    def mend(repair: Repair, metadata: LedgerMetadata) -> Flow:
+        return RepairProcess.mend(part, Careless(repair.fragment, repair.successors), metadata)
+
+    def examine(*, every_entry: bool = False) -> Flow:
+        found = yield from RepairProcess.examine(part, every_entry=every_entry)
+        if found is None:
+            return None
+        lacking = tuple(Lack(replace(one.fragment, sealed=True), one.places) for one in found.lacking)
+        return replace(found, lacking=lacking)
+
+    if isinstance(part, RepairProcess):
+        part.mend, part.examine = mend, examine
+
+
+def ends_tell_of_all_entries(part: object) -> None:
+    """A repair looks at the ends of fragments although a check found a hole between (ours, mended)."""
+    if isinstance(part, RepairProcess) and part.name != "auditor":
+        part.examine = lambda **_: RepairProcess.examine(part)
+
+
 BUGS: list[Fault] = [
     fence_at_the_first_read_only,
     every_bookie_must_deny,
@@ -319,4 +389,10 @@ BUGS: list[Fault] = [
     metadata_is_just_set,
     one_denial_is_told_to_a_reader,
     told_before_the_close,
+    copies_thrown_away_at_their_new_place,
+    successors_named_before_the_copies,
+    what_cannot_be_read_is_passed_over,
+    copies_that_failed_count,
+    open_ends_are_repaired,
+    ends_tell_of_all_entries,
 ]

@@ -23,6 +23,7 @@ PAST = {
     (1305, 5): "as 97, with five members",
     (336, 3): "a member without a vote let the wrong candidate raise its term for ever",
     (4557, 5): "a cut removed a damaged entry, so the member that had acknowledged it voted without it",
+    (504461, 5): "members that all started late, one of them damaged, were given too little time",
     (1288, 3): "a cut was sent again to a member that had started without what was compared",
 }
 

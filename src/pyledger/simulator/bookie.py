@@ -2,16 +2,27 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 
 from pyledger.errors import LedgerFileError, PyLedgerError
 from pyledger.protocol.bookkeeper import messages as m
-from pyledger.protocol.bookkeeper.bookie import ENTRY_HEAD_BYTES, BookieRules, Outcome, Record, refusal
+from pyledger.protocol.bookkeeper.bookie import (
+    ENTRY_HEAD_BYTES,
+    BookieRules,
+    EntryRecord,
+    Outcome,
+    Record,
+    refusal,
+)
 from pyledger.protocol.bookkeeper.messages import Status
+from pyledger.protocol.bookkeeper.metadata import LedgerMetadata
 from pyledger.simulator.world import World
 
 SYNC_MS_MAX = 8
 SLOW_SYNC_MS_MAX = 800
+COLLECT_MS_MAX = 400
+"""Between a look at the metadata and what is thrown away because of it."""
 SPOILT = 0.3
 """Share of entries that a bad disk spoils."""
 Reply = Callable[[m.Response], None]
@@ -73,6 +84,7 @@ class SimulatedBookie:
         life: Counts the processes; a request reaches only the one that it was sent to.
         stopped: What comes while the process is stopped, and is done when it goes on; None: it runs.
         lost: Its disk is gone, or will be as good as that.
+        forgotten: Its cookie is gone too: an operator has taken it out for good.
         slow_syncs: Share of syncs that take long.
         bad_disk: Some of the entries that come from now on cannot be read.
         damaged: Entries that the disk has spoilt.
@@ -87,6 +99,7 @@ class SimulatedBookie:
     life: int = 0
     up: bool = False
     lost: bool = False
+    forgotten: bool = False
     stopped: list[Callable[[], None]] | None = None
     slow_syncs: float = 0.0
     bad_disk: bool = False
@@ -96,6 +109,12 @@ class SimulatedBookie:
     die: Callable[["SimulatedBookie"], None] = lambda bookie: bookie.crash()
     checks_cookie: bool = True
     """A bookie whose disk is another one does not start."""
+    look_up: Callable[[int], LedgerMetadata | None] = lambda _: None
+    """The metadata of a ledger; None: it was deleted."""
+    deleted: dict[int, int] = field(default_factory=dict)
+    """Where in the journal the copies of ledgers end that were thrown away."""
+    keeps: Callable[[LedgerMetadata | None], bool] = lambda metadata: metadata is not None
+    """Whether the garbage collection leaves a ledger alone."""
 
     def __post_init__(self) -> None:
         """Not started yet."""
@@ -107,14 +126,15 @@ class SimulatedBookie:
 
     def start(self) -> None:
         """Begin a life with what the disk holds."""
-        if self.up or (self.lost and self.checks_cookie):
+        if self.up or self.forgotten or (self.lost and self.checks_cookie):
             return
         self.up = True
         self.life += 1
         self.storage = EntriesInMemory()
         self.rules = BookieRules(self.storage)
-        for record in self.journal:
-            self.rules.replay(record)
+        for at, record in enumerate(self.journal):
+            if not isinstance(record, EntryRecord) or at >= self.deleted.get(record.ledger_id, 0):
+                self.rules.replay(record)
         self.storage.damaged = self.damaged
         self.world.note(f"{self.name} starts with {len(self.journal)}")
         self.changed(self)
@@ -127,6 +147,7 @@ class SimulatedBookie:
         keep = random.randint(self.synced, len(self.journal)) if random.random() < 0.5 else self.synced
         del self.journal[keep:]
         self.synced = keep
+        self.deleted = {ledger_id: min(end, keep) for ledger_id, end in self.deleted.items()}
         self.up = self._syncing = False
         self.stopped = None
         self.life += 1
@@ -139,9 +160,35 @@ class SimulatedBookie:
         self.lost = True
         self.journal.clear()
         self.damaged.clear()
+        self.deleted.clear()
         self.bad_disk = False
         self.synced = 0
         self.world.note(f"{self.name} is wiped")
+
+    def collect(self) -> None:
+        """Throw away what no metadata has a use for: it is looked up first, and deleted a while later."""
+        life = self.life
+        for ledger_id in self.storage.ledgers:
+            if not self.keeps(self.look_up(ledger_id)):
+                delay_ms = self.world.random.randint(1, COLLECT_MS_MAX)
+                self.world.after(delay_ms, partial(self.run, life, partial(self.delete, ledger_id)))
+
+    def delete(self, ledger_id: int) -> None:
+        """Throw the copies of a ledger away."""
+        self.world.note(f"{self.name} deletes {ledger_id}")
+        self.storage.ledgers.pop(ledger_id, None)
+        self.deleted[ledger_id] = len(self.journal)
+
+    def on_disk(self, ledger_id: int) -> set[int]:
+        """Entries of a ledger that outlive this process, and can be read."""
+        start = self.deleted.get(ledger_id, 0)
+        return {
+            record.entry_id
+            for record in self.journal[start : self.synced]
+            if isinstance(record, EntryRecord)
+            and record.ledger_id == ledger_id
+            and (ledger_id, record.entry_id) not in self.damaged
+        }
 
     def stop(self) -> None:
         """Stand still, as after SIGSTOP."""
@@ -175,7 +222,8 @@ class SimulatedBookie:
             outcome = Outcome(refusal(request, Status.EIO))
         assert outcome.response is not None
         self.journal += outcome.records
-        if self.bad_disk and isinstance(request, m.AddRequest) and self.world.random.random() < SPOILT:
+        spoils = self.bad_disk and not self.world.healed
+        if spoils and isinstance(request, m.AddRequest) and self.world.random.random() < SPOILT:
             self.damaged.add((request.ledger_id, request.entry_id))
         if outcome.records and not self.answers_before_sync:
             self._waiting.append((len(self.journal), reply, outcome.response))

@@ -1,6 +1,8 @@
 """What must hold in every history of ledgers, as nobody inside can see it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from pyledger.protocol.bookkeeper.entry import LedgerEntry
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata
@@ -23,6 +25,8 @@ class LedgerHistory:
     confirmed: int = -1
     told: int = -1
     closed: LedgerMetadata | None = None
+    repaired: dict[str, set[int]] = field(default_factory=dict)
+    """Entries that bookies had on disk when a repair named them in the place of others."""
 
     @property
     def last_add_pushed(self) -> int:
@@ -35,6 +39,10 @@ class LedgerChecks:
     """All ledgers together."""
 
     ledgers: dict[int, LedgerHistory] = field(default_factory=dict)
+    on_disk: Callable[[str, int], set[int]] = lambda _bookie, _ledger_id: set()
+    """Entries of a ledger that a bookie has for good."""
+    disk_failed: Callable[[str], bool] = lambda _bookie: False
+    """Whether a bookie's disk is lost or bad: its copies need not be there."""
 
     def pushed(self, ledger_id: int, entry_id: int, payload: bytes) -> None:
         """A writer gave out an entry."""
@@ -59,11 +67,45 @@ class LedgerChecks:
         if old.closed:
             same = (old.last_entry_id, old.length) == (new.last_entry_id, new.length)
             require(same, "all openers agree on the end", f"{ledger_id}: {old}, {new}")
-        else:
-            kept = old.segments[:-1] == new.segments[: len(old.segments) - 1]
-            require(kept, "what is confirmed stays where it is", f"{ledger_id}: {old}, {new}")
-            if new.closed:
-                self._closed(ledger_id, new)
+        before = old.segments if old.closed else old.segments[:-1]
+        starts = [segment.first_entry_id for segment in new.segments[: len(before)]]
+        kept = starts == [segment.first_entry_id for segment in before]
+        require(kept, "what is confirmed stays where it is", f"{ledger_id}: {old}, {new}")
+        self._moved(ledger_id, old, new, len(before))
+        if new.closed and not old.closed:
+            self._closed(ledger_id, new)
+
+    def _moved(self, ledger_id: int, old: LedgerMetadata, new: LedgerMetadata, segments: int) -> None:
+        """Segments that nobody adds to may have got other bookies: those have to have the copies."""
+        ends = [after.first_entry_id for _, after in pairwise(old.segments)] + [old.last_entry_id + 1]
+        for was, now, end in zip(old.segments[:segments], new.segments, ends, strict=False):
+            for place, (gone, named) in enumerate(zip(was.ensemble, now.ensemble, strict=True)):
+                if gone == named:
+                    continue
+                wanted = {one for one in range(was.first_entry_id, end) if place in old.write_set(one)}
+                missing = set() if self.disk_failed(named) else wanted - self.on_disk(named, ledger_id)
+                where = f"{ledger_id}: {named} named for {gone} without {sorted(missing)}"
+                require(not missing, "fragment repair never lowers copies", where)
+                self.ledgers[ledger_id].repaired.setdefault(named, set()).update(wanted)
+        self.copies_last(ledger_id, new)
+
+    def copies_last(self, ledger_id: int, metadata: LedgerMetadata) -> None:
+        """What a repair counted on is there, unless a disk was lost since, or somebody else has it now."""
+        for bookie, entry_ids in self.ledgers[ledger_id].repaired.items():
+            named = {one for one in entry_ids if bookie in _named(metadata, one)}
+            missing = set() if self.disk_failed(bookie) else named - self.on_disk(bookie, ledger_id)
+            where = f"{ledger_id}: {bookie} has lost {sorted(missing)}"
+            require(not missing, "fragment repair never lowers copies", where)
+
+    def lacking(self, ledger_id: int, metadata: LedgerMetadata) -> set[tuple[str, int]]:
+        """Copies of a closed ledger that are on no disk, by bookie and entry."""
+        found = set()
+        for bookie in {bookie for segment in metadata.segments for bookie in segment.ensemble}:
+            held = self.on_disk(bookie, ledger_id)
+            for entry_id in range(metadata.last_entry_id + 1):
+                if bookie in _named(metadata, entry_id) and entry_id not in held:
+                    found.add((bookie, entry_id))
+        return found
 
     def _closed(self, ledger_id: int, metadata: LedgerMetadata) -> None:
         history, end = self.ledgers[ledger_id], metadata.last_entry_id
@@ -106,3 +148,9 @@ class LedgerChecks:
         elif result in ABSENT:
             certain = entry_id <= history.confirmed or history.closed is not None
             require(not certain, "an entry that is there is never denied", f"{where}, {result.name}")
+
+
+def _named(metadata: LedgerMetadata, entry_id: int) -> tuple[str, ...]:
+    """Bookies that an entry belongs to."""
+    ensemble = metadata.segment_of(entry_id).ensemble
+    return tuple(ensemble[place] for place in metadata.write_set(entry_id))

@@ -78,10 +78,14 @@ class Cluster:
     die: Callable[[SimulatedBookie], None]
     slow_syncs: float = 0.0
     bookies: dict[str, SimulatedBookie] = field(default_factory=dict)
+    repairs: int = 0
+    """Fragments that got other bookies."""
 
     def __post_init__(self) -> None:
         """No bookie, no ledger."""
         self.table = MetadataTable(self.checks)
+        self.checks.on_disk = lambda name, ledger_id: self.bookies[name].on_disk(ledger_id)
+        self.checks.disk_failed = self.disk_failed
         self.placement = Placement(self.world.random.shuffle)
         self.fault(self.table)
 
@@ -91,6 +95,7 @@ class Cluster:
         bookie = self.bookies[name] = SimulatedBookie(
             self.world, name, self.fault, slow_syncs=self.slow_syncs, die=self.die
         )
+        bookie.look_up = self.look_up
         bookie.crash_at_sync = self.world.random.choice((0.0, 0.002, 0.02))
         bookie.start()
         return bookie
@@ -116,10 +121,34 @@ class Cluster:
         return self.placement.replacements(ensemble, failed, self.writable())
 
     def writable(self) -> list[str]:
-        """Who is registered; sometimes that is not true any more."""
-        stale = not self.world.healed and self.world.random.random() < STALE_VIEWS
+        """Who is registered to take entries; sometimes that is not true any more."""
+        stale = self._stale()
         return [
             name
             for name, bookie in self.bookies.items()
-            if (bookie.up and bookie.stopped is None and not bookie.rules.read_only) or stale
+            if (bookie.up and bookie.stopped is None and not bookie.rules.read_only)
+            or (stale and not bookie.forgotten)
         ]
+
+    def registered(self) -> frozenset[str]:
+        """Who is there, read-only ones included; sometimes that is not true any more."""
+        stale = self._stale()
+        there = (one for one in self.bookies.values() if (one.up and one.stopped is None) or stale)
+        return frozenset(one.name for one in there if not one.forgotten)
+
+    def known(self) -> frozenset[str]:
+        """Who has a cookie."""
+        return frozenset(name for name, bookie in self.bookies.items() if not bookie.forgotten)
+
+    def look_up(self, ledger_id: int) -> LedgerMetadata | None:
+        """The metadata of a ledger."""
+        row = self.table.rows.get(ledger_id)
+        return None if row is None else row.metadata
+
+    def disk_failed(self, name: str) -> bool:
+        """Whether a bookie's disk is lost or bad."""
+        bookie = self.bookies[name]
+        return bookie.lost or bookie.bad_disk
+
+    def _stale(self) -> bool:
+        return not self.world.healed and self.world.random.random() < STALE_VIEWS

@@ -100,6 +100,48 @@ class LedgerProcess:
         )
         self.ask(send.bookie, request, done)
 
+    def ask_last_confirmed(self, done: Callable[[int | None], None]) -> None:
+        """Ask so many bookies that no entry confirmed before can be missed; None: too few of them answer."""
+        metadata = self.known.metadata
+        ensemble, coverage = metadata.segments[-1].ensemble, Coverage(metadata)
+        found = [metadata.segments[-1].first_entry_id - 1]
+        waiting = [done]
+
+        def answered(place: int, response: m.Response | None) -> None:
+            result, lac = lac_told(DIGEST, self.ledger_id, response)
+            found.append(lac)
+            coverage.answered(place, result)
+            if waiting and (coverage.covered or len(found) > len(ensemble)):
+                waiting.pop()(max(found) if coverage.covered else None)
+
+        for place, bookie in enumerate(ensemble):
+            self.ask(bookie, m.ReadLacRequest(ledger_id=self.ledger_id), partial(answered, place))
+
+    def read_entry(self, entry_id: int, ended: Callable[[EntryRead], None]) -> None:
+        """Read an entry from its write set, where the metadata that is known says it is."""
+        machine = EntryRead(self.known.metadata, entry_id, self.world.now_ms, speculative_ms=SPECULATIVE_MS)
+
+        def answered(bookie: str, response: m.Response | None) -> None:
+            if machine.result is None:
+                result, entry = read_result(DIGEST, self.ledger_id, entry_id, response)
+                machine.answered(bookie, result, entry, self.world.now_ms)
+                follow()
+
+        def follow() -> None:
+            for send in machine.ready():
+                self.ask_read(send.bookie, entry_id, partial(answered, send.bookie), fence=False)
+            if (deadline_ms := machine.deadline_ms()) is not None:
+                self.after(max(deadline_ms - self.world.now_ms, 1), tick)
+            if machine.result is not None:
+                ended(machine)
+
+        def tick() -> None:
+            if machine.result is None:
+                machine.tick(self.world.now_ms)
+                follow()
+
+        follow()
+
     def look(self) -> None:
         """Read the metadata anew."""
         self.known = self.cluster.table.rows[self.ledger_id]
@@ -302,25 +344,14 @@ class ReaderProcess(LedgerProcess):
     # --- without
 
     def ask_how_far(self) -> None:
-        """Learn the last confirmed entry, from so many bookies that none confirmed before can be missed."""
+        """Learn the last confirmed entry."""
         self.look()
-        metadata = self.known.metadata
-        if metadata.closed:
-            self.advance(metadata.last_entry_id)
-            return
-        ensemble, coverage = metadata.segments[-1].ensemble, Coverage(metadata)
-        found = [metadata.segments[-1].first_entry_id - 1]
-
-        def answered(place: int, response: m.Response | None) -> None:
-            was_covered = coverage.covered
-            result, lac = lac_told(DIGEST, self.ledger_id, response)
-            found.append(lac)
-            coverage.answered(place, result)
-            if coverage.covered and not was_covered:
-                self.advance(max(*found, self.last_add_confirmed))
-
-        for place, bookie in enumerate(ensemble):
-            self.ask(bookie, m.ReadLacRequest(ledger_id=self.ledger_id), partial(answered, place))
+        if self.known.metadata.closed:
+            self.advance(self.known.metadata.last_entry_id)
+        else:
+            self.ask_last_confirmed(
+                lambda found: None if found is None else self.advance(max(found, self.last_add_confirmed))
+            )
 
     def advance(self, last_add_confirmed: int) -> None:
         """Take a last confirmed entry, and read one up to it."""
@@ -341,28 +372,7 @@ class ReaderProcess(LedgerProcess):
     def read(self, entry_id: int) -> None:
         """Read an entry."""
         metadata = self.known.metadata
-        machine = EntryRead(metadata, entry_id, self.world.now_ms, speculative_ms=SPECULATIVE_MS)
-
-        def answered(bookie: str, response: m.Response | None) -> None:
-            if machine.result is None:
-                result, entry = read_result(DIGEST, self.ledger_id, entry_id, response)
-                machine.answered(bookie, result, entry, self.world.now_ms)
-                follow()
-
-        def follow() -> None:
-            for send in machine.ready():
-                self.ask_read(send.bookie, entry_id, partial(answered, send.bookie), fence=False)
-            if (deadline_ms := machine.deadline_ms()) is not None:
-                self.after(max(deadline_ms - self.world.now_ms, 1), tick)
-            if machine.result is not None:
-                self.read_ended(metadata, machine)
-
-        def tick() -> None:
-            if machine.result is None:
-                machine.tick(self.world.now_ms)
-                follow()
-
-        follow()
+        self.read_entry(entry_id, lambda machine: self.read_ended(metadata, machine))
 
     def read_ended(self, metadata: LedgerMetadata, machine: EntryRead) -> None:
         """A denial counts if the ledger still is where it was looked for."""

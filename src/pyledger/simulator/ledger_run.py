@@ -16,6 +16,7 @@ from pyledger.simulator.ledger_checks import LedgerChecks
 from pyledger.simulator.ledger_cluster import Cluster, Fault, Shape
 from pyledger.simulator.ledger_plots import PLOTS
 from pyledger.simulator.ledger_process import LedgerProcess, ReaderProcess, WriterProcess
+from pyledger.simulator.repair_crew import RepairCrew
 from pyledger.simulator.safety import SafetyError, require
 from pyledger.simulator.world import Faults, Network, World
 
@@ -36,6 +37,15 @@ KINDS = (
 """What can happen; the first ones more often."""
 PLOTTED_EVERY = 8
 """In so many histories one has plots."""
+REPAIRED = (1, 4, 5)
+"""Of eight histories, those with autorecovery."""
+REPAIR_KINDS = ("worker dies", "worker stands still", "collect")
+LOSING_KINDS = ("crash", "stop", "wipe", "wipe", "damage", "cut", "mend", "power", *REPAIR_KINDS * 2)
+"""What can happen once all ledgers are closed."""
+LOSSES = 2
+"""How often disks are lost then, each time after all copies are there again."""
+REPAIR_MS = 30_000
+REPAIR_LOOK_MS = 200
 SHAPES = (
     *(Shape(3, 3, 2),) * 3,
     Shape(3, 2, 2),
@@ -66,6 +76,8 @@ class LedgerReport:
     crashes: int
     lost: int
     """Bookies that lost their disk, or a part of it."""
+    repairs: int
+    """Fragments that got other bookies."""
 
     def __str__(self) -> str:
         """One line."""
@@ -73,7 +85,8 @@ class LedgerReport:
         return (
             f"{self.confirmed} entries confirmed in {self.ledgers} ledgers of {shape}, "
             f"{self.recoveries} recoveries, {self.fenced} writers fenced, {self.segments} segments, "
-            f"{self.crashes} crashes, {self.lost} disks lost, trace {self.trace[:16]}"
+            f"{self.crashes} crashes, {self.lost} disks lost, {self.repairs} fragments repaired, "
+            f"trace {self.trace[:16]}"
         )
 
 
@@ -110,6 +123,10 @@ class LedgerRun:
             self.cluster.add_bookie()
         self.writers: list[WriterProcess] = []
         self.readers: list[ReaderProcess] = []
+        self.crew: RepairCrew | None = None
+        if seed % 8 in REPAIRED:
+            self.crew = RepairCrew(self.cluster)
+            self.kinds += REPAIR_KINDS
         for at in range(LEDGERS_MAX):
             self.world.after(random.randint(0, 100 * at), self.write)
         self.world.after(random.randint(50, 300), self.trouble)
@@ -165,28 +182,35 @@ class LedgerRun:
 
     def go_wrong(self, kind: str, bookie: SimulatedBookie) -> None:
         """One thing of `KINDS` happens, to a bookie where it concerns one."""
-        random = self.world.random
         if kind in BOOKIE_TROUBLES:
             BOOKIE_TROUBLES[kind](self, bookie)
         elif kind in PLOTS:
             PLOTS[kind](self).begin()
-        elif kind == "freeze":
-            self.freeze_writer()
-        elif kind == "recover":
-            self.recover_some()
-        elif kind == "kill":
-            self.kill_client()
-        elif kind == "cut":
-            self.cut_links()
-        elif kind == "mend":
-            self.cluster.network.cut.clear()
-        elif random.random() < 0.3:
+        elif kind in WORKER_TROUBLES:
+            assert self.crew is not None
+            WORKER_TROUBLES[kind](self.crew)
+        else:
+            TROUBLES[kind](self)
+
+    def crash_all(self) -> None:
+        """Perhaps all bookies crash at once."""
+        if self.world.random.random() < 0.3:
             for one in self.cluster.bookies.values():
                 self.crash(one)
 
+    def mend_links(self) -> None:
+        """No link is cut any more."""
+        self.cluster.network.cut.clear()
+
+    def collect(self) -> None:
+        """All bookies look for ledgers that they can delete."""
+        for one in self.cluster.bookies.values():
+            one.collect()
+
     def may_lose(self, bookie: SimulatedBookie) -> bool:
         """Whether copies on one more bookie may be lost: of an acknowledged entry one is left."""
-        lost = sum(one.lost or one.bad_disk for one in self.cluster.bookies.values())
+        bookies = [one for one in self.cluster.bookies.values() if not one.forgotten]
+        lost = sum(one.lost or one.bad_disk for one in bookies)
         more = not bookie.lost and not bookie.bad_disk
         return not bookie.lost and lost + more <= self.cluster.shape.ack_quorum - 1
 
@@ -263,6 +287,8 @@ class LedgerRun:
         """Cut some links, in one direction."""
         random, network = self.world.random, self.cluster.network
         clients = [one.name for one in (*self.writers[-LEDGERS_MAX:], *self.readers[-LEDGERS_MAX:])]
+        if self.crew is not None:
+            clients += [worker.name for worker in self.crew.workers]
         for bookie in random.sample(
             list(self.cluster.bookies), random.randint(1, 2) % len(self.cluster.bookies)
         ):
@@ -310,6 +336,8 @@ class LedgerRun:
         rows = self.cluster.table.rows
         left = [ledger_id for ledger_id, row in rows.items() if not row.metadata.closed]
         require(not left, "a healed cluster closes its ledgers", left)
+        if self.crew is not None:
+            self.lose_again(self.crew, ticks * TICK_MS // 4)
         world.calm = True
         readers = [self.reader(ledger_id) for ledger_id in rows]
         for reader in readers:
@@ -320,8 +348,37 @@ class LedgerRun:
             require(not reader.missing, "what is acknowledged can be read", missing)
         return self.report()
 
-    def heal(self) -> None:
-        """From now on nothing goes wrong; what is open is closed."""
+    def lose_again(self, crew: RepairCrew, time_ms: int) -> None:
+        """Lose disks of a cluster whose ledgers are closed, again and again, once all copies are there."""
+        self.kinds = LOSING_KINDS
+        for _ in range(LOSSES):
+            self.wait_for_copies(crew)
+            for bookie in self.cluster.bookies.values():
+                bookie.forgotten |= bookie.lost or bookie.stopped is not None
+                bookie.bad_disk = False
+            self.world.healed = False
+            self.world.note("trouble again")
+            self.trouble()
+            self.world.run(time_ms)
+            self.heal_cluster()
+        self.wait_for_copies(crew)
+
+    def wait_for_copies(self, crew: RepairCrew) -> None:
+        """Let a healed cluster make all copies that are missing."""
+        crew.heal()
+        crew.clean = False
+        end_ms = self.world.now_ms + REPAIR_MS
+        while not crew.done and self.world.now_ms < end_ms:
+            self.world.run(REPAIR_LOOK_MS)
+        left = sorted(crew.board.marks)
+        require(crew.done, "a healed cluster makes all copies again", f"{left} are marked")
+        for ledger_id, row in self.cluster.table.rows.items():
+            self.cluster.checks.copies_last(ledger_id, row.metadata)
+            lacking = self.cluster.checks.lacking(ledger_id, row.metadata)
+            require(not lacking, "a healed cluster makes all copies again", (ledger_id, sorted(lacking)))
+
+    def heal_cluster(self) -> None:
+        """From now on nothing goes wrong with bookies and links."""
         world, cluster = self.world, self.cluster
         world.healed = True
         cluster.network.cut.clear()
@@ -329,8 +386,13 @@ class LedgerRun:
         for bookie in cluster.bookies.values():
             bookie.start()
             bookie.rules.read_only = False
-            if bookie.stopped is not None:
+            if bookie.stopped is not None and not bookie.forgotten:
                 bookie.go_on()
+
+    def heal(self) -> None:
+        """From now on nothing goes wrong; what is open is closed."""
+        self.heal_cluster()
+        world, cluster = self.world, self.cluster
         hung = world.random.choice(list(cluster.bookies.values()))
         # Who takes no entries any more is replaced, so there must be another one.
         spare = sum(one.up for one in cluster.bookies.values()) > cluster.shape.ensemble_size
@@ -379,6 +441,7 @@ class LedgerRun:
             sum(len(row.metadata.segments) for row in rows),
             self.crashes,
             sum(one.lost or one.bad_disk for one in cluster.bookies.values()),
+            cluster.repairs,
         )
 
 
@@ -388,4 +451,17 @@ BOOKIE_TROUBLES: dict[str, Callable[[LedgerRun, SimulatedBookie], None]] = {
     "wipe": LedgerRun.wipe,
     "damage": LedgerRun.damage,
     "read only": LedgerRun.refuse_adds,
+}
+TROUBLES: dict[str, Callable[[LedgerRun], None]] = {
+    "freeze": LedgerRun.freeze_writer,
+    "recover": LedgerRun.recover_some,
+    "kill": LedgerRun.kill_client,
+    "cut": LedgerRun.cut_links,
+    "mend": LedgerRun.mend_links,
+    "power": LedgerRun.crash_all,
+    "collect": LedgerRun.collect,
+}
+WORKER_TROUBLES: dict[str, Callable[[RepairCrew], None]] = {
+    "worker dies": RepairCrew.worker_dies,
+    "worker stands still": RepairCrew.worker_stands_still,
 }
