@@ -1,5 +1,6 @@
 """Bookies are lost, and the ledgers that lacked copies have them all again, byte for byte."""
 
+import asyncio
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -247,6 +248,48 @@ def test_an_audit_can_be_asked_for(tmp_path: Path) -> None:
             await made.somebody_waits(1_000_000)
             await made.cluster.marks.set_delay_s(1000)
             await made.without(lost, ledger_id)
+
+    play(tmp_path, scenario)
+
+
+def test_every_day_lost_bookies_are_acted_on_again(tmp_path: Path) -> None:
+    """A ledger names a lost bookie although nothing came or went since."""
+
+    async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
+        ledger_id = await filled(client, 3, 3, 2)
+        await made.whole(ledger_id)
+        before = await made.cluster.ledgers.get(ledger_id)
+        lost = before.metadata.segments[0].ensemble[0]
+        async with made.recovery():
+            await made.lose(lost)
+            await made.without(lost, ledger_id)
+            await until(made.none_marked)
+
+            stored = await made.cluster.ledgers.get(ledger_id)
+            again = replace(stored.metadata, segments=before.metadata.segments)
+            await made.cluster.ledgers.put(stored, again)
+            await made.somebody_waits(24 * HOUR_MS)
+            assert lost in await made.names(ledger_id)
+            made.clock.pass_time(24 * HOUR_MS)
+            await made.without(lost, ledger_id)
+            await until(made.none_marked)
+        await made.whole(ledger_id)
+
+    play(tmp_path, scenario)
+
+
+def test_a_worker_copies_no_faster_than_it_may(tmp_path: Path) -> None:
+    async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
+        ledger_id = await filled(client, 3, 3, 2)
+        await made.whole(ledger_id)
+        copied_bytes = sum(len(entry) for entry, *_ in await made.copies(ledger_id))
+        lost = min(await made.names(ledger_id))
+        loop = asyncio.get_running_loop()
+        begin_s = loop.time()
+        async with made.recovery(replication_rate_by_bytes=4 * copied_bytes):
+            await made.lose(lost)
+            await made.without(lost, ledger_id)
+        assert loop.time() - begin_s >= 0.25 * 0.99
 
     play(tmp_path, scenario)
 
