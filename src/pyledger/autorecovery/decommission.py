@@ -28,19 +28,22 @@ async def decommission(
     Raises:
         BookieExistsError: It runs.
         AutoRecoveryDisabledError: Nobody would make the copies.
-        NoNodeError: With `forget`: there is no such bookie.
+        NoNodeError: There is no such bookie, or, without `forget`, it was forgotten and no ledger names it.
     """
     found = await client.bookies()
     if bookie_id in found.writable or bookie_id in found.read_only:
         raise BookieExistsError(bookie_id)
     if not await client.cluster.marks.enabled():
         raise AutoRecoveryDisabledError
-    if forget and bookie_id not in await client.cluster.bookies.known():
+    known = bookie_id in await client.cluster.bookies.known()
+    if forget and not known:
         raise NoNodeError(bookie_id)
     await client.cluster.marks.prepare()
     auditor = Auditor(client, AutoRecoveryConfig(), SystemClock())
     await auditor.mark_ledgers_of(frozenset((bookie_id,)))
     left = [ledger_id async for ledger_id in client.ledgers() if await _keeps(client, ledger_id, bookie_id)]
+    if not left and not known:
+        raise NoNodeError(bookie_id)
     told(len(left))
     for done, ledger_id in enumerate(left, 1):
         with contextlib.suppress(NoSuchLedgerError):
