@@ -1,6 +1,7 @@
 """Bookies of a cluster: cookies, registration, ledgers that are gone, a bookie that is killed."""
 
 import asyncio
+import errno
 import re
 import shutil
 import signal
@@ -155,6 +156,23 @@ def test_deleted_ledgers_and_their_logs_go(tmp_path: Path) -> None:
         for entry_id in range(40):
             assert (await peer.read(2, entry_id)).entry == entry_of(2, entry_id, bytes(1000))
         await peer.close()
+        await bookie.close()
+        await cluster.close()
+
+    asyncio.run(play())
+
+
+def test_a_disk_that_fails_while_garbage_is_collected_ends_the_bookie(tmp_path: Path) -> None:
+    async def play() -> None:
+        cluster = await formatted(tmp_path)
+        bookie = member(tmp_path, gc_wait_time_ms=100)
+        await bookie.start()
+
+        def dead_logs() -> list[int]:
+            raise OSError(errno.EIO, "the disk fails")
+
+        bookie._store.dead_logs = dead_logs  # type: ignore[method-assign]
+        await bookie.ended.wait()
         await bookie.close()
         await cluster.close()
 

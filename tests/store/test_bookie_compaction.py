@@ -16,7 +16,7 @@ from pyledger.store.bookie_index import IndexFiles
 from pyledger.store.bookie_store import BookieStore
 from pyledger.store.bookie_verify import BookieCheck
 from pyledger.store.clock import SystemClock
-from pyledger.wire.ledger.entry_log import log_header, map_position
+from pyledger.wire.ledger.entry_log import INDEX_HEADER_BYTES, log_header, map_position
 from tests.runtime.bookie_peer import KEY, entry_of
 
 ENTRIES = 24
@@ -174,6 +174,22 @@ def test_a_log_with_a_damaged_entry_stays(store: BookieStore, tmp_path: Path) ->
     with pytest.raises(LedgerFileError):
         store.get(2, 1)
     assert store.get(2, 0) == entry_of(2, 0, payload_of(0)), "the others are where they were"
+
+
+@pytest.mark.parametrize("position", [3, 1027])
+def test_a_slot_that_names_no_place_of_an_entry(store: BookieStore, position: int) -> None:
+    number = store._indexes.location(1, 0) >> 32
+    slot = number << 32 | position
+    path = store._indexes._path(1)
+    with open(path, "r+b") as index:
+        index.seek(INDEX_HEADER_BYTES)
+        index.write(slot.to_bytes(8))
+    store.waits, cached_only = False, store.logs._cached_only
+    with pytest.raises(LedgerFileError):
+        store.get(1, 0)
+    assert store.following(1, 0, 2, 1 << 20) == []
+    assert store.logs._cached_only == cached_only, "the others are read as before"
+    store.waits = True
 
 
 @pytest.mark.parametrize("spoil", ["map", "tail", "header"])

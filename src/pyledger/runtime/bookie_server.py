@@ -269,7 +269,7 @@ class BookieServer:
             await collector.collect()
         except StoreFullError as error:
             event(log, logging.WARNING, "not collected", problem=error)
-        except StoreError as error:
+        except (StoreError, OSError) as error:
             event(log, logging.ERROR, "disk failed while collecting", problem=error)
             self._give_up()
         finally:

@@ -259,6 +259,8 @@ class EntryLogs:
         number, position = location >> 32, location & 0xFFFFFFFF
         file = self._file(number, ledger_id, entry_id)
         start = position - SIZE_BYTES
+        if start < LOG_HEADER_BYTES:
+            raise self._damage(number, position, ledger_id, entry_id)
         data = self._read_at(file, number, start, READ_BYTES, wait=wait)
         size = _SIZE.unpack_from(data)[0] if len(data) >= SIZE_BYTES else -1
         if not _IDS.size <= size <= ENTRY_BYTES_MAX:
@@ -281,7 +283,7 @@ class EntryLogs:
         """
         slots = slots[: len(slots) // SLOT_BYTES * SLOT_BYTES]
         first, last = int.from_bytes(slots[:SLOT_BYTES]), int.from_bytes(slots[-SLOT_BYTES:])
-        if not first:
+        if (first & 0xFFFFFFFF) - SIZE_BYTES < LOG_HEADER_BYTES:
             return []
         span = last - first + READ_BYTES if first >> 32 == last >> 32 and last > first else bytes_max
         try:
