@@ -9,10 +9,11 @@ import pytest
 
 from pyledger.broker.replication import SlaveReplication
 from pyledger.broker.slave_sync import offset_in
+from pyledger.client import replication as replication_admin
 from pyledger.client.replication import ReplicationAdmin
 from pyledger.config.ha import HaConfig
 from pyledger.config.store import StoreConfig
-from pyledger.errors import StoreIOError
+from pyledger.errors import RemotingTimeoutError, StoreIOError
 from pyledger.net.connection import Connection
 from pyledger.net.server import RemotingServer
 from pyledger.protocol.ha.master import REPORT
@@ -20,6 +21,7 @@ from pyledger.runtime.ha_client import HaClient
 from pyledger.store.clock import SystemClock
 from pyledger.store.message_store import MessageStore
 from pyledger.wire.codes import ResponseCode
+from pyledger.wire.ha_status import HaStatus
 from pyledger.wire.remoting import RemotingCommand
 from pyledger.wire.topic_config import KVTable
 from tests.ha.pair import SMALL, brokers, caught_up, log_bytes, replication, until
@@ -178,6 +180,22 @@ def test_a_broker_that_knows_no_such_question_is_alive(run: Run) -> None:
 @pytest.mark.parametrize(("text", "offset"), [("17", 17), ("-1", -1), ("", -1), ("much", -1), ("1_0", -1)])
 def test_a_master_that_talks_nonsense_has_not_said_how_far_it_is(text: str, offset: int) -> None:
     assert offset_in(KVTable(table={"commitLogMaxOffset": text}), "commitLogMaxOffset") == offset
+
+
+def test_a_broker_that_does_not_change_is_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async def handle(_: Connection, request: RemotingCommand) -> RemotingCommand:
+            return request.response(ResponseCode.SUCCESS, body=HaStatus(master=False).encode())
+
+        monkeypatch.setattr(replication_admin, "CHANGE_TIMEOUT_MS", 1)
+        server = RemotingServer(handle, port=0)
+        await server.start()
+        async with ReplicationAdmin() as tool:
+            with pytest.raises(RemotingTimeoutError):
+                await tool.promote(f"127.0.0.1:{server.port}", force=True)
+        await server.close()
+
+    run(main())
 
 
 def test_a_slave_forgets_how_far_another_master_was(run: Run, tmp_path: Path) -> None:

@@ -1,15 +1,17 @@
 """Administration of masters and slaves."""
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
 from typing import Any
 
 from pyledger.client.admin import AsyncAdmin
-from pyledger.errors import BrokerError, NotPromotedError, RemotingError
+from pyledger.errors import BrokerError, NotPromotedError, RemotingError, RemotingTimeoutError
 from pyledger.wire.codes import RequestCode
 from pyledger.wire.ha_status import HaStatus
 
-CHANGE_TIMEOUT_S = 30.0
+CHANGE_TIMEOUT_MS = 120_000
+"""A broker that becomes something else closes its store and opens it again."""
 LOOK_AGAIN_S = 0.1
 MASTER_ID = 0
 
@@ -148,12 +150,13 @@ class ReplicationAdmin(AsyncAdmin):
     async def _change(self, address: str, wanted: dict[str, str], *, master: bool) -> Standing:
         body = "".join(f"{name}={value}\n" for name, value in wanted.items()).encode()
         await self.ask(address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
-        async with asyncio.timeout(CHANGE_TIMEOUT_S):
-            while True:
-                await asyncio.sleep(LOOK_AGAIN_S)
-                try:
-                    found = await self.status(address)
-                except RemotingError:
-                    continue
-                if found.status.master is master:
-                    return found
+        try:
+            async with asyncio.timeout(CHANGE_TIMEOUT_MS / 1000):
+                while True:
+                    await asyncio.sleep(LOOK_AGAIN_S)
+                    with contextlib.suppress(RemotingError):
+                        found = await self.status(address)
+                        if found.status.master is master:
+                            return found
+        except TimeoutError:
+            raise RemotingTimeoutError(address, CHANGE_TIMEOUT_MS) from None
