@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from pyledger.autorecovery.service import AutoRecovery
-from pyledger.client.ledger import AsyncLedgerClient, LedgerConfig
+from pyledger.client.ledger import AsyncLedgerClient
 from pyledger.config.autorecovery import AutoRecoveryConfig
 from pyledger.wire.ledger.bookies import Cookie
 from tests.client.model_bookie import Bench, bench
+from tests.runtime.bookie_peer import PATIENT
 
 LOOK_AGAIN_S = 0.01
 POLL_MS = 1
 """Whoever waits no longer than this looks again and again; that time passes by itself."""
-PATIENT = LedgerConfig(add_timeout_ms=60_000, read_timeout_ms=60_000, speculative_read_timeout_ms=0)
 
 
 class TestClock:

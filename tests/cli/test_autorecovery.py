@@ -5,11 +5,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from pyledger.client.ledger import LedgerClient
 from pyledger.runtime.bookie_group import METADATA_FILE
 from tests.cli.command_line import COMMAND, ENVIRONMENT, pyledger
+from tests.runtime.bookie_peer import PATIENT
 
 PAYLOADS = [b"%d" % at for at in range(50)]
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bookie that answers late is not lost."""
+    for name in ("add_timeout_ms", "read_timeout_ms"):
+        monkeypatch.setitem(ENVIRONMENT, f"PYLEDGER_LEDGER_{name.upper()}", str(getattr(PATIENT, name)))
 
 
 @contextmanager
@@ -39,7 +49,7 @@ def test_a_bookie_is_taken_out(tmp_path: Path) -> None:
         assert line == f"READY bookies {address}"
         assert pyledger("autorecovery", "disable", "-m", address).err == "disabled\n"
         hit, ledgers = [], 0
-        with process("bookie", "serve", *own), LedgerClient(address) as client:
+        with process("bookie", "serve", *own), LedgerClient(address, config=PATIENT) as client:
             while not hit:
                 with client.create(3, 2, 2) as writer:
                     writer.add_many(PAYLOADS)
@@ -77,7 +87,7 @@ def test_a_lost_bookie_is_recovered_by_hand(tmp_path: Path) -> None:
     own = (str(tmp_path / "four"), "--metadata", address, "--listen", "127.0.0.1:0", "--id", "four")
     with process("bookie", "serve", str(tmp_path), "--dev", "3"):
         assert pyledger("autorecovery", "disable", "-m", address).code == 0
-        with process("bookie", "serve", *own), LedgerClient(address) as client:
+        with process("bookie", "serve", *own), LedgerClient(address, config=PATIENT) as client:
             while True:
                 with client.create(3, 2, 2) as writer:
                     writer.add_many(PAYLOADS)

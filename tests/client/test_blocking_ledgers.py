@@ -4,11 +4,13 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pyledger.client.ledger import LedgerClient, LedgerConfig
+from pyledger.client.ledger import LedgerClient
 from tests.client.model_bookie import bench
+from tests.runtime.bookie_peer import PATIENT
 from tests.source_tree import ROOT
 
 PROGRAM = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -21,7 +23,7 @@ async def beside_bookies(folder: Path) -> AsyncGenerator[str, None]:
 
 def test_without_asyncio(tmp_path: Path) -> None:
     def scenario(address: str) -> None:
-        with LedgerClient(address) as client:
+        with LedgerClient(address, config=PATIENT) as client:
             with client.create(3, 3, 2, password=b"pw") as writer:
                 assert writer.add(b"0") == 0
                 assert writer.add_soon(b"1").result() == 1
@@ -43,7 +45,7 @@ def test_without_asyncio(tmp_path: Path) -> None:
 
 def test_chosen_ids_and_a_log(tmp_path: Path) -> None:
     def scenario(address: str) -> None:
-        with LedgerClient(address, config=LedgerConfig(explicit_lac_interval_ms=10)) as client:
+        with LedgerClient(address, config=replace(PATIENT, explicit_lac_interval_ms=10)) as client:
             with client.create_advanced(3, 3, 2) as writer:
                 soon = writer.add_at_soon(1, b"one")
                 assert writer.add_at(0, b"zero") == 0

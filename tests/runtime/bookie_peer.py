@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from pyledger.config.bookie import BookieConfig
+from pyledger.config.ledger import LedgerConfig
 from pyledger.protocol.bookkeeper import messages as m
 from pyledger.protocol.bookkeeper.entry import DigestType
 from pyledger.runtime.bookie_server import BookieServer
@@ -16,6 +17,10 @@ from pyledger.wire.ledger.entry import EntryDigest, master_key, pack_entry
 
 DIGEST = EntryDigest(DigestType.CRC32C)
 KEY = master_key(b"")
+PATIENT = LedgerConfig(
+    add_timeout_ms=60_000, read_timeout_ms=60_000, connect_timeout_ms=60_000, speculative_read_timeout_ms=0
+)
+"""For clients of bookies on a disk that may take seconds to sync."""
 
 
 def entry_of(ledger_id: int, entry_id: int, payload: bytes = b"x", *, lac: int | None = None) -> bytes:

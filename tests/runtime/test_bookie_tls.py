@@ -14,7 +14,7 @@ from pyledger.protocol.bookkeeper.messages import Status
 from pyledger.runtime.bookie_group import BookieGroup
 from pyledger.wire.ledger import version3
 from tests.net.identities import Identity, client_tls, make_identity, server_tls
-from tests.runtime.bookie_peer import Peer, entry_of
+from tests.runtime.bookie_peer import PATIENT, Peer, entry_of
 
 PAYLOADS = [b"%d" % at * (at % 50) for at in range(500)] + [bytes(1 << 20)]
 
@@ -31,7 +31,7 @@ async def group(folder: Path, tls: TlsConfig | None) -> BookieGroup:
 
 
 async def written_and_read(address: str, tls: TlsConfig | None) -> None:
-    async with AsyncLedgerClient(address, tls=tls) as client:
+    async with AsyncLedgerClient(address, config=PATIENT, tls=tls) as client:
         async with await client.create(3, 3, 2, password=b"pw") as writer:
             await writer.add_many(PAYLOADS)
         reader = await client.open(writer.ledger_id, b"pw")
@@ -73,7 +73,7 @@ def test_where_nothing_else_is_spoken(tmp_path: Path, identity: Identity) -> Non
         )
         assert (await direct.read(1, 0)).entry == entry_of(1, 0)
         await direct.close()
-        async with AsyncLedgerClient(made.address) as client:
+        async with AsyncLedgerClient(made.address, config=PATIENT) as client:
             writer = await client.create(3, 2, 2)
             with pytest.raises(LedgerPasswordError, match="TLS"):
                 await writer.add(b"in clear")

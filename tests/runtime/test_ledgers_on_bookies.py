@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.client.ledger import AsyncLedgerClient, DigestType, LedgerConfig
+from pyledger.client.ledger import AsyncLedgerClient, DigestType
 from pyledger.errors import LedgerFencedError
 from pyledger.metadata.cluster import Cluster, locate
 from pyledger.runtime.bookie_server import BookieServer
 from pyledger.store.bookie_folder import BookiePaths
 from pyledger.wire.ledger.bookies import Endpoint, Registration
+from tests.runtime.bookie_peer import PATIENT
 
-PATIENT = LedgerConfig(add_timeout_ms=60_000, read_timeout_ms=60_000, speculative_read_timeout_ms=0)
 PAYLOADS = [b"%d" % at * (at % 50) for at in range(400)]
 
 

@@ -6,11 +6,12 @@ connection takes it over, with its id and password, and closes it. No clock take
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pyledger.client.ledger import AsyncLedgerClient, LedgerConfig
+from pyledger.client.ledger import AsyncLedgerClient
 from pyledger.config.bookie import BookieConfig
 from pyledger.errors import LedgerFencedError, MetadataUnreachableError
 from pyledger.metadata.cluster import Cluster
@@ -24,7 +25,7 @@ from pyledger.store.bookie_folder import BookiePaths
 from pyledger.wire.ledger.bookies import ENDPOINT_ID, Endpoint, Registration
 from tests.interop.bookkeeper_peers import zookeeper
 from tests.metadata.sessions import end_session
-from tests.runtime.bookie_peer import Peer
+from tests.runtime.bookie_peer import PATIENT, Peer
 
 Open = Callable[[], MetadataStore]
 LOOK_AGAIN_S = 0.01
@@ -136,7 +137,7 @@ def test_a_writer_confirms_nothing_on_doubt(tmp_path: Path, makes: bool) -> None
             await looker.format()
             bookies = await four(tmp_path)
             store = Doubtful(tmp_path / "metadata.db")
-            config = LedgerConfig(metadata_timeout_ms=1, add_timeout_ms=60_000)
+            config = replace(PATIENT, metadata_timeout_ms=1)
             async with AsyncLedgerClient(Cluster(store), config=config) as client:
                 writer = await client.create(3, 3, 3)
                 await writer.add_many([b"x"] * 10)
@@ -167,8 +168,7 @@ def test_a_change_that_was_made_without_an_answer_is_explained(tmp_path: Path) -
             await looker.format()
             bookies = await four(tmp_path)
             store = Doubtful(tmp_path / "metadata.db")
-            config = LedgerConfig(add_timeout_ms=60_000)
-            async with AsyncLedgerClient(Cluster(store), config=config) as client:
+            async with AsyncLedgerClient(Cluster(store), config=PATIENT) as client:
                 writer = await client.create(3, 3, 3)
                 await writer.add_many([b"x"] * 10)
                 store.silent = store.makes = True
@@ -201,7 +201,10 @@ def test_a_writer_whose_session_ended_finds_what_others_did(opened: Open, tmp_pa
             own = Cluster(opened())
             bookie = member(tmp_path, Cluster(opened()))
             await bookie.start()
-            async with AsyncLedgerClient(own) as client, AsyncLedgerClient(Cluster(opened())) as other:
+            async with (
+                AsyncLedgerClient(own, config=PATIENT) as client,
+                AsyncLedgerClient(Cluster(opened()), config=PATIENT) as other,
+            ):
                 writer = await client.create(1, 1, 1)
                 await end_session(own.store)
                 assert await writer.add(b"x") == 0
