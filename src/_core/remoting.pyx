@@ -93,6 +93,11 @@ cdef class HotRequest:
         return memoryview(self.owner).toreadonly()[self.at_frame:self.at_end]
 
     @property
+    def frame_bytes(self):
+        """Size of that."""
+        return self.at_end - self.at_frame
+
+    @property
     def body(self):
         """The body, a view of the receive buffer."""
         return memoryview(self.owner).toreadonly()[self.at_body:self.at_end]

@@ -47,6 +47,10 @@ cdef enum:
     # Falling asleep and being woken takes longer than the next frame of a sender that waits for this one.
     FEED_AWAKE_NS = 300_000
     FEED_SMALL_BYTES = 64 << 10
+    # Who has to wait so long for a core that it let others have shares it with them: it had better sleep,
+    # as the kernel lets those who were asleep go first.
+    FEED_CROWDED_NS = 1_000_000
+    FEED_SLEEPS_NS = 100_000_000
     FEED_GOES_ON = 0
     FEED_TIME_IS_OVER = 1
     FEED_NOT_READY = 2               # the log's file needs room
@@ -69,6 +73,7 @@ cdef class ReplicaFeed:
     cdef bint reports                # what is written may be reported
     cdef readonly bint closed        # the master closed the connection
     cdef bint stays_awake
+    cdef int64_t sleeps_until_ns     # there are others who need the core
     cdef int64_t reported
     cdef int64_t read_ns             # when bytes came last, and when something was reported
     cdef int64_t wrote_ns
@@ -250,8 +255,10 @@ cdef class ReplicaFeed:
             now_ns = monotonic_ns()
             if now_ns >= deadline_ns:
                 return FEED_TIME_IS_OVER
-            if self.stays_awake and now_ns - begin_ns < FEED_AWAKE_NS:
+            if self.stays_awake and now_ns - begin_ns < FEED_AWAKE_NS and now_ns >= self.sleeps_until_ns:
                 sched_yield()
+                if monotonic_ns() - now_ns > FEED_CROWDED_NS:
+                    self.sleeps_until_ns = now_ns + FEED_SLEEPS_NS
                 continue
             about.fd = self.fd
             about.events = POLLIN

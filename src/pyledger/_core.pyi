@@ -2639,6 +2639,10 @@ class HotRequest:
         """The whole frame without its length word, for `pyledger.wire.remoting.decode`."""
 
     @property
+    def frame_bytes(self) -> int:
+        """Size of that."""
+
+    @property
     def body(self) -> memoryview:
         """The body, a view of the receive buffer, which it keeps alive."""
 

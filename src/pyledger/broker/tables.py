@@ -35,6 +35,7 @@ from pyledger.store.config_files import (
     SubscriptionGroups,
     TopicTable,
 )
+from pyledger.store.member_store import MemberStore
 from pyledger.store.message_store import MessageStore
 from pyledger.store.timer_files import RecordPlace, TimerFile, hand_over
 
@@ -168,12 +169,14 @@ class BrokerTables:
         """Take back offsets beyond the end of their queue.
 
         A power cut may have cost the log its last messages but not the offsets behind them; messages that
-        come next must not be taken for consumed.
+        come next must not be taken for consumed. In a group an empty queue may be one of which nothing is
+        known to be committed yet.
         """
+        lowest = 1 if isinstance(store, MemberStore) else 0
         for (topic, _), queues in self.offsets.offsets.items():
             for queue_id, offset in queues.items():
                 end = store.queue_range(topic, queue_id).max_offset
-                if offset > end > 0:
+                if offset > end >= lowest:
                     queues[queue_id] = QueueOffset(end)
 
     def _timer_edition(self) -> int | None:

@@ -35,7 +35,7 @@ def size_of(frame: Received) -> int:
     """Bytes of a frame that was received."""
     if isinstance(frame, memoryview):
         return len(frame)
-    return len(frame.frame) if isinstance(frame, HotRequest) else 0
+    return frame.frame_bytes if isinstance(frame, HotRequest) else 0
 
 
 def decoder_of(endpoint: Endpoint[Any]) -> StreamDecoder[Any]:

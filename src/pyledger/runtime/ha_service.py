@@ -33,6 +33,10 @@ AWAKE_S = 0.0003
 ROUND_TRIP_MAX_S = 0.0006
 """So long the loop does not sleep while sends wait for a slave, if it answered sooner the last time: to
 fall asleep and to wake up take longer than that, and what comes meanwhile is served all the same."""
+CROWDED_S = 0.001
+SLEEPS_S = 0.1
+"""Who waited so long (s) for a core that it let others have sleeps for so long (s): the kernel lets those who
+were asleep go first."""
 REPORT_BYTES_MAX = 64 << 10
 BACKLOG = 64
 
@@ -81,7 +85,7 @@ class HaService:
         self.round_trip_s = 0.0
         """How long the last slave took that answered, from a push to its report."""
         self._awake = False
-        self._awake_until_s = 0.0
+        self._awake_until_s = self._sleeps_until_s = 0.0
 
     @property
     def port(self) -> int:
@@ -150,15 +154,19 @@ class HaService:
                 self._stay_awake()
 
     def _stay_awake(self) -> None:
-        self._awake_until_s = time.perf_counter() + AWAKE_S
-        if not self._awake and self.round_trip_s <= ROUND_TRIP_MAX_S:
+        now_s = time.perf_counter()
+        self._awake_until_s = now_s + AWAKE_S
+        if not self._awake and self.round_trip_s <= ROUND_TRIP_MAX_S and now_s >= self._sleeps_until_s:
             self._awake = True
             self._look_again()
 
     def _look_again(self) -> None:
-        if self.transfer.anyone_waits and time.perf_counter() < self._awake_until_s:
+        now_s = time.perf_counter()
+        if self.transfer.anyone_waits and now_s < self._awake_until_s and now_s >= self._sleeps_until_s:
             assert self._loop is not None
             os.sched_yield()
+            if time.perf_counter() - now_s > CROWDED_S:
+                self._sleeps_until_s = now_s + SLEEPS_S
             self._loop.call_soon(self._look_again)
         else:
             self._awake = False
@@ -295,7 +303,8 @@ class HaConnection:
         elif progress:
             service.round_trip_s = time.perf_counter() - self._pushed_s
             service.transfer.acknowledged(self._number, machine.slave_ack_offset)
-            self.push()
+            if service.store.confirmed_where > machine.next_offset or self._sender.unfinished:
+                self.push()
 
     # --- the write side
 

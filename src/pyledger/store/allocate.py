@@ -2,7 +2,7 @@
 
 Page faults, not copying, limit appends; and a full disk is found here, where it is an error and not a signal.
 A file has its full length at once, but its blocks come in chunks, so that a small store takes little of the
-disk.
+disk. A slave, which appends past the mapping, takes all of a file at once where there is plenty of room.
 """
 
 import logging
@@ -10,7 +10,7 @@ import os
 import threading
 from collections.abc import Callable
 
-from pyledger._core import MappedFileQueue
+from pyledger._core import MappedFile, MappedFileQueue
 from pyledger.errors import StoreFullError
 from pyledger.log import event, logger
 
@@ -88,7 +88,16 @@ class ChunkAhead:
                 if self.populates:
                     last.populate(end)
                 else:
-                    last.reserve(min(end, last.size_bytes))
+                    last.reserve(last.size_bytes if has_room_for_rest(last) else min(end, last.size_bytes))
             except StoreFullError:
                 return RETRY_MS
         return IDLE_MS
+
+
+def has_room_for_rest(file: MappedFile) -> bool:
+    """Whether a disk has room for the rest of a file, and for as much again.
+
+    Who appends past the mapping waits for the file while blocks are allocated: that is done once then.
+    """
+    space = os.statvfs(os.path.dirname(file.path))
+    return space.f_bavail * space.f_frsize > 2 * (file.size_bytes - file.allocated_position)
