@@ -157,10 +157,13 @@ class HaService:
         now_s = time.perf_counter()
         self._awake_until_s = now_s + AWAKE_S
         if not self._awake and self.round_trip_s <= ROUND_TRIP_MAX_S and now_s >= self._sleeps_until_s:
+            assert self._loop is not None
             self._awake = True
-            self._look_again()
+            self._loop.call_soon(self._look_again)
 
     def _look_again(self) -> None:
+        for connection in tuple(self.connections.values()):
+            connection.look()
         now_s = time.perf_counter()
         if self.transfer.anyone_waits and now_s < self._awake_until_s and now_s >= self._sleeps_until_s:
             assert self._loop is not None
@@ -256,7 +259,7 @@ class HaConnection:
         """Of a thread that brings a slave nearer which is far behind."""
         self._writing = self._again = self._due = self._closed = False
         self._pushed_s = 0.0
-        self._loop.add_reader(connected.fileno(), self._readable)
+        self._loop.add_reader(connected.fileno(), self.look)
         self._timer = self._later()
 
     @property
@@ -283,7 +286,10 @@ class HaConnection:
 
     # --- the read side
 
-    def _readable(self) -> None:
+    def look(self) -> None:
+        """Take what the slave has reported, if anything."""
+        if self._closed:
+            return
         try:
             data = self._socket.recv(REPORT_BYTES_MAX)
         except BlockingIOError:
