@@ -9,6 +9,7 @@ second time one that is done.
 import json
 import time
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,8 @@ def publish(options: WriteOptions, job: str, batch_id: int | None, staged: Itera
     sizes: dict[str, Any] = {}
     if options.log_file_size_bytes is not None:
         sizes["mapped_file_size_bytes"] = options.log_file_size_bytes
-    with MessageStore.open(options.path, **sizes) as store:
+    # Staged files are removed while the store closes.
+    with ThreadPoolExecutor(1) as aside, MessageStore.open(options.path, **sizes) as store:
         finished = {journal.job: journal for journal in _finish_others(store, home)}
         before = finished.get(job) or _read(home / f"{job}.json")
         count = 0
@@ -83,7 +85,7 @@ def publish(options: WriteOptions, job: str, batch_id: int | None, staged: Itera
                 count = _append(store, journal)
                 store.flush()
             _end(home, journal)
-    sweep(home / job)
+        aside.submit(sweep, home / job)
     return count
 
 

@@ -1,6 +1,8 @@
 """Staged rows become messages once, whenever the one who publishes them is killed: without a JVM."""
 
+import errno
 import itertools
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark_pyledger import publishing
+from pyspark_pyledger import publishing, staging
 from pyspark_pyledger.publishing import publish
 from pyspark_pyledger.staging import StagedFile, stage_rows, staging_folder
 from pyspark_pyledger.write_options import WriteOptions
@@ -88,6 +90,28 @@ def test_rows_without_keys_go_to_queues_in_turn(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path) as store:
         sizes = [store.queue_range("orders", queue_id).max_offset for queue_id in range(3)]
     assert sizes == [3, 3, 2]
+
+
+def test_a_long_task_is_flushed_while_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staging, "FLUSH_BYTES", 1)
+    options, flushes = options_for(tmp_path), []
+    flush = os.fdatasync
+    monkeypatch.setattr(os, "fdatasync", lambda fileno: flushes.append(fileno) or flush(fileno))
+    publish(options, "job", None, stage(options, "job", rows(0, 50), rows(50, 50)))
+    assert flushes
+    assert bodies(tmp_path) == wanted(100)
+
+
+def test_a_flush_that_fails_while_a_task_goes_on_fails_the_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_fileno: int) -> None:
+        raise OSError(errno.EIO, "no such sector")
+
+    monkeypatch.setattr(staging, "FLUSH_BYTES", 1)
+    monkeypatch.setattr(os, "fdatasync", fail)
+    with pytest.raises(OSError, match="no such sector"):
+        stage(options_for(tmp_path), "job", rows(0, 50))
 
 
 def test_nothing_is_there_before_it_is_published(tmp_path: Path) -> None:
