@@ -60,8 +60,13 @@ def reads(r: Results) -> Verdict:
 
 
 def killed(r: Results) -> Verdict:
-    again, pause = (r.middle("ledgers.kill", fact) for fact in ("again_ms", "pause_ms"))
-    return again < 50 and pause < 100, f"{again:.0f} ms; {pause:.0f} ms (medians of 5)"
+    again, pause, calm = (
+        r.middle("ledgers.kill", fact) for fact in ("again_ms", "pause_ms", "calm_pause_ms")
+    )
+    return (
+        again < 50 and pause < 100,
+        f"{again:.0f} ms; {pause:.0f} ms, before the kill {calm:.0f} ms (medians of 5)",
+    )
 
 
 def recovery(fact: str, goal_ms: float) -> Callable[[Results], Verdict]:
