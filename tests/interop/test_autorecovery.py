@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from pyledger.client.ledger import AsyncLedgerClient, LedgerClient
+from pyledger.wire.ledger.marks import EVERY_ENTRY
 from tests.interop.bookie_machines import Machines, machines_of
 from tests.interop.bookkeeper_peers import free_port, payload
 
@@ -46,6 +47,15 @@ def auditor(machines: Machines) -> str | None:
             return await client.cluster.election.auditor()
 
     return asyncio.run(ask())
+
+
+def mark_for_every_entry(machines: Machines, ledger_id: int, bookie: str) -> None:
+    async def mark() -> None:
+        async with AsyncLedgerClient(machines.address) as client:
+            await client.cluster.marks.prepare()
+            await client.cluster.marks.mark(ledger_id, [bookie, EVERY_ENTRY], 0)
+
+    asyncio.run(mark())
 
 
 def bookies_of(machines: Machines, ledger_id: int) -> list[str]:
@@ -93,13 +103,17 @@ def test_our_worker_mends_a_ledger_of_java(machines: Machines) -> None:
 
 
 def test_javas_worker_mends_a_ledger_of_ours(machines: Machines) -> None:
-    """Ours wrote it; a bookie of ours ends. Java's auditor finds it, Java's worker copies."""
+    """Ours wrote it; a bookie of ours ends. Java's auditor finds it, Java's worker copies.
+
+    There is a mark of ours before, which asks for every entry: Java's take it as any other.
+    """
     machines.fill(java=1, of_ours=3)
     payloads = [payload(at, SIZES[at % 3]) for at in range(ENTRIES)]
     with LedgerClient(machines.address) as client:
         with client.create(3, 3, 2, password=b"pw") as writer:
             writer.add_many(payloads)
         lost = next(one for one in writer.metadata.segments[0].ensemble if one.startswith("ours"))
+        mark_for_every_entry(machines, writer.ledger_id, lost)
         port = free_port()
         with machines.java_recovery(port):
             while auditor(machines) != f"127.0.0.1:{port}":
