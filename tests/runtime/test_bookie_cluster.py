@@ -117,6 +117,24 @@ def test_a_bookie_that_its_cluster_does_not_know_does_not_start(tmp_path: Path) 
     asyncio.run(play())
 
 
+def test_folders_of_another_bookie_are_told_by_name(tmp_path: Path) -> None:
+    async def play() -> None:
+        cluster = await formatted(tmp_path)
+        bookie = member(tmp_path)
+        await bookie.start()
+        await bookie.close()
+        (tmp_path / "elsewhere").mkdir()
+        paths = BookiePaths.below(tmp_path / "elsewhere")
+        moved = BookieServer(paths, cluster=locate(f"sqlite:{tmp_path}/metadata.db"), bookie_id="b1")
+        with pytest.raises(BookieCookieError) as told:
+            await moved.start()
+        before = f"its journal was {tmp_path}/b1/journal, and is {tmp_path}/elsewhere/journal; the folder"
+        assert before in str(told.value)
+        await cluster.close()
+
+    asyncio.run(play())
+
+
 async def two_ledgers(cluster: Cluster) -> None:
     made = LedgerMetadata(
         ensemble_size=1,

@@ -13,6 +13,15 @@ from pyledger.store.bookie_folder import COOKIE_FILE, CURRENT, entry_log_files, 
 from pyledger.store.meta_file import write_file
 from pyledger.wire.ledger.bookies import Cookie, decode_cookie, encode_cookie
 
+WORDS = {
+    "bookie_host": "its name",
+    "journal_dirs": "its journal",
+    "ledger_dirs": "the folder of its ledgers",
+    "instance_id": "its cluster",
+    "index_dirs": "the folder of its indexes",
+}
+"""Fields of a cookie, for people."""
+
 
 def has_entries(folder: str) -> bool:
     """Whether anything of ledgers lies in a folder of a bookie."""
@@ -62,7 +71,7 @@ def check_cookies(
             expected.bookie_host, "its folders hold entries, and its cluster does not know it"
         )
     if stored != expected:
-        raise BookieCookieError(expected.bookie_host, f"it was {stored}, and is {expected}")
+        raise BookieCookieError(expected.bookie_host, differences(stored, expected))
     for folder in folders:
         path = Path(folder, CURRENT, COOKIE_FILE)
         try:
@@ -72,4 +81,18 @@ def check_cookies(
         except (OSError, LedgerMetadataError) as error:
             raise BookieCookieError(expected.bookie_host, f"{path} cannot be read ({error})") from error
         if found not in (stored, also):
-            raise BookieCookieError(expected.bookie_host, f"{path} is of another bookie: {found}")
+            raise BookieCookieError(
+                expected.bookie_host, f"{path} tells otherwise: {differences(found, expected)}"
+            )
+
+
+def differences(before: Cookie, now: Cookie) -> str:
+    """In which fields two cookies differ, for people."""
+    told: list[str] = []
+    for name, words in WORDS.items():
+        old, new = getattr(before, name), getattr(now, name)
+        # Indexes lie beside their ledgers, so one of the two says it.
+        if old != new and not (told and name == "index_dirs"):
+            shown = [one if isinstance(one, str) else ", ".join(one) for one in (old, new)]
+            told.append(f"{words} was {shown[0] or 'none'}, and is {shown[1] or 'none'}")
+    return "; ".join(told)
