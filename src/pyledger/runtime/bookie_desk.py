@@ -41,6 +41,8 @@ PARCEL_ADDS_MAX = 16
 """Adds whose answers the journal's thread may send itself: so few that it is done at once."""
 HELD_MAX = 100_000
 """Readers that may wait for an entry; one more is answered at once."""
+HOLD_MS_MAX = 3_600_000
+"""So long one waits at most, whatever it asks for: it may be gone."""
 TOTAL_CAPACITY, FREE_SPACE = 1, 2
 
 
@@ -108,7 +110,8 @@ class BookieDesk:
         self._loop = asyncio.get_running_loop()
         self._lines: list[deque[Waiting | Run]] = [deque() for _ in self._journals.writers]
         self._parcel: tuple[int, Run] | None = None
-        self._held: dict[int, list[Held]] = {}
+        # By ledger and by the asker's identity: of many readers of a ledger each goes by itself.
+        self._held: dict[int, dict[int, Held]] = {}
         self._held_count = 0
         store.waits = False
         for which, writer in enumerate(self._journals.writers):
@@ -120,7 +123,7 @@ class BookieDesk:
         for writer in self._journals.writers:
             self._loop.remove_reader(writer.bell)
         for held in self._held.values():
-            for one in held:
+            for one in held.values():
                 one.timer.cancel()
         self._held.clear()
 
@@ -342,14 +345,15 @@ class BookieDesk:
             return False
         if ledger.last_add_confirmed > request.previous_lac or ledger.fenced or self._held_count >= HELD_MAX:
             return False
-        timer = self._loop.call_later(max(request.time_out, 0) / 1000, self._release, asker)
-        self._held.setdefault(request.ledger_id, []).append(Held(asker, timer))
+        hold_ms = min(max(request.time_out, 0), HOLD_MS_MAX)
+        timer = self._loop.call_later(hold_ms / 1000, self._release, asker)
+        self._held.setdefault(request.ledger_id, {})[id(asker)] = Held(asker, timer)
         self._held_count += 1
         return True
 
     def _look_at_held(self, ledger_id: int) -> None:
         ledger = self.rules.ledgers.get(ledger_id)
-        for held in tuple(self._held.get(ledger_id, ())):
+        for held in tuple(self._held.get(ledger_id, {}).values()):
             request = held.asker.request
             assert isinstance(request, m.ReadRequest)
             assert request.previous_lac is not None
@@ -361,11 +365,10 @@ class BookieDesk:
         """Answer a reader now."""
         request = asker.request
         assert isinstance(request, m.ReadRequest)
-        left = [one for one in self._held.get(request.ledger_id, ()) if one.asker is not asker]
+        held = self._held[request.ledger_id]
+        del held[id(asker)]
         self._held_count -= 1
-        if left:
-            self._held[request.ledger_id] = left
-        else:
-            self._held.pop(request.ledger_id, None)
+        if not held:
+            del self._held[request.ledger_id]
         if not asker.connection.closed:
             self._handle(asker._replace(request=replace(request, time_out=None), woken=woken))
