@@ -11,6 +11,7 @@ from pyledger.client.ledger import AsyncLedgerClient, LedgerClient
 from pyledger.wire.ledger.marks import EVERY_ENTRY
 from tests.interop.bookie_machines import Machines, machines_of
 from tests.interop.bookkeeper_peers import free_port, payload
+from tests.runtime.bookie_peer import PATIENT
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 
@@ -29,7 +30,7 @@ def wait_until_without(machines: Machines, bookie: str, ledger_id: int) -> None:
     """Wait until no entry of a ledger is sought at a bookie, and no mark is left."""
 
     async def wait() -> None:
-        async with AsyncLedgerClient(machines.address) as client:
+        async with AsyncLedgerClient(machines.address, config=PATIENT) as client:
             states = client.cluster.ledgers.watch(ledger_id)
             async for stored in states:
                 if not any(bookie in one.ensemble for one in stored.metadata.segments):
@@ -43,7 +44,7 @@ def wait_until_without(machines: Machines, bookie: str, ledger_id: int) -> None:
 
 def auditor(machines: Machines) -> str | None:
     async def ask() -> str | None:
-        async with AsyncLedgerClient(machines.address) as client:
+        async with AsyncLedgerClient(machines.address, config=PATIENT) as client:
             return await client.cluster.election.auditor()
 
     return asyncio.run(ask())
@@ -51,7 +52,7 @@ def auditor(machines: Machines) -> str | None:
 
 def mark_for_every_entry(machines: Machines, ledger_id: int, bookie: str) -> None:
     async def mark() -> None:
-        async with AsyncLedgerClient(machines.address) as client:
+        async with AsyncLedgerClient(machines.address, config=PATIENT) as client:
             await client.cluster.marks.prepare()
             await client.cluster.marks.mark(ledger_id, [bookie, EVERY_ENTRY], 0)
 
@@ -59,7 +60,7 @@ def mark_for_every_entry(machines: Machines, ledger_id: int, bookie: str) -> Non
 
 
 def bookies_of(machines: Machines, ledger_id: int) -> list[str]:
-    with LedgerClient(machines.address) as client:
+    with LedgerClient(machines.address, config=PATIENT) as client:
         return sorted({one for seg in client.metadata(ledger_id).segments for one in seg.ensemble})
 
 
@@ -67,7 +68,7 @@ def lacking(machines: Machines, ledger_ids: list[int]) -> list[int]:
     """Ledgers that lack a copy of any entry, as our check sees it."""
 
     async def check() -> list[int]:
-        async with AsyncLedgerClient(machines.address) as client:
+        async with AsyncLedgerClient(machines.address, config=PATIENT) as client:
             repairs = client.repairs()
             return [one for one in ledger_ids if (await repairs.examine(one, every_entry=True)).lacking]
 
@@ -109,7 +110,7 @@ def test_javas_worker_mends_a_ledger_of_ours(machines: Machines) -> None:
     """
     machines.fill(java=1, of_ours=3)
     payloads = [payload(at, SIZES[at % 3]) for at in range(ENTRIES)]
-    with LedgerClient(machines.address) as client:
+    with LedgerClient(machines.address, config=PATIENT) as client:
         with client.create(3, 3, 2, password=b"pw") as writer:
             writer.add_many(payloads)
         lost = next(one for one in writer.metadata.segments[0].ensemble if one.startswith("ours"))
@@ -128,7 +129,7 @@ def test_javas_worker_mends_a_ledger_of_ours(machines: Machines) -> None:
 def test_both_side_by_side(machines: Machines) -> None:
     """Java's auditor marks, whoever comes first mends; when Java's process ends, ours is the auditor."""
     machines.fill(java=1, of_ours=3)
-    with LedgerClient(machines.address) as client:
+    with LedgerClient(machines.address, config=PATIENT) as client:
         ledgers = []
         for _ in range(6):
             with client.create(3, 3, 2) as writer:

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.client.ledger import AsyncLedgerClient, LedgerConfig
+from pyledger.client.ledger import AsyncLedgerClient
 from tests.interop.bookie_machines import Machines, machines_of
 from tests.interop.bookkeeper_peers import payload
 from tests.net.identities import Identity, client_tls, make_identity
+from tests.runtime.bookie_peer import PATIENT
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
 
 FACTORY = "org.apache.bookkeeper.tls.TLSContextFactory"
-PATIENT = LedgerConfig(add_timeout_ms=60_000, read_timeout_ms=60_000)
 OURS = """
 [tls]
 server_mode = "enforcing"

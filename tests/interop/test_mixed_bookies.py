@@ -5,14 +5,14 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from pyledger.client.ledger import AsyncLedgerClient, DigestType, LedgerConfig
+from pyledger.client.ledger import AsyncLedgerClient, DigestType
 from pyledger.errors import LedgerFencedError
 from tests.interop.bookie_machines import Machines, machines_of
 from tests.interop.bookkeeper_peers import payload
+from tests.runtime.bookie_peer import PATIENT
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
 
-PATIENT = LedgerConfig(add_timeout_ms=60_000, read_timeout_ms=60_000)
 ALL_FOUR = ("--e", 4, "--qw", 3, "--qa", 2, "--password", "pw")
 COUNT, SIZES = 60, (100, 0, 3000)
 

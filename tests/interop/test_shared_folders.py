@@ -7,6 +7,7 @@ import pytest
 from pyledger.client.ledger import LedgerClient
 from pyledger.store.bookie_verify import BookieCheck
 from tests.interop.bookkeeper_peers import JavaCluster, free_port, our_bookie, payload, serving, zookeeper
+from tests.runtime.bookie_peer import PATIENT
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -30,7 +31,7 @@ def test_folders_change_hands(tmp_path: Path) -> None:
         cluster.run("Format")
         with our_bookie(home, hosts, free_port(), *ours) as bookie:
             with (
-                LedgerClient(cluster.address) as client,
+                LedgerClient(cluster.address, config=PATIENT) as client,
                 client.create(1, 1, 1, password=b"pw") as writer,
             ):
                 writer.add_many(payload(at, SIZE) for at in range(COUNT))
@@ -44,7 +45,10 @@ def test_folders_change_hands(tmp_path: Path) -> None:
             *_, closed = cluster.run("Write", *ONE, "--count", COUNT, "--size", SIZE)
             process.kill()
         second = int(closed["closed"])
-        with our_bookie(home, hosts, free_port(), *ours), LedgerClient(cluster.address) as client:
+        with (
+            our_bookie(home, hosts, free_port(), *ours),
+            LedgerClient(cluster.address, config=PATIENT) as client,
+        ):
             for ledger_id in (first, second):
                 found = [entry.payload for entry in client.open(ledger_id, b"pw").read()]
                 assert found == [payload(at, SIZE) for at in range(COUNT)], ledger_id
