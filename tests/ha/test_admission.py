@@ -18,6 +18,7 @@ from pyledger.net.connection import Connection
 from pyledger.net.server import RemotingServer
 from pyledger.protocol.ha.master import REPORT
 from pyledger.runtime.ha_client import HaClient
+from pyledger.runtime.ha_service import ADMISSIONS_MAX, HaService
 from pyledger.store.clock import SystemClock
 from pyledger.store.message_store import MessageStore
 from pyledger.wire.codes import ResponseCode
@@ -60,6 +61,34 @@ def test_only_slaves_that_are_known_get_the_log(run: Run, tmp_path: Path) -> Non
             # The name server tells of a slave there.
             await pair.start(1, "slave", advertised_host=ELSEWHERE)
             assert await first_bytes(port)
+
+    run(main())
+
+
+def test_few_wait_to_be_let_in(run: Run, tmp_path: Path) -> None:
+    """What comes beyond is sent away: each may cost a question to the name servers."""
+
+    async def main() -> None:
+        answer, asked = asyncio.Event(), 0
+
+        async def admits(_host: str) -> bool:
+            nonlocal asked
+            asked += 1
+            return await answer.wait()
+
+        with MessageStore.open(tmp_path, **SMALL) as store:
+            service = HaService(store, HaConfig(role="async_master"), SystemClock().now_ms, admits)
+            await service.start("127.0.0.1", 0)
+            came = [
+                await asyncio.open_connection("127.0.0.1", service.port) for _ in range(ADMISSIONS_MAX + 1)
+            ]
+            assert await came[-1][0].read() == b""
+            assert asked == ADMISSIONS_MAX
+            answer.set()
+            await until(lambda: len(service.connections) == ADMISSIONS_MAX)
+            await service.close()
+            for _, writer in came:
+                writer.close()
 
     run(main())
 

@@ -8,6 +8,7 @@ Source: RocketMQ store/.../ha/DefaultHAService.java, DefaultHAConnection.java, G
 """
 
 import asyncio
+import errno
 import logging
 import os
 import socket
@@ -39,6 +40,10 @@ SLEEPS_S = 0.1
 were asleep go first."""
 REPORT_BYTES_MAX = 64 << 10
 BACKLOG = 64
+ADMISSIONS_MAX = 64
+"""Connections that wait at most to be let in; each may cost a question to the name servers."""
+NO_FILES_PAUSE_S = 1.0
+"""Nobody is accepted for so long after a connection that there was no descriptor for."""
 
 Admits = Callable[[str], Awaitable[bool]]
 """Whether an address may have the log."""
@@ -109,7 +114,7 @@ class HaService:
             raise ListenError(f"{host}:{port}", error.strerror or str(error)) from error
         listener.setblocking(False)
         self._listener = listener
-        self._loop.add_reader(listener.fileno(), self._accept)
+        self._listen()
 
     async def close(self) -> None:
         """Let all slaves go and end all waits. Idempotent."""
@@ -212,12 +217,24 @@ class HaService:
             if one is not newer and one.host == newer.host:
                 self.transfer.doubt(number, one.machine.next_offset)
 
+    def _listen(self) -> None:
+        assert self._loop is not None
+        if self._listener is not None:
+            self._loop.add_reader(self._listener.fileno(), self._accept)
+
     def _accept(self) -> None:
         assert self._listener is not None
         assert self._loop is not None
         try:
             connected, address = self._listener.accept()
-        except OSError:
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                event(log, logging.WARNING, "slave not accepted", problem=error)
+                self._loop.remove_reader(self._listener.fileno())
+                self._loop.call_later(NO_FILES_PAUSE_S, self._listen)
+            return
+        if len(self._tasks) >= ADMISSIONS_MAX:
+            connected.close()
             return
         connected.setblocking(False)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
