@@ -92,6 +92,8 @@ class BookiesWithAutoRecovery:
                 await service.ended.wait()
             except PyLedgerError as error:
                 event(log, logging.WARNING, "autorecovery not started", problem=error)
+            except Exception as error:  # noqa: BLE001 - it is made anew, whatever ended it
+                event(log, logging.ERROR, "autorecovery ended", problem=repr(error))
             finally:
                 with contextlib.suppress(PyLedgerError):
                     await service.close()
