@@ -1,6 +1,7 @@
 # A mapping: making one of a new file, with blocks and pages behind it, and making things durable by path.
-from _core.posix cimport (AT_FDCWD, AT_SYMLINK_FOLLOW, MADV_POPULATE_WRITE, O_TMPFILE, fsync, linkat,
-                          load_acquire, madvise, pause_briefly, posix_fallocate, syncfs, unlink)
+from _core.posix cimport (AT_FDCWD, AT_SYMLINK_FOLLOW, MADV_NORMAL, MADV_POPULATE_WRITE, MADV_RANDOM,
+                          O_TMPFILE, fsync, linkat, load_acquire, madvise, pause_briefly, posix_fallocate,
+                          syncfs, unlink)
 from libc.errno cimport EINTR, ENOENT, errno
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdio cimport snprintf
@@ -94,11 +95,15 @@ cdef void populate_range(uint8_t* base, int64_t begin, int64_t end) noexcept nog
 cdef void populate_with_pauses(uint8_t* base, int64_t begin, int64_t end, const int64_t* wrote,
                                const int64_t* wanted) noexcept nogil:
     """The same without keeping a core from others: a kernel may let no other thread have it for tens of
-    milliseconds while pages are made.
+    milliseconds while pages are made. What a fault reads ahead, megabytes that are all zero, would be made in
+    one go, at twice the cost of making page by page what is wanted.
 
     There are no pauses while the position `wrote` comes near, or the count `wanted` is not 0.
     """
     cdef int64_t length
+    cdef uint8_t* first = base + begin
+    cdef size_t whole = <size_t>max(<int64_t>0, end - begin)
+    madvise(first, whole, MADV_RANDOM)
     while begin < end:
         length = min(end - begin, <int64_t>POPULATE_SLICE_BYTES)
         populate_range(base, begin, begin + length)
@@ -108,6 +113,7 @@ cdef void populate_with_pauses(uint8_t* base, int64_t begin, int64_t end, const 
         if wanted != NULL and load_acquire(wanted) != 0:
             continue
         pause_briefly()
+    madvise(first, whole, MADV_NORMAL)
 
 
 cdef int allocate_range(int fd, int64_t begin, int64_t end) noexcept nogil:
@@ -220,7 +226,9 @@ cdef int make_mapped_file(const char* path, int64_t size_bytes, int64_t allocate
         if wanted != NULL and size_bytes >= PACED_FILE_BYTES:
             populate_with_pauses(<uint8_t*>address, 0, made.allocated, NULL, wanted)
         else:
+            madvise(address, <size_t>made.allocated, MADV_RANDOM)
             populate_range(<uint8_t*>address, 0, made.allocated)
+            madvise(address, <size_t>made.allocated, MADV_NORMAL)
     if made.pool_fd < 0 or failed != 0:
         c_close(fd)
     if failed != 0:
