@@ -85,7 +85,8 @@ test-all: test interop interop-live build-debug  ## also interop with Java, and 
 # Peers in Java give up by the clock, so what failed beside others runs once more by itself, and must pass then.
 interop: $(NATIVE)  ## against RocketMQ's store, servers and clients: needs Java 17 or newer and Maven, and Go for its client
 	$(BIN)/python -m pytest $(PARALLEL) -m "java and not live" $(TESTS) || { [ $$? -eq 1 ] && \
-	$(BIN)/python -m pytest --last-failed --last-failed-no-failures=none -m "java and not live" $(TESTS); }
+	$(BIN)/python -m pytest $(PARALLEL) --maxprocesses=1 --last-failed --last-failed-no-failures=none \
+	-m "java and not live" $(TESTS); }
 
 interop-live: $(NATIVE)  ## the other crossings of masters and slaves, by the clock: wants a machine with nothing else to do
 	$(BIN)/python -m pytest -m "java and live" $(TESTS)
