@@ -4,10 +4,12 @@ import asyncio
 import signal
 from collections import Counter
 from pathlib import Path
-from typing import cast
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from pyledger import names
 from pyledger.broker.membership import Membership
 from pyledger.broker.tables import BrokerTables
 from pyledger.client.producer import AsyncProducer
@@ -19,11 +21,16 @@ from pyledger.config.delivery import DeliveryConfig
 from pyledger.config.dledger import DledgerConfig
 from pyledger.errors import ConfigError, CorruptRecordError, PyLedgerError, StoreFormatError
 from pyledger.message import Message
+from pyledger.protocol.delivery.delay import Destination
 from pyledger.runtime.raft_server import RaftServer
 from pyledger.store.message_store import MessageStore
 from pyledger.store.reader import StoreReader
 from pyledger.store.verify import verify
+from pyledger.topic import TopicConfig
 from tests.broker.group_process import group_of_brokers
+
+if TYPE_CHECKING:
+    from pyledger.broker.parts import BrokerParts
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -122,17 +129,39 @@ def test_a_new_leader_makes_topics_whose_table_did_not_come(tmp_path: Path) -> N
         before._tables_where = store.max_offset
         for queue_id in (1, 3):
             store.put(Message("new", b"1", queue_id))
+            waits = store.put(Message(names.HALF_TOPIC, b"2")).physical_offset
         tables = BrokerTables(BrokerConfig(store_path=str(tmp_path)), DeliveryConfig(), store, lambda: 0)
+        topics, changes = tables.topics, []
+        topics.update(TopicConfig("widened", 1, 1), 0)
+        store.put(Message("widened", b"3", 2))
+        parts = cast(
+            "BrokerParts",
+            SimpleNamespace(
+                store=store,
+                tables=tables,
+                puts=SimpleNamespace(leave=None),
+                now_ms=lambda: 1,
+                tables_changed=lambda: changes.append(topics.version),
+            ),
+        )
         slave = Membership(before._member, None, before)
-        slave.restore_topics(tables, store, 1)
-        assert tables.topics.find("new") is None
+        slave.restore_topics(parts)
+        assert topics.find("new") is None
         leader = Membership(before._member, 2, slave)
-        leader.restore_topics(tables, store, 1)
-        found = tables.topics.find("new")
-        assert found is not None
-        assert found.write_queue_count == 4
-        assert tables.topics.find("deleted") is None
+        leader.restore_topics(parts)
+        assert topics.find("new") == TopicConfig("new", 4, 4)
+        assert topics.find("widened") == TopicConfig("widened", 3, 3)
+        assert topics.find("deleted") is None
         assert leader.tables_where == store.confirmed_where
+        for waited_at in (before.tables_where - 1, leader.tables_where):
+            parts.puts.leave(waited_at, Destination("deleted", 7))
+        assert topics.find("deleted") is None
+        parts.puts.leave(waits, Destination("new", 6))
+        parts.puts.leave(waits, Destination("only waited", 0))
+        parts.puts.leave(waits, Destination("new", 2))
+        assert topics.find("new") == TopicConfig("new", 7, 7)
+        assert topics.find("only waited") == TopicConfig("only waited", 1, 1)
+        assert len(changes) == 2
 
 
 def test_a_log_elsewhere_is_refused_with_what_to_do() -> None:

@@ -9,11 +9,12 @@ Source: RocketMQ store/.../dledger/DLedgerCommitLog.java.
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyledger import names
 from pyledger.broker.group_roles import GroupFollower, GroupLeader
 from pyledger.broker.replication import ReplicationListener
+from pyledger.broker.restored_topics import RestoredTopics
 from pyledger.broker.tables import BrokerTables
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.ha import HaConfig
@@ -24,6 +25,9 @@ from pyledger.runtime.raft_server import RaftServer
 from pyledger.store.clock import Clock
 from pyledger.store.member_store import MemberStore
 from pyledger.store.message_store import MessageStore
+
+if TYPE_CHECKING:
+    from pyledger.broker.parts import BrokerParts
 
 
 class Membership:
@@ -103,22 +107,17 @@ class Membership:
             return self._tables_where
         return max(self._tables_where, self._follower.sync.complete_where)
 
-    def restore_topics(self, tables: BrokerTables, store: MessageStore, now_ms: int) -> None:
-        """As a new leader: make topics whose messages have come, but not the table that knows them.
-
-        The last leader made them just before it went. Those of older messages were deleted.
-        """
+    def restore_topics(self, parts: "BrokerParts") -> None:
+        """As a new leader: have the topics whose messages have come, but not the table that knows them."""
         if self.led_term is None:
             return
-        counts: dict[str, int] = {}
-        for (topic, queue_id), held in store.queues().items():
-            if held.max_offset > held.min_offset and tables.topics.find(topic) is None:
-                last = store.get(topic, queue_id, held.max_offset - 1, 1).messages
-                if last and last[0].physical_offset >= self.tables_where:
-                    counts[topic] = max(counts.get(topic, 0), queue_id + 1)
-        for topic, count in counts.items():
-            tables.topics.create_for_group(topic, count, now_ms)
-        self._tables_where = store.confirmed_where
+        end_where = parts.store.confirmed_where
+        restored = RestoredTopics(
+            parts.tables.topics, self.tables_where, end_where, parts.now_ms, parts.tables_changed
+        )
+        restored.take_stock(parts.store)
+        parts.puts.leave = restored.leave
+        self._tables_where = end_where
 
     def takes_appends(self) -> bool:
         """Whether the group takes entries of this member now."""

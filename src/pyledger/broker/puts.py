@@ -26,7 +26,7 @@ from pyledger.errors import (
 from pyledger.message import Message, PutResult
 from pyledger.net.late import LateAnswer
 from pyledger.protocol.delivery.counting import BrokerCounts
-from pyledger.protocol.delivery.delay import delay_level, redirect_properties
+from pyledger.protocol.delivery.delay import Destination, delay_level, redirect_properties
 from pyledger.protocol.delivery.timer import TimerProblem, TimerQueue, is_timed, timer_properties
 from pyledger.store.message_store import MessageStore
 from pyledger.store.read_result import StoredMessage
@@ -125,6 +125,9 @@ class MessagePuts:
         self._now_ms = now_ms
         self.timer_stored: Callable[[], None] = lambda: None
         """Told of timer messages that are stored."""
+        self.leave: Callable[[int, Destination], None] = lambda _where, _meant_for: None
+        """Told of what has waited at a physical offset (bytes), before it is put elsewhere, and where it is
+        meant to go in the end."""
         self.replication: Replication | None = None
         """Who brings what is put to slaves."""
 

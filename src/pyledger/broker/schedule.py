@@ -99,6 +99,7 @@ class DelayDelivery:
         target = restore(properties)
         if target is None:
             return True
+        self._puts.leave(message.physical_offset, target)
         outcome = self._puts.put_as_it_is(copy_of(message, target.topic, target.queue_id, properties))
         if not isinstance(outcome, PutOutcome):
             return True

@@ -170,7 +170,7 @@ class Broker:
             store = await self._open_store(port)
             self.parts = await self._assemble(store)
             if self._membership is not None:
-                self._membership.restore_topics(self.parts.tables, store, self._now_ms())
+                self._membership.restore_topics(self.parts)
             self._answer_with(self.parts)
             if not self._servers:
                 await self._listen(port)

@@ -134,6 +134,7 @@ class TimerDelivery:
             return True
         if target.topic.startswith(names.REVIVE_PREFIX):
             return self._forward(message)
+        self._puts.leave(message.physical_offset, target)
         outcome = self._puts.put_as_it_is(copy_of(message, target.topic, target.queue_id))
         if not isinstance(outcome, PutOutcome) or outcome.stored:
             return True

@@ -130,6 +130,7 @@ class Transactions:
         """Store the message where it was sent, then note that its half message is done."""
         if half.queue_offset in self._ended:
             return PutOutcome("PUT_OK")
+        self._puts.leave(half.physical_offset, place)
         message = copy_of(half, place.topic, place.queue_id)
         outcome = self._puts.put(
             replace(
@@ -242,6 +243,8 @@ class Transactions:
             self._tables.topics.create_for_group(names.CHECK_EXPIRED_TOPIC, 1, self._now_ms())
             given_up = copy_of(found, names.CHECK_EXPIRED_TOPIC, 0)
             return bool((await settled(self._puts.put_as_it_is(given_up))).places)
+        if (real := restore(half.properties)) is not None:
+            self._puts.leave(found.physical_offset, real)
         change = checked_properties if step is Step.CHECK else put_back_properties
         properties = change(half)
         place, _ = self._puts.put_placed(copy_of(found, names.HALF_TOPIC, HALF_QUEUE, properties))

@@ -118,6 +118,23 @@ class BrokerTopics:
         known = self.topics.get(name)
         return known or self._put(TopicConfig(name, queue_count, queue_count), now_ms)
 
+    def lacks_queue(self, name: str, queue_id: int) -> bool:
+        """Whether consumers cannot find a queue."""
+        known = self.topics.get(name)
+        return known is None or known.read_queue_count <= queue_id
+
+    def add_queue(self, name: str, queue_id: int, now_ms: int) -> None:
+        """Have a queue, and those before it, which a message shows to have been there."""
+        known, count = self.topics.get(name) or TopicConfig(name, 0, 0), queue_id + 1
+        self._put(
+            replace(
+                known,
+                read_queue_count=max(known.read_queue_count, count),
+                write_queue_count=max(known.write_queue_count, count),
+            ),
+            now_ms,
+        )
+
     def update(self, wanted: TopicConfig, now_ms: int, *, mixed_allowed: bool = False) -> Refusal | None:
         """Create or change a topic as an administrator asks.
 
