@@ -226,7 +226,8 @@ class ClientInstance:
     async def _refresh_routes(self) -> None:
         published = chain.from_iterable(one.topics() for one in self.producers.values())
         subscribed = chain.from_iterable(one.topics() for one in self.consumers.values())
-        await self.routes.refresh_all(dict.fromkeys(chain(published, subscribed)))
+        # Who only reads is not among them, and has to follow a broker's change of place as well.
+        await self.routes.refresh_all(dict.fromkeys(chain(published, subscribed, self.routes.topics)))
 
     def _route_changed(self, topic: str) -> None:
         # A broker that does not know us sends no replies, checks nothing and shares no queues.

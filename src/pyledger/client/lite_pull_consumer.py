@@ -201,13 +201,13 @@ class AsyncLitePullConsumer(GroupConsumer):
         await self.rebalance()
 
     async def fetch_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """The queues of a topic that can be read.
+        """The queues of a topic that can be read, as a name server knows them now.
 
         Raises:
             NoRouteError: no name server knows the topic.
             RemotingError: none answered.
         """
-        return await self.client.routes.subscribe_queues(topic)
+        return await self.client.routes.current_queues(topic)
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on at a queue offset; what was fetched of the queue is forgotten.

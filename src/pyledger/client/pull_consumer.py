@@ -64,13 +64,13 @@ class AsyncPullConsumer(Lifecycle):
         await self.client.close()
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """The queues of a topic that can be read.
+        """The queues of a topic that can be read, as a name server knows them now.
 
         Raises:
             NoRouteError: no name server knows the topic.
             RemotingError: none answered.
         """
-        return await self.client.routes.subscribe_queues(topic)
+        return await self.client.routes.current_queues(topic)
 
     async def pull(
         self,

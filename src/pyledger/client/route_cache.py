@@ -76,6 +76,11 @@ class RouteCache:
                 level = logging.DEBUG if isinstance(error, NoRouteError) else logging.WARNING
                 event(log, level, "route not refreshed", topic=topic, error=error)
 
+    @property
+    def topics(self) -> Collection[str]:
+        """Those whose routes are known."""
+        return tuple(self._routes)
+
     def route(self, topic: str) -> TopicRoute | None:
         """What was last heard of a topic."""
         return self._routes.get(topic)
@@ -118,6 +123,10 @@ class RouteCache:
         """
         route = self._routes.get(topic) or await self.refresh(topic)
         return subscribe_queues(topic, route)
+
+    async def current_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """As `subscribe_queues`, whatever was heard before."""
+        return subscribe_queues(topic, await self.refresh(topic))
 
     def master(self, broker_name: str) -> str:
         """Where to write to a broker.
