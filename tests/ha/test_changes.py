@@ -24,7 +24,7 @@ from tests.ha.test_pairs import send_many, told
 from tests.net.conftest import Run
 
 
-def keeper(pair: Pair, number: int, role: str, broker_id: int | None = None) -> BrokerKeeper:
+def keeper(pair: Pair, number: int, role: str, broker_id: int | None = None, **ha: Any) -> BrokerKeeper:
     """A broker that can change, in the folder of its number."""
     config = BrokerConfig(
         port=0,
@@ -39,7 +39,7 @@ def keeper(pair: Pair, number: int, role: str, broker_id: int | None = None) -> 
     def make(config: BrokerConfig, ha: HaConfig) -> Broker:
         return Broker(config, delivery=delivery, store=StoreConfig(**SMALL), ha=ha)
 
-    return BrokerKeeper(make, config, HaConfig(**{"role": role, **QUICK}))  # type: ignore[arg-type]
+    return BrokerKeeper(make, config, HaConfig(**{"role": role, **QUICK, **ha}))  # type: ignore[arg-type]
 
 
 def admin(pair: Pair) -> ReplicationAdmin:
@@ -75,6 +75,34 @@ def test_a_slave_becomes_master_and_the_old_one_its_slave(run: Run, tmp_path: Pa
                     assert log_bytes(old.broker.store) == log_bytes(second.broker.store)
                 (side,) = (tmp_path / "0").glob("repair-*")
                 assert b"".join(part.read_bytes() for part in sorted(side.iterdir())) == ours[kept:]
+
+    run(main())
+
+
+def test_a_promoted_slave_has_the_topics_of_its_log(run: Run, tmp_path: Path) -> None:
+    """Those that were made since the tables were copied last, and none that was deleted before."""
+
+    async def main() -> None:
+        async with brokers(tmp_path) as pair, admin(pair) as tool:
+            first = keeper(pair, 0, "sync_master")
+            second = keeper(pair, 1, "slave", sync_first_ms=0, sync_interval_ms=3_600_000)
+            async with first, second:
+                await until(lambda: replicas(first) == 1)
+                await until(lambda: replication(second.broker).sync.count == 1)
+                assert first.broker.parts is not None
+                for topic in ("new", "deleted"):
+                    assert (await told(first.broker, send(topic, queue_id=2))).code == 0
+                first.broker.parts.tables.topics.delete("deleted", 1)
+                await replication(second.broker).sync.copy()
+                assert (await told(first.broker, send("newer", queue_id=3))).code == 0
+                await caught_up(first.broker, second.broker)
+                await first.broker.close()
+                await tool.promote(second.address, force=True)
+                assert second.broker.parts is not None
+                topics = second.broker.parts.tables.topics
+                assert topics.find("deleted") is None
+                assert not topics.lacks_queue("new", 2)
+                assert not topics.lacks_queue("newer", 3)
 
     run(main())
 

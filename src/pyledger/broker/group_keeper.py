@@ -130,6 +130,7 @@ class GroupKeeper:
         ha = replace(self._ha, role=MASTER if leads else SLAVE)
         broker = self._make(config, ha, self.membership)
         broker.ports_are_free = self._ports_are_free
+        broker.before_serving = self.membership.restore_topics
         return broker
 
     # --- what the member tells

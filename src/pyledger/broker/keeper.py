@@ -13,8 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-from pyledger.broker.parts import store_path_of
+from pyledger.broker.parts import BrokerParts, store_path_of
+from pyledger.broker.restored_topics import restore_topics
 from pyledger.broker.server import Broker
+from pyledger.broker.slave_side import SlaveSide
 from pyledger.broker.successor import start_successor
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.ha import SLAVE, HaConfig
@@ -60,6 +62,8 @@ class BrokerKeeper:
         self._make = make
         self._folder = Path(store_path_of(config))
         self._config, self._ha = self._kept(config, ha)
+        self._copied_where: int | None = None
+        """Physical offset (bytes) to which a slave that becomes master knows the topics."""
         self._ports_are_free = not config.port
         self.broker = self._made()
         self._change: asyncio.Task[None] | None = None
@@ -86,8 +90,14 @@ class BrokerKeeper:
         broker = self._make(self._config, self._ha)
         broker.ports_are_free = self._ports_are_free
         broker.on_diverged = lambda end_offset: self.ask(BrokerChange(cut_offset=end_offset))
+        broker.before_serving = self._restore_topics
         broker.change_role = lambda role, broker_id: self.ask(BrokerChange(role, broker_id))
         return broker
+
+    def _restore_topics(self, parts: BrokerParts) -> None:
+        if self._copied_where is not None:
+            restore_topics(parts, self._copied_where)
+            self._copied_where = None
 
     def _succeed(self) -> Broker:
         self.broker = self._made()
@@ -101,6 +111,8 @@ class BrokerKeeper:
     async def _become(self, change: BrokerChange) -> None:
         await asyncio.sleep(ANSWER_FIRST_S)
         event(log, logging.WARNING, "broker changes", role=change.role, cut_offset=change.cut_offset)
+        before = None if self.broker.parts is None else self.broker.parts.replication
+        copied_where = before.sync.complete_where if isinstance(before, SlaveSide) else None
         try:
             await self.broker.close()
             if change.cut_offset is not None:
@@ -109,6 +121,7 @@ class BrokerKeeper:
             if change.role is not None:
                 broker_id = self._config.broker_id if change.broker_id is None else change.broker_id
                 if self._ha.role == SLAVE != change.role:
+                    self._copied_where = copied_where
                     await asyncio.to_thread(self._outrank)
                 self._ha = replace(self._ha, role=change.role)
                 self._config = replace(self._config, broker_id=broker_id)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyledger import names
 from pyledger.broker.group_roles import GroupFollower, GroupLeader
 from pyledger.broker.replication import ReplicationListener
-from pyledger.broker.restored_topics import RestoredTopics
+from pyledger.broker.restored_topics import restore_topics
 from pyledger.broker.tables import BrokerTables
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.ha import HaConfig
@@ -111,13 +111,8 @@ class Membership:
         """As a new leader: have the topics whose messages have come, but not the table that knows them."""
         if self.led_term is None:
             return
-        end_where = parts.store.confirmed_where
-        restored = RestoredTopics(
-            parts.tables.topics, self.tables_where, end_where, parts.now_ms, parts.tables_changed
-        )
-        restored.take_stock(parts.store)
-        parts.puts.leave = restored.leave
-        self._tables_where = end_where
+        restore_topics(parts, self.tables_where)
+        self._tables_where = parts.store.confirmed_where
 
     def takes_appends(self) -> bool:
         """Whether the group takes entries of this member now."""

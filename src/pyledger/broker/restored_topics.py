@@ -1,19 +1,37 @@
-"""Topics that a new leader makes, or gives more queues, as its log calls for them.
+"""Topics that a new master makes, or gives more queues, as its log calls for them.
 
-The last leader may have made a topic just before it went: its messages have come, but not the table that
+The last master may have made a topic just before it went: its messages have come, but not the table that
 knows it. Messages that stood in the log before the table was last copied show nothing: a topic of theirs that
 is missing was deleted.
 """
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from pyledger.protocol.delivery.delay import Destination
 from pyledger.protocol.delivery.topics import BrokerTopics
 from pyledger.store.message_store import MessageStore
 
+if TYPE_CHECKING:
+    from pyledger.broker.parts import BrokerParts
+
+
+def restore_topics(parts: "BrokerParts", copied_where: int) -> None:
+    """Let a new master have the topics and queues that its log shows, now and as it delivers what waits.
+
+    Args:
+        parts: The master's, not serving yet.
+        copied_where: Physical offset (bytes): topics of all that stands before it are in its table.
+    """
+    restored = RestoredTopics(
+        parts.tables.topics, copied_where, parts.store.confirmed_where, parts.now_ms, parts.tables_changed
+    )
+    restored.take_stock(parts.store)
+    parts.puts.leave = restored.leave
+
 
 class RestoredTopics:
-    """What the messages of the last leader show of its topics."""
+    """What the messages of the last master show of its topics."""
 
     def __init__(
         self,
@@ -26,11 +44,11 @@ class RestoredTopics:
         """Take the table, and which messages show more than it has.
 
         Args:
-            topics: The new leader's.
+            topics: The new master's.
             copied_where: Physical offset (bytes): topics of all that stands before it are known.
-            end_where: Physical offset (bytes) where the last leader's messages end.
+            end_where: Physical offset (bytes) where the last master's messages end.
             now_ms: The wall clock.
-            changed: Told when the table has changed while the leader serves.
+            changed: Told when the table has changed while the master serves.
         """
         self._topics = topics
         self._copied_where, self._end_where = copied_where, end_where

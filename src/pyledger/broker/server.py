@@ -132,6 +132,8 @@ class Broker:
         """Told the physical offset (bytes) where a slave's log parts from its master's."""
         self.change_role: Callable[[str, int], None] | None = None
         """Takes another role and broker id; None: the broker cannot change."""
+        self.before_serving: Callable[[BrokerParts], None] = lambda _parts: None
+        """Told of the parts when the store is open, before requests are answered."""
         self.ports_are_free = not self.config.port
         """Whether any port will do for slaves."""
         self.parts: BrokerParts | None = None
@@ -169,8 +171,7 @@ class Broker:
             port = self._servers[0].port if self._servers else self.config.port
             store = await self._open_store(port)
             self.parts = await self._assemble(store)
-            if self._membership is not None:
-                self._membership.restore_topics(self.parts)
+            self.before_serving(self.parts)
             self._answer_with(self.parts)
             if not self._servers:
                 await self._listen(port)
@@ -486,14 +487,13 @@ class Broker:
     def _notify(self, notices: Iterable[Notice]) -> None:
         if self._closing:
             return
+        code = RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
         for notice in notices:
             header = NotifyConsumerIdsChangedRequestHeader(consumer_group=notice.group)
             for channel in notice.channels:
                 if not isinstance(channel, Connection) or channel.closed:
                     continue
-                command = RemotingCommand.request(
-                    RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header, oneway=True
-                )
+                command = RemotingCommand.request(code, header, oneway=True)
                 try:
                     channel.call_oneway(command)
                 except RemotingError as problem:
