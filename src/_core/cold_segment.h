@@ -14,6 +14,11 @@
    No length of the file is trusted: every place is checked when a block is unpacked, and the block's digest.
    A block that is damaged reads as 0xFF, where no record can start.
 
+   Making pages costs more than decoding. A walk that has come through COLD_WALK_BYTES gets the pages of
+   the next COLD_HUGE bytes as one, made at once. A block that is given back takes along what of its last
+   such page nothing was unpacked to. So a walk has at most one of them beside the budget, and it is free
+   when all of its blocks are given back.
+
    Layout: docs/formats/cold_segment.md. */
 #ifndef PYLEDGER_COLD_SEGMENT_H
 #define PYLEDGER_COLD_SEGMENT_H
@@ -36,6 +41,8 @@ enum {
     COLD_ENTRY_BYTES = 40,
     COLD_TRAILER_BYTES = 64,
     COLD_PAGE = 4096,
+    COLD_HUGE = 2 << 20,
+    COLD_WALK_BYTES = 1 << 20,
     COLD_BLOCK_BYTES_MAX = 4 << 20,
     COLD_THREADS_MAX = 256,
     COLD_RAW_BLOCK = 1 << 31, /* the bit of a block's length that says it is stored as it was */
@@ -112,11 +119,19 @@ static int64_t cold_find(cold_segment *s, int64_t position) {
 
 /* ---- giving back --------------------------------------------------------------------------------- */
 
+/* Position of the huge page that begins in a block; `end` of the block when none does. */
+static inline int64_t cold_huge(const cold_segment *s, int64_t begin, int64_t end) {
+    int64_t huge = begin + (int64_t)(-(uintptr_t)(s->base + begin) & (COLD_HUGE - 1));
+    return huge < end && huge + COLD_HUGE <= s->size_bytes ? huge : end;
+}
+
 static void cold_drop(cold_segment *s, int64_t b, int64_t cutoff) {
     cold_block *block = &s->table[b];
     int64_t begin = cold_start(s, b), end = cold_start(s, b + 1);
-    int64_t first = (begin + COLD_PAGE - 1) & -COLD_PAGE, last = end & -COLD_PAGE;
-    int left = 0, right = 0;
+    int64_t first = (begin + COLD_PAGE - 1) & -COLD_PAGE, last = (end + COLD_PAGE - 1) & -COLD_PAGE;
+    const int64_t ahead = end + (int64_t)(-(uintptr_t)(s->base + end) & (COLD_HUGE - 1));
+    int64_t next = b + 1;
+    int left = 0;
     if (!cold_take(&block->state, COLD_READY, COLD_DROPPING))
         return;
     if (COLD_LOAD(&block->stamp) >= cutoff || COLD_LOAD(&block->pins) || COLD_LOAD(&s->holds)) {
@@ -126,18 +141,21 @@ static void cold_drop(cold_segment *s, int64_t b, int64_t cutoff) {
     /* A page that is shared with a neighbour goes when both are empty. */
     if (first > begin && b > 0 && cold_start(s, b - 1) <= first - COLD_PAGE)
         left = cold_take(&s->table[b - 1].state, COLD_EMPTY, COLD_DROPPING);
-    if (last < end && b + 1 < s->block_count && cold_start(s, b + 2) >= last + COLD_PAGE)
-        right = cold_take(&s->table[b + 1].state, COLD_EMPTY, COLD_DROPPING);
     if (left)
         first -= COLD_PAGE;
-    if (right || end == s->size_bytes)
-        last = (end + COLD_PAGE - 1) & -COLD_PAGE;
+    if (ahead <= s->size_bytes)
+        last = ahead;
+    while (next < s->block_count && cold_start(s, next) < last
+               && cold_take(&s->table[next].state, COLD_EMPTY, COLD_DROPPING))
+        next++;
+    if (next < s->block_count && cold_start(s, next) < last)
+        last = cold_start(s, next) & -COLD_PAGE;
     if (first < last)
         madvise(s->base + first, (size_t)(last - first), MADV_DONTNEED);
     if (left)
         COLD_STORE(&s->table[b - 1].state, COLD_EMPTY);
-    if (right)
-        COLD_STORE(&s->table[b + 1].state, COLD_EMPTY);
+    while (--next > b)
+        COLD_STORE(&s->table[next].state, COLD_EMPTY);
     COLD_STORE(&block->state, COLD_EMPTY);
     COLD_ADD(&s->ready_blocks, -1);
     COLD_ADD(&cold_unpacked_bytes, begin - end);
@@ -250,9 +268,25 @@ static int cold_unpack(const cold_segment *s, int64_t b, int64_t begin, int64_t 
     return lz4_decode(in + 4, length, s->base + begin, (size_t)(end - begin));
 }
 
+/* Makes the huge page that begins in a block, for a walk. Other pages of a segment stay small. */
+static void cold_make_ahead(cold_segment *s, int64_t b, int64_t begin, int64_t end) {
+    uint8_t *page = s->base + cold_huge(s, begin, end);
+    if (page == s->base + end)
+        return;
+    do {
+        if (--b < 0 || COLD_LOAD(&s->table[b].state) != COLD_READY)
+            return;
+    } while (cold_start(s, b) > begin - COLD_WALK_BYTES);
+    if (madvise(page, COLD_HUGE, MADV_HUGEPAGE) == 0) {
+        madvise(page, COLD_HUGE, MADV_POPULATE_WRITE);
+        madvise(page, COLD_HUGE, MADV_NOHUGEPAGE);
+    }
+}
+
 static void cold_fill(cold_segment *s, int64_t b) {
     const int64_t begin = cold_start(s, b), end = cold_start(s, b + 1);
     const int64_t first = begin & -COLD_PAGE;
+    cold_make_ahead(s, b, begin, end);
     madvise(s->base + first, (size_t)(((end + COLD_PAGE - 1) & -COLD_PAGE) - first), MADV_POPULATE_WRITE);
     s->table[b].damaged = cold_unpack(s, b, begin, end) != 0;
     if (s->table[b].damaged)

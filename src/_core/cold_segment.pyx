@@ -1,5 +1,6 @@
 # Cold segments: files of the commit log in LZ4 blocks. Opening one.
 # The unpacking, and the memory that it takes, is in cold_segment.h.
+from _core.posix cimport MADV_NOHUGEPAGE, madvise
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.errno cimport ENOMEM, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -116,6 +117,7 @@ cdef cold_segment* map_segment(const uint8_t* packed, int64_t packed_bytes) noex
     if region == MAP_FAILED:
         free(s)
         return NULL
+    madvise(region, <size_t>s.region_bytes, MADV_NOHUGEPAGE)
     s.base = <uint8_t*>region
     s.table = <cold_block*>(s.base + (s.size_bytes + 4095) // 4096 * 4096)
     cold_link(s)

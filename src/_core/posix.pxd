@@ -46,6 +46,7 @@ cdef extern from "sys/mman.h" nogil:
     int msync(void* address, size_t length, int flags)
     enum: MS_SYNC
     enum: MADV_DONTNEED
+    enum: MADV_NOHUGEPAGE
     enum: MADV_NORMAL
     enum: MADV_RANDOM
     enum: MADV_SEQUENTIAL

@@ -55,3 +55,32 @@ def test_a_walk_ends_as_in_the_plain_file(bare: LogView, packed: LogView, check_
     )
     assert plain.status == "end"
     assert plain.record_count == 1_500
+
+
+def anonymous_bytes() -> int:
+    [line] = [line for line in Path("/proc/self/status").read_text().splitlines() if "RssAnon" in line]
+    return int(line.split()[1]) << 10
+
+
+def test_pages_made_ahead_of_a_walk_are_given_back(tmp_path: Path) -> None:
+    plain, cold = tmp_path / f"{0:020d}", tmp_path / f"{0:020d}.lz4"
+    at = 0
+    with plain.open("wb") as file:
+        while at < 8 << 20:
+            at += file.write(RecordFields(body=bytes(60_000), queue_offset=at).encode(at))
+    write_segment(MappedFile.open(str(plain)), str(cold), block_bytes=BLOCK_BYTES)
+    ends = [(3 << 20) + (n << 17) for n in range(16)]  # at any place of a huge page
+    budget = limit_unpacked_bytes(1 << 30)
+    try:
+        before = anonymous_bytes()
+        views = [LogView([MappedFile.open(str(cold))], at) for _ in ends]
+        counts = [scan(view, 0, end, check=True).record_count for view, end in zip(views, ends, strict=True)]
+        assert anonymous_bytes() - before > sum(ends) * 3 // 4
+        limit_unpacked_bytes(0)
+        assert unpacked_blocks()[1] == 0
+        assert anonymous_bytes() - before < 6 << 20
+        assert [
+            scan(view, 0, end, check=True).record_count for view, end in zip(views, ends, strict=True)
+        ] == counts
+    finally:
+        limit_unpacked_bytes(budget)
