@@ -227,10 +227,15 @@ async def follow(master: RunningBroker, slave: RunningBroker) -> dict[str, float
 
 
 class SeenLog:
-    """A broker's log as others see it: its first file is mapped here, too."""
+    """A broker's log as others see it: its first file is mapped here, too.
+
+    To look must not slow down what is looked at: were anything read ahead behind the end, the kernel would
+    fill megabytes of pages with zeros there, and the slave would wait for that before it can write.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._file = MappedFile.open(str(folder / "store" / "commitlog" / f"{0:020d}"))
+        LogView((self._file,), 0).await_growth()
         self._view = LogView((self._file,), self._file.size_bytes)
         self.end = 0
 

@@ -4,6 +4,7 @@
 # itself when it comes to them, so that a plan over ten thousand files maps three.
 from _core.layout cimport (MAGIC_V1, MAGIC_V2, PARSED_BLANK, PARSED_RECORD, PARSED_SHORT, Record, get_i32,
                            parse_record)
+from _core.posix cimport MADV_RANDOM, madvise
 from _core.raft_layout cimport ENTRY_HEAD_BYTES, FILLER_BYTES_MIN, Entry, parse_entry
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint8_t
@@ -29,6 +30,7 @@ cdef extern from *:
 
 cdef enum:
     PREFETCH_BYTES_MAX = 1024        # of one record: the processor notices a longer run by itself
+    PAGE_BYTES_MAX = 64 << 10        # of the systems that this runs on
 
 
 cdef bint unpack_record(cold_segment* cold, int64_t position, int64_t available) noexcept nogil:
@@ -227,6 +229,16 @@ cdef class LogView:
         if span != NULL:
             return (<MappedFile>self.files[span - self.spans]).path
         return (<MappedFile>self.files[0]).path if self.files else "commitlog"
+
+    def await_growth(self):
+        """Have the kernel read nothing ahead behind the end of the view; see _core.pyi."""
+        cdef int64_t begin
+        cdef MappedFile file
+        for file in self.files:
+            begin = max(<int64_t>0, self.end_offset - file.start_offset) + PAGE_BYTES_MAX - 1
+            begin -= begin % PAGE_BYTES_MAX
+            if file.base != NULL and file.cold == NULL and begin < file.mapped_bytes:
+                madvise(file.base + begin, <size_t>(file.mapped_bytes - begin), MADV_RANDOM)
 
     def read(self, int64_t offset, int64_t length):
         """Copy `length` bytes at a physical offset; they must lie in one file."""

@@ -272,6 +272,12 @@ class LogView:
     file_size_bytes: int
 
     def __new__(cls, files: Sequence[MappedFile], end_offset: int) -> Self: ...
+    def await_growth(self) -> None:
+        """Have the kernel read nothing ahead behind the end: somebody else appends there.
+
+        For the files as they are mapped now, and whoever else reads through the same mappings. What would be
+        read ahead is zero, megabytes at once, and whoever appends past a mapping, as slaves do, waits for it.
+        """
     def read(self, offset: int, length: int) -> bytes:
         """Copy `length` bytes at a physical offset; they must lie in one file.
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pyledger._core import CommitLog, MappedFileQueue, ReplicaLog
 from pyledger.errors import CorruptRecordError, OffsetOutOfRangeError, StoreFormatError
 from pyledger.protocol.ha.slave import FRAME_HEADER
+from tests.mappings import mapped_parts, needs_smaps
 
 FILE_BYTES = 4096
 
@@ -127,17 +128,10 @@ def test_a_partial_record_is_taken_back(tmp_path: Path) -> None:
 
 def reads_ahead(path: Path) -> bool:
     """Whether the kernel reads ahead where a file is mapped in this process."""
-    mapped, flags = False, []
-    for line in Path("/proc/self/smaps").read_text().splitlines():
-        if "-" in line.partition(" ")[0]:
-            mapped = line.endswith(str(path))
-        elif mapped and line.startswith("VmFlags:"):
-            flags.append("rr" not in line.split())
-    assert flags, f"{path} is not mapped"
-    return all(flags)
+    return all(ahead for _, ahead in mapped_parts(path))
 
 
-@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="needs /proc/self/smaps")
+@needs_smaps
 def test_nothing_is_read_ahead_of_what_is_written(tmp_path: Path) -> None:
     data, _, _ = master(tmp_path / "master")
     log = replica(tmp_path / "slave")

@@ -17,8 +17,10 @@ from pyledger.errors import (
 )
 from pyledger.store import checkpoint
 from pyledger.store.checkpoint import StoreCheckpoint
+from pyledger.store.message_store import MessageStore
 from pyledger.store.reader import StoreReader
 from tests.golden.archive import GoldenCase, fingerprint, golden_case
+from tests.mappings import mapped_parts, needs_smaps
 from tests.models.recovery import recover
 
 PLACES = ("topic", "queueId", "queueOffset", "physicalOffset")
@@ -412,3 +414,17 @@ def test_reader_works_in_a_folder_it_may_not_write(store: Path) -> None:
         for path in [store, *store.rglob("*")]:
             path.chmod(0o755 if path.is_dir() else 0o644)
     assert fingerprint(store) == before
+
+
+@needs_smaps
+def test_nothing_is_read_ahead_where_a_writer_may_append(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path, mapped_file_size_bytes=1 << 20) as store:
+        store.appender("T", 0).put(bytes(100_000))
+    log = tmp_path / "commitlog" / f"{0:020d}"
+    with StoreReader.open(tmp_path):
+        assert mapped_parts(log) == [(1 << 20, True)]
+    (tmp_path / "abort").touch()
+    with StoreReader.open(tmp_path) as reader:
+        for _ in range(2):
+            assert mapped_parts(log) == [(128 << 10, True), (896 << 10, False)]
+            reader.refresh()

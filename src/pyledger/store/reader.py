@@ -125,6 +125,8 @@ class StoreReader:
     def _pin(self, stop: LogEnd) -> None:
         self.stop = stop
         self.view = LogView(self._ordered(), stop.end_offset)
+        if not self.clean:
+            self.view.await_growth()
         self._hints = None
 
     def _whole(self) -> LogView:
