@@ -51,7 +51,6 @@ _ENTRY_FOLDER_PREFIX = "dledger-"
 _OFFSET_NAME = re.compile(r"00\d{18}", re.ASCII)
 _COLD_NAME = re.compile(r"(00\d{18})\.lz4", re.ASCII)
 _INDEX_NAME = re.compile(r"\d{17}", re.ASCII)
-_ROCKSDB = re.compile(r"CURRENT|MANIFEST-\d+|\d+\.sst")
 _KNOWN_FILES = {CHECKPOINT_FILE, ABORT_FILE, "abort.bak", LOCK_FILE, "timerwheel"}
 _KNOWN_FOLDERS = {
     STAGING_FOLDER,
@@ -76,6 +75,8 @@ class StoreFile:
     """Length on disk; of a cold segment that of the file it was made of."""
     is_cold: bool = False
     """Whether this is a cold segment."""
+    inode: int = 0
+    """Which file it is: one that takes its name later is another. 0 of a cold segment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +255,25 @@ def home_of(root: str, name: str) -> str:
 
 def offset_files(path: str) -> list[StoreFile]:
     """Files of a folder whose names are start offsets, in order; an empty last file is left out."""
-    return _offset_files(path, sorted(names_in(path)))
+    return _in_one_piece(lambda: _offset_files(path, sorted(names_in(path))))
+
+
+def _in_one_piece(look: Callable[[], list[StoreFile]]) -> list[StoreFile]:
+    """Files of a folder that may be written to meanwhile.
+
+    A folder is not listed in one moment: of files that are made meanwhile a later one may be found and an
+    earlier one not, or not with its length. What was there before a look began it finds, so a file that two
+    looks in a row miss is missing.
+    """
+    missed: set[int] | None = None
+    while True:
+        files = look()
+        misses = {
+            b.start_offset for a, b in pairwise(files) if a.start_offset + a.size_bytes < b.start_offset
+        }
+        if not misses or (missed is not None and misses <= missed):
+            return files
+        missed = misses
 
 
 def _offset_files(path: str, names: Sequence[str]) -> list[StoreFile]:
@@ -262,8 +281,8 @@ def _offset_files(path: str, names: Sequence[str]) -> list[StoreFile]:
     for name in names:
         if _OFFSET_NAME.fullmatch(name):
             whole = f"{path}/{name}"
-            if (length := length_of(whole)) >= 0:
-                found.append(StoreFile(whole, int(name), length))
+            if (facts := _facts_of(whole)) is not None:
+                found.append(StoreFile(whole, int(name), facts.st_size, inode=facts.st_ino))
     while found and found[-1].size_bytes == 0:
         found.pop()
     return found
@@ -285,11 +304,16 @@ def names_in(path: str) -> list[str]:
 
 def length_of(path: str) -> int:
     """Length of a regular file (bytes); -1 for anything else, or when it went away meanwhile."""
+    facts = _facts_of(path)
+    return -1 if facts is None else facts.st_size
+
+
+def _facts_of(path: str) -> os.stat_result | None:
     try:
         facts = os.stat(path)
     except OSError:
-        return -1
-    return facts.st_size if stat.S_ISREG(facts.st_mode) else -1
+        return None
+    return facts if stat.S_ISREG(facts.st_mode) else None
 
 
 def _entry_files(root: str, before: Sequence[StoreFile]) -> list[StoreFile] | None:
@@ -335,19 +359,23 @@ def _judge(root: str, name: str) -> Unusual | None:
 
 
 def _holds_rocksdb(path: str) -> bool:
-    return (
-        os.path.isdir(path) and "CURRENT" in names_in(path) and any(map(_ROCKSDB.fullmatch, names_in(path)))
-    )
+    return os.path.isfile(os.path.join(path, "CURRENT"))
 
 
 def _log_files(path: str, unusual: list[Unusual]) -> list[StoreFile]:
-    names = sorted(names_in(path))
-    files = _offset_files(path, names)
-    if len(files) == len(names):
-        return files
+    names: list[str] = []
+
+    def look() -> list[StoreFile]:
+        names[:] = sorted(names_in(path))
+        files = _offset_files(path, names)
+        if len(files) == len(names):
+            return files
+        plain = {os.path.basename(file.path) for file in files}
+        cold = [file for name in names if (file := _cold_file(path, name, plain))]
+        return sorted([*files, *cold], key=lambda file: file.start_offset)
+
+    files = _in_one_piece(look)
     known = {os.path.basename(file.path) for file in files}
-    cold = [file for name in names if (file := _cold_file(path, name, known))]
-    known |= {os.path.basename(file.path) for file in cold}
     for name in names:
         if name in known:
             continue
@@ -357,7 +385,7 @@ def _log_files(path: str, unusual: list[Unusual]) -> list[StoreFile]:
             continue
         empty = _OFFSET_NAME.fullmatch(name) and os.path.isfile(whole)
         unusual.append(Unusual(whole, "an empty file" if empty else "not a commit-log file"))
-    return sorted([*files, *cold], key=lambda file: file.start_offset)
+    return files
 
 
 def _cold_file(path: str, name: str, plain: Container[str]) -> StoreFile | None:

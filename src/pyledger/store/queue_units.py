@@ -90,6 +90,12 @@ class QueueUnits:
         last = self.max_offset if end is None else end
         return units_array(b"".join(self.chunks(first, last, 1 << 16)))
 
+    def lacks_any(self, found: Units, start: int | None, end: int | None) -> bool:
+        """Whether queue offsets of [start, end) have no unit of their own in what `array` gave."""
+        first = self.min_offset if start is None else max(start, self.min_offset)
+        last = self.max_offset if end is None else min(end, self.max_offset)
+        return len(found) < last - first
+
     def add(self, run: UnitRun) -> None:
         """Take in units derived from the log; those that are there already are left out.
 

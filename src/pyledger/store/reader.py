@@ -7,7 +7,7 @@ walking it, and where they are missing or behind, the log fills in.
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from types import TracebackType
 from typing import Literal, Self
@@ -49,6 +49,7 @@ class StoreReader:
         self.skipped: list[Damage] = []
         """Damage that was passed over so far, with `on_corrupt="skip"`."""
         self._files: dict[int, MappedFile] = {}
+        self._inodes: dict[int, int] = {}
         self._queues: ReadQueues | None = None
         self._index: KeyIndex | None = None
         self._hints: RecordHints | None = None
@@ -146,13 +147,15 @@ class StoreReader:
 
         return on_files(self.path, map_all)
 
-    def _map(self, files: Iterable[StoreFile], size_bytes: int) -> None:
+    def _map(self, files: Sequence[StoreFile], size_bytes: int) -> None:
         kept: dict[int, MappedFile] = {}
         for file in files:
             known = self._files.get(file.start_offset)
             if (
                 known is None
                 or known.path != file.path
+                # Recovery removes files that were made ahead, and makes others of the same names.
+                or self._inodes[file.start_offset] != file.inode
                 or (known.size_bytes, known.mapped_bytes) != (size_bytes, min(file.size_bytes, size_bytes))
             ):
                 if self._maps_late and file.size_bytes == size_bytes and not file.is_cold:
@@ -164,6 +167,7 @@ class StoreReader:
             if kept.get(start) is not mapped:
                 mapped.close()
         self._files = kept
+        self._inodes = {file.start_offset: file.inode for file in files}
 
     @property
     def clean(self) -> bool:
@@ -225,9 +229,17 @@ class StoreReader:
         Returns:
             Array of dtype `CQ_UNIT` (physical_offset i8, size_bytes i4, tags_code i8; big-endian, packed), a
             copy; of a batch queue one unit for each record. Empty for a queue that is not there.
+
+        Raises:
+            CorruptRecordError: units are missing where damage was met (`on_corrupt="error"`).
         """
-        queue = self._recovered_queues().by_name.get((topic, queue_id))
-        return (queue or QueueUnits(self.path, topic, queue_id, False)).array(start, end)
+        recovered = self._recovered_queues()
+        queue = recovered.by_name.get((topic, queue_id)) or QueueUnits(self.path, topic, queue_id, False)
+        found = queue.array(start, end)
+        if recovered.damages and queue.lacks_any(found, start, end):
+            for damage in recovered.damages:
+                self._note(damage)
+        return found
 
     def first_record_from(self, physical_offset: int) -> int | None:
         """Physical offset (bytes) of a record at or soon behind a place, told by the files of a queue.
