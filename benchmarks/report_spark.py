@@ -29,14 +29,23 @@ def queries(store: str) -> Callable[[Results], Verdict]:
     return judge
 
 
-def columns(name: str) -> Callable[[Results], Verdict]:
+def by_ceiling(case: str, beside: Callable[[Results], str]) -> Callable[[Results], Verdict]:
+    """By what Spark allows a Python source, and what stands beside that."""
+
     def judge(r: Results) -> Verdict:
-        case = f"batch_read.read[store=fixed-columns={name}-query=noop]"
-        ceiling, parquet = r.middle(case, "ratio_to_ceiling"), r.middle(case, "ratio_to_parquet")
-        text = f"{ceiling:.2f} of the ceiling, {parquet:.2f} of parquet ({rate(r.best(case))} rows)"
-        return ceiling >= 0.9, text
+        ratio = r.middle(case, "ratio_to_ceiling")
+        return ratio >= 0.9, f"{ratio:.2f} of the ceiling{beside(r)}"
 
     return judge
+
+
+def columns(name: str) -> Callable[[Results], Verdict]:
+    case = f"batch_read.read[store=fixed-columns={name}-query=noop]"
+
+    def beside(r: Results) -> str:
+        return f", {r.middle(case, 'ratio_to_parquet'):.2f} of parquet ({rate(r.best(case))} rows)"
+
+    return by_ceiling(case, beside)
 
 
 def stream(r: Results) -> Verdict:
@@ -46,14 +55,10 @@ def stream(r: Results) -> Verdict:
 
 def stream_share(name: str) -> Callable[[Results], Verdict]:
     """Of what a Python source streams that has nothing to do."""
-
-    def judge(r: Results) -> Verdict:
-        case = f"stream_and_write.stream[columns={name}]"
-        ratio, ceiling = r.middle(case, "ratio_to_ceiling"), r.best(case, "ceiling_per_second")
-        text = f"{ratio:.2f} of it ({rate(r.best(case))} rows by {rate(ceiling)})"
-        return ratio >= 0.9, text
-
-    return judge
+    case = f"stream_and_write.stream[columns={name}]"
+    return by_ceiling(
+        case, lambda r: f" ({rate(r.best(case))} rows by {rate(r.best(case, 'ceiling_per_second'))})"
+    )
 
 
 def write(place: str) -> Callable[[Results], Verdict]:

@@ -126,7 +126,7 @@ def bench_file_write(rounds: Rounds, folders: Folders) -> None:
 @pytest.mark.benchmark(group=SINGLE)
 def bench_lmdb(rounds: Rounds, folders: Folders) -> None:
     """All puts in one transaction, keys ascending, appended; the commit is included, its sync is not."""
-    lmdb = pytest.importorskip("lmdb", reason="lmdb is not installed: pip install 'pyledger[bench]'")
+    lmdb = pytest.importorskip("lmdb", reason="lmdb is not installed: pip install '.[bench]'")
     count = messages_of(rounds.full, len(BODY))
     keys = [n.to_bytes(8, "big") for n in range(count)]
 
@@ -150,9 +150,7 @@ def bench_lmdb(rounds: Rounds, folders: Folders) -> None:
 @pytest.mark.benchmark(group=SINGLE)
 def bench_rocksdict(rounds: Rounds, folders: Folders) -> None:
     """Default options: write-ahead log on, not synced."""
-    rocksdict = pytest.importorskip(
-        "rocksdict", reason="rocksdict is not installed: pip install 'pyledger[bench]'"
-    )
+    rocksdict = pytest.importorskip("rocksdict", reason="rocksdict is not installed: pip install '.[bench]'")
     count = messages_of(rounds.full, len(BODY))
     keys = [n.to_bytes(8, "big") for n in range(count)]
 

@@ -28,6 +28,7 @@ from pyledger.store.queue_reader import java_hash_code
 from pyspark_pyledger.options import ReadOptions, is_wanted
 from pyspark_pyledger.partitions import BrokerRange
 from pyspark_pyledger.positions import Offsets, QueueKey, label
+from pyspark_pyledger.shares import shares
 
 log = logging.getLogger("pyledger.spark")
 
@@ -106,25 +107,19 @@ class BrokerTail:
     def cut(self, starts: Offsets, ends: Offsets, rows: int | None, size_bytes: int | None) -> Offsets:
         """Where a trigger of so many rows ends: queues share it by what waits in them."""
         assert size_bytes is None, "checked with the options: brokers do not tell sizes"
-        waiting = {key: max(0, end - starts.get(key, 0)) for key, end in ends.items()}
-        total = sum(waiting.values())
-        if rows is None or total <= rows:
+        if rows is None:
             return ends
-        # Shares are rounded so that their sum is the limit.
-        cut, passed = dict(starts), 0
-        for key, count in sorted(waiting.items()):
-            before, passed = passed, passed + count
-            cut[key] = starts.get(key, 0) + passed * rows // total - before * rows // total
-        return cut
+        waiting = {key: max(0, end - starts.get(key, 0)) for key, end in sorted(ends.items())}
+        return starts | {key: starts.get(key, 0) + count for key, count in shares(waiting, rows).items()}
 
     def plan(self, starts: Offsets, ends: Offsets) -> list[BrokerRange]:
         """One partition for each queue, or more where options want more."""
         options = self._options
         spans = {key: (starts.get(key, 0), end) for key, end in ends.items() if starts.get(key, 0) < end}
-        most = options.max_records_per_partition or max(1, sum(end - start for start, end in spans.values()))
+        total = sum(end - start for start, end in spans.values())
+        most = options.max_records_per_partition or max(1, total)
         if options.min_partitions is not None and options.min_partitions > len(spans):
-            total = sum(end - start for start, end in spans.values())
-            most = min(most, max(1, -(-total // options.min_partitions)))
+            most = min(most, max(1, total // options.min_partitions))
         return [
             BrokerRange(broker_name, topic, queue_id, low, min(low + most, end))
             for (topic, broker_name, queue_id), (start, end) in sorted(spans.items())

@@ -13,6 +13,7 @@ from pyledger.store.reader import StoreReader
 from pyspark_pyledger.options import ReadOptions, is_wanted
 from pyspark_pyledger.planning import partition_bytes, placed_folders
 from pyspark_pyledger.positions import Offsets, QueueKey
+from pyspark_pyledger.shares import shares
 
 Queue = tuple[str, int]
 Spans = dict[Queue, tuple[int, int]]
@@ -93,7 +94,7 @@ class FolderTail:
         """Where a trigger ends that takes so many rows or bytes at most, and at least one row.
 
         Each folder is cut in the order of its log, so that its queues keep pace with one another. Folders
-        share a limit by what waits in them.
+        share a limit by what waits in them; one of bytes is passed over by a folder's first row.
         """
         if rows is None and size_bytes is None:
             return ends
@@ -102,16 +103,16 @@ class FolderTail:
             place: sum(end - start for start, end in spans.values()) for place, spans in waiting.items()
         }
         total = sum(counts.values())
+        taken = counts if rows is None else shares(counts, rows)
         cut = dict(starts)
         for place, spans in waiting.items():
-            if not counts[place]:
+            if not taken[place]:
                 continue
-            share = counts[place] / total
             found = cut_spans(
                 self._followed[place].reader,
                 spans,
-                None if rows is None else max(1, int(rows * share)),
-                None if size_bytes is None else max(1, int(size_bytes * share)),
+                None if rows is None else taken[place],
+                None if size_bytes is None else max(1, size_bytes * counts[place] // total),
             )
             cut |= {(topic, place, queue_id): end for (topic, queue_id), end in found.items()}
         return cut

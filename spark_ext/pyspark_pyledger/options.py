@@ -214,6 +214,9 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
     found = ReadOptions(paths=_parse_paths(options, at_brokers="namesrv" in present), **given)
     if found.name_servers is not None:
         _check_brokers(found)
+    for name in ("preferSlave", "accessKey", "secretKey"):
+        if found.name_servers is None and name in present:
+            raise ConfigError(name, "is an option for brokers", 'name them: .option("namesrv", "…")')
     return found
 
 
@@ -228,6 +231,7 @@ def _check_brokers(options: ReadOptions) -> None:
         ("maxBytesPerTrigger", options.max_bytes_per_trigger),
         ("maxBytesPerPartition", options.max_bytes_per_partition),
         ("includeUnindexed", options.include_unindexed or None),
+        ("onCorrupt", None if options.on_corrupt == "error" else options.on_corrupt),
     ):
         if given is not None:
             raise ConfigError(
@@ -278,11 +282,17 @@ def _parse_paths(options: Mapping[str, str], *, at_brokers: bool) -> tuple[str, 
     single = options.get("path")
     if single:
         paths = (single, *paths)
+    paths = tuple(map(local_path, paths))
     if not paths and not at_brokers:
         raise ConfigError(
             "path", "is missing", 'name the store folder: .load("…"), or brokers: .option("namesrv", "…")'
         )
     return paths
+
+
+def local_path(path: str) -> str:
+    """A path without the scheme that Spark's own paths may have: `file:/data` or `file:///data`."""
+    return re.sub(r"^file:(//)?(?=/)", "", path)
 
 
 def is_wanted(options: ReadOptions, topic: str, queue_id: int) -> bool:

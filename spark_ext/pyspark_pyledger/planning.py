@@ -45,7 +45,7 @@ def plan_folders(options: ReadOptions) -> list[Partition]:
             with reader:
                 if options.topics is not None:
                     known |= _topics_of(reader)
-                parts += _plan_folder(place, reader, size, options)
+                parts += _plan_folder(place, reader, size, options, len(placed))
     for topic in options.topics or ():
         if topic not in known:
             raise ConfigError(
@@ -59,9 +59,12 @@ def _open(placed: list[tuple[str, str]], options: ReadOptions) -> Iterator[tuple
         yield place, StoreReader.open(folder, on_corrupt=options.on_corrupt, maps_late=True)
 
 
-def _plan_folder(place: str, reader: StoreReader, size_bytes: int, options: ReadOptions) -> list[Partition]:
+def _plan_folder(
+    place: str, reader: StoreReader, size_bytes: int, options: ReadOptions, folder_count: int
+) -> list[Partition]:
     return arrow.plan(
         reader,
+        min_partitions=-(-min(options.min_partitions or 1, TASKS_MAX) // folder_count),
         max_partition_bytes=size_bytes,
         max_partition_records=options.max_records_per_partition,
         on_corrupt=options.on_corrupt,
@@ -86,8 +89,7 @@ def placed_folders(paths: tuple[str, ...]) -> list[tuple[str, str]]:
         StoreNotFoundError: a path holds none.
     """
     if len(paths) == 1:
-        root = paths[0].removeprefix("file://")
-        return [("" if f == root else os.path.basename(f), f) for f in store_folders(paths[0])]
+        return [("" if f == paths[0] else os.path.basename(f), f) for f in store_folders(paths[0])]
     folders = [folder for path in paths for folder in store_folders(path)]
     # A folder that is named twice is read twice.
     return [(f if folders.index(f) == at else f"{f}#{at}", f) for at, f in enumerate(folders)]
@@ -99,21 +101,20 @@ def store_folders(path: str) -> Iterator[str]:
     Raises:
         StoreNotFoundError: neither.
     """
-    local = path.removeprefix("file://")
-    if holds_log(local):
-        yield local
+    if holds_log(path):
+        yield path
         return
     try:
-        children = sorted(os.listdir(local))
+        children = sorted(os.listdir(path))
     except OSError as error:
-        raise StoreNotFoundError(local, error.strerror or "cannot be listed") from error
-    brokers = [child for child in children if holds_log(os.path.join(local, child))]
+        raise StoreNotFoundError(path, error.strerror or "cannot be listed") from error
+    brokers = [child for child in children if holds_log(os.path.join(path, child))]
     if not brokers:
-        above = os.path.dirname(os.path.abspath(local))
+        above = os.path.dirname(os.path.abspath(path))
         remedy = (f"did you mean {above}?",) if holds_log(above) else ()
-        raise StoreNotFoundError(local, "neither a store nor a folder of stores", *remedy)
+        raise StoreNotFoundError(path, "neither a store nor a folder of stores", *remedy)
     for child in brokers:
-        yield os.path.join(local, child)
+        yield os.path.join(path, child)
 
 
 def _topics_of(reader: StoreReader) -> set[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from pyspark.sql.types import DataType, StructType
 
 from pyledger.errors import ConfigError
+from pyspark_pyledger.options import local_path
 
 QUEUE_COUNT = 4
 _NAMES = ("path", "topic", "queueCount", "sinkId", "mappedFileSizeCommitLog", "checkpointLocation")
@@ -64,7 +65,7 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
         name: int_of(name, given[name]) for name in ("queueCount", "mappedFileSizeCommitLog") if name in given
     }
     return WriteOptions(
-        path=given["path"].removeprefix("file://"),
+        path=local_path(given["path"]),
         topic=given.get("topic"),
         queue_count=sizes.get("queueCount", QUEUE_COUNT),
         sink_id=given.get("sinkId"),
@@ -113,7 +114,7 @@ def sink_name(options: WriteOptions) -> str:
             "checkpointLocation", "is missing", "give it, or sinkId, as an option of the stream"
         )
     try:
-        text = Path(options.checkpoint.removeprefix("file:"), "metadata").read_text()
+        text = Path(local_path(options.checkpoint), "metadata").read_text()
         return str(json.loads(text)["id"])
     except (OSError, ValueError, KeyError) as error:
         raise ConfigError(

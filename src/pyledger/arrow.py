@@ -37,7 +37,7 @@ from pyledger.store.wanted_ranges import wanted_ranges
 try:
     import pyarrow as pa
 except ImportError as error:
-    raise ImportError("pyledger.arrow needs pyarrow: pip install 'pyledger[arrow]'") from error
+    raise ImportError("pyledger.arrow needs pyarrow: install pyledger with its extra `arrow`") from error
 
 __all__ = [
     "COLUMNS",
@@ -245,8 +245,8 @@ def plan(
 
     Args:
         path: The store folder, or an open `StoreReader`.
-        min_partitions: Partitions to make at least, as far as the data can be cut.
-        max_partition_bytes: Most log bytes of one.
+        min_partitions: Partitions to make at least, about, and as far as the data can be cut.
+        max_partition_bytes: Most log bytes of one, about: a file that is an eighth longer is not cut.
         max_partition_records: Most records of one, wanted or not.
         plan: "log", "queue" or "auto".
         on_corrupt: As for `scan`.

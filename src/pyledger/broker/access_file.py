@@ -164,7 +164,7 @@ def parsed(path: Path, data: bytes) -> Any:
             import yaml  # noqa: PLC0415 - only for this form
         except ImportError:
             raise ConfigError(
-                SETTING, "reading YAML needs PyYAML", "pip install 'pyledger[server]'"
+                SETTING, "reading YAML needs PyYAML", "install pyledger with its extra `server`"
             ) from None
         try:
             return yaml.safe_load(data)

@@ -16,7 +16,7 @@ try:
     from kazoo.handlers.threading import KazooTimeoutError
     from kazoo.protocol.states import KazooState
 except ImportError as error:
-    raise ImportError("ZooKeeper needs kazoo: pip install 'pyledger[ledger]'") from error
+    raise ImportError("ZooKeeper needs kazoo: install pyledger with its extra `ledger`") from error
 
 from pyledger.errors import (
     MetadataUnreachableError,

@@ -22,8 +22,6 @@ MIN_OFFSET, MAX_OFFSET = -(1 << 63), (1 << 63) - 1
 UNIT_BYTES = 20
 RANDOM_READ_FACTOR = 4
 """A byte reached through a queue costs about as much as this many read in order."""
-PARTITION_BYTES_MIN = 32 << 20
-"""Less than this is not worth a task of its own, unless the caller asks for it."""
 UNITS_IN_PARTITION_MAX = 200_000
 
 QueueWish = tuple[str, int | None, int, int]
@@ -164,8 +162,9 @@ def plan_partitions(
         source: The open store.
         selection: Wanted rows.
         plan: `log`, `queue`, or `auto` to choose by bytes.
-        min_partitions: Partitions to make at least, as far as the data can be cut.
-        max_partition_bytes: Most log bytes of one; None leaves it to the files and `min_partitions`.
+        min_partitions: Partitions to make at least, about, and as far as the data can be cut.
+        max_partition_bytes: Most log bytes of one, about: a file that is an eighth longer is not cut. None
+            leaves it to `min_partitions`.
         max_partition_records: Most records of one, wanted or not.
 
     Returns:
@@ -177,10 +176,16 @@ def plan_partitions(
         return []
     if plan == "queue" or (plan == "auto" and _prefers_queues(source, selection, high - low)):
         return list(_cut_units(source, selection, min_partitions, max_partition_bytes, max_partition_records))
-    limit = max_partition_bytes or max(PARTITION_BYTES_MIN, -(-(high - low) // max(1, min_partitions)))
+    limit = _step_bytes(high - low, min_partitions, max_partition_bytes)
     cuts = _cut_log(view, low, high, limit, max_partition_records, source.first_record_from)
     ends = [*cuts[1:], high]
     return [LogRange(source.path, start, end, selection) for start, end in zip(cuts, ends, strict=True)]
+
+
+def _step_bytes(size_bytes: int, min_partitions: int, limit_bytes: int | None) -> int:
+    """Bytes of one partition: within the limit, and so few that there are as many partitions as asked."""
+    even = max(1, size_bytes // max(1, min_partitions))
+    return even if limit_bytes is None else min(even, limit_bytes)
 
 
 def _log_span(source: QueueSource, selection: RowSelection) -> tuple[int, int]:
@@ -309,7 +314,7 @@ def _cut_units(
     end_offset = source.view.end_offset
     parts = [units for units in _wanted_units(source, selection) if len(units)]
     total = sum(int(units["size_bytes"].sum(dtype="i8")) for units in parts)
-    step_bytes = limit_bytes or max(PARTITION_BYTES_MIN, -(-total // max(1, min_partitions)))
+    step_bytes = _step_bytes(total, min_partitions, limit_bytes)
     step_units = min(limit_records or UNITS_IN_PARTITION_MAX, UNITS_IN_PARTITION_MAX)
     held: list[bytes] = []
     held_bytes = held_units = 0

@@ -13,7 +13,7 @@ try:
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
     from google.protobuf.message import DecodeError, EncodeError
 except ImportError as error:
-    raise ImportError("ledgers need protobuf: pip install 'pyledger[ledger]'") from error
+    raise ImportError("ledgers need protobuf: install pyledger with its extra `ledger`") from error
 
 __all__ = ["DecodeError", "EncodeError", "format_text", "message", "parse_text"]
 
