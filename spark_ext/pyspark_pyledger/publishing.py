@@ -29,6 +29,8 @@ Queue = tuple[str, int]
 Row = tuple[bytes, dict[str, str], int]
 """Body, properties, born timestamp (ms)."""
 _READ_COUNT = 256
+FIRST_CHUNK_BYTES = 1 << 20
+"""What a new file of the log takes of the disk before there is anything in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +72,11 @@ def publish(options: WriteOptions, job: str, batch_id: int | None, staged: Itera
     files = [file for file in staged if file.row_count]
     home = Path(options.path) / STAGING_FOLDER
     home.mkdir(parents=True, exist_ok=True)
-    sizes: dict[str, Any] = {}
+    sizes: dict[str, Any] = {"first_chunk_bytes": FIRST_CHUNK_BYTES}
     if options.log_file_size_bytes is not None:
         sizes["mapped_file_size_bytes"] = options.log_file_size_bytes
     # Staged files are removed while the store closes.
-    with ThreadPoolExecutor(1) as aside, MessageStore.open(options.path, **sizes) as store:
+    with ThreadPoolExecutor(1) as aside, MessageStore.open(options.path, bulk=True, **sizes) as store:
         finished = {journal.job: journal for journal in _finish_others(store, home)}
         before = finished.get(job) or _read(home / f"{job}.json")
         count = 0

@@ -5,12 +5,11 @@ them, tags and keys included, and topic where rows say it. They lie in `<store>/
 the store, one file for each task that finished. What a task left that failed is swept away with them.
 """
 
-import os
 import re
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,13 +20,12 @@ import pyarrow.compute as pc
 from pyledger.atomic_file import flush_folder
 from pyledger.errors import IllegalMessageError, RecordTooLargeError
 from pyledger.store.folder import STAGING_FOLDER
+from pyledger.store.steady_file import SteadyFile
 
 BODY_BYTES_MAX = 4 << 20
 PROPERTIES_BYTES_MAX = 32_767
 """Names, values and two separators for each."""
 TOPIC_CHARS_MAX = 127
-FLUSH_BYTES = 32 << 20
-"""So much is on its way to the disk while a task goes on."""
 _SEPARATORS = "\x01\x02"
 _NAMED = {"TAGS": "tags", "KEYS": "keys"}
 """Properties with columns of their own."""
@@ -57,45 +55,6 @@ def staging_folder(store: str, job: str) -> Path:
     return Path(store) / STAGING_FOLDER / job
 
 
-class _SteadyFile:
-    """A file that reaches the disk while it is written, so that little is left to wait for at its end."""
-
-    def __init__(self, path: Path) -> None:
-        self.sink = path.open("xb")
-        self._aside = ThreadPoolExecutor(1)
-        self._flushing: Future[None] | None = None
-        self._flushed_bytes = 0
-
-    def flush_behind(self) -> None:
-        """Flush what was written, in a thread, once it is much."""
-        written_bytes = self.sink.tell()
-        if written_bytes - self._flushed_bytes >= FLUSH_BYTES and self._is_flushed():
-            self.sink.flush()
-            self._flushed_bytes = written_bytes
-            self._flushing = self._aside.submit(os.fdatasync, self.sink.fileno())
-
-    def _is_flushed(self) -> bool:
-        """Whether no flush is under way; one that failed is never tried again."""
-        if self._flushing is None:
-            return True
-        if not self._flushing.done():
-            return False
-        self._flushing.result()
-        return True
-
-    def flush(self) -> None:
-        """Return once all is on the disk."""
-        self.sink.flush()
-        if self._flushing is not None:
-            self._flushing.result()
-        os.fsync(self.sink.fileno())
-
-    def close(self) -> None:
-        """Close it; nothing flushes any more."""
-        self._aside.shutdown()
-        self.sink.close()
-
-
 def stage_rows(folder: Path, batches: Iterable[Any], topic: str | None) -> StagedFile:
     """Write the rows of one task to a file, all checked: what is staged can be appended.
 
@@ -113,27 +72,24 @@ def stage_rows(folder: Path, batches: Iterable[Any], topic: str | None) -> Stage
     folder.mkdir(parents=True, exist_ok=True)
     name = f"{uuid.uuid4().hex}.arrow"
     count, topics = 0, set() if topic is None else {topic}
-    file, writer = None, None
-    try:
+    writer = None
+    with ExitStack() as opened:
         for batch in batches:
             if not batch.num_rows:
                 continue
             rows = _checked(batch, topic)
             if topic is None:
                 topics |= set(pc.unique(rows.column("topic")).to_pylist())
-            if file is None or writer is None:
-                file = _SteadyFile(folder / name)
+            if writer is None:
+                file = opened.enter_context(SteadyFile(folder / name))
                 writer = pa.ipc.new_file(file.sink, rows.schema)
             writer.write_batch(rows)
-            file.flush_behind()
+            file.go_on()
             count += rows.num_rows
-        if writer is not None and file is not None:
+        if writer is not None:
             writer.close()
             file.flush()
             flush_folder(folder)
-    finally:
-        if file is not None:
-            file.close()
     for one in topics:
         check_topic(one)
     return StagedFile(name if count else "", count, tuple(sorted(topics)))

@@ -1,7 +1,7 @@
 # A mapping: making one of a new file, with blocks and pages behind it, and making things durable by path.
 from _core.posix cimport (AT_FDCWD, AT_SYMLINK_FOLLOW, MADV_NORMAL, MADV_POPULATE_WRITE, MADV_RANDOM,
-                          O_TMPFILE, fsync, linkat, load_acquire, madvise, pause_briefly, posix_fallocate,
-                          syncfs, unlink)
+                          O_TMPFILE, SYNC_FILE_RANGE_WRITE, fsync, linkat, load_acquire, madvise,
+                          pause_briefly, posix_fallocate, sync_file_range, syncfs, unlink)
 from libc.errno cimport EINTR, ENOENT, errno
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdio cimport snprintf
@@ -63,6 +63,12 @@ def sync_file_system(str path):
             c_close(fd)
     if failed != 0:
         raise errors.StoreFailedError(path) from OSError(failed, "sync failed", path)
+
+
+def start_writing_back(int fd, int64_t position, int64_t length):
+    """Let the kernel begin to write a range of a file (bytes) to the disk; see _core.pyi."""
+    with nogil:
+        sync_file_range(fd, position, length, SYNC_FILE_RANGE_WRITE)
 
 
 cdef inline bint any_set(const uint8_t* start, int64_t length) noexcept nogil:

@@ -7,6 +7,7 @@ cdef extern from "fcntl.h" nogil:
     int fallocate(int fd, int mode, off_t offset, off_t length)
     int sync_file_range(int fd, off_t offset, off_t nbytes, unsigned int flags)
     enum: FALLOC_FL_KEEP_SIZE
+    enum: SYNC_FILE_RANGE_WRITE
     enum: O_TMPFILE
     enum: AT_FDCWD
     enum: AT_SYMLINK_FOLLOW

@@ -4,6 +4,9 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from pyledger import errors
 
+cdef enum:
+    BY_FILE_BYTES = 64 << 10         # of rows; fewer are sooner in the mapping than a file is open
+
 
 cdef int check_offsets(const int32_t[::1] offsets, Py_ssize_t rows, Py_ssize_t data_bytes,
                        str what) except -1:
@@ -52,6 +55,7 @@ def append_rows(CommitLog log not None, str topic not None, const int32_t[::1] q
     cdef dict appenders = {}
     cdef QueueAppender appender
     cdef Draft draft
+    cdef _RowRun run = None
     cdef int64_t since_yield = 0
     cdef Py_ssize_t i
     check_offsets(body_offsets, rows, bodies.shape[0], "bodies")
@@ -61,15 +65,26 @@ def append_rows(CommitLog log not None, str topic not None, const int32_t[::1] q
     start_draft(&draft, log.crc_property)
     draft.store_timestamp = store_timestamp_ms
     draft.follows_clock = store_timestamp_ms == 0
-    for i in range(rows):
-        appender = appenders.get(queue_ids[i])
-        if appender is None:
-            appender = appenders[queue_ids[i]] = log.appender(topic, queue_ids[i])
-        draft.body = body + body_offsets[i]
-        draft.body_bytes = body_offsets[i + 1] - body_offsets[i]
-        draft.properties = stored + property_offsets[i]
-        draft.properties_bytes = property_offsets[i + 1] - property_offsets[i]
-        draft.born_timestamp = born_ms[i]
-        since_yield += log.place(&appender.template, appender, &draft, 1)
-        since_yield = yield_if_due(&draft, since_yield)
+    if (body_offsets[rows] - body_offsets[0] + property_offsets[rows] - property_offsets[0] >= BY_FILE_BYTES
+            and not log.queue.pooled and log.entries is None):
+        run = _RowRun(log, appenders)
+    try:
+        for i in range(rows):
+            appender = appenders.get(queue_ids[i])
+            if appender is None:
+                appender = appenders[queue_ids[i]] = log.appender(topic, queue_ids[i])
+            draft.body = body + body_offsets[i]
+            draft.body_bytes = body_offsets[i + 1] - body_offsets[i]
+            draft.properties = stored + property_offsets[i]
+            draft.properties_bytes = property_offsets[i + 1] - property_offsets[i]
+            draft.born_timestamp = born_ms[i]
+            if run is None:
+                since_yield += log.place(&appender.template, appender, &draft, 1)
+                since_yield = yield_if_due(&draft, since_yield)
+            else:
+                run.add(appender, &draft)
+    finally:
+        # Rows before one that is refused were appended.
+        if run is not None:
+            run.end()
     log.wake()

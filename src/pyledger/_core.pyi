@@ -138,6 +138,17 @@ def sync_file_system(path: str) -> None:
         StoreFailedError: the disk refused.
     """
 
+def start_writing_back(fd: int, position: int, length: int) -> None:
+    """Let the kernel begin to write a range of a file to the disk, without waiting for it.
+
+    Args:
+        fd: Of the file.
+        position: Where the range begins (bytes).
+        length: Of the range (bytes).
+
+    Durability: none; a flush of the file waits for it, and tells of errors.
+    """
+
 # --- cold_segment.pyx
 
 COLD_SUFFIX: str

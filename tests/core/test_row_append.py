@@ -1,29 +1,26 @@
 """Rows of columns against the same messages put one by one: the logs are equal, byte for byte."""
 
 from array import array
-from itertools import accumulate
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyledger._core import CommitLog, MappedFileQueue, append_rows, choose_queues
+from pyledger._core import CommitLog, MappedFileQueue, append_rows, choose_queues, scan
 from pyledger.errors import IllegalMessageError, RecordTooLargeError
 from pyledger.store.queue_reader import java_hash_code
+from tests.column_rows import columns
 
 FILE_BYTES = 4096
 STORED_MS = 1_700_000_000_000
 
 
-def open_log(folder: Path) -> CommitLog:
-    queue = MappedFileQueue(str(folder), FILE_BYTES)
+def open_log(folder: Path, file_bytes: int = FILE_BYTES, **options: bool) -> CommitLog:
+    queue = MappedFileQueue(str(folder), file_bytes, allocate_chunk_bytes=FILE_BYTES)
     queue.load()
-    return CommitLog(queue)
-
-
-def columns(values: list[bytes]) -> "tuple[array[int], bytes]":
-    return array("i", accumulate(map(len, values), initial=0)), b"".join(values)
+    return CommitLog(queue, **options)
 
 
 rows = st.lists(
@@ -59,6 +56,46 @@ def test_rows_are_as_if_they_were_put_one_by_one(
         assert many.next_queue_offset("orders", queue_id) == one.next_queue_offset("orders", queue_id)
     one.queue.close()
     many.queue.close()
+
+
+@pytest.mark.parametrize("crc_property", [False, True])
+def test_many_rows_go_past_the_mapping_and_are_as_if_put(tmp_path: Path, crc_property: bool) -> None:
+    """Files that are full between two rows, a row longer than what is written in one go, puts in between."""
+    one, many = (open_log(tmp_path / name, 1 << 20, crc_property=crc_property) for name in ("one", "many"))
+    bodies = [bytes([number % 251]) * (number * 37 % 900) for number in range(6000)]
+    bodies[4100] = bytes(700 << 10)
+    ids = [number % 3 if number % 7 else 300 for number in range(6000)]
+    texts = [b"n\x01%d\x02" % number if number % 2 else b"" for number in range(6000)]
+    for begin, end in pairwise([0, 2, 2500, 2600, 6000]):
+        for row in zip(ids[begin:end], bodies[begin:end], texts[begin:end], strict=True):
+            one.appender("orders", row[0]).put(row[1], properties=row[2], store_timestamp_ms=STORED_MS)
+        append_rows(
+            many, "orders", array("i", ids[begin:end]), *columns(bodies[begin:end]),
+            *columns(texts[begin:end]), array("q", [0] * (end - begin)), store_timestamp_ms=STORED_MS,
+        )  # fmt: skip
+        for log in (one, many):
+            log.appender("other", 1).put(b"in between", store_timestamp_ms=STORED_MS)
+    assert len(many.queue.files) > 3
+    wanted = {file.name: file.read_bytes() for file in (tmp_path / "one").iterdir()}
+    assert {file.name: file.read_bytes() for file in (tmp_path / "many").iterdir()} == wanted
+    for queue_id in (0, 1, 2, 300):
+        assert many.next_queue_offset("orders", queue_id) == one.next_queue_offset("orders", queue_id)
+    assert many.queue.flush()
+    one.queue.close()
+    many.queue.close()
+
+
+def test_rows_before_one_that_is_refused_are_appended(tmp_path: Path) -> None:
+    log = open_log(tmp_path, 1 << 20)
+    bodies = [bytes(1000)] * 300 + [bytes(2 << 20)] + [b"after"]
+    with pytest.raises(RecordTooLargeError):
+        append_rows(
+            log, "t", array("i", [0] * 302), *columns(bodies), *columns([b""] * 302), array("q", [0] * 302)
+        )
+    assert log.next_queue_offset("t", 0) == 300
+    stop = scan(log.queue.view(), 0, check=True)
+    assert (stop.record_count, stop.next_offset) == (300, log.queue.max_offset)
+    log.queue.close()
 
 
 @given(st.lists(st.tuples(st.integers(-1, 5), st.text(max_size=9)), max_size=40), st.integers(1, 9))

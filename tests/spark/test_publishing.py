@@ -11,13 +11,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark_pyledger import publishing, staging
+from pyspark_pyledger import publishing
 from pyspark_pyledger.publishing import publish
 from pyspark_pyledger.staging import StagedFile, stage_rows, staging_folder
 from pyspark_pyledger.write_options import WriteOptions
 
 from pyledger import arrow
 from pyledger.errors import IllegalMessageError, PyLedgerError, RecordTooLargeError
+from pyledger.store import steady_file
 from pyledger.store.message_store import MessageStore
 
 FILE_BYTES = 65536
@@ -92,24 +93,26 @@ def test_rows_without_keys_go_to_queues_in_turn(tmp_path: Path) -> None:
     assert sizes == [3, 3, 2]
 
 
-def test_a_long_task_is_flushed_while_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staging, "FLUSH_BYTES", 1)
-    options, flushes = options_for(tmp_path), []
-    flush = os.fdatasync
-    monkeypatch.setattr(os, "fdatasync", lambda fileno: flushes.append(fileno) or flush(fileno))
-    publish(options, "job", None, stage(options, "job", rows(0, 50), rows(50, 50)))
-    assert flushes
-    assert bodies(tmp_path) == wanted(100)
-
-
-def test_a_flush_that_fails_while_a_task_goes_on_fails_the_task(
+def test_a_long_task_is_on_its_way_to_the_disk_while_it_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    ranges: list[tuple[int, int]] = []
+    monkeypatch.setattr(steady_file, "BEGIN_BYTES", 1)
+    monkeypatch.setattr(
+        steady_file, "start_writing_back", lambda _fd, position, length: ranges.append((position, length))
+    )
+    options = options_for(tmp_path)
+    publish(options, "job", None, stage(options, "job", rows(0, 50)))
+    assert ranges[0][0] == 0
+    assert ranges[1][0] == ranges[0][1]
+    assert bodies(tmp_path) == wanted(50)
+
+
+def test_a_task_whose_flush_fails_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_fileno: int) -> None:
         raise OSError(errno.EIO, "no such sector")
 
-    monkeypatch.setattr(staging, "FLUSH_BYTES", 1)
-    monkeypatch.setattr(os, "fdatasync", fail)
+    monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="no such sector"):
         stage(options_for(tmp_path), "job", rows(0, 50))
 

@@ -20,6 +20,8 @@ PREAMBLE = """
     from pyledger.errors import *
     from pyledger.message import Message
     from pyledger.store.message_store import MessageStore
+    from pyledger.store.row_append import append_rows
+    from tests.column_rows import plain_rows
     from tests.fault_injection.shim import Call, IoFaults
 
     faults = IoFaults()
@@ -131,6 +133,52 @@ def test_a_disk_that_is_full_at_allocation_resumes_once_there_is_room(tmp_path: 
     with MessageStore.open(tmp_path / "store") as store:
         assert store.recovery.clean
         assert store.queue_range("t", 0).max_offset == count + 1
+
+
+@needs_compiler
+def test_rows_that_find_no_room_leave_nothing_and_others_come_in_their_place(tmp_path: Path) -> None:
+    printed = child(
+        """
+        store = MessageStore.open(sys.argv[1], bulk=True, **{**SMALL, "mapped_file_size_bytes": 1 << 20})
+        append_rows(store, "t", *plain_rows([b"%d" % n + bytes(1000) for n in range(100)]))
+        faults.fail(Call.PWRITE, errno.ENOSPC)
+        lost = plain_rows([b"lost" + bytes(1000) for n in range(100)])
+        refused(StoreFullError, lambda: append_rows(store, "t", *lost))
+        faults.heal(Call.PWRITE)
+        assert store.put(Message("t", b"100")).queue_offset == 100
+        append_rows(store, "t", *plain_rows([b"%d" % n + bytes(1000) for n in range(101, 200)]))
+        assert [m.body.rstrip(bytes(1)) for m in store.messages()] == [b"%d" % n for n in range(200)]
+        store.close()
+        print("ok")
+        """,
+        tmp_path,
+    )
+    assert printed == "ok\n"
+    with MessageStore.open(tmp_path / "store") as store:
+        assert store.recovery.clean
+        assert store.queue_range("t", 0).max_offset == 200
+
+
+@needs_compiler
+def test_rows_that_the_disk_refuses_fail_the_store(tmp_path: Path) -> None:
+    printed = child(
+        """
+        store = MessageStore.open(sys.argv[1], bulk=True, **{**SMALL, "mapped_file_size_bytes": 1 << 20})
+        append_rows(store, "t", *plain_rows([bytes(1000)] * 100))
+        faults.fail(Call.PWRITE, errno.EIO)
+        rows = plain_rows([bytes(1000)] * 100)
+        error = refused(StoreFailedError, lambda: append_rows(store, "t", *rows))
+        assert error.__cause__.errno == errno.EIO
+        faults.heal(Call.PWRITE)
+        refused(StoreFailedError, lambda: append_rows(store, "t", *rows))
+        refused(StoreFailedError, store.flush)
+        assert len(list(store.messages())) == 100, "readers go on"
+        store.close()
+        print("ok")
+        """,
+        tmp_path,
+    )
+    assert printed == "ok\n"
 
 
 @needs_compiler

@@ -68,6 +68,7 @@ class MessageStore:
         truncate_at_corruption: bool = False,
         clock: Clock | None = None,
         usage: DiskUsage = disk_usage,
+        bulk: bool = False,
         **options: object,
     ) -> Self:
         """Open a folder for writing: lock it, recover it, start the services.
@@ -80,6 +81,7 @@ class MessageStore:
                 refusing.
             clock: Where the services get the time from.
             usage: How full (percent) the file system of a path is.
+            bulk: Nothing is made ready ahead of appends: `append_rows` goes past the mapping.
             options: Single settings by name, ours or upstream's, instead of `config`.
 
         Raises:
@@ -94,7 +96,7 @@ class MessageStore:
         parts = open_parts(
             os.fspath(path), config, options, create=create, truncate_at_corruption=truncate_at_corruption
         )
-        return cls(StoreServices(parts, clock or SystemClock(), usage))
+        return cls(StoreServices(parts, clock or SystemClock(), usage, bulk=bulk))
 
     # -- writing
 

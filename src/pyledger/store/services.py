@@ -32,7 +32,7 @@ MS_PER_HOUR = 3_600_000
 class StoreServices:
     """Flush, dispatch, allocation, upkeep: started with the store, stopped with it, failing together."""
 
-    def __init__(self, parts: StoreParts, clock: Clock, usage: DiskUsage) -> None:
+    def __init__(self, parts: StoreParts, clock: Clock, usage: DiskUsage, *, bulk: bool = False) -> None:
         self.parts = parts
         self._clock = clock
         self._usage = usage
@@ -69,23 +69,32 @@ class StoreServices:
         self._services = [self._dispatch_service, Service("upkeep", self._keep_up, self._failed)]
         self._flush_service: Service | None = None
         self._chunk_ahead = ChunkAhead(parts.log)
+        self._chunk_service: Service | None = None
         self._allocator: AllocatorThread | None = None
         if isinstance(self._flusher, LogFlusher):
             self._keep_log(self._flusher)
+            if not bulk:
+                self._keep_ahead()
         for service in self._services:
             service.start()
 
     def _keep_log(self, flusher: LogFlusher) -> None:
         """What a log of the store's own needs; that of a DLedger group has its member for it."""
-        parts, config = self.parts, self.parts.config
+        config = self.parts.config
         work = flusher.work_by_request if config.flush_disk_type == SYNC else flusher.work_by_policy
         self._flush_service = Service("flush", work, self._failed)
         self._services.insert(0, self._flush_service)
         if config.transient_store_pool:
             self._services.append(Service("commit", flusher.commit, self._failed))
+
+    def _keep_ahead(self) -> None:
+        """Have room and pages ready before they are needed."""
+        parts = self.parts
         self._chunk_service = Service("chunk", self._chunk_ahead.work, self._failed)
         self._services.append(self._chunk_service)
-        self._allocator = AllocatorThread(parts.log, files_ahead(config.mapped_file_size_bytes), self._failed)
+        self._allocator = AllocatorThread(
+            parts.log, files_ahead(parts.config.mapped_file_size_bytes), self._failed
+        )
         self._allocator.start()
 
     def append_by_file(self) -> None:
@@ -103,7 +112,7 @@ class StoreServices:
             return pause_ms
         if self._flusher.exceeds_bound():
             self._flush_service.wake()
-        if self._chunk_ahead.is_short():
+        if self._chunk_service is not None and self._chunk_ahead.is_short():
             self._chunk_service.wake()
         return pause_ms
 
