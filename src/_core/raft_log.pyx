@@ -74,11 +74,11 @@ cdef class RaftLog:
 
     def __dealloc__(self):
         free(self.stage)
-        if self.stage_fd >= 0:
-            c_close(self.stage_fd)
+        self.let_go()
 
     def set_range(self, int64_t begin_index, int64_t end_index, int64_t end_term):
         """Say what the files hold, after recovery, truncation or removal of files."""
+        self.let_go()
         self.begin_index = begin_index
         self.end_index = end_index
         self.end_term = end_term
@@ -87,6 +87,19 @@ cdef class RaftLog:
     def end_offset(self):
         """Where the next entry starts, or the filler before it (bytes)."""
         return self.data.readable_end()
+
+    def close(self):
+        """Close data and index; nothing can be appended or read any more."""
+        self.let_go()
+        self.data.close()
+        self.units.close()
+
+    cdef void let_go(self) noexcept:
+        """Keep no file open: one that is removed would keep its room on the disk."""
+        if self.stage_fd >= 0:
+            c_close(self.stage_fd)
+        self.stage_fd = -1
+        self.staged_for = None
 
     def clear(self):
         """Remove all files: the log is as one where nothing was ever appended."""
@@ -295,8 +308,7 @@ cdef class RaftLog:
         cdef int64_t done = 0
         cdef ssize_t wrote
         if self.staged_for is not file:
-            if self.stage_fd >= 0:
-                c_close(self.stage_fd)
+            self.let_go()
             self.stage_fd = c_open(file.c_path, O_WRONLY | O_CLOEXEC)
             self.staged_for = file
         while self.stage_fd >= 0 and done < self.staged_bytes:

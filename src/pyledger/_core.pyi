@@ -1405,6 +1405,8 @@ class RaftLog:
         """
     def set_range(self, begin_index: int, end_index: int, end_term: int) -> None:
         """Say what the files hold, after recovery, truncation or removal of files."""
+    def close(self) -> None:
+        """Close data and index; nothing can be appended or read any more."""
     def clear(self) -> None:
         """Remove all files: the log is as one where nothing was ever appended.
 

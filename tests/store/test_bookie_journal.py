@@ -19,6 +19,7 @@ from pyledger.protocol.bookkeeper.bookie import (
     Record,
 )
 from pyledger.store.bookie_folder import BookiePaths
+from pyledger.store.bookie_journal import Journal
 from pyledger.store.bookie_store import BookieStore
 from pyledger.store.clock import SystemClock
 from pyledger.wire.ledger.journal import (
@@ -175,6 +176,26 @@ def test_every_image_of_a_crash_has_what_was_acknowledged(tmp_path: Path) -> Non
             assert list(again.runs(1)) == [range(count)]
         finally:
             again.close()
+
+
+def test_whatever_ends_a_journal_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Adds would wait for its thread for ever."""
+    told = threading.Event()
+    config = BookieConfig(journal_max_size_bytes=1 << 16)
+    store = BookieStore.open(BookiePaths.below(tmp_path), config, SystemClock(), told.set)
+
+    def refuse(_journal: Journal) -> None:
+        raise RuntimeError("what nobody has thought of")
+
+    monkeypatch.setattr(Journal, "_next_file", refuse)
+    (writer,) = store.journals.writers
+    writer.append(encode_record(EntryRecord(1, 0, entry_of(1, 0, bytes(1 << 17)))))
+    writer.kick()
+    told.wait()
+    assert store.journals.failed
+    with pytest.raises(StoreFailedError):
+        writer.append(b"late")
+    store.close()
 
 
 def test_a_second_bookie_is_kept_out(tmp_path: Path) -> None:

@@ -64,10 +64,17 @@ class NodeFile:
                 f"there is no file {self.path}; `pyledger cluster format sqlite:{self.path}` makes a cluster"
             )
         self._locks.mkdir(parents=True, exist_ok=True)
-        database = sqlite3.connect(
+        try:
+            self._open_database()
+            self._begin_session()
+        except BaseException:
+            self._let_go()
+            raise
+
+    def _open_database(self) -> None:
+        database = self._database = sqlite3.connect(
             self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
         )
-        self._database = database
         database.execute("PRAGMA journal_mode = WAL")
         # Whoever was told that a change is made must find it after a power cut.
         database.execute("PRAGMA synchronous = FULL")
@@ -79,18 +86,24 @@ class NodeFile:
                 change.execute(f"PRAGMA user_version = {FORMAT}")
             elif found != FORMAT:
                 raise MetadataUnreachableError(str(self.path), f"it has format {found}, {FORMAT} is known")
-        self._begin_session()
 
     def close(self, *, in_order: bool = True) -> None:
         """End the session; its ephemeral nodes are left to others when it is not `in_order`."""
         if self._database is None:
             return
-        if in_order:
-            with self._changing() as change:
-                self._end_session(change, self.session)
-            (self._locks / self.session).unlink(missing_ok=True)
-        self._database.close()
-        self._database = None
+        try:
+            if in_order:
+                with self._changing() as change:
+                    self._end_session(change, self.session)
+                (self._locks / self.session).unlink(missing_ok=True)
+        finally:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Keep nothing open; who looks next ends the session, if it is left."""
+        if self._database is not None:
+            self._database.close()
+            self._database = None
         self._release()
 
     def create(self, path: str, data: bytes, ephemeral: bool, sequence: bool) -> str:
@@ -249,8 +262,12 @@ class SqliteStore(MetadataStore):
             LedgerMetadataError: It is missing, and must not be made.
         """
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="pyledger-metadata")
-        await self._do(NodeFile.open)
-        await self._do(NodeFile.look)
+        try:
+            await self._do(NodeFile.open)
+            await self._do(NodeFile.look)
+        except BaseException:
+            await self.abandon()
+            raise
         self._poll = asyncio.get_running_loop().create_task(self._look_for_changes())
 
     async def close(self) -> None:
@@ -356,9 +373,11 @@ class SqliteStore(MetadataStore):
         if self._poll is not None:
             self._poll.cancel()
             await asyncio.gather(self._poll, return_exceptions=True)
-        await self._do(NodeFile.close, in_order=in_order)
-        self._closed = True
-        self._thread.shutdown()
+        try:
+            await self._do(NodeFile.close, in_order=in_order)
+        finally:
+            self._closed = True
+            self._thread.shutdown()
 
 
 def parent_of(path: str) -> str:

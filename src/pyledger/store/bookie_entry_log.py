@@ -133,7 +133,13 @@ class EntryLogs:
 
     def close(self) -> None:
         """Close the log that is written, with its map of ledgers, and all files."""
-        self._finish()
+        try:
+            self._finish()
+        finally:
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Close all files as they are; nothing can be written or read any more."""
         for file in self._open.values():
             os.close(file)
         self._open.clear()

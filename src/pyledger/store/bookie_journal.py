@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pyledger._core import JournalWriter
 from pyledger.atomic_file import flush_folder
 from pyledger.config.bookie import BookieConfig
-from pyledger.errors import LedgerFileError, StoreError, StoreIOError
+from pyledger.errors import LedgerFileError, StoreIOError
 from pyledger.log import event, logger
 from pyledger.store.bookie_folder import journal_files
 from pyledger.store.clock import Clock
@@ -124,7 +124,7 @@ class Journal:
         try:
             while self.writer.run():
                 self._next_file()
-        except StoreError as error:
+        except Exception as error:  # noqa: BLE001 - whatever ends it must be known: adds wait for it
             event(log, logging.ERROR, "journal failed", path=self.writer.path, problem=error)
             self.writer.fail(error)
             self._failed()
@@ -133,9 +133,13 @@ class Journal:
         path = os.path.join(self.folder, f"{self._number:x}.txn")
         try:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-            os.pwrite(file, header(sealed=True), 0)
-            os.fsync(file)
-            flush_folder(self.folder)
+            try:
+                os.pwrite(file, header(sealed=True), 0)
+                os.fsync(file)
+                flush_folder(self.folder)
+            except BaseException:
+                os.close(file)
+                raise
         except OSError as error:
             raise StoreIOError(path, "make", error.strerror or str(error)) from error
         self._close_file()

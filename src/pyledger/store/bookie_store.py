@@ -116,8 +116,9 @@ class BookieStore:
             for lock in store._locks:
                 lock.acquire()
             store._recover()
+            store._begin()
         except BaseException:
-            store._release()
+            store._let_go()
             raise
         return store
 
@@ -309,17 +310,24 @@ class BookieStore:
         self.disks.look()
         for which, folder in enumerate(self._journal_folders):
             self._replay(folder, read_mark(self.disks.folders, mark_name(which, len(self._journal_folders))))
+
+    def _begin(self) -> None:
+        """Go on in new journals."""
         self.journals = Journals(self._journal_folders, self.config, self._clock, self._failed)
-        self.journals.start()
-        self._intake = AddIntake(
-            self.journals.writers, self.ledgers, self.last_ids, entry_id_max=ENTRY_ID_MAX
-        )
-        # All that was replayed is on disk before the first request.
-        checkpoint = self._take(self.journals.marks)
-        self.write_checkpoint(checkpoint)
-        self.end_checkpoint(checkpoint)
-        for ledger_id in self.ledgers:
-            self._learn_confirmed(ledger_id)
+        try:
+            self.journals.start()
+            self._intake = AddIntake(
+                self.journals.writers, self.ledgers, self.last_ids, entry_id_max=ENTRY_ID_MAX
+            )
+            # All that was replayed is on disk before the first request.
+            checkpoint = self._take(self.journals.marks)
+            self.write_checkpoint(checkpoint)
+            self.end_checkpoint(checkpoint)
+            for ledger_id in self.ledgers:
+                self._learn_confirmed(ledger_id)
+        except BaseException:
+            self.journals.close()
+            raise
 
     def _replay(self, folder: str, mark: tuple[int, int]) -> None:
         files = journal_files(folder)
@@ -374,10 +382,12 @@ class BookieStore:
                 self.end_checkpoint(last)
             self.logs.close()
         finally:
-            self._indexes.close()
-            self._release()
+            self._let_go()
 
-    def _release(self) -> None:
+    def _let_go(self) -> None:
+        """Close all files as they are, and give the folders back."""
+        self.logs.let_go()
+        self._indexes.close()
         for lock in self._locks:
             lock.release()
 

@@ -144,8 +144,7 @@ class RaftStore:
                 self.flush_units()
                 self.write_checkpoint()
         finally:
-            self._log.data.close()
-            self._log.units.close()
+            self._log.close()
             self.lock.release()
 
     # -- what there is
