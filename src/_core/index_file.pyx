@@ -190,7 +190,7 @@ cdef class IndexFile:
             self.file.reserve(min(size, INDEX_HEADER_BYTES + slots * INDEX_SLOT_BYTES + INDEX_CHUNK_BYTES))
             self.cursor.reserved = self.file.allocated
             with nogil:
-                populate_with_pauses(self.cursor.base, 0, self.cursor.reserved, NULL, NULL)
+                populate_ahead(self.cursor.base, 0, self.cursor.reserved, NULL, NULL, True)
             end_timestamp, end_physical = previous
             self._preset(max(end_timestamp, 0), max(end_physical, 0))
             os.rename(temporary, self.path)

@@ -292,7 +292,7 @@ cdef class MappedFile:
         self.reserve(self.size_bytes if end < 0 else min(end, self.size_bytes))
         self.pin()
         with nogil:
-            populate_with_pauses(self.base, begin, self.allocated, &self.wrote, NULL)
+            populate_ahead(self.base, begin, self.allocated, &self.wrote, NULL, True)
         self.unpin()
 
     cdef int commit_to_file(self) noexcept nogil:

@@ -98,13 +98,14 @@ cdef void populate_range(uint8_t* base, int64_t begin, int64_t end) noexcept nog
         begin += length
 
 
-cdef void populate_with_pauses(uint8_t* base, int64_t begin, int64_t end, const int64_t* wrote,
-                               const int64_t* wanted) noexcept nogil:
-    """The same without keeping a core from others: a kernel may let no other thread have it for tens of
-    milliseconds while pages are made. What a fault reads ahead, megabytes that are all zero, would be made in
-    one go, at twice the cost of making page by page what is wanted.
+cdef void populate_ahead(uint8_t* base, int64_t begin, int64_t end, const int64_t* wrote,
+                         const int64_t* wanted, bint pauses) noexcept nogil:
+    """The same of many pages that are all zero. What a fault reads ahead, megabytes of them, would be made
+    in one go, at twice the cost of making page by page what is wanted.
 
-    There are no pauses while the position `wrote` comes near, or the count `wanted` is not 0.
+    With `pauses` it does not keep a core from others: a kernel may let no other thread have it for tens of
+    milliseconds while pages are made. There are none while the position `wrote` comes near, or the count
+    `wanted` is not 0.
     """
     cdef int64_t length
     cdef uint8_t* first = base + begin
@@ -118,7 +119,8 @@ cdef void populate_with_pauses(uint8_t* base, int64_t begin, int64_t end, const 
             continue
         if wanted != NULL and load_acquire(wanted) != 0:
             continue
-        pause_briefly()
+        if pauses:
+            pause_briefly()
     madvise(first, whole, MADV_NORMAL)
 
 
@@ -207,6 +209,7 @@ cdef int make_mapped_file(const char* path, int64_t size_bytes, int64_t allocate
     A file that is made ahead is made with pauses, unless the count `wanted` says that somebody waits for it.
     """
     cdef void* address
+    cdef bint paced
     cdef int failed, fd = -1
     made.base = NULL
     made.pool = NULL
@@ -229,12 +232,8 @@ cdef int make_mapped_file(const char* path, int64_t size_bytes, int64_t allocate
             made.pool_fd = fd
     if failed == 0 and warm:
         address = made.base if made.pool == NULL else made.pool
-        if wanted != NULL and size_bytes >= PACED_FILE_BYTES:
-            populate_with_pauses(<uint8_t*>address, 0, made.allocated, NULL, wanted)
-        else:
-            madvise(address, <size_t>made.allocated, MADV_RANDOM)
-            populate_range(<uint8_t*>address, 0, made.allocated)
-            madvise(address, <size_t>made.allocated, MADV_NORMAL)
+        paced = wanted != NULL and size_bytes >= PACED_FILE_BYTES
+        populate_ahead(<uint8_t*>address, 0, made.allocated, NULL, wanted, paced)
     if made.pool_fd < 0 or failed != 0:
         c_close(fd)
     if failed != 0:
