@@ -7,13 +7,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from pyledger.config.bookie import BookieConfig
-from pyledger.errors import BookieCookieError, LedgerMetadataError
+from pyledger.errors import BookieCookieError, LedgerMetadataError, ListenError, StoreIOError
 from pyledger.metadata.cluster import Cluster, locate
 from pyledger.protocol.bookkeeper import messages as m
 from pyledger.protocol.bookkeeper.entry import DigestType
@@ -135,6 +136,44 @@ def test_folders_of_another_bookie_are_told_by_name(tmp_path: Path) -> None:
     asyncio.run(play())
 
 
+def test_a_new_bookie_that_cannot_listen_is_none_of_the_cluster(tmp_path: Path) -> None:
+    """It would count as lost until somebody takes it out."""
+
+    async def play() -> None:
+        cluster = await formatted(tmp_path)
+        other = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
+        port = other.sockets[0].getsockname()[1]
+        paths = BookiePaths.below(tmp_path / "b1")
+        bookie = BookieServer(paths, port=port, cluster=locate(f"sqlite:{tmp_path}/metadata.db"))
+        with pytest.raises(ListenError, match=str(port)):
+            await bookie.start()
+        assert await cluster.bookies.known() == ()
+        assert not (tmp_path / "b1").exists()
+        other.close()
+        await cluster.close()
+
+    asyncio.run(play())
+
+
+def test_a_bookie_answers_nobody_before_it_has_replayed(tmp_path: Path) -> None:
+    async def play() -> None:
+        cluster = await formatted(tmp_path)
+        bookie = member(tmp_path)
+        starting = asyncio.create_task(bookie.start())
+        while not bookie._server.port:
+            await asyncio.sleep(0)
+        assert not hasattr(bookie, "_store")
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", bookie._server.port)
+        await starting
+        peer = await Peer.connect(bookie.address)
+        await peer.close()
+        await bookie.close()
+        await cluster.close()
+
+    asyncio.run(play())
+
+
 async def two_ledgers(cluster: Cluster) -> None:
     made = LedgerMetadata(
         ensemble_size=1,
@@ -192,6 +231,52 @@ def test_a_disk_that_fails_while_garbage_is_collected_ends_the_bookie(tmp_path: 
         bookie._store.dead_logs = dead_logs  # type: ignore[method-assign]
         await bookie.ended.wait()
         await bookie.close()
+        await cluster.close()
+
+    asyncio.run(play())
+
+
+def test_garbage_is_collected_again_whatever_ended_it(tmp_path: Path) -> None:
+    async def play() -> None:
+        cluster = await formatted(tmp_path)
+        bookie = member(tmp_path, gc_wait_time_ms=100)
+        await bookie.start()
+        again, looks = asyncio.Event(), 0
+
+        def dead_logs() -> list[int]:
+            nonlocal looks
+            looks += 1
+            if looks > 1:
+                bookie._loop.call_soon_threadsafe(again.set)
+                return []
+            raise ValueError("what nobody has thought of")
+
+        bookie._store.dead_logs = dead_logs  # type: ignore[method-assign]
+        await again.wait()
+        assert not bookie.ended.is_set()
+        await bookie.close()
+        await cluster.close()
+
+    asyncio.run(play())
+
+
+def test_a_bookie_whose_disk_fails_at_the_end_leaves_no_thread(tmp_path: Path) -> None:
+    async def play() -> None:
+        cluster = await formatted(tmp_path)
+        before = threading.enumerate()
+        bookie = member(tmp_path)
+        await bookie.start()
+        close = bookie._store.close
+
+        def fail() -> None:
+            close()
+            raise StoreIOError("0.log", "write", "the disk fails")
+
+        bookie._store.close = fail  # type: ignore[method-assign]
+        with pytest.raises(StoreIOError):
+            await bookie.close()
+        left = [one.name for one in threading.enumerate() if one not in before]
+        assert not [name for name in left if name.startswith("bookie")]
         await cluster.close()
 
     asyncio.run(play())

@@ -13,12 +13,13 @@ import pytest
 
 from pyledger.client.ledger import AsyncLedgerClient
 from pyledger.config.bookie import BookieConfig
-from pyledger.errors import LedgerFencedError, MetadataUnreachableError
+from pyledger.errors import LedgerFencedError, MetadataUnreachableError, NodeVersionError, NoNodeError
 from pyledger.metadata.cluster import Cluster
 from pyledger.metadata.sqlite import SqliteStore
 from pyledger.metadata.store import MetadataStore
 from pyledger.metadata.zookeeper import ZooKeeperStore
 from pyledger.protocol.bookkeeper.messages import Status
+from pyledger.runtime import bookie_membership
 from pyledger.runtime.bookie_membership import BookieMembership
 from pyledger.runtime.bookie_server import BookieServer
 from pyledger.store.bookie_folder import BookiePaths
@@ -99,6 +100,41 @@ def test_a_bookie_whose_name_is_taken_meanwhile_stops(tmp_path: Path) -> None:
             assert (await other.bookies.registered()).writable == {"b1": OTHER}
             await bookie.close()
             assert (await other.bookies.registered()).writable == {"b1": OTHER}, "it is not its own"
+
+    asyncio.run(play())
+
+
+class Unsettled(ToldSessions):
+    """What a bookie finds there does not fit, once."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.problems: list[Exception] = []
+
+    async def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False
+    ) -> str:
+        if ephemeral and self.problems:
+            raise self.problems.pop()
+        return await super().create(path, data, ephemeral=ephemeral, sequence=sequence)
+
+
+def test_a_bookie_registers_anew_whatever_it_meets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bookie_membership, "RETRY_S", LOOK_AGAIN_S)
+
+    async def play() -> None:
+        async with Cluster(SqliteStore(tmp_path / "metadata.db")) as other:
+            await other.format()
+            store = Unsettled(tmp_path / "metadata.db")
+            bookie = BookieMembership(Cluster(store), "b1", BookiePaths.below(tmp_path / "b1"), lambda: None)
+            await bookie.start()
+            await bookie.register("127.0.0.1", 3181, read_only=False)
+            await other.bookies.unregister("b1")
+            store.problems = [NoNodeError("/ledgers/available"), NodeVersionError("/ledgers")]
+            store.told.put_nowait("second")
+            while not (await other.bookies.registered()).writable:
+                await asyncio.sleep(LOOK_AGAIN_S)
+            await bookie.close()
 
     asyncio.run(play())
 

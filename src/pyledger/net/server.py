@@ -7,7 +7,6 @@ Source: RocketMQ remoting/.../netty/NettyRemotingServer.java.
 """
 
 import asyncio
-import errno
 import logging
 import socket
 import ssl
@@ -19,7 +18,7 @@ from pyledger.errors import ListenError
 from pyledger.log import event, logger
 from pyledger.net.connection import Connection, Handler
 from pyledger.net.endpoint import Endpoint, Quick
-from pyledger.net.sockets import listening_socket, prepare, reason_of
+from pyledger.net.sockets import ACCEPT_PAUSE_S, OUT_OF_RESOURCES, bound_socket, prepare, reason_of
 from pyledger.net.stream import FrameStream
 from pyledger.net.tls import TLS_HELLO, server_context
 from pyledger.wire.framing import StreamDecoder
@@ -27,9 +26,6 @@ from pyledger.wire.framing import StreamDecoder
 log = logger("net")
 
 ACCEPTS_PER_TURN = 64
-ACCEPT_PAUSE_SECONDS = 1.0
-"""How long nothing is accepted after the system ran out of file descriptors or memory."""
-OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 class RemotingServer:
@@ -89,6 +85,19 @@ class RemotingServer:
         """The connections that stand now."""
         return () if self._endpoint is None else tuple(self._endpoint.connections)
 
+    async def bind(self) -> None:
+        """Take the address, and refuse connections until `start`; `port` says where.
+
+        Raises:
+            ListenError: the address cannot be had.
+        """
+        host, port = self._address
+        try:
+            self._listener = await bound_socket(host, port, self._config.server_socket_receive_bytes)
+        except OSError as error:
+            raise ListenError(f"{host}:{port}", reason_of(error)) from error
+        self.port = self._listener.getsockname()[1]
+
     async def start(self) -> None:
         """Listen; `port` says where.
 
@@ -96,12 +105,15 @@ class RemotingServer:
             ListenError: the address cannot be had.
         """
         loop = asyncio.get_running_loop()
+        if self._listener is None:
+            await self.bind()
+        listener = self._listener
+        assert listener is not None
         host, port = self._address
         try:
-            listener = await listening_socket(
-                host, port, self._config.server_socket_backlog, self._config.server_socket_receive_bytes
-            )
+            listener.listen(self._config.server_socket_backlog)
         except OSError as error:
+            self._stop_accepting()
             raise ListenError(f"{host}:{port}", reason_of(error)) from error
         self._endpoint = Endpoint(
             loop,
@@ -113,8 +125,6 @@ class RemotingServer:
             on_open=self._opened,
             on_close=self._on_close,
         )
-        self._listener = listener
-        self.port = listener.getsockname()[1]
         loop.add_reader(listener, self._accept)
         event(log, logging.INFO, "server listens", host=host, port=self.port)
 
@@ -127,10 +137,11 @@ class RemotingServer:
         Args:
             grace_ms: How long requests in work may take to be answered and written.
         """
-        if self._listener is None or self._endpoint is None:
+        if self._listener is None:
             return
-        endpoint = self._endpoint
         self._stop_accepting()
+        if (endpoint := self._endpoint) is None:
+            return
         for task in self._opening:
             task.cancel()
         await asyncio.gather(*self._opening, return_exceptions=True)
@@ -173,7 +184,7 @@ class RemotingServer:
                     event(log, logging.ERROR, "cannot accept", problem=error)
                     loop.remove_reader(self._listener)
                     self._resume = loop.call_later(
-                        ACCEPT_PAUSE_SECONDS, loop.add_reader, self._listener, self._accept
+                        ACCEPT_PAUSE_S, loop.add_reader, self._listener, self._accept
                     )
                     return
                 continue  # the peer has gone already

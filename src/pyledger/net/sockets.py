@@ -1,8 +1,13 @@
 """Sockets and addresses as remoting wants them."""
 
 import asyncio
+import errno
 import socket
 from typing import Any
+
+ACCEPT_PAUSE_S = 1.0
+"""How long nothing is accepted after the system ran out of file descriptors or memory."""
+OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 def prepare(target: socket.socket, send_bytes: int, receive_bytes: int) -> None:
@@ -28,8 +33,8 @@ def split_address(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
-async def listening_socket(host: str, port: int, backlog: int, receive_bytes: int) -> socket.socket:
-    """Listen on the first address of a host.
+async def bound_socket(host: str, port: int, receive_bytes: int) -> socket.socket:
+    """A socket that has the first address of a host; it does not listen yet.
 
     Raises:
         OSError: the address cannot be had.
@@ -45,7 +50,6 @@ async def listening_socket(host: str, port: int, backlog: int, receive_bytes: in
             # The window of a connection is agreed before it is accepted.
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
         listener.bind(target)
-        listener.listen(backlog)
     except OSError:
         listener.close()
         raise

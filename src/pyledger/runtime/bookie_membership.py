@@ -11,7 +11,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 
-from pyledger.errors import BookieCookieError, BookieExistsError, MetadataUnreachableError, NoSuchLedgerError
+from pyledger.errors import BookieCookieError, BookieExistsError, NoSuchLedgerError, PyLedgerError
 from pyledger.log import event, logger
 from pyledger.metadata.cluster import Cluster
 from pyledger.store.bookie_cookie import check_cookies, has_entries, has_grown, stamp_cookies
@@ -169,12 +169,13 @@ class BookieMembership:
         while True:
             try:
                 await self._register()
-            except MetadataUnreachableError as error:
-                event(log, logging.WARNING, "not registered", bookie=self.bookie_id, problem=error)
-                await asyncio.sleep(RETRY_S)
             except BookieExistsError as error:
                 event(log, logging.ERROR, "name taken", bookie=self.bookie_id, problem=error)
                 self._lost()
                 return
+            except PyLedgerError as error:
+                # Nobody answers, or what is there does not fit, now: who serves shall be found again.
+                event(log, logging.WARNING, "not registered", bookie=self.bookie_id, problem=error)
+                await asyncio.sleep(RETRY_S)
             else:
                 return

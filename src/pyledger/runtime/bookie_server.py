@@ -114,7 +114,7 @@ class BookieServer:
         return self._store.disks
 
     async def start(self) -> None:
-        """Check the cookie, replay the journal, listen, register.
+        """Take the port, check the cookie, replay the journal, listen, register.
 
         Raises:
             StoreError: The folders cannot be opened.
@@ -133,6 +133,8 @@ class BookieServer:
         event(log, logging.INFO, "bookie serves", address=self.address, ledgers=len(self._store.ledgers))
 
     async def _start(self) -> None:
+        # First: a new bookie that cannot listen must not become one that its cluster waits for.
+        await self._server.bind()
         if self._member is not None:
             await self._member.start()
         opening = partial(BookieStore.open, self._paths, self.config, self._clock, self._journal_failed)
@@ -165,17 +167,22 @@ class BookieServer:
         if self._member is not None:
             await self._member.close()
         await self._server.close(CLOSE_GRACE_MS)
-        if self._started:
-            self._desk.close()
-            if self._moving is not None:
-                await asyncio.wait([self._moving])
-            self._store.waits = True
-            try:
-                await self._loop.run_in_executor(self._disk, self._store.close)
-            except StoreFullError as error:
-                event(log, logging.ERROR, "no room for entries, they stay in the journal", problem=error)
-        self._reads.shutdown()
-        self._disk.shutdown()
+        try:
+            if self._started:
+                await self._close_store()
+        finally:
+            self._reads.shutdown()
+            self._disk.shutdown()
+
+    async def _close_store(self) -> None:
+        self._desk.close()
+        if self._moving is not None:
+            await asyncio.wait([self._moving])
+        self._store.waits = True
+        try:
+            await self._loop.run_in_executor(self._disk, self._store.close)
+        except StoreFullError as error:
+            event(log, logging.ERROR, "no room for entries, they stay in the journal", problem=error)
 
     # --- inside
 
@@ -272,9 +279,11 @@ class BookieServer:
         except (StoreError, OSError) as error:
             event(log, logging.ERROR, "disk failed while collecting", problem=error)
             self._give_up()
+        except Exception:
+            log.exception("not collected")
         finally:
             self._collecting = False
-        self._arm("collect", self.config.gc_wait_time_ms / 1000, self._collect)
+            self._arm("collect", self.config.gc_wait_time_ms / 1000, self._collect)
 
     async def _settled(self) -> None:
         """Return when no checkpoint is under way."""
