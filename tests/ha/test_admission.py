@@ -1,12 +1,15 @@
 """Who gets a master's log, and what a slave does before it says its first word."""
 
 import asyncio
+import os
 import socket
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
+from pyledger._core import LogSender, LogView, MappedFile
 from pyledger.broker.replication import SlaveReplication
 from pyledger.broker.slave_sync import offset_in
 from pyledger.client import replication as replication_admin
@@ -14,11 +17,14 @@ from pyledger.client.replication import ReplicationAdmin
 from pyledger.config.ha import HaConfig
 from pyledger.config.store import StoreConfig
 from pyledger.errors import RemotingTimeoutError, StoreIOError
+from pyledger.message import Message
 from pyledger.net.connection import Connection
 from pyledger.net.server import RemotingServer
 from pyledger.protocol.ha.master import REPORT
+from pyledger.protocol.ha.slave import FRAME_HEADER
+from pyledger.runtime import ha_service
 from pyledger.runtime.ha_client import HaClient
-from pyledger.runtime.ha_service import ADMISSIONS_MAX, HaService
+from pyledger.runtime.ha_service import ADMISSIONS_MAX, FOLLOW_BYTES, HaService
 from pyledger.store.clock import SystemClock
 from pyledger.store.message_store import MessageStore
 from pyledger.wire.codes import ResponseCode
@@ -30,6 +36,8 @@ from tests.ha.test_links import service_of
 from tests.ha.test_pairs import following, send_many
 from tests.net.conftest import Run
 
+THREADS_MAX = min(32, (os.cpu_count() or 1) + 4)
+"""Of an event loop, for all that waits for a disk."""
 ELSEWHERE = "127.0.0.2"
 """Not one of the addresses that always count as this machine."""
 
@@ -87,6 +95,44 @@ def test_few_wait_to_be_let_in(run: Run, tmp_path: Path) -> None:
             answer.set()
             await until(lambda: len(service.connections) == ADMISSIONS_MAX)
             await service.close()
+            for _, writer in came:
+                writer.close()
+
+    run(main())
+
+
+def test_slaves_far_behind_hold_up_nobody(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads of the event loop write tables and flush the log: none is taken to bring slaves nearer."""
+    gate = threading.Event()
+
+    class Gated(LogSender):
+        def stream(
+            self, view: LogView, start: int, stop: int, last: MappedFile, *, rests: bool = True
+        ) -> int:
+            gate.wait()
+            return super().stream(view, start, stop, last, rests=rests)
+
+    async def admits(_host: str) -> bool:
+        return True
+
+    async def main() -> None:
+        monkeypatch.setattr(ha_service, "LogSender", Gated)
+        one_file = SMALL | {"mapped_file_size_bytes": 2 * FOLLOW_BYTES}
+        with MessageStore.open(tmp_path, StoreConfig(**one_file)) as store:
+            while store.max_offset <= FOLLOW_BYTES:
+                store.put(Message("T", bytes(1 << 16)))
+            service = HaService(store, HaConfig(role="async_master"), SystemClock().now_ms, admits)
+            await service.start("127.0.0.1", 0)
+            came = [await asyncio.open_connection("127.0.0.1", service.port) for _ in range(THREADS_MAX + 1)]
+            for _, writer in came:
+                writer.write(REPORT.pack(0))
+            await until(lambda: len(service.streams) == len(came))
+            await asyncio.to_thread(lambda: None)
+            gate.set()
+            for reader, _ in came:
+                assert await reader.readexactly(FRAME_HEADER.size)
+            await service.close()
+            assert not service.streams
             for _, writer in came:
                 writer.close()
 

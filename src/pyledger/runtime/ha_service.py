@@ -2,18 +2,18 @@
 
 Upstream's parts by its names: the accept service is `HaService`, its group transfer service is the machine
 `GroupTransfer`, an HA connection is `HaConnection` with its read side and its write side. All of it runs by
-events of one loop: nothing waits in a thread, nothing polls.
+events of one loop, but for a slave that is far behind: a thread brings it nearer.
 
 Source: RocketMQ store/.../ha/DefaultHAService.java, DefaultHAConnection.java, GroupTransferService.java.
 """
 
 import asyncio
-import errno
 import logging
 import os
 import socket
 import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import count
 from typing import NamedTuple
@@ -21,6 +21,7 @@ from typing import NamedTuple
 from pyledger.config.ha import HaConfig
 from pyledger.errors import ListenError, PyLedgerError
 from pyledger.log import event, logger
+from pyledger.net.sockets import ACCEPT_PAUSE_S, OUT_OF_RESOURCES, bound_socket, reason_of
 from pyledger.protocol.ha.group_transfer import PUT_OK, GroupTransfer
 from pyledger.protocol.ha.master import LogRange, MasterConnection, MasterState, Transfer
 from pyledger.store.log_sender import LogSender
@@ -42,8 +43,8 @@ REPORT_BYTES_MAX = 64 << 10
 BACKLOG = 64
 ADMISSIONS_MAX = 64
 """Connections that wait at most to be let in; each may cost a question to the name servers."""
-NO_FILES_PAUSE_S = 1.0
-"""Nobody is accepted for so long after a connection that there was no descriptor for."""
+STREAMS_MAX = 64
+"""Slaves that are brought nearer at a time, each by a thread; more wait for their turn."""
 
 Admits = Callable[[str], Awaitable[bool]]
 """Whether an address may have the log."""
@@ -87,6 +88,10 @@ class HaService:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        # Of its own: those of the loop write tables and flush the log meanwhile.
+        self.stream_threads = ThreadPoolExecutor(STREAMS_MAX, "ha-stream")
+        self.streams: set[asyncio.Future[int]] = set()
+        """Those that run, also of connections that are closed."""
         self.round_trip_s = 0.0
         """How long the last slave took that answered, from a push to its report."""
         self._awake = False
@@ -104,24 +109,17 @@ class HaService:
             ListenError: the address cannot be had.
         """
         self._loop = asyncio.get_running_loop()
-        listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind((host, port))
-            listener.listen(BACKLOG)
+            self._listener = await bound_socket(host, port, 0)
+            self._listener.listen(BACKLOG)
         except OSError as error:
-            listener.close()
-            raise ListenError(f"{host}:{port}", error.strerror or str(error)) from error
-        listener.setblocking(False)
-        self._listener = listener
+            self._stop_accepting()
+            raise ListenError(f"{host}:{port}", reason_of(error)) from error
         self._listen()
 
     async def close(self) -> None:
         """Let all slaves go and end all waits. Idempotent."""
-        if self._listener is not None and self._loop is not None:
-            self._loop.remove_reader(self._listener.fileno())
-            self._listener.close()
-            self._listener = None
+        self._stop_accepting()
         for connection in tuple(self.connections.values()):
             connection.close("the master stops")
         for task in tuple(self._tasks):
@@ -129,6 +127,8 @@ class HaService:
         self.transfer.close()
         if self._timer is not None:
             self._timer.cancel()
+        await asyncio.gather(*self.streams, return_exceptions=True)
+        self.stream_threads.shutdown()
 
     # --- puts
 
@@ -222,16 +222,22 @@ class HaService:
         if self._listener is not None:
             self._loop.add_reader(self._listener.fileno(), self._accept)
 
+    def _stop_accepting(self) -> None:
+        if self._listener is not None and self._loop is not None:
+            self._loop.remove_reader(self._listener.fileno())
+            self._listener.close()
+            self._listener = None
+
     def _accept(self) -> None:
         assert self._listener is not None
         assert self._loop is not None
         try:
             connected, address = self._listener.accept()
         except OSError as error:
-            if error.errno in (errno.EMFILE, errno.ENFILE):
+            if error.errno in OUT_OF_RESOURCES:
                 event(log, logging.WARNING, "slave not accepted", problem=error)
                 self._loop.remove_reader(self._listener.fileno())
-                self._loop.call_later(NO_FILES_PAUSE_S, self._listen)
+                self._loop.call_later(ACCEPT_PAUSE_S, self._listen)
             return
         if len(self._tasks) >= ADMISSIONS_MAX:
             connected.close()
@@ -364,7 +370,8 @@ class HaConnection:
             self._listen_writable(wanted=False)
             rests = not service.transfer.anyone_waits
             work = partial(sender.stream, view, start, stop, view.files[-1], rests=rests)
-            self._stream = self._loop.run_in_executor(None, work)
+            self._stream = self._loop.run_in_executor(service.stream_threads, work)
+            service.streams.add(self._stream)
             self._stream.add_done_callback(self._streamed)
             return
         self._pushed_s = time.perf_counter()
@@ -377,6 +384,7 @@ class HaConnection:
 
     def _streamed(self, stream: "asyncio.Future[int]") -> None:
         self._stream = None
+        self._service.streams.discard(stream)
         if self._closed:
             self._socket.close()
         elif not stream.cancelled():
