@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pyspark.sql.types import DataType, StructType
 
+from pyledger.config.store import StoreConfig
 from pyledger.errors import ConfigError
 from pyspark_pyledger.options import local_path
 
@@ -64,6 +65,8 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     sizes = {
         name: int_of(name, given[name]) for name in ("queueCount", "mappedFileSizeCommitLog") if name in given
     }
+    if "mappedFileSizeCommitLog" in sizes:
+        _check_file_size("mappedFileSizeCommitLog", sizes["mappedFileSizeCommitLog"])
     return WriteOptions(
         path=local_path(given["path"]),
         topic=given.get("topic"),
@@ -79,6 +82,14 @@ def int_of(name: str, text: str) -> int:
     if not text.strip().isdecimal() or int(text) < 1:
         raise ConfigError(name, f"{text!r} is not a whole number of at least 1")
     return int(text)
+
+
+def _check_file_size(name: str, size_bytes: int) -> None:
+    """See that log files can be so large, before tasks have staged anything."""
+    try:
+        StoreConfig(mapped_file_size_bytes=size_bytes)
+    except ConfigError as error:
+        raise ConfigError(name, error.problem, error.remedy) from error
 
 
 def check_columns(schema: StructType, options: WriteOptions) -> None:

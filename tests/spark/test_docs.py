@@ -1,4 +1,4 @@
-"""docs/spark.md: its programs run, one after the other, in one session, and print what the page says."""
+"""The programs of docs/spark.md and README.md run, in order, in one session, and print what the page says."""
 
 import contextlib
 import io
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyledger.broker.background import BackgroundNode
+from tests.cli.test_docs import execute
 from tests.source_tree import ROOT
 
 if TYPE_CHECKING:
@@ -47,3 +48,24 @@ def test_the_page_shows_what_happens(session: "SparkSession", tmp_path: Path) ->
                 assert followed or not printed, f"the page does not show:\n{printed}"
     assert names["session"] is not None
     assert sum(kind == "text" for kind, _ in blocks) >= 11
+
+
+def test_the_programs_of_the_first_page_run(
+    session: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "__main__"}
+    said = io.StringIO()
+    with BackgroundNode(tmp_path / "node") as node, contextlib.redirect_stdout(said):
+        for number, (kind, text) in enumerate(BLOCK.findall((ROOT / "README.md").read_text())):
+            if kind == "python":
+                # Spark has another working folder.
+                here = text.replace('load("my-store")', f'load("{tmp_path}/my-store")')
+                here = here.replace("127.0.0.1:9876", node.address)
+                exec(compile(here, f"block {number} of README.md", "exec"), names)
+            for line in text.splitlines() if kind == "sh" else []:
+                if re.search(r"\bpyledger (?!serve)", line):
+                    print(execute(line, tmp_path, node.address))
+    assert "three apples" in said.getvalue()
+    assert "A-1" in said.getvalue()
+    assert names["session"] is not None

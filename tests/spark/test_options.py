@@ -83,9 +83,15 @@ def test_rows_are_spread_over_as_many_queues_as_asked(tmp_path: Path) -> None:
     assert publish(parsed, "job", None, [staged]) == 9
     assert arrow.scan(store).read_all()["queueId"].to_pylist() == [0, 1, 2] * 3
     assert {file.stat().st_size for file in (store / "commitlog").iterdir()} == {65536}
-    for wrong in ("0", "-1", "many"):
-        with pytest.raises(ConfigError, match="queueCount"):
-            parse_write_options({**asked, "queueCount": wrong})
+    for name in ("queueCount", "mappedFileSizeCommitLog"):
+        for wrong in ("0", "-1", "many"):
+            with pytest.raises(ConfigError, match=f"{name}: .* at least 1"):
+                parse_write_options({**asked, name: wrong})
+    with pytest.raises(ConfigError, match=r"mappedFileSizeCommitLog: 100 is out of range; allowed is 4096"):
+        parse_write_options({**asked, "mappedFileSizeCommitLog": "100"})
+    for scheme in ("file:", "file://"):
+        assert parse_write_options({**asked, "path": f"{scheme}{store}"}).path == str(store)
+        assert batch_table(path=f"{scheme}{store}").num_rows == 9
 
 
 def test_a_stream_is_told_from_others_by_its_name_or_its_checkpoint(tmp_path: Path) -> None:

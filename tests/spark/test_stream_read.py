@@ -13,6 +13,7 @@ import pytest
 from pyledger.message import Message
 from pyledger.spark import rows_behind
 from pyledger.store.message_store import MessageStore
+from pyledger.store.reader import StoreReader
 from tests.golden.archive import golden_cases
 from tests.spark.queries import start_query
 from tests.spark.steady_writer import WriterProcess
@@ -77,6 +78,17 @@ def test_restart_goes_on_behind_the_checkpoint(session: "SparkSession", tmp_path
     query = again.run_available()
     assert sum(report["numInputRows"] for report in query.recentProgress) == 10
     assert len(again.rows()) == 70 == len(set(again.rows()))
+
+
+def test_a_limit_of_bytes_holds_beside_one_of_rows(session: "SparkSession", tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    write(store, 40)
+    with StoreReader.open(store) as reader:
+        [row_bytes] = {message.store_size for message in reader.messages()}
+    for turn, more in enumerate(({}, {"maxOffsetsPerTrigger": "25"})):
+        options = {"startingTimestamp": "0", "maxBytesPerTrigger": str(15 * row_bytes), **more}
+        query = Copy(session, store, tmp_path / str(turn), **options).run_available()
+        assert [report["numInputRows"] for report in query.recentProgress] == [15, 15, 10]
 
 
 def test_rows_of_a_stream_are_those_of_a_batch_read(session: "SparkSession", tmp_path: Path) -> None:
