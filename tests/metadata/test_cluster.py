@@ -286,6 +286,6 @@ def test_addresses() -> None:
         assert cluster.store.hosts == hosts
     assert locate("zk://a:1/x").root == "/x"
     assert isinstance(locate("sqlite:///x/y").store, SqliteStore)
-    for text in ("zk+flat://a:1", "etcd://a:1", "", "x"):
+    for text in ("zk+flat://a:1", "etcd://a:1", "", "x", "zk://a:b/ledgers", "zk://a:99999"):
         with pytest.raises(ConfigError), contextlib.ExitStack():
             locate(text)

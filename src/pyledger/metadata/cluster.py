@@ -117,7 +117,11 @@ def locate(address: str, *, make: bool = True) -> Cluster:
         from pyledger.metadata.zookeeper import ZooKeeperStore  # noqa: PLC0415
 
         hosts, root = found["hosts"].replace(";", ","), found["root"] or ROOT
-        return Cluster(ZooKeeperStore(hosts), ROOT if root == "/" else root)
+        try:
+            store = ZooKeeperStore(hosts)
+        except ValueError as error:
+            raise ConfigError("metadata", f"{address!r}: {error}", "use zk://host:port/ledgers") from error
+        return Cluster(store, ROOT if root == "/" else root)
     if (found := _FILE.fullmatch(address)) is not None:
         return Cluster(SqliteStore(found["path"], make=make))
     raise ConfigError("metadata", f"{address!r} is no address", "use zk://host:port/ledgers or sqlite:FILE")
