@@ -1,9 +1,12 @@
 """A disk that fails under a broker: nothing is acknowledged that is not durable, and readers go on."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from pyledger.broker.table_file import TableFile
+from pyledger.errors import StoreIOError
 from tests.fault_injection.shim import compiler, run_child
 
 STORY = """
@@ -38,3 +41,22 @@ print("told")
 @pytest.mark.skipif(compiler() is None, reason="needs a C compiler for the shim")
 def test_broker_whose_flush_fails_takes_no_more_messages(tmp_path: Path) -> None:
     assert run_child(STORY, tmp_path, str(tmp_path)) == "told\n"
+
+
+class Empty:
+    """A table of nothing."""
+
+    def write(self, folder: Path) -> None:
+        (folder / "empty").touch()
+
+
+def test_a_table_whose_folder_cannot_be_made_is_tried_again(tmp_path: Path) -> None:
+    """As one that cannot be written: else it would end what copies tables, or closes a broker."""
+    above = tmp_path / "store"
+    above.touch()
+    file = TableFile(above / "config", lambda: 1, Empty)
+    with pytest.raises(StoreIOError, match="config"):
+        asyncio.run(file.save())
+    above.unlink()
+    asyncio.run(file.save())
+    assert (above / "config" / "empty").exists()

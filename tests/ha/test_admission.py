@@ -201,6 +201,25 @@ def test_a_slave_goes_on_whatever_a_name_server_says(run: Run, tmp_path: Path) -
     run(main())
 
 
+def test_a_slave_goes_on_whatever_goes_wrong(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        problems: list[str] = []
+        with MessageStore.open(tmp_path, StoreConfig(**SMALL)) as store:
+
+            async def learn() -> None:
+                await asyncio.sleep(0)  # somebody is asked
+                problems.append(client.problem)
+                raise RuntimeError("can't start new thread")
+
+            client = follower(store, learn)
+            client.start()
+            await until(lambda: len(problems) > 1)
+            await client.close()
+        assert problems[1] == """RuntimeError("can't start new thread")"""
+
+    run(main())
+
+
 def test_a_slave_asks_nobody_for_more_while_it_has_half_a_record(run: Run, tmp_path: Path) -> None:
     """What another master sends might not be its other half."""
 

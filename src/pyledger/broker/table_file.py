@@ -8,6 +8,8 @@ from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import Protocol
 
+from pyledger.store.meta_file import make_folder
+
 
 class Snapshot(Protocol):
     """What a table was at a moment."""
@@ -73,5 +75,5 @@ class TableFile:
     def _write(self, snapshot: Snapshot) -> None:
         if self._before is not None:
             self._before()
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self._folder)
         snapshot.write(self._folder)

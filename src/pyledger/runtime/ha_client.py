@@ -136,6 +136,9 @@ class HaClient:
             return str(failure) or "no answer in time"
         except (PyLedgerError, ValueError) as failure:
             return str(failure)
+        except Exception as failure:
+            log.exception("master not followed")
+            return repr(failure)
         finally:
             if self.connection is not None:
                 link, self.connection = self.connection, None

@@ -33,9 +33,27 @@ def write_file(path: Path, content: bytes, *, backup: bool = True) -> None:
     try:
         replace_file(path, content, backup=backup)
     except OSError as error:
-        if error.errno in NO_SPACE:
-            raise StoreFullError(str(path), "write") from error
-        raise StoreIOError(str(path), "write", error.strerror or str(error)) from error
+        raise refused(path, "write", error) from error
+
+
+def make_folder(path: Path) -> None:
+    """Have a folder, and those above it.
+
+    Raises:
+        StoreFullError: no room.
+        StoreIOError: the operating system refused.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise refused(path, "make", error) from error
+
+
+def refused(path: Path, doing: str, error: OSError) -> StoreIOError | StoreFullError:
+    """What the operating system refused, as an error of ours."""
+    if error.errno in NO_SPACE:
+        return StoreFullError(str(path), doing)
+    return StoreIOError(str(path), doing, error.strerror or str(error))
 
 
 def read_json(path: Path) -> Any:
