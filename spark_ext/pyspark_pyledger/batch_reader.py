@@ -26,6 +26,10 @@ class BatchReader(DataSourceReader):
         self._parts = parts
         self._options = options
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For the tasks. Each gets its own part beside: with all of them it would carry the plan."""
+        return {**self.__dict__, "_parts": []}
+
     def partitions(self) -> list[InputPartition]:
         """The planned partitions. Spark wants a list."""
         return [LedgerPartition(part) for part in self._parts]

@@ -65,6 +65,7 @@ def _plan_folder(
     return arrow.plan(
         reader,
         min_partitions=-(-min(options.min_partitions or 1, TASKS_MAX) // folder_count),
+        spread=-(-(os.cpu_count() or 1) // folder_count),
         max_partition_bytes=size_bytes,
         max_partition_records=options.max_records_per_partition,
         on_corrupt=options.on_corrupt,

@@ -6,6 +6,7 @@ imported by them: a worker that reads would wait for it.
 """
 
 import contextlib
+from typing import Any
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -32,6 +33,11 @@ class LedgerSource(DataSource):
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
         self._partitions: list[AnyPartition] | None = None
+        self._handed_over = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """With the plan on the way to where the reader is made, and without it on to the tasks."""
+        return {**self.__dict__, "_partitions": None} if self._handed_over else self.__dict__
 
     @classmethod
     def name(cls) -> str:
@@ -52,12 +58,15 @@ class LedgerSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the pinned range. With a user's own schema this is the first call."""
         options = self._checked(schema)
-        return BatchReader(schema, self._pin(options), options)
+        parts = self._pin(options)
+        self._handed_over = True
+        return BatchReader(schema, parts, options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A reader that follows folders or brokers."""
         options = self._checked(schema)
         check_stream(options)
+        self._handed_over = True
         return StreamReader(schema, options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:

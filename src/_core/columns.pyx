@@ -4,7 +4,7 @@
 # Invariant: a batch's variable-length bytes stay below 2^31, so 32-bit Arrow offsets hold: a row that would
 # pass `batch_bytes` starts the next batch, and text grows at most threefold when it is made well-formed.
 from _core.layout cimport (CHECK_ALL, CHECK_POSITION, CQ_UNIT_BYTES, MAGIC_V1, PARSED_RECORD, SYS_COMPRESSED,
-                           Record, get_i32, get_i64)
+                           Record, get_i64)
 from _core.text cimport is_utf8, replace_ill_formed
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.exc cimport PyErr_CheckSignals
@@ -32,7 +32,6 @@ cdef enum:
     BATCH_BYTES_MAX = 536870912      # so that threefold growth and one more row stay below 2^31
     GATHER_SLICE_UNITS = 65536
     RECORD_HEAD_BYTES = 96           # what the narrow columns are made of
-    GATHER_AHEAD_UNITS = 6           # the work on so many records takes as long as memory does
     HOSTS_BYTES = 168                # both hosts and the message id of a row, at most
 
 cdef tuple _COLUMN_KINDS = (
@@ -95,6 +94,7 @@ cdef class ColumnBuilder:
     cdef bint wants_body
     cdef bint is_bounded                    # some column has bytes of varying length
     cdef PropertyTable text
+    cdef UnitReader reader
 
     def __init__(self, columns, row_filter=None, *, int64_t batch_rows=8192, int64_t batch_bytes=8388608,
                  str check="body", bint unpack=False, int64_t unpack_limit_bytes=PLAIN_BODY_LIMIT_BYTES):
@@ -111,6 +111,7 @@ cdef class ColumnBuilder:
         if self.table == NULL:
             raise MemoryError()
         self.text = PropertyTable()
+        self.reader = UnitReader()
         self.column_count = <int>len(self.columns)
         for i in range(self.column_count):
             if self.columns[i] not in _COLUMN_KINDS:
@@ -340,6 +341,8 @@ cdef class ColumnBuilder:
             status = next_record(view, end, CHECK_POSITION, s, &record)
             if status != PARSED_RECORD:
                 return status
+            # The processor looks ahead by itself, but never beyond a page of 4 KiB.
+            prefetch_bytes(record.start + SCAN_PAGE, min(record.size_bytes, <int64_t>PREFETCH_BYTES_MAX))
             place = s.last_record_offset
             status = self.take(&record, place, NULL, 0)
             if status != PARSED_RECORD:
@@ -365,6 +368,8 @@ cdef class ColumnBuilder:
         try:
             first = <const uint8_t*>buffer.buf
             count = buffer.len // CQ_UNIT_BYTES
+            if start <= 0:
+                self.reader.survey(first, count)
             while status == FILL_PAUSED or status == FILL_PACKED:
                 if status == FILL_PACKED:
                     offset = get_i64(first + self.next_index * CQ_UNIT_BYTES)
@@ -385,9 +390,8 @@ cdef class ColumnBuilder:
 
     cdef int fill_by_units(self, LogView view, const uint8_t* units, int64_t count) noexcept nogil:
         cdef Record record
-        cdef int64_t offset, ahead
+        cdef int64_t offset
         cdef int64_t looked_at = 0
-        cdef const uint8_t* soon
         cdef int status
         while self.next_index < count:
             if self.row_count == self.batch_rows:
@@ -395,20 +399,9 @@ cdef class ColumnBuilder:
             if looked_at == GATHER_SLICE_UNITS:
                 return FILL_PAUSED
             looked_at += 1
-            # Records of one queue lie apart: without this each is waited for.
-            ahead = self.next_index + GATHER_AHEAD_UNITS
-            if ahead < count:
-                soon = units + ahead * CQ_UNIT_BYTES
-                view.prefetch(get_i64(soon), get_i32(soon + 8) if self.is_bounded else RECORD_HEAD_BYTES)
-            offset = get_i64(units + self.next_index * CQ_UNIT_BYTES)
             cold_pause()
-            status = view.parse(offset, &record)
-            if status == PARSED_RECORD:
-                status = check_record(&record, offset, CHECK_POSITION)
-            # A unit of zeroes must not pass for the first record of the log.
-            if status == PARSED_RECORD and (
-                    record.size_bytes != get_i32(units + self.next_index * CQ_UNIT_BYTES + 8)):
-                status = PARSED_BAD_SIZE
+            offset = get_i64(units + self.next_index * CQ_UNIT_BYTES)
+            status = self.reader.parse(view, units, self.next_index, count, self.is_bounded, &record)
             if status == PARSED_RECORD:
                 status = self.take(&record, offset, NULL, 0)
             if status != PARSED_RECORD:

@@ -50,7 +50,8 @@ cdef struct Span:
     int64_t start                    # physical offset of the first byte
     int64_t readable                 # bytes that may be read from base
     cold_segment* cold               # unpacks them on demand; NULL for an ordinary file
-    const char* path                 # of a file that is mapped when it is needed; NULL: its file holds it
+    const char* path
+    bint is_late                     # mapped by the view, when it is needed: nobody else has
 
 
 cdef void map_span(Span* span) noexcept nogil:
@@ -104,7 +105,8 @@ cdef class LogView:
             self.has_cold |= file.cold != NULL
             self.spans[i].start = file.start_offset
             self.spans[i].readable = max(0, min(file.mapped_bytes, end_offset - file.start_offset))
-            self.spans[i].path = file.c_path if file.base == NULL else NULL
+            self.spans[i].path = file.c_path
+            self.spans[i].is_late = file.base == NULL
         file = self.files[0]
         self.start_offset = file.start_offset
         self.file_size_bytes = file.size_bytes
@@ -112,7 +114,7 @@ cdef class LogView:
     def __dealloc__(self):
         cdef int i
         for i in range(self.span_count):
-            if self.spans[i].path != NULL and self.spans[i].base != NULL:
+            if self.spans[i].is_late and self.spans[i].base != NULL:
                 munmap(<void*>self.spans[i].base, <size_t>self.spans[i].readable)
             (<MappedFile>self.files[i]).unpin()
         free(self.spans)

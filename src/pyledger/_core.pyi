@@ -1642,6 +1642,12 @@ class ArrowBuffer:
     def __len__(self) -> int: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
+# --- unit_reader.pyx
+
+@final
+class UnitReader:
+    """Records that units name, one after another; used from native code."""
+
 # --- columns.pyx
 
 @final

@@ -232,6 +232,7 @@ def plan(
     path: str | os.PathLike[str] | StoreReader,
     *,
     min_partitions: int = 1,
+    spread: int = 1,
     max_partition_bytes: int | None = None,
     max_partition_records: int | None = None,
     plan: Plan = "auto",
@@ -246,6 +247,7 @@ def plan(
     Args:
         path: The store folder, or an open `StoreReader`.
         min_partitions: Partitions to make at least, about, and as far as the data can be cut.
+        spread: Partitions over which records that queues name are spread, where they are work enough.
         max_partition_bytes: Most log bytes of one, about: a file that is an eighth longer is not cut.
         max_partition_records: Most records of one, wanted or not.
         plan: "log", "queue" or "auto".
@@ -260,6 +262,7 @@ def plan(
             select_rows(source, **selection),
             plan=_one_of("plan", plan, ("auto", "log", "queue")),
             min_partitions=min_partitions,
+            spread=spread,
             max_partition_bytes=max_partition_bytes,
             max_partition_records=max_partition_records,
         )

@@ -11,6 +11,7 @@ import pytest
 
 from pyledger import arrow
 from pyledger.errors import ConfigError, CorruptRecordError, StoreNotFoundError
+from pyledger.store.message_store import MessageStore
 from pyledger.store.read_plan import LogRange, UnitList, partition_from_json
 from pyledger.store.reader import StoreReader
 from tests.core.log_files import LogFiles, RecordFields, write_log
@@ -151,6 +152,27 @@ def test_as_many_partitions_are_made_as_are_asked_for(store: Path, plan: Any, li
         parts = arrow.plan(store, plan=plan, min_partitions=wanted, max_partition_bytes=limit)
         assert wanted - wanted // 8 <= len(parts) <= 2 * wanted
         assert sorted(i for p in parts for i in numbers(arrow.read_partition(p))) == list(range(COUNT))
+
+
+@pytest.mark.parametrize(("count", "sizes"), [(65, 2), (72, 3)])
+def test_a_little_that_is_left_is_no_partition_of_its_own(tmp_path: Path, count: int, sizes: int) -> None:
+    log = write_log(tmp_path / "commitlog", [RecordFields(body=bytes(900))] * count, file_size_bytes=8192)
+    parts = arrow.plan(tmp_path, plan="log", max_partition_bytes=4 * 8192)
+    starts = [part.start_offset for part in parts if isinstance(part, LogRange)]
+    assert starts == [4 * 8192 * n for n in range(sizes)]
+    assert sum(part.size_bytes for part in parts) == log.end
+
+
+def test_records_far_apart_are_work_enough_for_several_partitions(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path, mapped_file_size_bytes=1 << 20) as living:
+        puts = [living.appender("orders", queue_id).put for queue_id in range(4)]
+        for number in range(17_000):
+            puts[number % 4](b"body %d" % number)
+    assert len(arrow.plan(tmp_path, plan="queue")) == 1
+    assert len(arrow.plan(tmp_path, plan="queue", spread=2, ending_offsets=1000)) == 1
+    parts = arrow.plan(tmp_path, plan="queue", spread=2)
+    assert len(parts) == 2
+    assert {len(numbers(arrow.read_partition(part))) for part in parts} == {8500}
 
 
 def test_partition_maps_only_the_files_it_touches(store: Path, log: LogFiles) -> None:

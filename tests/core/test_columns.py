@@ -13,7 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pyledger.store  # noqa: F401  hands the codecs to the native module
-from pyledger._core import ColumnBuilder, LogView, RowFilter, StoredMessage, read_message, split_log
+from pyledger._core import (
+    ColumnBuilder,
+    LogView,
+    MappedFile,
+    RowFilter,
+    StoredMessage,
+    read_message,
+    split_log,
+)
 from tests.core.log_files import LogFiles, RecordFields, write_log
 
 WIDE = {
@@ -222,6 +230,38 @@ def test_gather_outside_the_log_is_a_fault(log: LogFiles) -> None:
         assert not builder.gather(pinned(log), unit(offset))
         assert (builder.fault_offset, builder.row_count) == (offset, 0)
         assert builder.fault
+
+
+@pytest.mark.parametrize("files", ["there", "deleted", "mapped late"])
+def test_records_far_apart_are_gathered_like_others(tmp_path: Path, files: str) -> None:
+    records = [
+        RecordFields(
+            topic=b"topic%d" % (i % 5), queue_offset=i, body=b"%03d" % i * (15_000 if i == 70 else 500),
+            properties={"TAGS": f"tag{i % 4}", "KEYS": f"key{i}"},
+        )
+        for i in range(200)
+    ]  # fmt: skip
+    log = write_log(tmp_path / "commitlog", records, file_size_bytes=1 << 17)
+    if files == "mapped late":
+        paths = sorted(log.folder.iterdir())
+        late = [MappedFile.open_unmapped(str(path), 1 << 17, readonly=True) for path in paths]
+        view = LogView(late, log.end)
+    else:
+        view = pinned(log)
+    few = log.offsets[110::10] + log.offsets[:110:10]
+    assert (max(few) - min(few)) // len(few) > 8192
+    if files == "deleted":
+        for path in log.folder.iterdir():
+            path.unlink()
+    units = b"".join(unit(offset, int.from_bytes(view.read(offset, 4))) for offset in few)
+    expected = [expected_row(read_message(view, offset)) for offset in few]
+    for batch_rows in (1, 7, 100):
+        assert flat(gather_all(view, ColumnBuilder(COLUMNS, batch_rows=batch_rows), units)) == expected
+    for wrong in (unit(few[0], 1), unit(few[0] + 1, 300), unit(log.end - 8, 300), unit(-1, 300)):
+        builder = ColumnBuilder(COLUMNS)
+        assert not builder.gather(view, units + wrong)
+        assert (builder.row_count, builder.next_index) == (20, 20)
+        assert (builder.fault_offset, bool(builder.fault)) == (struct.unpack_from(">q", wrong)[0], True)
 
 
 def test_packed_bodies_are_unpacked_on_request(tmp_path: Path) -> None:

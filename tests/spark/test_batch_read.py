@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import pickle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -125,6 +126,24 @@ def test_a_last_file_that_is_almost_empty_counts_for_what_it_holds(tmp_path: Pat
     parts = plan_folders(parse_read_options({"path": str(tmp_path), "minPartitions": "4"}))
     assert len(parts) >= 4
     assert sum(part.size_bytes for part in parts) < 110_000
+
+
+def test_the_plan_reaches_the_planner_and_no_task(store: Path) -> None:
+    from pyspark_pyledger.source import LedgerSource
+
+    made = LedgerSource({"path": str(store), "maxbytesperpartition": "8192"})
+    schema = made.schema()
+    with MessageStore.open(store) as living:
+        living.put(Message("orders", b"later"))
+    planner = pickle.loads(pickle.dumps(made))
+    reader = planner.reader(schema)
+    parts = reader.partitions()
+    carried, source = pickle.loads(pickle.dumps((reader, planner)))
+    assert (carried.partitions(), source.name()) == ([], "pyledger")
+    assert len(pickle.dumps((reader, planner))) < 2000
+    tasks = [pickle.loads(pickle.dumps(part)) for part in parts]
+    assert len(tasks) > 4
+    assert sum(batch.num_rows for task in tasks for batch in carried.read(task)) == 300
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,10 @@ UNIT_BYTES = 20
 RANDOM_READ_FACTOR = 4
 """A byte reached through a queue costs about as much as this many read in order."""
 UNITS_IN_PARTITION_MAX = 200_000
+UNIT_WORK_BYTES = 4096
+"""Going to a record by its unit takes as long as walking so many bytes of the log."""
+WORK_BYTES_MIN = 32 << 20
+"""Less work is not worth a task of its own, unless the caller asks for it."""
 
 QueueWish = tuple[str, int | None, int, int]
 """Topic, queue id or None for all, and queue offsets [start, end) in units."""
@@ -153,6 +157,7 @@ def plan_partitions(
     *,
     plan: str = "auto",
     min_partitions: int = 1,
+    spread: int = 1,
     max_partition_bytes: int | None = None,
     max_partition_records: int | None = None,
 ) -> list[Partition]:
@@ -163,6 +168,7 @@ def plan_partitions(
         selection: Wanted rows.
         plan: `log`, `queue`, or `auto` to choose by bytes.
         min_partitions: Partitions to make at least, about, and as far as the data can be cut.
+        spread: Partitions over which records that queues name are spread, where they are work enough.
         max_partition_bytes: Most log bytes of one, about: a file that is an eighth longer is not cut. None
             leaves it to `min_partitions`.
         max_partition_records: Most records of one, wanted or not.
@@ -175,7 +181,8 @@ def plan_partitions(
     if high <= low:
         return []
     if plan == "queue" or (plan == "auto" and _prefers_queues(source, selection, high - low)):
-        return list(_cut_units(source, selection, min_partitions, max_partition_bytes, max_partition_records))
+        limits = max_partition_bytes, max_partition_records
+        return list(_cut_units(source, selection, min_partitions, spread, *limits))
     limit = _step_bytes(high - low, min_partitions, max_partition_bytes)
     cuts = _cut_log(view, low, high, limit, max_partition_records, source.first_record_from)
     ends = [*cuts[1:], high]
@@ -250,7 +257,9 @@ def _cut_log(
         if end <= start:
             continue
         if limit_records is None and end - start <= limit_bytes + limit_bytes // 8:
-            if not cuts or end - cuts[-1] > limit_bytes:
+            # A little that is left at the end is not worth a task of its own.
+            over = limit_bytes // 8 if end == high else 0
+            if not cuts or end - cuts[-1] > limit_bytes + over:
                 cuts.append(start)
             continue
         parts = -(-(end - start) // limit_bytes)
@@ -307,6 +316,7 @@ def _cut_units(
     source: QueueSource,
     selection: RowSelection,
     min_partitions: int,
+    spread: int,
     limit_bytes: int | None,
     limit_records: int | None,
 ) -> Iterator[UnitList]:
@@ -315,6 +325,10 @@ def _cut_units(
     parts = [units for units in _wanted_units(source, selection) if len(units)]
     total = sum(int(units["size_bytes"].sum(dtype="i8")) for units in parts)
     step_bytes = _step_bytes(total, min_partitions, limit_bytes)
+    work_bytes = total + UNIT_WORK_BYTES * sum(len(units) for units in parts)
+    share = -(-total // max(1, min(spread, work_bytes // WORK_BYTES_MIN)))
+    # Queues of about the same length are rarely of the very same.
+    step_bytes = min(step_bytes, share + share // 8)
     step_units = min(limit_records or UNITS_IN_PARTITION_MAX, UNITS_IN_PARTITION_MAX)
     held: list[bytes] = []
     held_bytes = held_units = 0
