@@ -48,6 +48,15 @@ def columns(name: str) -> Callable[[Results], Verdict]:
     return by_ceiling(case, beside)
 
 
+def copied(r: Results) -> Verdict:
+    """By a source that finds the rows ready made in an Arrow file and copies them from there."""
+    named = {what: f"columns={what}-query=noop" for what in ("default", "no-properties", "queueOffset")}
+    named |= {query: f"columns=default-query={query}" for query in QUERIES if query != "noop"}
+    cases = {what: f"batch_read.read[store=fixed-{case}]" for what, case in named.items()}
+    shares = {what: r.middle(case, "ratio_to_copying") for what, case in cases.items()}
+    return None, ", ".join(f"{what} {share:.2f}" for what, share in shares.items())
+
+
 def stream(r: Results) -> Verdict:
     best, middle = r.best(SPARK_STREAM), r.middle(SPARK_STREAM, "middle_per_second")
     return best >= 1e6, f"{rate(best)} rows, the middle trigger {rate(middle)}"
@@ -139,6 +148,7 @@ SPARK_ROWS = (
     Row("— bodies of varying length", CEILING, queries("varying")),
     Row("— 512 files of 1 MiB", CEILING, queries("small-files")),
     Row("— one topic in a hundred", CEILING, queries("rare-topic")),
+    Row("— by a source that copies the rows from an Arrow file", "", copied),
     Row("Spark stream, a million rows a trigger", "≥ 1 M rows/s", stream),
     Row("— by a source that has nothing to do", CEILING, stream_share("no-properties")),
     Row("— the same with properties", CEILING, stream_share("default")),

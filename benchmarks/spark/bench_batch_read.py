@@ -1,21 +1,23 @@
 """How close does Spark's read of a store come to what Spark allows any Python source, and to parquet?
 
-Three sources of the same rows in one session: ours; the ceiling, a Python source that hands over one prebuilt
-batch of ours again and again; and uncompressed parquet of the same rows, which the JVM reads by itself. Each
-query loads afresh; Spark asks a Python source for all columns of the frame, whatever the query needs. Rounds
-run all sources in turns, and the best round of each counts: the first ones warm Spark up.
+Four sources of the same rows in one session: ours; the ceiling, a Python source that hands over one prebuilt
+batch of ours again and again, from cache, without a look at any other row; one that copies ready-made batches
+of all rows from an Arrow file; and uncompressed parquet of the same rows, which the JVM reads by itself. What
+is in Python has batches and tasks alike. Each query loads afresh; Spark asks a Python source for all columns
+of the frame, whatever the query needs. Rounds run all sources in turns, and the best round of each counts:
+the first ones warm Spark up.
 
 Stores: bodies of 256 bytes; bodies of varying length; files of 1 MiB in place of 1 GiB; one topic in a
-hundred, of which alone the query asks. Of the last three parquet is not measured.
+hundred, of which alone the query asks. Of the last three the copy and parquet are not measured.
 """
 
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyarrow import parquet
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -24,7 +26,7 @@ from pyspark_pyledger.schema import schema_of
 
 from benchmarks.rounds import Rounds
 from benchmarks.spark.conftest import TASKS
-from benchmarks.spark.prebuilt_source import write_batch
+from benchmarks.spark.prebuilt_source import write_batches
 from benchmarks.spark.stores import FULL_LOG_BYTES, SHAPES, SMOKE_LOG_BYTES, Stored, make_store
 from pyledger import arrow
 
@@ -55,14 +57,14 @@ CASES = [(columns, "noop") for columns in COLUMNS] + [("default", query) for que
 
 
 class Sources:
-    """The three ways to the same rows."""
+    """The ways to the same rows."""
 
     def __init__(self, session: SparkSession, stored: Stored, folder: Path) -> None:
         self.session, self.stored, self.folder = session, stored, folder
         self.names = ["pyledger", "ceiling"]
         if stored.path.name == "fixed":
             self._write_parquet(folder / "parquet")
-            self.names.append("parquet")
+            self.names += ["copying", "parquet"]
 
     def _write_parquet(self, path: Path) -> None:
         """One file for each task, dictionaries off: plain columns, as ours are."""
@@ -80,12 +82,15 @@ class Sources:
             writer.close()
 
     def prepare_ceiling(self, columns: tuple[str, ...]) -> None:
-        """One batch of ours, with the very schema that ours has."""
-        batch = next(iter(arrow.scan(self.stored.path, columns=columns, topics=self.stored.topic)))
+        """One batch of ours, with the very schema that ours has; for the copying source all."""
+        scan = partial(arrow.scan, self.stored.path, columns=columns, topics=self.stored.topic)
         schema = to_arrow_schema(schema_of(columns), timezone="UTC")
-        write_batch(
-            pa.RecordBatch.from_arrays(batch.columns, schema=schema), self.folder / f"{len(columns)}.arrow"
-        )
+        write_batches([next(iter(scan()))], schema, self.folder / f"{len(columns)}.arrow")
+        whole = self.folder / f"{len(columns)}.all.arrow"
+        if "copying" in self.names and not whole.exists():
+            for other in self.folder.glob("*.all.arrow"):
+                other.unlink()
+            write_batches(scan(), schema, whole)
 
     def load(self, source: str, columns: tuple[str, ...]) -> DataFrame:
         read: DataFrameReader = self.session.read
@@ -94,6 +99,9 @@ class Sources:
         if source == "ceiling":
             read = read.format("prebuilt").option("path", str(self.folder / f"{len(columns)}.arrow"))
             return read.option("rows", self.stored.rows).option("partitions", TASKS).load()
+        if source == "copying":
+            read = read.format("prebuilt").option("path", str(self.folder / f"{len(columns)}.all.arrow"))
+            return read.option("copied", "true").option("partitions", TASKS).load()
         read = read.format("pyledger").option("columns", ",".join(columns))
         if self.stored.topic is not None:
             read = read.option("topic", self.stored.topic)
