@@ -121,7 +121,14 @@ def test_commands_ask_a_running_group(tmp_path: Path) -> None:
         assert (line["id"], line["leaderId"], line["term"]) == ("n0", "n0", found["term"])
         measured = pyledger("raft", "bench", *options, "--seconds", "0.2", "--per", "10", "--json").json[0]
         assert measured["entries"] >= 10
-        assert pyledger("raft", "transfer", *options, "nobody").code == 1
+        refused = pyledger("raft", "transfer", *options, "nobody")
+        assert (refused.code, "name members by the ids" in refused.err) == (1, True)
+        assert f"n0 leads in term {found['term']}" in pyledger("raft", "transfer", *options, "n0").err
+        elsewhere = ("--group", "other", *options[2:])
+        assert "in another group" in pyledger("raft", "append", *elsewhere, "x").err
+        assert "in another group" in pyledger("raft", "status", *elsewhere).out
+        (line,) = pyledger("raft", "status", *elsewhere, "--json").json
+        assert (line["leaderId"], line["term"]) == (None, None)
     finally:
         group.end("n0", signal.SIGTERM)
     assert pyledger("raft", "append", *options, "--timeout-ms", "300", "x").code == 3

@@ -128,21 +128,24 @@ def get(ctx: click.Context, group: str, peers: str, timeout_ms: int, index: int,
 def status(group: str, peers: str, as_json: bool) -> None:
     """What each member says: its leader and its term. Members that do not answer stand without."""
     from pyledger.client.raft_client import RaftClient
-    from pyledger.errors import PyLedgerError
+    from pyledger.errors import PyLedgerError, RaftRefusedError
 
     async def work() -> None:
         async with RaftClient(group, peers) as client:
             for member, address in client.peers.items():
                 found: dict[str, Any] = {"id": member, "address": address, "leaderId": None, "term": None}
+                said = "does not answer"
                 try:
-                    found["leaderId"] = (await client.metadata(member)).leader_id
                     found["term"] = await client.term(member)
+                    found["leaderId"] = (await client.metadata(member)).leader_id
+                except RaftRefusedError as error:
+                    found["problem"] = said = str(error)
                 except PyLedgerError as error:
                     found["problem"] = str(error)
                 if as_json:
                     emit(found)
                 elif found["term"] is None:
-                    write_line(f"{member} {address} does not answer")
+                    write_line(f"{member} {address} {said}")
                 else:
                     leads = (
                         "leads" if found["leaderId"] == member else f"follows {found['leaderId'] or 'nobody'}"

@@ -139,8 +139,10 @@ class RaftClient:
         return int(response.index)
 
     async def transfer(self, to: str) -> int:
-        """Make a member the leader; returns the term in which it leads."""
+        """Make a member the leader, unless it is; returns the term in which it leads."""
         leader = await self._find_leader(self._deadline())
+        if to == leader:
+            return await self.term(leader, self.timeout_ms)
         request = LeadershipTransferRequest(
             group=self.group,
             remote_id=leader,
@@ -160,10 +162,17 @@ class RaftClient:
         return answer
 
     async def term(self, member: str, timeout_ms: int = METADATA_TIMEOUT_MS) -> int:
-        """The term that a member is in: what it says when it refuses a heart beat of a term before all."""
+        """The term that a member is in: what it says when it refuses a heart beat of a term before all.
+
+        Raises:
+            RaftRefusedError: it is in another group.
+        """
         other = next((peer for peer in self.peers if peer != member), member)
         request = HeartBeatRequest(group=self.group, remote_id=member, leader_id=other, term=-2)
-        return int((await self._call(member, request, timeout_ms)).term)
+        response = await self._call(member, request, timeout_ms)
+        if response.code in (ResponseCode.UNKNOWN_GROUP, ResponseCode.UNKNOWN_MEMBER):
+            self._refuse(response, member)
+        return int(response.term)
 
     # --- asking
 
@@ -286,11 +295,11 @@ class RaftClient:
             self._append_heads[member] = append_head(self.group, member)
         return decode_response(request, memoryview(answer.body))
 
-    def _refuse(self, response: Response) -> None:
+    def _refuse(self, response: Response, member: str | None = None) -> None:
         if response.code != ResponseCode.SUCCESS:
             known = response.code in ResponseCode._value2member_map_
             name = ResponseCode(response.code).name if known else ""
-            raise RaftRefusedError(self.leader or "the leader", response.code, name)
+            raise RaftRefusedError(member or self.leader or "the leader", response.code, name)
 
 
 def members_of(request: Request) -> dict[str, Any]:

@@ -2,6 +2,12 @@
 
 from pyledger.errors.base import EXIT_UNREACHABLE, PyLedgerError
 
+REMEDIES = {
+    "UNKNOWN_GROUP": "it is in another group: name that one, with `--group` at the command line",
+    "UNKNOWN_MEMBER": "name members by the ids that they have in the group",
+}
+"""What to do, by what a member says."""
+
 
 class RaftError(PyLedgerError):
     """A group of DLedger did not do what was asked."""
@@ -17,7 +23,8 @@ class RaftRefusedError(RaftError):
 
     def __init__(self, member: str, response_code: int, name: str) -> None:
         self.member, self.response_code = member, response_code
-        super().__init__(f"{member} refused: {response_code} {name}")
+        remedy = f"; {REMEDIES[name]}" if name in REMEDIES else ""
+        super().__init__(f"{member} refused: {response_code} {name}{remedy}")
 
 
 class NoLeaderError(RaftError):
