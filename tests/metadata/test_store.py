@@ -10,7 +10,7 @@ from typing import TypeVar
 import pytest
 
 from pyledger.errors import NodeExistsError, NodeNotEmptyError, NodeVersionError, NoNodeError
-from pyledger.metadata.sqlite import SqliteStore
+from pyledger.metadata.sqlite import NodeFile, SqliteStore
 from pyledger.metadata.store import MetadataStore, Node
 from pyledger.metadata.zookeeper import ZooKeeperStore
 from tests.interop.bookkeeper_peers import free_port, zookeeper
@@ -159,6 +159,20 @@ async def until(states: AsyncGenerator[T, None], wanted: T) -> None:
     async for state in states:
         if state == wanted:
             return
+
+
+def test_who_ends_the_session_of_a_killed_process_hears_of_it(tmp_path: Path) -> None:
+    """Also where it has seen all that others changed: what it changes itself is told, too."""
+    killed, stays = (NodeFile(tmp_path / "metadata", make=True) for _ in range(2))
+    killed.open()
+    stays.open()
+    killed.create("/there", b"", ephemeral=True, sequence=False)
+    before = stays.look()
+    assert stays.look() == before
+    killed.close(in_order=False)
+    assert stays.look() != before
+    assert stays.get("/there") is None
+    stays.close()
 
 
 def test_a_killed_process_loses_its_nodes(tmp_path: Path) -> None:

@@ -55,6 +55,8 @@ class NodeFile:
         self.session = ""
         self._locks = path.with_name(f"{path.name}.sessions")
         self._lock: int | None = None
+        self._reaped = 0
+        """Sessions that were ended because their processes are gone."""
         self._database: sqlite3.Connection | None = None
 
     def open(self) -> None:
@@ -156,8 +158,12 @@ class NodeFile:
             raise NoNodeError(path)
         return tuple(one.rpartition("/")[2] for (one,) in found)
 
-    def look(self) -> int:
-        """End sessions whose processes are gone; a number that changes with changes of other sessions."""
+    def look(self) -> tuple[int, int]:
+        """End sessions whose processes are gone.
+
+        Returns:
+            What changes with changes of other sessions, and with each session that was ended here.
+        """
         names = [name for (name,) in self._open.execute("SELECT name FROM session ORDER BY name")]
         if self.session not in names:
             self._release()
@@ -165,7 +171,8 @@ class NodeFile:
         for name in names:
             if name != self.session:
                 self._reap(name)
-        return int(self._open.execute("PRAGMA data_version").fetchone()[0])
+        # SQLite's number tells only of what other connections did.
+        return int(self._open.execute("PRAGMA data_version").fetchone()[0]), self._reaped
 
     # --- sessions
 
@@ -187,6 +194,7 @@ class NodeFile:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             with self._changing() as change:
                 self._end_session(change, name)
+            self._reaped += 1
             (self._locks / name).unlink(missing_ok=True)
         except BlockingIOError:
             pass  # it lives
@@ -341,7 +349,7 @@ class SqliteStore(MetadataStore):
                 yield state
 
     async def _look_for_changes(self) -> None:
-        version = 0
+        version = (0, 0)
         while True:
             with contextlib.suppress(MetadataUnreachableError):
                 session = self._file.session
