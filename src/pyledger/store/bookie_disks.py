@@ -6,14 +6,11 @@ one with the most room takes what still may come: the adds of recoveries.
 Source: BookKeeper bookie/LedgerDirsManager.java, LedgerDirsMonitor.java.
 """
 
-import errno
 import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pyledger.errors import StoreFullError, StoreIOError
-
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+from pyledger.errors import StoreIOError
 
 
 class Room(NamedTuple):
@@ -115,10 +112,3 @@ def write_at(file: int, data: bytes | memoryview, position: int) -> None:
     while view:
         done = os.pwrite(file, view, position)
         view, position = view[done:], position + done
-
-
-def disk_error(path: str, doing: str, error: OSError) -> StoreIOError | StoreFullError:
-    """What the operating system refused, as an error of ours."""
-    if error.errno in NO_ROOM:
-        return StoreFullError(path, doing)
-    return StoreIOError(path, doing, error.strerror or str(error))

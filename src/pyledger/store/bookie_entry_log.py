@@ -17,9 +17,10 @@ from typing import NamedTuple
 from pyledger._core import cut_entries
 from pyledger.atomic_file import flush_folder
 from pyledger.errors import LedgerFileError, StoreIOError
-from pyledger.store.bookie_disks import NO_ROOM, LedgerDisks, disk_error, write_at
+from pyledger.store.bookie_disks import LedgerDisks, write_at
 from pyledger.store.bookie_folder import entry_log_files
 from pyledger.store.bookie_reader import FileMaps
+from pyledger.store.disk_error import NO_ROOM, disk_error
 from pyledger.wire.ledger.entry_log import (
     LOG_HEADER_BYTES,
     encode_ledgers_map,

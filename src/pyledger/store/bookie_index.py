@@ -18,8 +18,9 @@ from operator import itemgetter
 from typing import NamedTuple, TypeVar
 
 from pyledger.atomic_file import flush_folder
-from pyledger.store.bookie_disks import LedgerDisks, disk_error, write_at
+from pyledger.store.bookie_disks import LedgerDisks, write_at
 from pyledger.store.bookie_folder import index_files, index_path
+from pyledger.store.disk_error import disk_error
 from pyledger.wire.ledger.entry_log import (
     INDEX_HEADER_BYTES,
     LedgerIndex,

@@ -19,13 +19,14 @@ from pyledger.config.bookie import BookieConfig
 from pyledger.errors import StoreFullError, StoreIOError
 from pyledger.protocol.bookkeeper.bookie import BookieRules, LedgerAtBookie
 from pyledger.store.bookie_compaction import compaction, logs_worth_compacting
-from pyledger.store.bookie_disks import LedgerDisks, disk_error, write_at
+from pyledger.store.bookie_disks import LedgerDisks, write_at
 from pyledger.store.bookie_entry_log import SIZE_BYTES, EntryLogs
 from pyledger.store.bookie_folder import CURRENT, BookiePaths, journal_files, mark_name, read_mark
 from pyledger.store.bookie_index import ENTRY_ID_MAX, SLOTS_READ, IndexFiles, LedgerHeader
 from pyledger.store.bookie_journal import Journals, replayed_records, require_marked_file
 from pyledger.store.bookie_reader import FileMaps
 from pyledger.store.clock import Clock
+from pyledger.store.disk_error import disk_error
 from pyledger.store.lock import StoreLock
 from pyledger.wire.ledger.entry import HEADER
 from pyledger.wire.ledger.journal import encode_mark

@@ -5,15 +5,13 @@ Upstream reads the `.bak` when the file itself is missing, empty or broken, and 
 Source: RocketMQ common/.../ConfigManager.java, MixAll.java (string2File).
 """
 
-import errno
 from pathlib import Path
 from typing import Any
 
 from pyledger.atomic_file import backup_of, replace_file
-from pyledger.errors import MalformedJsonError, StoreFormatError, StoreFullError, StoreIOError
+from pyledger.errors import MalformedJsonError, StoreFormatError, StoreIOError
+from pyledger.store.disk_error import disk_error
 from pyledger.wire import fastjson
-
-NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 def write_file(path: Path, content: bytes, *, backup: bool = True) -> None:
@@ -33,7 +31,7 @@ def write_file(path: Path, content: bytes, *, backup: bool = True) -> None:
     try:
         replace_file(path, content, backup=backup)
     except OSError as error:
-        raise refused(path, "write", error) from error
+        raise disk_error(path, "write", error) from error
 
 
 def make_folder(path: Path) -> None:
@@ -46,14 +44,7 @@ def make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise refused(path, "make", error) from error
-
-
-def refused(path: Path, doing: str, error: OSError) -> StoreIOError | StoreFullError:
-    """What the operating system refused, as an error of ours."""
-    if error.errno in NO_SPACE:
-        return StoreFullError(str(path), doing)
-    return StoreIOError(str(path), doing, error.strerror or str(error))
+        raise disk_error(path, "make", error) from error
 
 
 def read_json(path: Path) -> Any:

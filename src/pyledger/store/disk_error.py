@@ -1,0 +1,15 @@
+"""What the operating system refuses of files and folders, as errors of ours."""
+
+import errno
+import os
+
+from pyledger.errors import StoreFullError, StoreIOError
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
+
+def disk_error(path: str | os.PathLike[str], doing: str, error: OSError) -> StoreIOError | StoreFullError:
+    """The error of ours; `doing` is a verb, such as `write`."""
+    if error.errno in NO_ROOM:
+        return StoreFullError(os.fspath(path), doing)
+    return StoreIOError(os.fspath(path), doing, error.strerror or str(error))
