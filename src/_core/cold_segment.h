@@ -98,6 +98,11 @@ static inline int64_t cold_start(const cold_segment *s, int64_t block) {
                                    : (int64_t)load_le32(s->entries + block * COLD_ENTRY_BYTES + 8);
 }
 
+/* The first position at or behind another one where a huge page can begin. */
+static inline int64_t cold_next_huge(const cold_segment *s, int64_t position) {
+    return position + (int64_t)(-(uintptr_t)(s->base + position) & (COLD_HUGE - 1));
+}
+
 /* The block that holds a position; -1 when a damaged index names none. */
 static int64_t cold_find(cold_segment *s, int64_t position) {
     int64_t low = 0, high = s->block_count - 1;
@@ -119,17 +124,11 @@ static int64_t cold_find(cold_segment *s, int64_t position) {
 
 /* ---- giving back --------------------------------------------------------------------------------- */
 
-/* Position of the huge page that begins in a block; `end` of the block when none does. */
-static inline int64_t cold_huge(const cold_segment *s, int64_t begin, int64_t end) {
-    int64_t huge = begin + (int64_t)(-(uintptr_t)(s->base + begin) & (COLD_HUGE - 1));
-    return huge < end && huge + COLD_HUGE <= s->size_bytes ? huge : end;
-}
-
 static void cold_drop(cold_segment *s, int64_t b, int64_t cutoff) {
     cold_block *block = &s->table[b];
     int64_t begin = cold_start(s, b), end = cold_start(s, b + 1);
     int64_t first = (begin + COLD_PAGE - 1) & -COLD_PAGE, last = (end + COLD_PAGE - 1) & -COLD_PAGE;
-    const int64_t ahead = end + (int64_t)(-(uintptr_t)(s->base + end) & (COLD_HUGE - 1));
+    const int64_t ahead = cold_next_huge(s, end);
     int64_t next = b + 1;
     int left = 0;
     if (!cold_take(&block->state, COLD_READY, COLD_DROPPING))
@@ -270,8 +269,9 @@ static int cold_unpack(const cold_segment *s, int64_t b, int64_t begin, int64_t 
 
 /* Makes the huge page that begins in a block, for a walk. Other pages of a segment stay small. */
 static void cold_make_ahead(cold_segment *s, int64_t b, int64_t begin, int64_t end) {
-    uint8_t *page = s->base + cold_huge(s, begin, end);
-    if (page == s->base + end)
+    const int64_t huge = cold_next_huge(s, begin);
+    uint8_t *page = s->base + huge;
+    if (huge >= end || huge + COLD_HUGE > s->size_bytes)
         return;
     do {
         if (--b < 0 || COLD_LOAD(&s->table[b].state) != COLD_READY)
