@@ -149,6 +149,9 @@ def test_a_new_leader_makes_topics_whose_table_did_not_come(tmp_path: Path) -> N
         assert topics.find("new") is None
         leader = Membership(before._member, 2, slave)
         leader.restore_topics(parts)
+        # As where the broker's port was taken, and another one starts with the tables of before.
+        topics.topics.pop("new")
+        leader.restore_topics(parts)
         assert topics.find("new") == TopicConfig("new", 4, 4)
         assert topics.find("widened") == TopicConfig("widened", 3, 3)
         assert topics.find("deleted") is None

@@ -63,7 +63,7 @@ class BrokerKeeper:
         self._folder = Path(store_path_of(config))
         self._config, self._ha = self._kept(config, ha)
         self._copied_where: int | None = None
-        """Physical offset (bytes) to which a slave that becomes master knows the topics."""
+        """Physical offset (bytes) to which the slave that the broker was knew the topics."""
         self._ports_are_free = not config.port
         self.broker = self._made()
         self._change: asyncio.Task[None] | None = None
@@ -95,9 +95,8 @@ class BrokerKeeper:
         return broker
 
     def _restore_topics(self, parts: BrokerParts) -> None:
-        if self._copied_where is not None:
+        if self._copied_where is not None and self._ha.role != SLAVE:
             restore_topics(parts, self._copied_where)
-            self._copied_where = None
 
     def _succeed(self) -> Broker:
         self.broker = self._made()
@@ -112,7 +111,7 @@ class BrokerKeeper:
         await asyncio.sleep(ANSWER_FIRST_S)
         event(log, logging.WARNING, "broker changes", role=change.role, cut_offset=change.cut_offset)
         before = None if self.broker.parts is None else self.broker.parts.replication
-        copied_where = before.sync.complete_where if isinstance(before, SlaveSide) else None
+        self._copied_where = before.sync.complete_where if isinstance(before, SlaveSide) else None
         try:
             await self.broker.close()
             if change.cut_offset is not None:
@@ -121,7 +120,6 @@ class BrokerKeeper:
             if change.role is not None:
                 broker_id = self._config.broker_id if change.broker_id is None else change.broker_id
                 if self._ha.role == SLAVE != change.role:
-                    self._copied_where = copied_where
                     await asyncio.to_thread(self._outrank)
                 self._ha = replace(self._ha, role=change.role)
                 self._config = replace(self._config, broker_id=broker_id)

@@ -44,6 +44,7 @@ class Membership:
         self._member = member
         self.led_term = led_term
         self._tables_where = -1 if before is None else before.tables_where
+        self._led_where = -1
         self._follower: GroupFollower | None = None
         self.store: MemberStore | None = None
         """Open, and told what is committed."""
@@ -103,16 +104,16 @@ class Membership:
     @property
     def tables_where(self) -> int:
         """Physical offset (bytes): topics of all that stands before it are in this broker's table."""
-        if self._follower is None:
-            return self._tables_where
-        return max(self._tables_where, self._follower.sync.complete_where)
+        copied_where = -1 if self._follower is None else self._follower.sync.complete_where
+        return max(self._tables_where, self._led_where, copied_where)
 
     def restore_topics(self, parts: "BrokerParts") -> None:
         """As a new leader: have the topics whose messages have come, but not the table that knows them."""
         if self.led_term is None:
             return
-        restore_topics(parts, self.tables_where)
-        self._tables_where = parts.store.confirmed_where
+        # The same again where the broker's port was taken and another one starts in its place.
+        restore_topics(parts, self._tables_where)
+        self._led_where = parts.store.confirmed_where
 
     def takes_appends(self) -> bool:
         """Whether the group takes entries of this member now."""
