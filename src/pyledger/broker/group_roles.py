@@ -48,6 +48,9 @@ class GroupLeader:
     def appended(self) -> None:
         """The member was told already."""
 
+    def look(self) -> None:
+        """No slave reports here."""
+
     def wait(self, _end_offset: int, _answer: Callable[[str], None]) -> str | None:
         """What is durable below a physical offset (bytes) is at a quorum."""
         return PUT_OK

@@ -40,6 +40,8 @@ DELAYED = (TransactionType.NONE, TransactionType.COMMIT)
 Arrived = Callable[[str, int, int, Mapping[str, str] | bytes | None], None]
 """Told of messages that can be read: topic, queue, its end, properties of a lone one, perhaps as stored."""
 
+LOOK_REQUESTS = 8
+"""Making so many answers takes about as long as a slave needs that is awake: it is asked before they wait."""
 PUT_OK = "PUT_OK"
 FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
 UNAVAILABLE = (StoreFullError, StoreFailedError, StoreClosedError)
@@ -57,6 +59,9 @@ class Replication(Protocol):
 
     def appended(self) -> None:
         """Bytes of the log can be sent to slaves."""
+
+    def look(self) -> None:
+        """Take what slaves have reported by now."""
 
     def wait(self, end_offset: int, answer: Callable[[str], None], /) -> str | None:
         """How the wait for slaves ended that shall have all below a physical offset (bytes).
@@ -277,12 +282,16 @@ class MessagePuts:
             pending.flushed = True
             if pending.status is not None:
                 return then(PutOutcome(pending.status, places))
+        if isinstance(then, PreparedAnswer):
+            then.prepare()
+            if flush is None and replication is not None and requests >= LOOK_REQUESTS:
+                replication.look()
+        if pending.flushed and pending.status is not None:
+            return then(PutOutcome(pending.status, places))
         self.waiting += requests
         late = pending.late = new_late()
         if flush is not None:
             flush.add_done_callback(pending.flush_ended)
-        if isinstance(then, PreparedAnswer):
-            then.prepare()
         return late if waits else then(PutOutcome(PUT_OK, places))
 
     def settle(self, requests: int) -> None:
@@ -336,7 +345,7 @@ class PendingPut(Generic[T]):
     def replicated(self, status: str) -> None:
         """The wait for slaves ended so."""
         self.status = status
-        if self.flushed:
+        if self.flushed and self.late is not None:
             self._end(PutOutcome(status, self._places))
 
     def _end(self, ended: PutOutcome | BaseException | None) -> None:

@@ -63,6 +63,9 @@ class SlaveSide:
     def appended(self) -> None:
         """Nothing follows a slave."""
 
+    def look(self) -> None:
+        """Nobody reports to a slave."""
+
     def wait(self, _end_offset: int, _answer: Callable[[str], None]) -> str | None:
         """Nothing is put here, so no physical offset (bytes) is waited for."""
         return SERVICE_NOT_AVAILABLE

@@ -11,6 +11,7 @@ import socket
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any, cast
 
 from pyledger.errors import (
@@ -24,7 +25,7 @@ from pyledger.log import logger
 from pyledger.net.calls import TOGETHER_S, Call, Done, Outcome, PendingCall, SentTogether, settle
 from pyledger.net.endpoint import Answer, Endpoint, Frame, Received
 from pyledger.net.late import Late
-from pyledger.net.stream import FrameStream, size_of
+from pyledger.net.stream import FrameStream
 from pyledger.wire.codes import ResponseCode
 from pyledger.wire.native import AnswerDecoder, AnsweredCall, AppendRun, HotRequest
 from pyledger.wire.remoting import (
@@ -42,6 +43,7 @@ GO_AWAY_REMARK = "please go away"
 GO_AWAY_ABOVE_VERSION = 475
 """Peers up to this version (5.3.1) do not know GO_AWAY."""
 REMARK_CHARACTERS_MAX = 1024
+FRAME_BYTES = attrgetter("frame_bytes")
 HEAD_BYTES = 64 << 10
 """Room for the head of a request; it is not encoded yet when room is looked for."""
 
@@ -350,8 +352,9 @@ class Connection(FrameStream):
             if answer:
                 self.write((answer,))
         elif answer is not None:
-            self._begin_work(answer, taken, sum(map(size_of, requests[index : index + taken])))
-            answer.add_done_callback(partial(self._quick_work_done, requests[index : index + taken]))
+            taken_now = requests[index : index + taken]
+            self._begin_work(answer, taken, sum(map(FRAME_BYTES, taken_now)))
+            answer.add_done_callback(partial(self._quick_work_done, taken_now))
         return taken
 
     def _begin_work(self, work: Late[Any], requests: int, size_bytes: int) -> None:

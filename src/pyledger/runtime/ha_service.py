@@ -9,7 +9,6 @@ Source: RocketMQ store/.../ha/DefaultHAService.java, DefaultHAConnection.java, G
 
 import asyncio
 import logging
-import os
 import socket
 import time
 from collections.abc import Awaitable, Callable
@@ -24,7 +23,7 @@ from pyledger.log import event, logger
 from pyledger.net.sockets import ACCEPT_PAUSE_S, OUT_OF_RESOURCES, bound_socket, reason_of
 from pyledger.protocol.ha.group_transfer import PUT_OK, GroupTransfer
 from pyledger.protocol.ha.master import LogRange, MasterConnection, MasterState, Transfer
-from pyledger.store.log_sender import LogSender
+from pyledger.store.log_sender import LogSender, SlaveReports
 from pyledger.store.message_store import MessageStore
 
 log = logger("ha")
@@ -39,7 +38,8 @@ CROWDED_S = 0.001
 SLEEPS_S = 0.1
 """Who waited so long (s) for a core that it let others have sleeps for so long (s): the kernel lets those who
 were asleep go first."""
-REPORT_BYTES_MAX = 64 << 10
+LOOK_US = 10
+"""So long (µs) a look lasts while sends wait for the only slave; then it is others' turn."""
 BACKLOG = 64
 ADMISSIONS_MAX = 64
 """Connections that wait at most to be let in; each may cost a question to the name servers."""
@@ -94,7 +94,7 @@ class HaService:
         """Those that run, also of connections that are closed."""
         self.round_trip_s = 0.0
         """How long the last slave took that answered, from a push to its report."""
-        self._awake = False
+        self._awake = self._looks = False
         self._awake_until_s = self._sleeps_until_s = 0.0
 
     @property
@@ -166,15 +166,27 @@ class HaService:
             self._awake = True
             self._loop.call_soon(self._look_again)
 
+    def look(self, wait_us: int = 0) -> None:
+        """Take what slaves have reported; a lone one has so long (µs) for it."""
+        if self._looks:  # who is answered may put again at once
+            return
+        self._looks = True
+        try:
+            lone = len(self.connections) == 1
+            for connection in tuple(self.connections.values()):
+                connection.look(wait_us if lone else 0)
+        finally:
+            self._looks = False
+
     def _look_again(self) -> None:
-        for connection in tuple(self.connections.values()):
-            connection.look()
-        now_s = time.perf_counter()
-        if self.transfer.anyone_waits and now_s < self._awake_until_s and now_s >= self._sleeps_until_s:
+        begin_s = now_s = time.perf_counter()
+        if self.transfer.anyone_waits:
+            self.look(LOOK_US)
+            now_s = time.perf_counter()
+        if now_s - begin_s > CROWDED_S:
+            self._sleeps_until_s = now_s + SLEEPS_S
+        if self.transfer.anyone_waits and self._sleeps_until_s <= now_s < self._awake_until_s:
             assert self._loop is not None
-            os.sched_yield()
-            if time.perf_counter() - now_s > CROWDED_S:
-                self._sleeps_until_s = now_s + SLEEPS_S
             self._loop.call_soon(self._look_again)
         else:
             self._awake = False
@@ -277,6 +289,7 @@ class HaConnection:
         self._socket = connected
         self._number = number
         self._loop = asyncio.get_running_loop()
+        self._reports = SlaveReports(connected.fileno())
         self._sender = LogSender(connected.fileno(), service.config.transfer_batch_bytes)
         self._stream: asyncio.Future[int] | None = None
         """Of a thread that brings a slave nearer which is far behind."""
@@ -309,16 +322,16 @@ class HaConnection:
 
     # --- the read side
 
-    def look(self) -> None:
-        """Take what the slave has reported, if anything."""
+    def look(self, wait_us: int = 0) -> None:
+        """Take what the slave has reported, or reports within so long (µs), if anything."""
         if self._closed:
             return
         try:
-            data = self._socket.recv(REPORT_BYTES_MAX)
-        except BlockingIOError:
-            return
+            data = self._reports.take(wait_us)
         except OSError as error:
             self.close(str(error))
+            return
+        if data is None:
             return
         if not data:
             self.close("it closed the connection")

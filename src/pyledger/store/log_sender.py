@@ -1,5 +1,5 @@
-"""What brings a store's log to a slave: frames from mapped memory into a socket, see `LogSender`."""
+"""A log into a slave's socket, from mapped memory: `LogSender`. What the slave says to it: `SlaveReports`."""
 
-from pyledger._core import LogSender
+from pyledger._core import LogSender, SlaveReports
 
-__all__ = ["LogSender"]
+__all__ = ["LogSender", "SlaveReports"]

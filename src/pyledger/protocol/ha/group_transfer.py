@@ -18,6 +18,8 @@ FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
 SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
 IN_SYNC_REPLICAS_NOT_ENOUGH = "IN_SYNC_REPLICAS_NOT_ENOUGH"
 MASTER_ALONE = 1
+ONE_SLAVE = 2
+"""As most groups want it: the master and one slave."""
 
 
 class Waiting(NamedTuple):
@@ -38,6 +40,8 @@ class GroupTransfer:
         self._config = config
         self.acks: dict[int, int] = {}
         """How far each slave has come (bytes), by the number of its connection."""
+        self.push_offset = -1
+        """How far the foremost slave has come (bytes); -1 without any."""
         self._doubted: dict[int, int] = {}
         # By the number of brokers wanted, in order of offsets and so of deadlines: appends have one order.
         self._waiting: dict[int, deque[Waiting]] = {}
@@ -51,11 +55,6 @@ class GroupTransfer:
     def anyone_waits(self) -> bool:
         """Whether a put waits."""
         return any(self._waiting.values())
-
-    @property
-    def push_offset(self) -> int:
-        """How far the foremost slave has come (bytes); -1 without any."""
-        return max(self.acks.values(), default=-1)
 
     def in_sync_count(self, end_offset: int) -> int:
         """Brokers that are not too far behind a physical offset (bytes), the master among them."""
@@ -92,15 +91,21 @@ class GroupTransfer:
         wanted = self.wanted_count(end_offset)
         if wanted <= MASTER_ALONE or self.reached(wanted) >= end_offset:
             return PUT_OK
-        if self.in_sync_count(end_offset) < wanted:
+        if not self._may_reach(wanted, end_offset):
             return SLAVE_NOT_AVAILABLE
         waiting = self._waiting.setdefault(wanted, deque())
         waiting.append(Waiting(end_offset, now_ms + self._config.slave_timeout_ms, answer))
         return None
 
+    def _may_reach(self, wanted: int, end_offset: int) -> bool:
+        """Whether `wanted` brokers are not too far behind a physical offset (bytes)."""
+        if wanted == ONE_SLAVE:  # the foremost is enough, and known
+            return bool(self.acks) and end_offset - self.push_offset < self._config.gap_max_bytes
+        return self.in_sync_count(end_offset) >= wanted
+
     def reached(self, wanted: int) -> int:
         """The physical offset (bytes) below which `wanted` brokers, the master among them, hold the log."""
-        if wanted == MASTER_ALONE + 1:
+        if wanted == ONE_SLAVE:
             return self.push_offset
         doubted = self._doubted
         slaves = sorted((ack for one, ack in self.acks.items() if one not in doubted), reverse=True)
@@ -109,6 +114,7 @@ class GroupTransfer:
     def acknowledged(self, slave: int, offset: int) -> None:
         """A slave, by the number of its connection, has all below a physical offset (bytes)."""
         self.acks[slave] = offset
+        self.push_offset = max(self.acks.values())
         if self._doubted and offset > self._doubted.get(slave, offset):
             del self._doubted[slave]
         # Who is answered may put again at once, and wait for another number of brokers.
@@ -131,6 +137,7 @@ class GroupTransfer:
     def gone(self, slave: int) -> None:
         """A connection is closed. Who waits goes on waiting: the slave may come back in time."""
         self.acks.pop(slave, None)
+        self.push_offset = max(self.acks.values(), default=-1)
         self._doubted.pop(slave, None)
 
     def tick(self, now_ms: int) -> None:
