@@ -216,7 +216,7 @@ def survey_blocks(LogView view not None, int64_t start, int64_t end, int64_t blo
         UTF-8)], and the `ScanStop` of the walk. Every digest is checked.
     """
     cdef Record record
-    cdef ScanState s = [start, 0, 0, -1, 0]
+    cdef ScanState s = [start, 0, 0, -1, 0, NULL]
     cdef BlockFacts facts
     cdef int64_t begin = start
     cdef int64_t sound_end = start

@@ -3,24 +3,17 @@
 #
 # Invariant: a batch's variable-length bytes stay below 2^31, so 32-bit Arrow offsets hold: a row that would
 # pass `batch_bytes` starts the next batch, and text grows at most threefold when it is made well-formed.
-from _core.layout cimport (CHECK_ALL, CHECK_POSITION, CQ_UNIT_BYTES, MAGIC_V1, PARSED_RECORD, SYS_COMPRESSED,
-                           Record, get_i64)
-from _core.text cimport is_utf8, replace_ill_formed
+from _core.layout cimport (CHECK_ALL, CHECK_POSITION, CQ_UNIT_BYTES, PARSED_RECORD, SYS_COMPRESSED, Record,
+                           get_i64)
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.exc cimport PyErr_CheckSignals
-from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
 cimport cython
 
 from pyledger import errors
-
-cdef enum:
-    # Kinds of columns; the order is that of _COLUMN_KINDS.
-    TOPIC, QUEUE_ID, QUEUE_OFFSET, STORE_TIMESTAMP, BORN_TIMESTAMP, TAGS, KEYS, BODY, PROPERTIES
-    PHYSICAL_OFFSET, STORE_SIZE, LAYOUT, FLAG, SYS_FLAG, RECONSUME_TIMES, BORN_HOST, STORE_HOST, MSG_ID
-    BODY_CRC, BODY_LENGTH, TAGS_CODE, PREPARED_TRANSACTION_OFFSET
 
 cdef enum:
     FILL_FULL = 16                   # the batch has its rows or bytes
@@ -33,29 +26,6 @@ cdef enum:
     GATHER_SLICE_UNITS = 65536
     RECORD_HEAD_BYTES = 96           # what the narrow columns are made of
     HOSTS_BYTES = 168                # both hosts and the message id of a row, at most
-
-cdef tuple _COLUMN_KINDS = (
-    "topic", "queueId", "queueOffset", "storeTimestamp", "bornTimestamp", "tags", "keys", "body",
-    "properties", "physicalOffset", "storeSize", "layout", "flag", "sysFlag", "reconsumeTimes", "bornHost",
-    "storeHost", "msgId", "bodyCRC", "bodyLength", "tagsCode", "preparedTransactionOffset",
-)
-
-
-cdef struct Column:
-    int kind
-    int width                        # 4 or 8: fixed; 0: text or bytes with 32-bit offsets
-    Buffer validity                  # only tags and keys may be null
-    Buffer values                    # fixed values, or offsets
-    Buffer data
-    Buffer name_offsets              # of the properties' map; its values stand in value_offsets and data
-    Buffer names
-    Buffer value_offsets
-    int64_t null_count
-
-
-cdef inline int64_t micros(int64_t ms) noexcept nogil:
-    """Microseconds; a time outside 64 bits of them is clamped."""
-    return max(INT64_MIN // 1000, min(INT64_MAX // 1000, ms)) * 1000
 
 
 @cython.final
@@ -202,7 +172,8 @@ cdef class ColumnBuilder:
             return PARSED_RECORD
         if self.wants_text:
             self.text.parse(r, self.wants_properties)
-            if self.row_filter.needs_properties and not self.row_filter.wants_properties(self.text):
+            if self.row_filter.needs_properties and not self.row_filter.wants_properties(
+                    &self.text.found):
                 return PARSED_RECORD
         if self.checks and plain == NULL:
             status = check_record(r, offset, self.checks)
@@ -225,77 +196,27 @@ cdef class ColumnBuilder:
     cdef int append_row(self, const Record* r, const uint8_t* body, int64_t body_bytes) noexcept nogil:
         cdef int i
         cdef int failed = 0
+        cdef int64_t row = self.row_count
         cdef Column* c
         for i in range(self.column_count):
             c = &self.table[i]
             if c.width == 8:
-                (<int64_t*>c.values.data)[self.row_count] = wide_value(c.kind, r)
+                (<int64_t*>c.values.data)[row] = wide_value(c.kind, r)
             elif c.width == 4:
-                (<int32_t*>c.values.data)[self.row_count] = narrow_value(c.kind, r)
+                (<int32_t*>c.values.data)[row] = narrow_value(c.kind, r)
             elif c.kind == BODY:
-                failed |= put_bytes(&c.data, body, body_bytes)
-                put_end(&c.values, c.data.size)
+                failed |= put_value(c, body, body_bytes)
             elif c.kind == PROPERTIES:
-                failed |= self.append_properties(c)
+                failed |= put_properties(c, &self.text.found, self.text.text_bytes)
             elif c.kind == TAGS:
-                failed |= self.append_nullable(c, self.text.tags)
+                failed |= put_nullable(c, self.text.found.tags, row)
             elif c.kind == KEYS:
-                failed |= self.append_nullable(c, self.text.keys)
+                failed |= put_nullable(c, self.text.found.keys, row)
+            elif c.kind == TOPIC:
+                failed |= put_topic(c, r)
             else:
-                failed |= self.append_text(c, r)
+                failed |= put_address(c, r)
         return failed
-
-    cdef int append_nullable(self, Column* c, Text value) noexcept nogil:
-        if value.text == NULL:
-            c.null_count += 1
-        else:
-            c.validity.data[self.row_count >> 3] |= <uint8_t>(1 << (self.row_count & 7))
-            if put_bytes(&c.data, value.text, value.length) != 0:
-                return -1
-        put_end(&c.values, c.data.size)
-        return 0
-
-    cdef int append_text(self, Column* c, const Record* r) noexcept nogil:
-        cdef char text[64]
-        cdef int length
-        cdef const uint8_t* source = <const uint8_t*>text
-        if c.kind == TOPIC:
-            if not is_utf8(r.topic, r.topic_bytes):
-                if reserve(&c.data, 3 * r.topic_bytes) != 0:
-                    return -1
-                c.data.size += replace_ill_formed(c.data.data + c.data.size, r.topic, r.topic_bytes)
-                put_end(&c.values, c.data.size)
-                return 0
-            source = r.topic
-            length = r.topic_bytes
-        elif c.kind == BORN_HOST:
-            length = write_host(r.born_host, r.born_host_bytes, text)
-        elif c.kind == STORE_HOST:
-            length = write_host(r.store_host, r.store_host_bytes, text)
-        else:
-            length = write_message_id(r, text)
-        if put_bytes(&c.data, source, length) != 0:
-            return -1
-        put_end(&c.values, c.data.size)
-        return 0
-
-    cdef int append_properties(self, Column* c) noexcept nogil:
-        cdef int i
-        cdef Property* p
-        if reserve(&c.name_offsets, 4 * self.text.count) != 0:
-            return -1
-        if reserve(&c.value_offsets, 4 * self.text.count) != 0:
-            return -1
-        for i in range(self.text.count):
-            p = &self.text.items[i]
-            if put_bytes(&c.names, p.name.text, p.name.length) != 0:
-                return -1
-            if put_bytes(&c.data, p.value.text, p.value.length) != 0:
-                return -1
-            put_end(&c.name_offsets, c.names.size)
-            put_end(&c.value_offsets, c.data.size)
-        put_end(&c.values, c.name_offsets.size // 4 - 1)
-        return 0
 
     # Drivers.
 
@@ -307,7 +228,7 @@ cdef class ColumnBuilder:
             met: then `fault` says what, at `fault_offset`. `next_offset` is where to go on.
         """
         cdef Record record
-        cdef ScanState s = [start, 0, 0, -1, 0]
+        cdef ScanState s = [start, 0, 0, -1, 0, NULL]
         cdef int64_t stop = view.end_offset if end is None else end
         cdef int64_t walked = start
         cdef int status = FILL_PAUSED
@@ -459,35 +380,3 @@ cdef class ColumnBuilder:
                 out.append((0, [None, release_buffer(&c.values), release_buffer(&c.data)]))
         self._start_batch()
         return out
-
-
-cdef inline int64_t wide_value(int kind, const Record* r) noexcept nogil:
-    if kind == QUEUE_OFFSET:
-        return r.queue_offset
-    if kind == STORE_TIMESTAMP:
-        return micros(r.store_timestamp)
-    if kind == BORN_TIMESTAMP:
-        return micros(r.born_timestamp)
-    if kind == PHYSICAL_OFFSET:
-        return r.physical_offset
-    if kind == TAGS_CODE:
-        return tags_code_of(r)
-    return r.prepared_transaction_offset
-
-
-cdef inline int32_t narrow_value(int kind, const Record* r) noexcept nogil:
-    if kind == QUEUE_ID:
-        return r.queue_id
-    if kind == STORE_SIZE:
-        return r.size_bytes
-    if kind == LAYOUT:
-        return 1 if r.magic == MAGIC_V1 else 2
-    if kind == FLAG:
-        return r.flag
-    if kind == SYS_FLAG:
-        return r.sys_flag
-    if kind == RECONSUME_TIMES:
-        return r.reconsume_times
-    if kind == BODY_CRC:
-        return r.body_crc
-    return r.body_bytes

@@ -438,7 +438,7 @@ cdef class MessageScan:
 
     def __init__(self, LogView view not None, int64_t start, end=None, *, bint check=True):
         self.view = view
-        self.state = [start, 0, 0, -1, 0]
+        self.state = [start, 0, 0, -1, 0, NULL]
         self.end = view.end_offset if end is None else end
         self.checks = CHECK_ALL if check else CHECK_POSITION
         self.status = SCAN_PAUSED

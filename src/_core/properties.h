@@ -1,5 +1,5 @@
 /* One pass over a record's properties, sixteen bytes at a step, and Java's string hash eight characters at a
-   step. Both are most of what dispatch does for a record. */
+   step. Both are most of what dispatch does for a record, and the pass much of what a row costs. */
 #ifndef PYLEDGER_PROPERTIES_H
 #define PYLEDGER_PROPERTIES_H
 
@@ -8,6 +8,8 @@
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
+
+#define PROPERTIES_INLINE static inline __attribute__((always_inline))
 
 /* What a walk needs from the properties. Of several with one name the last wins, as in Java's map. */
 typedef struct {
@@ -37,13 +39,11 @@ static int64_t decimal_of(const uint8_t *text, int32_t length, int64_t otherwise
     return value;
 }
 
-/* Java keeps an item of at least three bytes with a name and a value. */
-static inline void take_property(RecordFacts *facts, const uint8_t *item, int32_t split, int32_t length)
+static inline void take_fact(void *context, const uint8_t *item, int32_t split, int32_t length)
 {
+    RecordFacts *facts = (RecordFacts *)context;
     const uint8_t *value = item + split + 1;
     int32_t value_bytes = length - split - 1;
-    if (split <= 0 || value_bytes <= 0)
-        return;
     switch (split) {
     case 4:
         if (memcmp(item, "TAGS", 4) == 0) {
@@ -75,40 +75,62 @@ static inline void take_property(RecordFacts *facts, const uint8_t *item, int32_
     }
 }
 
-static inline void step_property(RecordFacts *facts, const uint8_t *text, int32_t at, int32_t *item,
-                                 int32_t *split)
+/* Called for each item with a name and a value: `split` bytes of name, then one byte, then the value. */
+typedef void (*property_taker)(void *context, const uint8_t *item, int32_t split, int32_t length);
+
+typedef struct {
+    int32_t item;  /* where the item at hand starts */
+    int32_t split; /* where its name ends; -1: not yet */
+} property_cursor;
+
+PROPERTIES_INLINE void step_property(property_cursor *c, const uint8_t *text, int32_t at, property_taker take,
+                                     void *context)
 {
     if (text[at] == 1) {
-        if (*split < 0)
-            *split = at;
+        if (c->split < 0)
+            c->split = at;
     } else {
-        if (*split >= 0)
-            take_property(facts, text + *item, *split - *item, at - *item);
-        *item = at + 1;
-        *split = -1;
+        /* Java keeps an item of at least three bytes with a name and a value. */
+        if (c->split > c->item && at > c->split + 1)
+            take(context, text + c->item, c->split - c->item, at - c->item);
+        c->item = at + 1;
+        c->split = -1;
     }
+}
+
+/* Walk over the properties; returns 0 when all of the text is ASCII. */
+PROPERTIES_INLINE int each_property(const uint8_t *text, int32_t length, property_taker take, void *context)
+{
+    property_cursor cursor = {0, -1};
+    int32_t at = 0, beyond_ascii = 0;
+#if defined(__SSE2__)
+    for (; length >= 16 && at < length; at += 16) {
+        /* The last sixteen bytes are a block too; what of them was seen is shifted out. */
+        int32_t seen = at + 16 <= length ? 0 : at + 16 - length;
+        __m128i block = _mm_loadu_si128((const __m128i *)(text + at - seen));
+        unsigned marks = (unsigned)_mm_movemask_epi8(_mm_or_si128(
+            _mm_cmpeq_epi8(block, _mm_set1_epi8(1)), _mm_cmpeq_epi8(block, _mm_set1_epi8(2))));
+        beyond_ascii |= _mm_movemask_epi8(block);
+        for (marks >>= seen; marks; marks &= marks - 1)
+            step_property(&cursor, text, at + __builtin_ctz(marks), take, context);
+    }
+#endif
+    for (; at < length; at++) {
+        beyond_ascii |= text[at] & 0x80;
+        if (text[at] == 1 || text[at] == 2)
+            step_property(&cursor, text, at, take, context);
+    }
+    if (cursor.split > cursor.item && length > cursor.split + 1)
+        take(context, text + cursor.item, cursor.split - cursor.item, length - cursor.item);
+    return beyond_ascii;
 }
 
 static inline void read_facts(const uint8_t *text, int32_t length, RecordFacts *facts)
 {
-    int32_t at = 0, item = 0, split = -1;
     facts->delay_level = 0;
     facts->inner_base = facts->inner_count = -1;
     facts->tags = facts->unique_key = facts->keys = NULL;
-#if defined(__SSE2__)
-    for (; at + 16 <= length; at += 16) {
-        __m128i block = _mm_loadu_si128((const __m128i *)(text + at));
-        unsigned marks = (unsigned)_mm_movemask_epi8(_mm_or_si128(
-            _mm_cmpeq_epi8(block, _mm_set1_epi8(1)), _mm_cmpeq_epi8(block, _mm_set1_epi8(2))));
-        for (; marks; marks &= marks - 1)
-            step_property(facts, text, at + __builtin_ctz(marks), &item, &split);
-    }
-#endif
-    for (; at < length; at++)
-        if (text[at] == 1 || text[at] == 2)
-            step_property(facts, text, at, &item, &split);
-    if (split >= 0)
-        take_property(facts, text + item, split - item, length - item);
+    each_property(text, length, take_fact, facts);
 }
 
 /* Go on with Java's hash over leading ASCII text, eight characters at a step; returns the bytes it took. */

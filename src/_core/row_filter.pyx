@@ -144,7 +144,7 @@ cdef class RowFilter:
             return False
         return r.queue_offset >= entry.first or r.queue_offset + inner_count(r) > entry.first
 
-    cdef bint wants_properties(self, PropertyTable found) noexcept nogil:
+    cdef bint wants_properties(self, const PropertyList* found) noexcept nogil:
         """What the properties decide: tags by text, the key as the index would hold it."""
         cdef int i
         if self.tag_count >= 0:

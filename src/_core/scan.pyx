@@ -42,6 +42,7 @@ cdef struct ScanState:
     int64_t blank_count
     int64_t last_record_offset       # -1: none yet
     int64_t last_store_timestamp
+    const Span* span                 # where the walk is; NULL: not yet known
 
 
 cdef bint crc_property_holds(const Record* r) noexcept nogil:
@@ -111,7 +112,7 @@ cdef int find_record(LogView view, int64_t end, int checks, ScanState* s, Record
     cdef bint is_filler = False
     cdef int status
     while s.offset < end:
-        where = view.at(s.offset, &available)
+        where = view.walk_to(s.offset, &s.span, &available)
         if where == NULL:
             return PARSED_SHORT if s.offset < view.end_offset else SCAN_END
         status = parse_record(where, available, r)
@@ -266,7 +267,7 @@ def scan(LogView view not None, int64_t start, end=None, *, bint check=True, bin
 
     Cost: one pass over the bytes, without the interpreter lock.
     """
-    cdef ScanState s = [start, 0, 0, -1, 0]
+    cdef ScanState s = [start, 0, 0, -1, 0, NULL]
     cdef int64_t stop = view.end_offset if end is None else end
     cdef int checks = (CHECK_ALL if check else CHECK_POSITION) | (CHECK_TAIL if check_tail else 0)
     cdef int status = SCAN_PAUSED
@@ -296,7 +297,7 @@ def split_log(LogView view not None, int64_t start, int64_t end, *, int64_t step
 
     Cost: touches the head of every record, without the interpreter lock; digests nothing.
     """
-    cdef ScanState s = [start, 0, 0, -1, 0]
+    cdef ScanState s = [start, 0, 0, -1, 0, NULL]
     cdef Record record
     cdef int64_t records_max = INT64_MAX if step_records is None else max(1, <int64_t>step_records)
     cdef int64_t begin, stop

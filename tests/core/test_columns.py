@@ -326,6 +326,24 @@ def test_many_properties_keep_the_last_value_of_a_name(tmp_path: Path) -> None:
     assert list(rows[0]["properties"]) == list(wanted)
 
 
+def test_properties_of_any_length_are_those_of_the_message(tmp_path: Path) -> None:
+    # Cut everywhere; names alike in length and ends, items without a name or a value, text beyond ASCII.
+    whole = (
+        b"TAGS\x01a\x01b\x02KEYS\x01\x02\x01x\x02abcd\x011\x02axyd\x012\x02abcd\x01\xc3\xa4\x02"
+        b"UNIQ_KEY\x01\xff\x02\x02KEYS\x01k"
+    )
+    records = [
+        RecordFields(properties_raw=whole[at:end]) for end in range(len(whole) + 1) for at in (0, 1, 5)
+    ]
+    log = write_log(tmp_path / "commitlog", records)
+    columns = ("tags", "keys", "properties")
+    rows = flat(scan_all(pinned(log), ColumnBuilder(columns)))
+    for row, offset in zip(rows, log.offsets, strict=True):
+        message = read_message(log.view(), offset)
+        assert row == {column: getattr(message, column) for column in columns}
+        assert list(row["properties"]) == list(message.properties)
+
+
 def test_split_log_cuts_at_records(log: LogFiles) -> None:
     view = pinned(log)
     for step in (1, 500, 5000, 1 << 40):
