@@ -5,6 +5,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,8 @@ class Master:
         self.service = HaService(
             self.store, HaConfig(role="sync_master"), lambda: 0, lambda _: asyncio.sleep(0, result=True)
         )
-        self.puts = MessagePuts(self.store, lambda *_: None, BrokerCounts(), None, lambda: 0)  # type: ignore[arg-type]
+        timers: Any = None  # nothing is put that waits for a time
+        self.puts = MessagePuts(self.store, lambda *_: None, BrokerCounts(), timers, lambda: 0)
         self.puts.replication = self.service
         self.slave, own = socket.socketpair()
         own.setblocking(False)
