@@ -67,6 +67,15 @@ def test_what_is_no_store_cannot_be_opened(command: str, kind: str, tmp_path: Pa
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.parametrize("command", [("ledger", "ls"), ("bookie", "recover", "b1")])
+def test_metadata_that_are_not_there_cannot_be_opened(command: tuple[str, ...], tmp_path: Path) -> None:
+    found = pyledger(*command, "-m", f"sqlite:{tmp_path / 'cluster.db'}")
+    assert found.code == 3
+    assert is_one_line(found), found.err
+    assert f"pyledger cluster format sqlite:{tmp_path / 'cluster.db'}" in found.err
+    assert not list(tmp_path.iterdir())
+
+
 def test_rocksdb_queues_leave_the_log_readable(tmp_path: Path) -> None:
     (tmp_path / "commitlog").mkdir()
     queues = tmp_path / "consumequeue_rocksdb"

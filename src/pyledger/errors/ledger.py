@@ -40,6 +40,17 @@ class LedgerMetadataError(LedgerError):
         super().__init__(f"metadata: {problem}")
 
 
+class NoMetadataFileError(LedgerMetadataError):
+    """There is no such SQLite file of metadata."""
+
+    code = 1931
+    exit_code = EXIT_UNREACHABLE
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(f"there is no file {path}; `pyledger cluster format sqlite:{path}` makes a cluster")
+
+
 class LedgerFileError(LedgerError):
     """A file of a bookie is damaged, or none of the kind that its name says."""
 

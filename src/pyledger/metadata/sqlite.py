@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from pyledger.errors import (
-    LedgerMetadataError,
     MetadataUnreachableError,
     NodeExistsError,
     NodeNotEmptyError,
     NodeVersionError,
+    NoMetadataFileError,
     NoNodeError,
 )
 from pyledger.metadata.signal import Signal
@@ -62,9 +62,7 @@ class NodeFile:
     def open(self) -> None:
         """Open the file, or make it, and begin a session."""
         if not self.make and not self.path.exists():
-            raise LedgerMetadataError(
-                f"there is no file {self.path}; `pyledger cluster format sqlite:{self.path}` makes a cluster"
-            )
+            raise NoMetadataFileError(str(self.path))
         self._locks.mkdir(parents=True, exist_ok=True)
         try:
             self._open_database()
@@ -267,7 +265,7 @@ class SqliteStore(MetadataStore):
         """Open the file, or make it.
 
         Raises:
-            LedgerMetadataError: It is missing, and must not be made.
+            NoMetadataFileError: It is missing, and must not be made.
         """
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="pyledger-metadata")
         try:
