@@ -55,8 +55,8 @@ def test_a_slave_becomes_master_and_the_old_one_its_slave(run: Run, tmp_path: Pa
                 assert {one.code for one in await send_many(first.broker, 30)} == {0}
                 with pytest.raises(NotPromotedError, match="is alive"):
                     await tool.promote(second.address)
-                # The end of the log comes to nobody: the master dies with it.
-                await second.broker.parts.replication.ha_client.close()  # type: ignore[union-attr]
+                # The end of the log comes to nobody, nor how far it is: the master dies with it.
+                await second.broker.parts.replication.close()  # type: ignore[union-attr]
                 await send_many(first.broker, 10)
                 ours = log_bytes(first.broker.store)
                 await first.broker.close()
