@@ -1,8 +1,9 @@
 """Rows that tasks have written and nobody can read yet: Arrow files beside the log.
 
 Their columns are body, keys, queueId (-1: none), bornTimestamp (ms, 0: none), properties as records hold
-them, tags and keys included, and topic where rows say it. They lie in `<store>/spark/<job>/`, on the disk of
-the store, one file for each task that finished. What a task left that failed is swept away with them.
+them, tags and keys included, and topic where rows say it; a column that the rows of a task cannot have is not
+staged. They lie in `<store>/spark/<job>/`, on the disk of the store, one file for each task that finished.
+What a task left that failed is swept away with them.
 """
 
 import re
@@ -11,6 +12,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,13 @@ _SEPARATORS = "\x01\x02"
 _NAMED = {"TAGS": "tags", "KEYS": "keys"}
 """Properties with columns of their own."""
 _DIGEST = "__CRC32#"
+_ABSENT = {
+    "keys": pa.scalar("", pa.string()),
+    "queueId": pa.scalar(-1, pa.int32()),
+    "bornTimestamp": pa.scalar(0, pa.int64()),
+    "properties": pa.scalar(b"", pa.binary()),
+}
+"""What rows have of columns that are not staged."""
 _FIELDS = {
     "topic": pa.string(),
     "queueId": pa.int32(),
@@ -101,7 +110,7 @@ def read_staged(folder: Path, names: Iterable[str]) -> Iterator[Any]:
         with pa.memory_map(str(folder / name)) as source:
             reader = pa.ipc.open_file(source)
             for index in range(reader.num_record_batches):
-                yield reader.get_batch(index)
+                yield _completed(reader.get_batch(index))
 
 
 def sweep(folder: Path) -> None:
@@ -141,22 +150,30 @@ def _checked(batch: Any, topic: str | None) -> Any:
         raise IllegalMessageError("queueId: is below 0 in a row")
     _check_texts(given)
     _take_names(given)
-    empty = pa.repeat(pa.scalar("", pa.string()), batch.num_rows)
     staged: dict[str, Any] = {name: given[name] for name in ("topic", "body") if name in given}
-    staged["keys"] = pc.fill_null(given["keys"], "") if "keys" in given else empty
-    staged["queueId"] = _or_else(given.get("queueId"), -1, pa.int32(), batch.num_rows)
-    born = given["bornTimestamp"].cast(pa.int64()) if "bornTimestamp" in given else None
-    staged["bornTimestamp"] = _or_else(born, 0, pa.int64(), batch.num_rows)
-    staged["properties"] = _stored_form(given, empty)
-    longest = pc.max(pc.binary_length(staged["properties"])).as_py()
-    if longest > PROPERTIES_BYTES_MAX:
-        raise RecordTooLargeError("properties", longest, PROPERTIES_BYTES_MAX)
+    for name in ("keys", "queueId", "bornTimestamp"):
+        if name in given:
+            staged[name] = pc.fill_null(given[name].cast(_ABSENT[name].type), _ABSENT[name])
+    if "keys" in given or "tags" in given or "properties" in given:
+        staged["properties"] = _stored_form(given, batch.num_rows)
+        longest = pc.max(pc.binary_length(staged["properties"])).as_py()
+        if longest > PROPERTIES_BYTES_MAX:
+            raise RecordTooLargeError("properties", longest, PROPERTIES_BYTES_MAX)
     return pa.RecordBatch.from_pydict(staged)
 
 
-def _or_else(column: Any, absent: int, kind: Any, row_count: int) -> Any:
-    """A column with a number for what is not there."""
-    return pa.repeat(pa.scalar(absent, kind), row_count) if column is None else pc.fill_null(column, absent)
+def _completed(batch: Any) -> Any:
+    """A staged batch with all columns."""
+    for name in _ABSENT:
+        if name not in batch.schema.names:
+            batch = batch.append_column(name, _absent(name, batch.num_rows))
+    return batch
+
+
+@lru_cache(maxsize=len(_ABSENT))
+def _absent(name: str, row_count: int) -> Any:
+    """A column of rows that have none."""
+    return pa.repeat(_ABSENT[name], row_count)
 
 
 def _check_texts(given: dict[str, Any]) -> None:
@@ -176,9 +193,15 @@ def _holds_separator(column: Any) -> bool:
 
 
 def _take_names(given: dict[str, Any]) -> None:
-    """Properties that are tags or keys count where columns say nothing; another record's digest goes."""
+    """Properties that are tags or keys count where columns say nothing; another record's digest goes.
+
+    All batches of a task are to have the same columns, whatever stands in their properties.
+    """
     column = given.get("properties")
-    if column is None or not pc.any(pc.is_in(column.keys, pa.array([*_NAMED, _DIGEST]))).as_py():
+    if column is None:
+        return
+    given.setdefault("keys", pa.nulls(len(column), pa.string()))
+    if not pc.any(pc.is_in(column.keys, pa.array([*_NAMED, _DIGEST]))).as_py():
         return
     rows = [dict(pairs or ()) for pairs in column.to_pylist()]
     for name, own in _NAMED.items():
@@ -190,9 +213,9 @@ def _take_names(given: dict[str, Any]) -> None:
     given["properties"] = pa.array([list(row.items()) for row in rows], _FIELDS["properties"])
 
 
-def _stored_form(given: dict[str, Any], empty: Any) -> Any:
+def _stored_form(given: dict[str, Any], row_count: int) -> Any:
     """Tags, keys and properties as records hold them: name 0x01 value 0x02."""
-    parts = [empty]
+    parts = [pa.repeat(pa.scalar("", pa.string()), row_count)]
     for name, own in _NAMED.items():
         if own in given:
             text = pc.fill_null(given[own], "")

@@ -93,6 +93,33 @@ def test_rows_without_keys_go_to_queues_in_turn(tmp_path: Path) -> None:
     assert sizes == [3, 3, 2]
 
 
+def test_what_rows_cannot_have_is_not_staged(tmp_path: Path) -> None:
+    for job, table in ("plain", {"body": [b"x"]}), ("tagged", {"body": [b"x"], "tags": ["A"]}):
+        (file,) = stage(options_for(tmp_path), job, table)
+        with pa.ipc.open_file(staging_folder(str(tmp_path), job) / file.name) as staged:
+            assert staged.schema.names == ["body"] + ["properties"] * (job == "tagged")
+
+
+def test_any_batch_of_a_task_may_have_keys_among_its_properties(tmp_path: Path) -> None:
+    pairs = [[[("shop", "7")]], [None], [None], [[("KEYS", "k3"), ("TAGS", "A")]]]
+    batches = [
+        pa.RecordBatch.from_pydict(
+            {"body": [b"%d" % number], "properties": pa.array(found, pa.map_(pa.string(), pa.string()))}
+        )
+        for number, found in enumerate(pairs)
+    ]
+    options = options_for(tmp_path)
+    staged = stage_rows(staging_folder(options.path, "job"), batches, options.topic)
+    publish(options, "job", None, [staged])
+    found = arrow.scan(tmp_path, columns=["body", "queueId", "keys", "tags"]).read_all().to_pylist()
+    assert {row["body"]: (row["queueId"], row["keys"], row["tags"]) for row in found} == {
+        b"0": (0, None, None),
+        b"1": (1, None, None),
+        b"2": (2, None, None),
+        b"3": (3368 % 4, "k3", "A"),
+    }
+
+
 def test_a_long_task_is_on_its_way_to_the_disk_while_it_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
