@@ -75,8 +75,8 @@ def publish(options: WriteOptions, job: str, batch_id: int | None, staged: Itera
     sizes: dict[str, Any] = {"first_chunk_bytes": FIRST_CHUNK_BYTES}
     if options.log_file_size_bytes is not None:
         sizes["mapped_file_size_bytes"] = options.log_file_size_bytes
-    # Staged files are removed while the store closes.
-    with ThreadPoolExecutor(1) as aside, MessageStore.open(options.path, bulk=True, **sizes) as store:
+    # Staged files are removed while the store closes, two at a time: the kernel takes their pages one by one.
+    with ThreadPoolExecutor(2) as aside, MessageStore.open(options.path, bulk=True, **sizes) as store:
         finished = {journal.job: journal for journal in _finish_others(store, home)}
         before = finished.get(job) or _read(home / f"{job}.json")
         count = 0
@@ -87,7 +87,9 @@ def publish(options: WriteOptions, job: str, batch_id: int | None, staged: Itera
                 count = _append(store, journal)
                 store.flush()
             _end(home, journal)
-        aside.submit(sweep, home / job)
+        for file in files:
+            aside.submit((home / job / file.name).unlink)
+    sweep(home / job)
     return count
 
 
