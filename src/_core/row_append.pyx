@@ -1,11 +1,14 @@
 # Rows of columns become messages: the bulk way from Arrow buffers to the log, without an object for each row.
 from _core.layout cimport java_hash
+from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memset
 
 from pyledger import errors
 
 cdef enum:
     BY_FILE_BYTES = 64 << 10         # of rows; fewer are sooner in the mapping than a file is open
+    NEAR_QUEUES = 64                 # whose appenders are found without asking a dictionary for each row
 
 
 cdef int check_offsets(const int32_t[::1] offsets, Py_ssize_t rows, Py_ssize_t data_bytes,
@@ -52,12 +55,15 @@ def append_rows(CommitLog log not None, str topic not None, const int32_t[::1] q
     cdef Py_ssize_t rows = queue_ids.shape[0]
     cdef const uint8_t* body = &bodies[0] if bodies.shape[0] else NULL
     cdef const uint8_t* stored = &properties[0] if properties.shape[0] else NULL
-    cdef dict appenders = {}
+    cdef dict appenders = {}         # what `near` points to stays in it
+    cdef PyObject* near[NEAR_QUEUES]
     cdef QueueAppender appender
     cdef Draft draft
     cdef _RowRun run = None
     cdef int64_t since_yield = 0
+    cdef int32_t queue_id
     cdef Py_ssize_t i
+    memset(near, 0, sizeof(near))
     check_offsets(body_offsets, rows, bodies.shape[0], "bodies")
     check_offsets(property_offsets, rows, properties.shape[0], "properties")
     if born_ms.shape[0] != rows:
@@ -70,9 +76,15 @@ def append_rows(CommitLog log not None, str topic not None, const int32_t[::1] q
         run = _RowRun(log, appenders)
     try:
         for i in range(rows):
-            appender = appenders.get(queue_ids[i])
-            if appender is None:
-                appender = appenders[queue_ids[i]] = log.appender(topic, queue_ids[i])
+            queue_id = queue_ids[i]
+            if 0 <= queue_id < NEAR_QUEUES and near[queue_id] != NULL:
+                appender = <QueueAppender>near[queue_id]
+            else:
+                appender = appenders.get(queue_id)
+                if appender is None:
+                    appender = appenders[queue_id] = log.appender(topic, queue_id)
+                if queue_id < NEAR_QUEUES:
+                    near[queue_id] = <PyObject*>appender
             draft.body = body + body_offsets[i]
             draft.body_bytes = body_offsets[i + 1] - body_offsets[i]
             draft.properties = stored + property_offsets[i]
