@@ -83,7 +83,7 @@ def append_rows(CommitLog log not None, str topic not None, const int32_t[::1] q
                 appender = appenders.get(queue_id)
                 if appender is None:
                     appender = appenders[queue_id] = log.appender(topic, queue_id)
-                if queue_id < NEAR_QUEUES:
+                if 0 <= queue_id < NEAR_QUEUES:
                     near[queue_id] = <PyObject*>appender
             draft.body = body + body_offsets[i]
             draft.body_bytes = body_offsets[i + 1] - body_offsets[i]
