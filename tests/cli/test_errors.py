@@ -67,7 +67,7 @@ def test_what_is_no_store_cannot_be_opened(command: str, kind: str, tmp_path: Pa
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.parametrize("command", [("ledger", "ls"), ("bookie", "recover", "b1")])
+@pytest.mark.parametrize("command", [("ledger", "read", "0"), ("bookie", "recover", "b1")])
 def test_metadata_that_are_not_there_cannot_be_opened(command: tuple[str, ...], tmp_path: Path) -> None:
     found = pyledger(*command, "-m", f"sqlite:{tmp_path / 'cluster.db'}")
     assert found.code == 3

@@ -106,7 +106,7 @@ def test_status_of_a_cluster(metadata: str, monkeypatch: pytest.MonkeyPatch) -> 
 def test_format(tmp_path: Path) -> None:
     address = f"sqlite:{tmp_path}/other"
     missing = pyledger("ledger", "ls", "-m", address)
-    assert missing.code == 1
+    assert missing.code == 3
     assert f"pyledger cluster format {address}" in missing.err
     assert list(tmp_path.glob("other*")) == []
     assert "an empty cluster" in pyledger("cluster", "format", address).err
