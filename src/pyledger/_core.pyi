@@ -2403,23 +2403,6 @@ class LogSender:
     def stop(self) -> None:
         """Let `stream` end soon, now and ever after. Any thread may call."""
 
-# --- slave_reports.pyx
-
-class SlaveReports:
-    """What a slave says, from its socket."""
-
-    def __init__(self, fd: int) -> None:
-        """Read from a connected socket, which its owner closes."""
-    def take(self, wait_us: int = 0) -> bytes | None:
-        """What has come, at most 4 KiB; empty: the slave closed the connection. None: nothing.
-
-        Args:
-            wait_us: So long (µs) it is looked for again and again, without the interpreter lock.
-
-        Raises:
-            OSError: the connection broke.
-        """
-
 # --- index_check.pyx
 
 def index_chain_faults(

@@ -44,6 +44,7 @@ GO_AWAY_ABOVE_VERSION = 475
 """Peers up to this version (5.3.1) do not know GO_AWAY."""
 REMARK_CHARACTERS_MAX = 1024
 FRAME_BYTES = attrgetter("frame_bytes")
+"""Of those that a quick handler takes, without a call for each; `size_of` is for all frames."""
 HEAD_BYTES = 64 << 10
 """Room for the head of a request; it is not encoded yet when room is looked for."""
 

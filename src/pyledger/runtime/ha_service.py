@@ -9,6 +9,7 @@ Source: RocketMQ store/.../ha/DefaultHAService.java, DefaultHAConnection.java, G
 
 import asyncio
 import logging
+import os
 import socket
 import time
 from collections.abc import Awaitable, Callable
@@ -23,7 +24,7 @@ from pyledger.log import event, logger
 from pyledger.net.sockets import ACCEPT_PAUSE_S, OUT_OF_RESOURCES, bound_socket, reason_of
 from pyledger.protocol.ha.group_transfer import PUT_OK, GroupTransfer
 from pyledger.protocol.ha.master import LogRange, MasterConnection, MasterState, Transfer
-from pyledger.store.log_sender import LogSender, SlaveReports
+from pyledger.store.log_sender import LogSender
 from pyledger.store.message_store import MessageStore
 
 log = logger("ha")
@@ -38,8 +39,7 @@ CROWDED_S = 0.001
 SLEEPS_S = 0.1
 """Who waited so long (s) for a core that it let others have sleeps for so long (s): the kernel lets those who
 were asleep go first."""
-LOOK_US = 10
-"""So long (µs) a look lasts while sends wait for the only slave; then it is others' turn."""
+REPORT_BYTES_MAX = 64 << 10
 BACKLOG = 64
 ADMISSIONS_MAX = 64
 """Connections that wait at most to be let in; each may cost a question to the name servers."""
@@ -166,27 +166,25 @@ class HaService:
             self._awake = True
             self._loop.call_soon(self._look_again)
 
-    def look(self, wait_us: int = 0) -> None:
-        """Take what slaves have reported; a lone one has so long (µs) for it."""
+    def look(self) -> None:
+        """Take what slaves have reported."""
         if self._looks:  # who is answered may put again at once
             return
         self._looks = True
         try:
-            lone = len(self.connections) == 1
             for connection in tuple(self.connections.values()):
-                connection.look(wait_us if lone else 0)
+                connection.look()
         finally:
             self._looks = False
 
     def _look_again(self) -> None:
-        begin_s = now_s = time.perf_counter()
-        if self.transfer.anyone_waits:
-            self.look(LOOK_US)
-            now_s = time.perf_counter()
-        if now_s - begin_s > CROWDED_S:
-            self._sleeps_until_s = now_s + SLEEPS_S
-        if self.transfer.anyone_waits and self._sleeps_until_s <= now_s < self._awake_until_s:
+        self.look()
+        now_s = time.perf_counter()
+        if self.transfer.anyone_waits and now_s < self._awake_until_s and now_s >= self._sleeps_until_s:
             assert self._loop is not None
+            os.sched_yield()
+            if time.perf_counter() - now_s > CROWDED_S:
+                self._sleeps_until_s = now_s + SLEEPS_S
             self._loop.call_soon(self._look_again)
         else:
             self._awake = False
@@ -289,7 +287,6 @@ class HaConnection:
         self._socket = connected
         self._number = number
         self._loop = asyncio.get_running_loop()
-        self._reports = SlaveReports(connected.fileno())
         self._sender = LogSender(connected.fileno(), service.config.transfer_batch_bytes)
         self._stream: asyncio.Future[int] | None = None
         """Of a thread that brings a slave nearer which is far behind."""
@@ -322,16 +319,16 @@ class HaConnection:
 
     # --- the read side
 
-    def look(self, wait_us: int = 0) -> None:
-        """Take what the slave has reported, or reports within so long (µs), if anything."""
+    def look(self) -> None:
+        """Take what the slave has reported, if anything."""
         if self._closed:
             return
         try:
-            data = self._reports.take(wait_us)
+            data = self._socket.recv(REPORT_BYTES_MAX)
+        except BlockingIOError:
+            return
         except OSError as error:
             self.close(str(error))
-            return
-        if data is None:
             return
         if not data:
             self.close("it closed the connection")

@@ -1,5 +1,5 @@
-"""A log into a slave's socket, from mapped memory: `LogSender`. What the slave says to it: `SlaveReports`."""
+"""What brings a store's log to a slave: frames from mapped memory into a socket, see `LogSender`."""
 
-from pyledger._core import LogSender, SlaveReports
+from pyledger._core import LogSender
 
-__all__ = ["LogSender", "SlaveReports"]
+__all__ = ["LogSender"]
