@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyledger.errors import CorruptBodyError
-from pyledger.wire.compression import decompress
+from pyledger.wire.compression import CompressionType, compress, decompress
 
 
 def zstd_without_size(data: bytes) -> bytes:
@@ -81,3 +81,12 @@ def test_any_bytes_unpack_or_raise_our_error(noise: bytes, sys_flag: int, codec:
             packed[at % len(packed)] ^= 1 + at % 255
     with contextlib.suppress(CorruptBodyError):
         assert len(decompress(bytes(packed), sys_flag, limit_bytes=10_000)) <= 10_000
+
+
+@pytest.mark.parametrize("size", [100, 65_536, 65_537, 1 << 20])
+def test_lz4_blocks_that_we_write_do_not_refer_to_one_another(size: int) -> None:
+    plain = bytes(range(256)) * (size // 256 + 1)
+    packed, flag = compress(plain[:size], CompressionType.LZ4)
+    independent = 0x20
+    assert packed[4] & independent, "lz4-java reads no frame of linked blocks"
+    assert decompress(packed, flag) == plain[:size]

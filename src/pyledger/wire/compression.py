@@ -76,7 +76,8 @@ def compress(body: Buffer, kind: CompressionType, level: int = 5) -> tuple[bytes
     if kind is CompressionType.LZ4:
         import lz4.frame  # noqa: PLC0415
 
-        packed = bytes(lz4.frame.compress(body))
+        # Java's lz4 reads no frame whose blocks refer to one another.
+        packed = bytes(lz4.frame.compress(body, block_linked=False))
     elif kind is CompressionType.ZSTD:
         import zstandard  # noqa: PLC0415
 

@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Random;
 import org.apache.rocketmq.common.compression.CompressionType;
@@ -72,10 +73,13 @@ final class Generator {
     }
 
     /** Body packed as a client would pack it; the packer is RocketMQ's own. */
-    Msg compressed(String algorithm) throws IOException {
+    /** A body of words, or of so many bytes before it is compressed. */
+    Msg compressed(String algorithm, int plainBytes) throws IOException {
         CompressionType type = CompressionType.of(algorithm.toUpperCase());
         Msg m = single();
-        byte[] plain = words(500 + random.nextInt(8000)).getBytes(StandardCharsets.UTF_8);
+        int count = plainBytes > 0 ? plainBytes / 2 + 1 : 500 + random.nextInt(8000);
+        byte[] plain = words(count).getBytes(StandardCharsets.UTF_8);
+        plain = plainBytes > 0 ? Arrays.copyOf(plain, plainBytes) : plain;
         m.body = CompressorFactory.getCompressor(type).compress(plain, 5);
         m.sysFlag |= MessageSysFlag.COMPRESSED_FLAG | type.getCompressionFlag();
         return m;

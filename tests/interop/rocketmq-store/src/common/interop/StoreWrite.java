@@ -22,6 +22,7 @@ import org.apache.rocketmq.store.PutMessageResult;
  * StoreWrite DIR [--seed N] [--count N] [--topics a,b] [--queues N] [--max-body N] [--mix KIND,…]
  *   KIND: single batch zlib lz4 zstd delay tx ipv6 big long inner (drawn evenly; a kind named twice comes
  * twice as often)
+ *   --plain-bytes N,…           sizes, in turn, of what the kinds zlib, lz4 and zstd compress
  *   --tsv FILE --topic T        rows "queue TAB tags TAB keys TAB born ms TAB body" instead of drawn messages
  *   --commitlog-file BYTES --cq-units N --index-slots N (0: no index) --cq-ext --sync --set name=value,…
  *   --pace MICROSECONDS         pause after each message
@@ -110,6 +111,7 @@ public final class StoreWrite {
         Generator draw = new Generator(args.get("seed", 1L), args.list("topics", "alpha,beta,gamma"),
             args.get("queues", 4), args.get("max-body", 600));
         List<String> mix = args.list("mix", "single");
+        List<String> sizes = args.list("plain-bytes", "0");
         int count = args.get("count", 1000);
         while (written + refused < count) {
             String kind = mix.get(draw.random.nextInt(mix.size()));
@@ -119,7 +121,7 @@ public final class StoreWrite {
                     List<Msg> parts = draw.batch();
                     done(parts, Rmq.putBatch(store, parts.get(0), parts));
                 }
-                case "zlib", "lz4", "zstd" -> put(draw.compressed(kind));
+                case "zlib", "lz4", "zstd" -> put(draw.compressed(kind, plainBytes(sizes)));
                 case "delay" -> put(draw.delayed());
                 case "tx" -> transaction(draw);
                 case "ipv6" -> put(draw.ipv6(1 + draw.random.nextInt(3)));
@@ -133,6 +135,10 @@ public final class StoreWrite {
                 java.util.concurrent.locks.LockSupport.parkNanos(pace * 1000);
             }
         }
+    }
+
+    private int plainBytes(List<String> sizes) {
+        return Integer.parseInt(sizes.get((written + refused) % sizes.size()));
     }
 
     /** The three records of store-level transactions: prepared, then commit or rollback. */

@@ -44,8 +44,10 @@ final class Clients {
         return common(new DefaultMQPushConsumer(a.need("group"), signer, strategy, trace, null), a, instance);
     }
 
-    static DefaultMQProducer producer(Args a) {
+    /** A producer reads its codec from the system's properties when it is made. */
+    static synchronized DefaultMQProducer producer(Args a) {
         String group = a.get("group", "interop_producer");
+        System.setProperty("rocketmq.message.compressType", a.get("codec", "ZLIB"));
         return settle(new DefaultMQProducer(group, signer(a), a.has("trace"), null), a);
     }
 
@@ -63,13 +65,14 @@ final class Clients {
     }
 
     /**
-     * Message number i: body "<prefix>-<i>" padded with dots to --size; key "<prefix>-<i>"; tag chosen round
-     * robin from --tags.
+     * Message number i: body "<prefix>-<i>" padded with dots to --size, or to the sizes of a list in turn;
+     * key "<prefix>-<i>"; tag chosen round robin from --tags.
      */
     static Message message(Args a, int i) {
         String prefix = a.get("prefix", "m");
         StringBuilder body = new StringBuilder(prefix + "-" + i);
-        int size = a.num("size", 0);
+        String[] sizes = a.get("size", "0").split(",");
+        int size = Integer.parseInt(sizes[i % sizes.length]);
         while (body.length() < size) {
             body.append('.');
         }

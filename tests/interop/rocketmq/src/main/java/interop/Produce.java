@@ -19,10 +19,10 @@ import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageConst;
 
 /**
- * Produce --namesrv H:P --topic T [--mode sync|async|oneway|batch|orderly|request] [--count 10] [--size 0]
+ * Produce --namesrv H:P --topic T [--mode sync|async|oneway|batch|orderly|request] [--count 10] [--size 0,…]
  * [--tags A,B] [--prefix m]
  * [--batch 32] [--delay-level N] [--property k=v-%i] [--retries 2] [--send-timeout 60000] [--compress-over
- * 4096] [--expect N] [--timeout 30] [--linger 0] [--trace] [--quiet] [--poll 30000]
+ * 4096] [--codec ZLIB|LZ4|ZSTD] [--expect N] [--timeout 30] [--linger 0] [--trace] [--quiet] [--poll 30000]
  * Fails unless --expect (default --count) messages were accepted with SEND_OK (one-way: handed over without
  * an exception).
  */
