@@ -23,8 +23,7 @@ from pyledger.errors import (
     RemotingConnectError,
     RemotingError,
 )
-from pyledger.message import MessageQueue, QueueRange
-from pyledger.store.queue_reader import java_hash_code
+from pyledger.message import MessageQueue, QueueRange, tags_code
 from pyspark_pyledger.options import ReadOptions, is_wanted
 from pyspark_pyledger.partitions import BrokerRange
 from pyspark_pyledger.positions import Offsets, QueueKey, label
@@ -287,7 +286,7 @@ _COLUMNS: dict[str, Callable[[ReceivedMessage], Any]] = {
     "msgId": lambda m: m.msg_id,
     "bodyCRC": lambda m: m.body_crc,
     "bodyLength": lambda m: len(m.stored_body),
-    "tagsCode": lambda m: java_hash_code(m.tags or ""),
+    "tagsCode": lambda m: tags_code(m.tags or ""),
     "preparedTransactionOffset": lambda m: m.prepared_transaction_offset,
 }
 

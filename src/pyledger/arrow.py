@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from pyledger._core import ColumnBuilder, LogView, find_next_record
 from pyledger.errors import ConfigError, CorruptRecordError
+from pyledger.message import parse_tags
 from pyledger.store.partition_view import left_of, map_partition
 from pyledger.store.read_plan import (
     MAX_OFFSET,
@@ -31,7 +32,6 @@ from pyledger.store.read_plan import (
     resolve_queues,
 )
 from pyledger.store.reader import StoreReader
-from pyledger.store.selection import parse_tags
 from pyledger.store.wanted_ranges import wanted_ranges
 
 try:
@@ -343,12 +343,11 @@ def select_rows(
         starts=_offsets("starting_offsets", starting_offsets, source),
         ends=_offsets("ending_offsets", ending_offsets, source),
     )
-    expression = parse_tags(tags)
     return RowSelection(
         queues=wishes,
         since_ms=_time_ms("since", since),
         until_ms=_time_ms("until", until),
-        tags=None if expression is None else tuple(sorted(expression)),
+        tags=parse_tags(tags),
         key=key,
         include_unindexed=include_unindexed,
     )

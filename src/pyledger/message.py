@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple, Self, cast
 
+from pyledger.errors import SubscriptionSyntaxError
+
 
 @dataclass(frozen=True, slots=True, init=False)
 class Message:
@@ -111,6 +113,25 @@ class MessageQueue:
     topic: str
     broker_name: str
     queue_id: int
+
+
+ALL_TAGS = "*"
+
+
+def parse_tags(expression: str | None) -> tuple[str, ...] | None:
+    """Tags of an expression such as `TagA || TagB`, each once; None for all: no expression, or `*` alone.
+
+    Raises:
+        SubscriptionSyntaxError: there are separators and no tag.
+
+    Source: RocketMQ remoting/.../protocol/filter/FilterAPI.java.
+    """
+    if not expression or expression == ALL_TAGS:
+        return None
+    tags = tuple(dict.fromkeys(tag for part in expression.split("||") if (tag := part.strip())))
+    if not tags:
+        raise SubscriptionSyntaxError(expression, "it has separators and no tag")
+    return tags
 
 
 def tags_code(tags: str) -> int:

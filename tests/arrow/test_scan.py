@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from pyledger import arrow
-from pyledger.errors import ConfigError, CorruptRecordError, StoreNotFoundError
+from pyledger.errors import ConfigError, CorruptRecordError, StoreNotFoundError, SubscriptionSyntaxError
+from pyledger.message import Message
 from pyledger.store.message_store import MessageStore
 from pyledger.store.read_plan import LogRange, UnitList, partition_from_json
 from pyledger.store.reader import StoreReader
@@ -289,3 +290,47 @@ def test_duckdb_reads_it(store: Path) -> None:
 
 def found_key(remainder: int) -> str:
     return min(f"key{i}" for i in range(remainder, COUNT, 4))
+
+
+@pytest.mark.parametrize(
+    ("expression", "wanted"),
+    [
+        ("a", "a"),
+        ("a||b", "ab"),
+        (" b || a || a ", "ab"),
+        ("a||||b", "ab"),
+        ("a || *", "a"),
+        ("*", "abn"),
+        ("", "abn"),
+        (None, "abn"),
+        ("||", "SubscriptionSyntaxError"),
+        (" || ", "SubscriptionSyntaxError"),
+    ],
+)
+def test_tags_are_read_alike_by_every_reader_and_as_java_reads_them(
+    tmp_path: Path, expression: str | None, wanted: str
+) -> None:
+    """Seen with FilterAPI and DefaultMessageFilter 5.3.3: only `*` alone is all."""
+
+    def outcome(read: Callable[[], list[bytes]]) -> str:
+        try:
+            return b"".join(read()).decode()
+        except SubscriptionSyntaxError as error:
+            return type(error).__name__
+
+    def stored() -> list[bytes]:
+        return [bytes(message.body) for message in one.get("T", 0, 0, tags=expression).messages]
+
+    def read() -> list[bytes]:
+        with StoreReader.open(tmp_path / "s") as reader:
+            return [bytes(message.body) for message in reader.messages(tags=expression)]
+
+    def scanned() -> list[bytes]:
+        return list(arrow.scan(tmp_path / "s", tags=expression).read_all()["body"].to_pylist())
+
+    with MessageStore.open(tmp_path / "s", mapped_file_size_bytes=1 << 20) as one:
+        for tag in ("a", "b", None):
+            one.put(Message("T", (tag or "n").encode(), tags=tag))
+        assert [outcome(way) for way in (stored, read, scanned)] == [wanted] * 3
+        if "Error" not in wanted:
+            assert one.get_ranges("T", 0, 0, tags=expression).message_count == len(wanted)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pyledger._core import CommitLog, MappedFileQueue, append_rows, choose_queues, scan
 from pyledger.errors import IllegalMessageError, RecordTooLargeError
-from pyledger.store.queue_reader import java_hash_code
+from pyledger.message import tags_code
 from tests.column_rows import columns
 
 FILE_BYTES = 4096
@@ -108,7 +108,7 @@ def test_queues_are_chosen_as_producers_do(wishes: list[tuple[int, str]], count:
         if asked >= 0:
             expected.append(asked)
         elif keys:
-            expected.append(abs(java_hash_code(keys)) % count)
+            expected.append(abs(tags_code(keys)) % count)
         else:
             expected.append(next_turn % count)
             next_turn += 1

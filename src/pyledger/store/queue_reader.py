@@ -28,14 +28,13 @@ from pyledger._core import (
 )  # fmt: skip
 from pyledger.errors import CorruptRecordError, OffsetOutOfRangeError, StoreFullError
 from pyledger.ids import QueueId, QueueOffset
-from pyledger.message import QueueRange
+from pyledger.message import QueueRange, parse_tags, tags_code
 from pyledger.store.queue_set import EMPTY, ConsumeQueueSet, range_of
 from pyledger.store.read_result import STATUSES, GetRanges, GetResult, GetStatus
 from pyledger.wire.message_id import decode_message_id
 
 RESIDENT_PERCENT = 40
 """Share of the machine's memory that the newest part of the log is taken to occupy, as upstream."""
-ALL_TAGS = "*"
 ESTIMATE_UNITS_MAX = 20_000
 ESTIMATE_MATCHES_MAX = 5_000
 END_OF_TIME_MS = (1 << 63) - 1
@@ -50,24 +49,10 @@ def default_limits() -> PullLimits:
 
 
 @lru_cache(maxsize=1024)
-def parse_tags(expression: str | None) -> tuple[tuple[int, ...], tuple[bytes, ...]]:
-    """Codes and UTF-8 of the tags of an expression such as `a || b`; empty when all pass."""
-    tags = [] if expression is None else [part.strip() for part in expression.split("||")]
-    tags = [tag for tag in tags if tag]
-    if not tags or ALL_TAGS in tags:
-        return (), ()
-    return tuple(java_hash_code(tag) for tag in tags), tuple(
-        tag.encode("utf-8", "surrogatepass") for tag in tags
-    )
-
-
-def java_hash_code(text: str) -> int:
-    """Java's `String.hashCode`: over UTF-16 units, as a signed 32-bit number."""
-    units = text.encode("utf-16-be", "surrogatepass")
-    code = 0
-    for at in range(0, len(units), 2):
-        code = (31 * code + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
-    return code - (1 << 32) if code >> 31 else code
+def tag_codes(expression: str | None) -> tuple[tuple[int, ...], tuple[bytes, ...]]:
+    """Codes and UTF-8 of the tags of an expression; empty when all pass."""
+    tags = parse_tags(expression) or ()
+    return tuple(map(tags_code, tags)), tuple(tag.encode("utf-8", "surrogatepass") for tag in tags)
 
 
 class QueueReader:
@@ -111,7 +96,7 @@ class QueueReader:
         queue = self._queues.get((topic, queue_id))
         if queue is None:
             return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, [])
-        codes, wanted = parse_tags(tags)
+        codes, wanted = tag_codes(tags)
         status, next_offset, least, end, messages, _ = pull(
             queue, view, offset, max_count, max_bytes, self._limits, codes, wanted
         )
@@ -125,7 +110,7 @@ class QueueReader:
         queue = self._queues.get((topic, queue_id))
         if queue is None:
             return GetRanges(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, RecordRanges(view, 1), 0)
-        codes, wanted = ((), ()) if tags is None else parse_tags(tags)
+        codes, wanted = tag_codes(tags)
         status, next_offset, least, end, ranges, count = pull(
             queue, view, offset, max_count, max_bytes, self._limits, codes, wanted, as_ranges=True
         )
@@ -146,7 +131,7 @@ class QueueReader:
         bytes_max: int,
     ) -> PullRun | None:
         """Answer pulls that find messages; arguments as `pyledger._core.answer_pulls`."""
-        codes, _ = parse_tags(tags)
+        codes, _ = tag_codes(tags)
         view = self.catch_up()
         return answer_pulls(
             frames,
@@ -227,7 +212,7 @@ class QueueReader:
         """Messages in a range of a queue; with tags an estimate for long ranges, as upstream."""
         span = self.queue_range(topic, queue_id)
         start, end = max(start_offset, span.min_offset), min(end_offset, span.max_offset)
-        codes, _ = parse_tags(tags)
+        codes, _ = tag_codes(tags)
         queue = self._queues.get((topic, queue_id))
         if end <= start or queue is None:
             return 0

@@ -17,7 +17,7 @@ class Selection:
     """Stored at or after, ms."""
     until_ms: int | None = None
     """Stored before, ms."""
-    tags: frozenset[str] | None = None
+    tags: tuple[str, ...] | None = None
     key: str | None = None
     tag_codes: frozenset[int] | None = field(init=False, default=None)
     """Hashes of the tags, as consume queues hold them."""
@@ -41,13 +41,6 @@ class Selection:
             and (self.tags is None or message.tags in self.tags)
             and (self.key is None or carries_key(message, self.key))
         )
-
-
-def parse_tags(expression: str | None) -> frozenset[str] | None:
-    """Tags of a subscription expression, `TagA || TagB`; None when all tags are wanted (`*` or nothing)."""
-    if expression is None or expression.strip() in ("", "*"):
-        return None
-    return frozenset(tag for part in expression.split("||") if (tag := part.strip()))
 
 
 def carries_key(message: StoredMessage, key: str) -> bool:

@@ -18,10 +18,10 @@ from typing import NamedTuple, Self
 
 from pyledger.atomic_file import flush_folder
 from pyledger.errors import MalformedBodyError, StoreFormatError, StoreIOError
+from pyledger.message import tags_code
 from pyledger.protocol.delivery.timer import Timed, TimerProgress
 from pyledger.store.config_files import opened_table
 from pyledger.store.meta_file import write_file, write_json
-from pyledger.store.queue_reader import java_hash_code
 from pyledger.topic import NO_VERSION, DataVersion
 from pyledger.wire.timer_checkpoint import NUMBERS, TimerCheckpoint
 
@@ -221,4 +221,4 @@ def log_units(
 
 def unit(before: int, base_ms: int, delay_ms: int, place: RecordPlace, topic: str) -> bytes:
     """One unit of the log."""
-    return UNIT.pack(UNIT.size, before, PLAIN, base_ms, delay_ms, *place, java_hash_code(topic), 0)
+    return UNIT.pack(UNIT.size, before, PLAIN, base_ms, delay_ms, *place, tags_code(topic), 0)

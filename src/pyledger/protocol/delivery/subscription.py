@@ -4,10 +4,10 @@ Source: RocketMQ common/.../FilterAPI.java, SubscriptionData.java, ExpressionTyp
 """
 
 from pyledger.errors import SubscriptionSyntaxError
-from pyledger.message import tags_code
+from pyledger.message import ALL_TAGS as ALL
+from pyledger.message import parse_tags, tags_code
 from pyledger.value_type import value_type
 
-ALL = "*"
 TAG = "TAG"
 SQL92 = "SQL92"
 
@@ -64,10 +64,7 @@ def parse_subscription(
         if not expression:
             raise SubscriptionSyntaxError(expression or "", "the expression is empty")
         return Subscription(topic, expression, (), frozenset(), version, str(expression_type))
-    if not expression or expression == ALL:
+    tags = parse_tags(expression)
+    if tags is None:
         return Subscription(topic, ALL, version=version)
-    parts = expression.split("||")
-    if not any(parts):
-        raise SubscriptionSyntaxError(expression, "it has separators and no tag")
-    tags = tuple(dict.fromkeys(tag for part in parts if (tag := part.strip())))
-    return Subscription(topic, expression, tags, frozenset(map(tags_code, tags)), version)
+    return Subscription(topic, str(expression), tags, frozenset(map(tags_code, tags)), version)
