@@ -121,17 +121,19 @@ ALL_TAGS = "*"
 def parse_tags(expression: str | None) -> tuple[str, ...] | None:
     """Tags of an expression such as `TagA || TagB`, each once; None for all: no expression, or `*` alone.
 
+    Parts of blanks alone count for nothing, so no tag may be left: then no message is wanted.
+
     Raises:
-        SubscriptionSyntaxError: there are separators and no tag.
+        SubscriptionSyntaxError: there are separators and nothing else.
 
     Source: RocketMQ remoting/.../protocol/filter/FilterAPI.java.
     """
     if not expression or expression == ALL_TAGS:
         return None
-    tags = tuple(dict.fromkeys(tag for part in expression.split("||") if (tag := part.strip())))
-    if not tags:
+    parts = expression.split("||")
+    if not any(parts):
         raise SubscriptionSyntaxError(expression, "it has separators and no tag")
-    return tags
+    return tuple(dict.fromkeys(tag for part in parts if (tag := part.strip())))
 
 
 def tags_code(tags: str) -> int:

@@ -35,6 +35,8 @@ from pyledger.wire.message_id import decode_message_id
 
 RESIDENT_PERCENT = 40
 """Share of the machine's memory that the newest part of the log is taken to occupy, as upstream."""
+NO_TAG = "\x02"
+"""It separates properties, so that no message has it for a tag: stands for an expression without any."""
 ESTIMATE_UNITS_MAX = 20_000
 ESTIMATE_MATCHES_MAX = 5_000
 END_OF_TIME_MS = (1 << 63) - 1
@@ -51,7 +53,10 @@ def default_limits() -> PullLimits:
 @lru_cache(maxsize=1024)
 def tag_codes(expression: str | None) -> tuple[tuple[int, ...], tuple[bytes, ...]]:
     """Codes and UTF-8 of the tags of an expression; empty when all pass."""
-    tags = parse_tags(expression) or ()
+    tags = parse_tags(expression)
+    if tags is None:
+        return (), ()
+    tags = tags or (NO_TAG,)
     return tuple(map(tags_code, tags)), tuple(tag.encode("utf-8", "surrogatepass") for tag in tags)
 
 
