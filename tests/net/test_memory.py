@@ -1,17 +1,26 @@
 """All connections of a server together hold no more than they may, and those that behave go on."""
 
 import asyncio
+import gc
+import socket
+import struct
+import tracemalloc
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 
 from pyledger.config.net import NetConfig
 from pyledger.net import memory
 from pyledger.net.connection import Connection
+from pyledger.net.endpoint import Frame
+from pyledger.net.ledger_server import LedgerConnection, LedgerServer
 from pyledger.net.server import RemotingServer
+from pyledger.wire.native import AppendDecoder
 from pyledger.wire.remoting import RemotingCommand, encode_frame
 from tests.net.conftest import Run
-from tests.net.peers import ECHO, RawPeer, raw, serving, until
+from tests.net.peers import ECHO, RawPeer, echo, raw, serving, until
 
 MIB = 1 << 20
 LIMIT_BYTES = 2 * MIB
@@ -122,5 +131,117 @@ def test_requests_in_work(run: Run) -> None:
                 assert (await one.receive()).code == 0
             await until(lambda: held(server) == 0)
             assert len(begun) == len(peers)
+
+    run(main())
+
+
+# --- connections that end
+
+ROUNDS, EACH, HALF_BYTES = 20, 100, 48 << 10
+CONNECTION_BYTES = 16 << 10
+"""What a connection costs beside what it was sent, at most."""
+LEFT_BYTES = 2 << 10
+"""What asyncio's own cycles keep of a closed connection until the collector runs, at most."""
+
+
+def half_frame(kind: str) -> bytes:
+    """A frame of 1 MiB that has only begun."""
+    if kind == "bookie":
+        return struct.pack(">iB", MIB, 0x0A) + bytes(HALF_BYTES)
+    return encode_frame(RemotingCommand.request(ECHO, body=bytes(MIB)))[:HALF_BYTES]
+
+
+def never_quick(_connection: Connection, _frames: list[Frame], _at: int) -> tuple[None, int]:
+    return None, 0
+
+
+def no_frames(_connection: LedgerConnection, _frames: list[Any]) -> list[Any]:
+    return []
+
+
+SERVERS: dict[str, Callable[[], RemotingServer]] = {
+    "name server": lambda: RemotingServer(echo),
+    "broker": lambda: RemotingServer(echo, quick=never_quick),
+    "member": lambda: RemotingServer(echo, quick=never_quick, decoder=AppendDecoder),
+    "bookie": lambda: LedgerServer(
+        no_frames, lambda: False, host="127.0.0.1", port=0, config=NetConfig(frame_max_bytes=5 << 20)
+    ),
+}
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """An idle server hardly ever runs the cycle collector."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+@pytest.mark.usefixtures("no_collector")
+def test_what_is_counted_is_what_is_held(run: Run, kind: str) -> None:
+    """Thousands of connections come with half a frame and go, by a close or a reset."""
+
+    async def main() -> None:
+        server = SERVERS[kind]()
+        await server.start()
+        assert server._endpoint is not None
+        memory, half = server._endpoint.memory, half_frame(kind)
+        tracemalloc.start()
+        try:
+            begun, _ = tracemalloc.get_traced_memory()
+            for number in range(ROUNDS):
+                async with AsyncExitStack() as stack:
+                    for _ in range(EACH):
+                        peer = await stack.enter_async_context(raw(server.port))
+                        if number % 2:
+                            peer.socket.setsockopt(
+                                socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+                            )
+                        await peer.send(half)
+                    await until(lambda: memory.total_bytes == EACH * len(half))
+                    assert held(server) == memory.total_bytes
+                    real, _ = tracemalloc.get_traced_memory()
+                    assert (
+                        0
+                        <= real - begun - memory.total_bytes
+                        < memory.total_bytes / 4 + EACH * CONNECTION_BYTES
+                    )
+                await until(lambda: not server.connections)
+                assert memory.total_bytes == 0
+            left, _ = tracemalloc.get_traced_memory()
+            assert left - begun < ROUNDS * EACH * LEFT_BYTES, "closed connections are kept"
+        finally:
+            tracemalloc.stop()
+            await server.close()
+
+    run(main())
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_requests_in_work_count_after_their_connection(run: Run) -> None:
+    async def main() -> None:
+        gate = asyncio.Event()
+        begun: list[int] = []
+
+        async def slow(request: RemotingCommand) -> RemotingCommand:
+            await gate.wait()
+            return request.response(0)
+
+        def handler(_connection: Connection, request: RemotingCommand) -> asyncio.Future[RemotingCommand]:
+            begun.append(len(request.body))
+            return asyncio.ensure_future(slow(request))
+
+        async with serving(handler) as server:
+            assert server._endpoint is not None
+            memory = server._endpoint.memory
+            async with raw(server.port) as peer:
+                await peer.send(encode_frame(RemotingCommand.request(ECHO, body=bytes(MIB))))
+                await until(lambda: begun)
+            await until(lambda: not server.connections)
+            assert memory.total_bytes == MIB, "its handler still has it"
+            gate.set()
+            await until(lambda: memory.total_bytes == 0)
 
     run(main())

@@ -138,7 +138,7 @@ class BookieConnection(FrameStream):
     def ended(self, problem: str) -> None:
         """The connection is gone; nobody who waits will be answered."""
         event(log, logging.DEBUG, "bookie gone", peer=self.remote_address, problem=problem)
-        self._sweep.cancel()
+        self._sweep.dispose()
         self.endpoint.remove(self)
         self._end_all()
 

@@ -287,6 +287,7 @@ class Connection(FrameStream):
 
     def ended(self, problem: str) -> None:
         """The connection is gone: calls fail, permits are free again."""
+        self._together = None
         for _ in range(len(self._oneway_ends)):
             self.endpoint.oneway_permits.give()
         self._oneway_ends.clear()

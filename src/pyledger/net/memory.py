@@ -84,11 +84,11 @@ class HeldMemory:
             self._least = self.total_bytes
             self._timer = self._loop.call_later(STALL_S, self._look)
 
-    def forget(self, holder: Holder) -> None:
-        """A connection is gone."""
+    def forget(self, holder: Holder, left_bytes: int) -> None:
+        """A connection is gone; its requests in work hold `left_bytes` until they end."""
         self._paused.pop(holder, None)
-        self.change(-holder.held_bytes)
-        holder.held_bytes = 0
+        difference, holder.held_bytes = left_bytes - holder.held_bytes, left_bytes
+        self.change(difference)
 
     def close(self) -> None:
         """Cut nobody any more."""
@@ -100,7 +100,10 @@ class HeldMemory:
         self._timer = None
         if not self.exhausted:
             return
-        if self.total_bytes >= self._least and not any(one.has_work() for one in self._holders()):
+        # What no connection holds are requests in work whose connection is gone: they end by themselves, too.
+        working = any(one.has_work() for one in self._holders())
+        working = working or self.total_bytes > sum(one.held_bytes for one in self._holders())
+        if self.total_bytes >= self._least and not working:
             most = max(self._holders(), key=lambda one: one.held_bytes)
             event(
                 log,

@@ -162,11 +162,13 @@ class FrameStream(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """The connection is gone; everybody who waits for it is told."""
         self.closed = True
-        self._idle.cancel()
-        self._deadline.cancel()
+        # A stream without cycles is freed now; the cycle collector of an idle server may never run.
+        self._idle.dispose()
+        self._deadline.dispose()
+        self._decoder.clear()
         self._outbox.clear()
         self._waiting.clear()
-        self.endpoint.memory.forget(self)
+        self.endpoint.memory.forget(self, self.work_bytes())
         self._wake_drained()
         self.ended("the connection was closed" if error is None else f"the connection broke ({error})")
 
@@ -295,11 +297,11 @@ class FrameStream(asyncio.Protocol):
         return True
 
     def _count(self) -> None:
-        """Tell what is held now."""
+        """Tell what is held now. After the end these are the requests in work."""
         held = self._outbox.queued_bytes + self._decoder.pending_bytes + self.work_bytes()
         if self._waiting:
             held += sum(map(size_of, self._waiting))
-        if held != self.held_bytes and not self._transport.is_closing():
+        if held != self.held_bytes:
             difference, self.held_bytes = held - self.held_bytes, held
             self.endpoint.memory.change(difference)
 

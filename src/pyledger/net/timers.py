@@ -36,13 +36,21 @@ class Alarm(Timer):
 
     __slots__ = ("_action",)
 
+    _action: Callable[[], None] | None
+
     def __init__(self, action: Callable[[], None]) -> None:
         super().__init__()
         self._action = action
 
     def expire(self) -> None:
         """Call it."""
-        self._action()
+        if self._action is not None:
+            self._action()
+
+    def dispose(self) -> None:
+        """Cancel it for good, and let go of the function: its owner may own this alarm."""
+        self.cancel()
+        self._action = None
 
 
 class TimerWheel:

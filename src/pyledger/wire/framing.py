@@ -31,6 +31,10 @@ class StreamDecoder(Generic[F]):
         """Bytes of a frame that has begun."""
         return len(self._pending)
 
+    def clear(self) -> None:
+        """Drop a frame that has begun."""
+        self._pending = bytearray()
+
     def feed(self, data: bytes | bytearray | memoryview) -> list[F]:
         """Take received bytes; return the frames that they complete.
 
