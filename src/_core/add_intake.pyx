@@ -1,6 +1,7 @@
 # AddIntake: ordinary adds of a bookie, from their frames to memory and journal, and the answers that go once
 # the journal is on disk. It takes a run of them; whatever is not the plain case (another request, a ledger
-# that is new or fenced, a wrong key, a flag) it leaves to the rules of `protocol.bookkeeper.bookie`.
+# that is new or fenced, a wrong key, a flag, another name inside the entry, an entry far beyond the last one)
+# it leaves to the rules of `protocol.bookkeeper.bookie`.
 #
 # A run goes to one journal: it ends before the first add of a ledger whose records go to another one.
 #
@@ -26,7 +27,7 @@ cdef struct Add:
     const uint8_t* key
     const uint8_t* entry
     int64_t entry_bytes
-    int64_t asked_ledger             # what the request calls it; stored are the ids inside the entry
+    int64_t asked_ledger             # what the request calls it; the entry names itself, too
     int64_t asked_entry
     uint64_t txn_id
 
@@ -197,18 +198,20 @@ cdef class AddIntake:
     cdef dict ledgers
     cdef dict last_ids
     cdef int64_t entry_id_max
+    cdef int64_t step_max            # farther beyond the last entry of its ledger, the rules decide
     cdef uint8_t* answers
     cdef int64_t answers_bytes
     cdef int64_t capacity
 
     def __cinit__(self, tuple writers not None, dict ledgers not None, dict last_ids not None, *,
-                  int64_t entry_id_max):
+                  int64_t entry_id_max, int64_t step_max):
         if not writers or not all(isinstance(writer, JournalWriter) for writer in writers):
             raise TypeError("a bookie has one journal at least")
         self.writers = writers
         self.ledgers = ledgers
         self.last_ids = last_ids
         self.entry_id_max = entry_id_max
+        self.step_max = step_max
 
     def __dealloc__(self):
         free(self.answers)
@@ -243,15 +246,17 @@ cdef class AddIntake:
                           bint version2) except -2:
         """Bytes of the entry that was taken; -1: it is not the plain case."""
         cdef Add add
-        cdef int64_t ledger_id, entry_id, confirmed
+        cdef int64_t ledger_id, entry_id, confirmed, last
         cdef Py_ssize_t journal = 0
         cdef bytes key
-        cdef object ledger, entry
+        cdef object ledger, entry, known
         if not (parse_add_v2(frame, size_bytes, &add) if version2 else parse_add_v3(frame, size_bytes, &add)):
             return -1
         if add.entry_bytes < ADD_ENTRY_BYTES_MIN:
             return -1
         ledger_id, entry_id, confirmed = get_i64(add.entry), get_i64(add.entry + 8), get_i64(add.entry + 16)
+        if add.asked_ledger != ledger_id or add.asked_entry != entry_id:
+            return -1
         if len(self.writers) > 1:
             journal = ledger_id % <int64_t>len(self.writers)
             if journal < 0:
@@ -260,6 +265,10 @@ cdef class AddIntake:
                 return -1
         ledger = self.ledgers.get(ledger_id)
         if ledger is None or not 0 <= entry_id <= self.entry_id_max or ledger.fenced:
+            return -1
+        known = self.last_ids.get(ledger_id)
+        last = -1 if known is None else <int64_t>known
+        if entry_id > last + self.step_max:
             return -1
         key = ledger.master_key
         if len(key) != ADD_KEY_BYTES or not same_key(<const uint8_t*>PyBytes_AS_STRING(key), add.key):
@@ -271,8 +280,7 @@ cdef class AddIntake:
         if entries is None:
             entries = cache[ledger_id] = {}
         (<dict>entries)[entry_id] = entry
-        last = self.last_ids.get(ledger_id)
-        if last is None or <int64_t>last < entry_id:
+        if last < entry_id:
             self.last_ids[ledger_id] = entry_id
         if confirmed > <int64_t>ledger.last_add_confirmed:
             ledger.last_add_confirmed = confirmed

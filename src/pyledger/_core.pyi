@@ -754,7 +754,8 @@ class AddIntake:
     """Takes runs of ordinary adds from their frames to memory and journal.
 
     What it does with an add is what `protocol.bookkeeper.bookie.BookieRules` would; what is not the plain
-    case it leaves to them: other requests, ledgers that are new or fenced, wrong keys, flags.
+    case it leaves to them: other requests, ledgers that are new or fenced, wrong keys, flags, entries that
+    name themselves otherwise than their request.
     """
 
     def __init__(
@@ -764,6 +765,7 @@ class AddIntake:
         last_ids: dict[int, int],
         *,
         entry_id_max: int,
+        step_max: int,
     ) -> None:
         """An intake of one bookie.
 
@@ -772,6 +774,7 @@ class AddIntake:
             ledgers: All that it knows, with `master_key`, `fenced` and `last_add_confirmed`.
             last_ids: The highest entry of each.
             entry_id_max: The highest entry that it can keep.
+            step_max: An entry farther beyond the last one of its ledger is left to the rules.
         """
 
     def take(

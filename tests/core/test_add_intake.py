@@ -21,7 +21,7 @@ from tests.runtime.bookie_peer import KEY, entry_of
 
 OTHER_KEY = master_key(b"other")
 KNOWN, FENCED, UNKNOWN = 1, 2, 3
-ENTRY_ID_MAX = 1000
+ENTRY_ID_MAX, STEP_MAX = 1000, 900
 
 adds = st.builds(
     m.AddRequest,
@@ -29,24 +29,43 @@ adds = st.builds(
     priority=st.sampled_from([0, 0, 0, 100]),
     version=st.sampled_from([3, 3, 3, 2]),
     ledger_id=st.sampled_from([KNOWN, FENCED, UNKNOWN, 2**62]),
-    entry_id=st.sampled_from([0, 1, ENTRY_ID_MAX, ENTRY_ID_MAX + 1, -1]),
+    entry_id=st.sampled_from([0, 1, 127, STEP_MAX - 1, ENTRY_ID_MAX, ENTRY_ID_MAX + 1, -1]),
     master_key=st.sampled_from([KEY, KEY, KEY, OTHER_KEY, b""]),
     entry=st.builds(
         entry_of,
         st.sampled_from([KNOWN, KNOWN, FENCED, UNKNOWN]),
-        st.sampled_from([0, 1, 127, 128, ENTRY_ID_MAX, ENTRY_ID_MAX + 1, -1]),
+        st.sampled_from([0, 1, 127, STEP_MAX - 1, ENTRY_ID_MAX, ENTRY_ID_MAX + 1, -1]),
         st.binary(max_size=200),
         lac=st.integers(-1, 50),
     )
     | st.binary(max_size=40),
     recovery=st.booleans(),
     deferred_sync=st.sampled_from([False, False, True]),
+) | st.builds(
+    lambda entry_id, lac: m.AddRequest(
+        txn_id=1,
+        ledger_id=KNOWN,
+        entry_id=entry_id,
+        master_key=KEY,
+        entry=entry_of(KNOWN, entry_id, lac=lac),
+    ),
+    st.sampled_from([0, 1, 127, 128, STEP_MAX - 1, STEP_MAX, ENTRY_ID_MAX, ENTRY_ID_MAX + 1]),
+    st.integers(-1, 50),
 )
+BOUNDS = {"entry_id_max": ENTRY_ID_MAX, "step_max": STEP_MAX}
 others = st.builds(m.ReadRequest, txn_id=st.just(1), ledger_id=st.just(KNOWN), entry_id=st.just(0))
 
 
 def fresh_ledgers() -> dict[int, LedgerAtBookie]:
     return {KNOWN: LedgerAtBookie(KEY), FENCED: LedgerAtBookie(KEY, fenced=True)}
+
+
+class Bounded(EntriesInMemory):
+    """Takes what the native one must not take itself: it is asked about nothing else."""
+
+    def can_hold(self, ledger_id: int, entry_id: int) -> bool:
+        last = self.last_entry_id(ledger_id)
+        return entry_id <= min(ENTRY_ID_MAX, (-1 if last is None else last) + STEP_MAX)
 
 
 class Intake:
@@ -56,7 +75,7 @@ class Intake:
         self.writer = JournalWriter(file_bytes_max=1 << 30, allocate_bytes=0)
         self.ledgers, self.last_ids = fresh_ledgers(), dict[int, int]()
         self.cache: dict[int, dict[int, bytes]] = {}
-        self._native = AddIntake((self.writer,), self.ledgers, self.last_ids, entry_id_max=ENTRY_ID_MAX)
+        self._native = AddIntake((self.writer,), self.ledgers, self.last_ids, **BOUNDS)
 
     def take(self, frames: list[bytes], at: int, *, v2: bool) -> tuple[int, bytes, int, list[int]]:
         return self._native.take([memoryview(one) for one in frames], at, self.cache, version2=v2)
@@ -76,8 +95,8 @@ def test_it_does_what_the_rules_do(requests: list[m.Request], v2: bool) -> None:
             or (isinstance(one, m.AddRequest) and not one.deferred_sync and len(one.master_key) == 20)
         ]
     frames = [encoded(request, v2=v2) for request in requests]
-    intake, storage = Intake(), EntriesInMemory()
-    rules = BookieRules(storage, fresh_ledgers(), entry_id_max=ENTRY_ID_MAX)
+    intake, storage = Intake(), Bounded()
+    rules = BookieRules(storage, fresh_ledgers())
     at = appended = 0
     while at < len(frames):
         count, answers, entry_bytes, touched = intake.take(frames, at, v2=v2)

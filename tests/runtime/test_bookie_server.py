@@ -11,6 +11,7 @@ from pyledger.protocol.bookkeeper import messages as m
 from pyledger.protocol.bookkeeper.messages import Status
 from pyledger.store.bookie_reader import BookieReader
 from pyledger.store.bookie_verify import BookieCheck
+from pyledger.wire.ledger import version3
 from pyledger.wire.ledger.entry import pack_lac
 from pyledger.wire.ledger.schema import message
 from tests.golden.ledger_recordings import lines
@@ -19,6 +20,11 @@ from tests.runtime.bookie_peer import DIGEST, KEY, Peer, bookie, entry_of
 CUT = "…"
 HERE_ONLY = {"getBookieInfoResponse"}
 """Says how full this machine's disk is."""
+STRICTER = {
+    "add whose entry bytes name another entry id": Status.EBADREQ,
+    "read entry 6 of that ledger": Status.ENOENTRY,
+}
+"""A real bookie acknowledges the entry of the request, 7, and stores the other one, 6."""
 
 
 def whole(request: str) -> bytes:
@@ -55,6 +61,9 @@ def test_it_answers_odd_requests_as_a_real_bookie_does(tmp_path: Path) -> None:
                     continue
                 ours = len(answer).to_bytes(4, "big") + answer
                 theirs = bytes.fromhex(one["response"])
+                if one["what"] in STRICTER:
+                    assert version3.decode_response(memoryview(answer)).status is STRICTER[one["what"]]
+                    continue
                 if request[4] == 0x0A:
                     assert meaning(ours) == meaning(theirs), one["what"]
                 else:
@@ -143,6 +152,79 @@ def test_a_fence_is_answered_whose_entry_is_on_disk_alone(tmp_path: Path) -> Non
 
     asyncio.run(fill())
     asyncio.run(recover())
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["new ledger", "known ledger"])
+@pytest.mark.parametrize("inside", [(7, 9), (7, 2), (1006, 9)])
+def test_an_add_that_names_two_entries_is_rejected(
+    tmp_path: Path, inside: tuple[int, int], known: bool
+) -> None:
+    """A known ledger's adds take the native path."""
+
+    async def converse() -> None:
+        async with bookie(tmp_path) as server:
+            peer = await Peer.connect(server.address)
+            if known:
+                for ledger_id in (7, 1006):
+                    assert (await peer.add(ledger_id, 0)).status is Status.EOK
+            said = await peer.add(1006, 2, entry=entry_of(*inside))
+            assert (said.status, said.ledger_id, said.entry_id) == (Status.EBADREQ, 1006, 2)
+            absent = Status.ENOENTRY if known else Status.ENOLEDGER
+            for ids in ((1006, 2), (1006, 9), (7, 9), (7, 2)):
+                assert (await peer.read(*ids)).status is absent
+            await peer.close()
+
+    asyncio.run(converse())
+
+
+def test_an_index_has_few_holes(tmp_path: Path) -> None:
+    """An entry far beyond the others is rejected; one of a long ledger that the bookie joins is taken."""
+
+    async def converse() -> None:
+        async with bookie(tmp_path, index_holes_max_bytes=1 << 20) as server:
+            peer = await Peer.connect(server.address)
+            for ledger_id in (1, 2):
+                assert (await peer.add(ledger_id, 100_000)).status is Status.EOK
+                assert (await peer.add(ledger_id, 100_001)).status is Status.EOK
+                for entry_id in (2**31 - 1, 2**31, 2**56):
+                    assert (await peer.add(ledger_id, entry_id)).status is Status.EBADREQ
+                    assert (await peer.read(ledger_id, entry_id)).status is Status.ENOENTRY
+                # Steps that are small themselves add up.
+                steps = range(110_000, 10**6, 10_000)
+                taken = [at for at in steps if (await peer.add(ledger_id, at)).status is Status.EOK]
+                assert taken == list(range(110_000, 140_000, 10_000))
+                assert (await peer.read(ledger_id, 130_000)).status is Status.EOK
+            await peer.close()
+
+    asyncio.run(converse())
+    assert all(path.stat().st_size < 2 << 20 for path in tmp_path.rglob("*.idx"))
+
+
+def test_a_long_empty_index_costs_what_it_holds(tmp_path: Path) -> None:
+    """As Java's bookies make them, and ours with other settings: opened, checked, read without its holes."""
+    high = 2**31 - 1
+
+    async def converse(*, fill: bool) -> None:
+        async with bookie(tmp_path, index_holes_max_bytes=32 << 30) as server:
+            peer = await Peer.connect(server.address)
+            if fill:
+                for entry_id in (3, high):
+                    assert (await peer.add(1, entry_id)).status is Status.EOK
+            assert (await peer.read(1, high)).status is Status.EOK
+            assert (await peer.read(1, -1)).entry == entry_of(1, high)
+            listed = await peer.ask(m.ListEntriesRequest, ledger_id=1)
+            assert listed.runs == (range(3, 4), range(high, high + 1))
+            await peer.close()
+
+    asyncio.run(converse(fill=True))
+    (index,) = tmp_path.rglob("*.idx")
+    assert index.stat().st_size > 8 * high
+    # A part behind the last entry that was allocated and never written.
+    os.truncate(index, index.stat().st_size + (1 << 32))
+    asyncio.run(converse(fill=False))
+    assert [p for p in BookieCheck(str(tmp_path)).problems() if p.severity != "note"] == []
+    assert [one.entry_id for one in BookieReader.open(tmp_path).entries()] == [3, high]
+    assert index.stat().st_blocks < 100
 
 
 @pytest.mark.parametrize("piggyback", [True, False])

@@ -60,6 +60,11 @@ class BookieConfig:
     """Bytes of entries in memory that are flushed before the interval is over. Upstream:
     `dbStorage_writeCacheMaxSizeMb`, or `skipListSizeLimit`."""
 
+    index_holes_max_bytes: int = setting(GIBIBYTE, unit="bytes", range=(0, 32 * GIBIBYTE), upstream=None)
+    """Holes that the index of one ledger may have. An index has 8 bytes for each entry id from 0 on, so an
+    id far beyond those that are stored makes a file that is long and almost empty. Such an add is rejected.
+    The default lets a bookie join a ledger up to entry 134,000,000."""
+
     open_file_limit: int = setting(1_000, unit="files", range=(16, 1 << 20), upstream="openFileLimit")
     """Index files that are kept open. Upstream: 20,000, more than most systems let a process have."""
 

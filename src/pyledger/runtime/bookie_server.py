@@ -22,7 +22,6 @@ from pyledger.runtime.bookie_desk import BookieDesk
 from pyledger.runtime.bookie_membership import BookieMembership
 from pyledger.store.bookie_disks import LedgerDisks
 from pyledger.store.bookie_folder import BookiePaths
-from pyledger.store.bookie_index import ENTRY_ID_MAX
 from pyledger.store.bookie_store import BookieStore, Checkpoint
 from pyledger.store.clock import SystemClock
 
@@ -139,7 +138,7 @@ class BookieServer:
             await self._member.start()
         opening = partial(BookieStore.open, self._paths, self.config, self._clock, self._journal_failed)
         store = self._store = await self._loop.run_in_executor(self._disk, opening)
-        self.rules = BookieRules(store, store.ledgers, entry_id_max=ENTRY_ID_MAX)
+        self.rules = BookieRules(store, store.ledgers)
         self._desk = BookieDesk(store, self.rules, self._reads, self._clock, self._checkpoint)
         self._started = True
         self._look_at_disk()

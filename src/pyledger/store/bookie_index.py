@@ -34,6 +34,10 @@ SLOTS_READ = 8192
 COPY_BYTES = 1 << 20
 ENTRY_ID_MAX = (1 << 31) - 1
 """Java's writers can do no more either, and no index becomes longer than 16 GiB."""
+STEP_MAX = 512
+"""An entry at most this far beyond the last one leaves no hole in an index: its slot is in the next page."""
+BLOCK_BYTES = 512
+"""Unit of `st_blocks`."""
 MAKING = ".making"
 """Ends the name of an index that has no header yet."""
 
@@ -113,10 +117,22 @@ class IndexFiles:
         file = self._file(ledger_id)
         if file < 0:
             return -1
-        entry_id = (os.fstat(file).st_size - INDEX_HEADER_BYTES) // SLOT_BYTES - 1
-        while entry_id >= 0 and not self.location(ledger_id, entry_id):
-            entry_id -= 1
-        return entry_id
+        try:
+            return _last_written(file)
+        except OSError as error:
+            raise disk_error(self._path(ledger_id), "read", error) from error
+
+    def holes_bytes(self, ledger_id: int, entry_id: int) -> int:
+        """Bytes of holes that an index would have, once it has a slot for an entry, at most.
+
+        Raises:
+            StoreIOError: The operating system refused.
+        """
+        file = self._file(ledger_id)
+        stat = os.fstat(file) if file >= 0 else None
+        size_bytes, blocks = (0, 0) if stat is None else (stat.st_size, stat.st_blocks)
+        wanted_bytes = INDEX_HEADER_BYTES + SLOT_BYTES * (entry_id + 1)
+        return max(size_bytes, wanted_bytes) - blocks * BLOCK_BYTES
 
     def entry_ids(self, ledger_id: int) -> Iterator[int]:
         """All entries that have a slot, ascending.
@@ -136,13 +152,9 @@ class IndexFiles:
         Raises:
             StoreIOError: The operating system refused.
         """
-        try:
-            with open(self._path(ledger_id), "rb", buffering=0) as file:
-                yield from _written(file.fileno())
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise disk_error(self._path(ledger_id), "read", error) from error
+        path = self._path(ledger_id)
+        with suppress(FileNotFoundError):
+            yield from written_slots(path)
 
     def move(self, ledger_id: int, moved: Mapping[int, tuple[int, int]]) -> None:
         """Let slots name other locations, where they still name the old ones; durable.
@@ -296,6 +308,39 @@ def _copy_data(source: int, to: int) -> None:
             write_at(to, data, at)
             at += len(data)
     os.ftruncate(to, size_bytes)
+
+
+def written_slots(path: str) -> Iterator[tuple[int, int]]:
+    """Entries of an index with their locations, ascending; holes are not read.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        StoreIOError: The operating system refused.
+    """
+    try:
+        with open(path, "rb", buffering=0) as file:
+            yield from _written(file.fileno())
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise disk_error(path, "read", error) from error
+
+
+def _last_written(file: int) -> int:
+    """The last slot that names a location; -1: none does. Reads what is not a hole, from the end on."""
+    extents, at = [], INDEX_HEADER_BYTES
+    while (at := _next_data(file, at)) >= 0:
+        end = os.lseek(file, at, os.SEEK_HOLE)
+        extents.append((at, end))
+        at = end
+    for start, end in reversed(extents):
+        for chunk in reversed(range(start, end, COPY_BYTES)):
+            data = os.pread(file, min(COPY_BYTES, end - chunk), chunk)
+            slots = array("q", data[: len(data) // SLOT_BYTES * SLOT_BYTES])
+            for place in reversed(range(len(slots))):
+                if slots[place]:
+                    return (chunk - INDEX_HEADER_BYTES) // SLOT_BYTES + place
+    return -1
 
 
 def _written(file: int) -> Iterator[tuple[int, int]]:

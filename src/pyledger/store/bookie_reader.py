@@ -16,8 +16,9 @@ from typing import Self
 from pyledger.errors import LedgerFileError, StoreIOError
 from pyledger.protocol.bookkeeper.bookie import EntryRecord, FenceRecord, KeyRecord, LacRecord
 from pyledger.store.bookie_folder import BookieFolder, read_bookie_folder
+from pyledger.store.bookie_index import written_slots
 from pyledger.store.bookie_journal import replayed_records
-from pyledger.wire.ledger.entry_log import LedgerIndex, decode_index, entry_at, logged_entries
+from pyledger.wire.ledger.entry_log import decode_index, entry_at, logged_entries
 from pyledger.wire.ledger.journal import JournalRecord
 
 LENGTH_BYTES = 4
@@ -85,11 +86,10 @@ class BookieReader:
         self.folder = folder
         self.ledgers: dict[int, HeldLedger] = {}
         self._files = FileMaps()
-        self._indexes: dict[int, LedgerIndex] = {}
         # Entries of the journal that a start would take over, by ledger and entry.
         self._replayed: dict[int, dict[int, HeldEntry]] = {}
         for ledger_id, path in folder.indexes.items():
-            index = self._indexes[ledger_id] = decode_index(path, self._files.map(path))
+            index = decode_index(path, self._files.map(path))
             self.ledgers[ledger_id] = HeldLedger(index.master_key, index.fenced, index.packet)
         for path, one in self.journal_records():
             self._replay(path, one)
@@ -144,14 +144,11 @@ class BookieReader:
                 ledger.packet = record.packet
 
     def _indexed_entries(self) -> Iterator[tuple[int, dict[int, HeldEntry]]]:
-        for ledger_id, index in self._indexes.items():
+        for ledger_id, where in self.folder.indexes.items():
             places = {}
-            for entry_id in range(len(index)):
-                if (location := index.location(entry_id)) is None:
-                    continue
-                log, position = location
+            for entry_id, location in written_slots(where):
+                log, position = location >> 32, location & 0xFFFFFFFF
                 if (path := self.folder.entry_logs.get(log)) is None:
-                    where = self.folder.indexes[ledger_id]
                     raise LedgerFileError(where, 8 * entry_id, f"entry log {log:x} is not there")
                 entry = entry_at(path, self._files.map(path), position, ledger_id, entry_id)
                 places[entry_id] = HeldEntry(ledger_id, entry_id, path, position, entry)

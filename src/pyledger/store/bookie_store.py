@@ -22,7 +22,7 @@ from pyledger.store.bookie_compaction import compaction, logs_worth_compacting
 from pyledger.store.bookie_disks import LedgerDisks, write_at
 from pyledger.store.bookie_entry_log import SIZE_BYTES, EntryLogs
 from pyledger.store.bookie_folder import CURRENT, BookiePaths, journal_files, mark_name, read_mark
-from pyledger.store.bookie_index import ENTRY_ID_MAX, SLOTS_READ, IndexFiles, LedgerHeader
+from pyledger.store.bookie_index import ENTRY_ID_MAX, SLOTS_READ, STEP_MAX, IndexFiles, LedgerHeader
 from pyledger.store.bookie_journal import Journals, replayed_records, require_marked_file
 from pyledger.store.bookie_reader import FileMaps
 from pyledger.store.clock import Clock
@@ -124,6 +124,17 @@ class BookieStore:
         return store
 
     # --- what the rules ask for
+
+    def can_hold(self, ledger_id: int, entry_id: int) -> bool:
+        """Whether an index can have a slot for an entry, without more holes than it may have.
+
+        Raises:
+            StoreIOError: The operating system refused.
+        """
+        if entry_id <= min(ENTRY_ID_MAX, self.last_ids.get(ledger_id, -1) + STEP_MAX):
+            return True
+        holes_bytes = self._indexes.holes_bytes(ledger_id, entry_id)
+        return entry_id <= ENTRY_ID_MAX and holes_bytes <= self.config.index_holes_max_bytes
 
     def put(self, ledger_id: int, entry_id: int, entry: bytes) -> None:
         """Store an entry in memory, in the place of an older copy."""
@@ -318,7 +329,11 @@ class BookieStore:
         try:
             self.journals.start()
             self._intake = AddIntake(
-                self.journals.writers, self.ledgers, self.last_ids, entry_id_max=ENTRY_ID_MAX
+                self.journals.writers,
+                self.ledgers,
+                self.last_ids,
+                entry_id_max=ENTRY_ID_MAX,
+                step_max=STEP_MAX,
             )
             # All that was replayed is on disk before the first request.
             checkpoint = self._take(self.journals.marks)

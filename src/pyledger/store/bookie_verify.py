@@ -11,6 +11,7 @@ from pyledger.errors import LedgerFileError
 from pyledger.protocol.bookkeeper.bookie import EntryRecord
 from pyledger.protocol.bookkeeper.entry import DigestType
 from pyledger.store.bookie_folder import BookieFolder, read_bookie_folder
+from pyledger.store.bookie_index import written_slots
 from pyledger.store.bookie_reader import FileMaps
 from pyledger.store.problem import Problem
 from pyledger.wire.ledger.entry import digest_found
@@ -83,14 +84,12 @@ class BookieCheck:
 
     def _index(self, ledger_id: int, path: str) -> Iterator[Problem]:
         try:
-            index = decode_index(path, self._files.map(path))
+            decode_index(path, self._files.map(path))
         except LedgerFileError as error:
             yield Problem("bookie-index", path, error.position, error.problem)
             return
-        for entry_id in range(len(index)):
-            if (location := index.location(entry_id)) is None:
-                continue
-            log, position = location
+        for entry_id, location in written_slots(path):
+            log, position = location >> 32, location & 0xFFFFFFFF
             if (log_path := self.folder.entry_logs.get(log)) is None:
                 yield Problem("bookie-index", path, entry_id, f"entry {entry_id}: no entry log {log:x}")
                 continue

@@ -3,8 +3,9 @@
 A shell journals the records of an outcome in order, and sends the answer once they are on disk. What is in
 memory is ahead of the disk: entries can be read before they are durable, as upstream.
 
-Two rules are stricter than upstream's: a fence is durable before any answer to the read that made it, and the
-key of a ledger is journaled before its fence.
+Three rules are stricter than upstream's: a fence is durable before any answer to the read that made it, the
+key of a ledger is journaled before its fence, and an add whose entry names another ledger or entry than its
+request is rejected. Upstream stores such an entry where its bytes say, and acknowledges the other one.
 
 Source: BookKeeper bookie/BookieImpl.java, LedgerDescriptorImpl.java, proto/ReadEntryProcessorV3.java,
 WriteEntryProcessorV3.java, ReadLacProcessorV3.java.
@@ -87,6 +88,9 @@ class EntryStorage(Protocol):
     None is a promise that an entry was never stored: a failure to look has to be an exception.
     """
 
+    def can_hold(self, ledger_id: int, entry_id: int) -> bool:
+        """Whether it can store an entry with this id (0 or above)."""
+
     def put(self, ledger_id: int, entry_id: int, entry: bytes) -> None:
         """Store an entry, in the place of an older copy."""
 
@@ -128,14 +132,12 @@ class BookieRules:
         ledgers: All that it has heard of.
         read_only: Ordinary adds are refused.
         room_for_recovery: A read-only bookie still takes adds of high priority.
-        entry_id_max: The highest entry that the storage can keep.
     """
 
     storage: EntryStorage
     ledgers: dict[int, LedgerAtBookie] = field(default_factory=dict)
     read_only: bool = False
     room_for_recovery: bool = True
-    entry_id_max: int = (1 << 63) - 1
 
     def replay(self, record: Record) -> None:
         """Take a record of the journal again. Fences do not stop what was acknowledged before them."""
@@ -179,10 +181,8 @@ class BookieRules:
         status, records = self._may_add(request)
         early = False
         if status is Status.EOK:
-            # As upstream: what is stored are the ids inside the entry.
-            ledger_id, entry_id, _ = _IDS_AND_LAC.unpack_from(request.entry)
-            record = EntryRecord(ledger_id, entry_id, request.entry)
-            self._put(self.ledgers[ledger_id], record)
+            record = EntryRecord(request.ledger_id, request.entry_id, request.entry)
+            self._put(self.ledgers[record.ledger_id], record)
             records = (*records, record)
             early = request.deferred_sync
         answer = m.AddResponse(
@@ -196,7 +196,9 @@ class BookieRules:
         if self.read_only and not (request.priority > 0 and self.room_for_recovery):
             return Status.EREADONLY, ()
         ledger_id, entry_id, _ = _IDS_AND_LAC.unpack_from(request.entry)
-        if not 0 <= entry_id <= self.entry_id_max or ledger_id < 0:
+        if (ledger_id, entry_id) != (request.ledger_id, request.entry_id) or ledger_id < 0 or entry_id < 0:
+            return Status.EBADREQ, ()
+        if not self.storage.can_hold(ledger_id, entry_id):
             return Status.EBADREQ, ()
         opened, records = self._open(ledger_id, request.master_key)
         if opened is None:

@@ -35,24 +35,11 @@ class LoggedEntry:
 
 @dataclass(frozen=True, slots=True)
 class LedgerIndex:
-    """The index of one ledger."""
+    """What the index of a ledger says of it. Behind that the file has a slot for each entry, from 0 on."""
 
     master_key: bytes
     fenced: bool
     packet: bytes | None
-    locations: memoryview
-    """One signed 64-bit number an entry, from entry 0 on; 0: not there."""
-
-    def location(self, entry_id: int) -> tuple[int, int] | None:
-        """Entry log and position (bytes); None: the entry is not there."""
-        if not 0 <= entry_id < len(self.locations) // 8:
-            return None
-        (location,) = struct.unpack_from(">q", self.locations, 8 * entry_id)
-        return (location >> 32, location & 0xFFFFFFFF) if location else None
-
-    def __len__(self) -> int:
-        """How many entries it has room for."""
-        return len(self.locations) // 8
 
 
 def logged_entries(path: str, data: memoryview) -> Iterator[LoggedEntry]:
@@ -97,7 +84,7 @@ def entry_at(path: str, data: memoryview, position: int, ledger_id: int, entry_i
 
 
 def decode_index(path: str, data: memoryview) -> LedgerIndex:
-    """Read the index file of a ledger.
+    """Read the beginning of the index file of a ledger.
 
     Raises:
         LedgerFileError: It is none.
@@ -117,7 +104,7 @@ def decode_index(path: str, data: memoryview) -> LedgerIndex:
             raise LedgerFileError(path, at, f"a LAC packet of {packet_bytes} bytes")
         packet = bytes(data[start : start + packet_bytes]) or None
     key = bytes(data[_INDEX_HEAD.size : at])
-    return LedgerIndex(key, bool(state & FENCED), packet, data[INDEX_HEADER_BYTES:])
+    return LedgerIndex(key, bool(state & FENCED), packet)
 
 
 def map_position(data: memoryview) -> int:
