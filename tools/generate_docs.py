@@ -13,6 +13,7 @@ from enum import Enum
 from pathlib import Path
 
 from pyledger import errors
+from pyledger.config import bookie, broker, namesrv
 from pyledger.config.autorecovery import AutoRecoveryConfig
 from pyledger.config.bookie import BookieConfig
 from pyledger.config.broker import BrokerConfig
@@ -89,6 +90,8 @@ def config_document() -> str:
         "Made by `make docs` from `src/pyledger/config/`. Options of the library take our names and",
         "upstream's. A TOML file has one table per section. A variable is `PYLEDGER_<SECTION>_<FIELD>` and",
         "wins over the file. A name that is not in these tables is an error.",
+        "",
+        *upstream_files(),
     ]
     for section, kind in SECTIONS:
         described = field_docstrings(kind)
@@ -96,9 +99,35 @@ def config_document() -> str:
         lines += ["| setting | default | allowed | upstream | |", "|---|---|---|---|---|"]
         for one in settings_of(kind):
             upstream = ", ".join(f"`{name}`" for name in one.names[1:]) or "none"
+            upstream += f" × {one.upstream_factor:,}" if one.upstream_factor != 1 else ""
             cells = (f"`{one.name}`", default_value(one), allowed_values(one), upstream, described[one.name])
             lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def upstream_files() -> list[str]:
+    """How a `broker.conf`, `namesrv.conf` or `bk_server.conf` is read."""
+    lines = [
+        "## Settings files of upstream",
+        "",
+        "`pyledger broker`, `namesrv` and `bookie serve` take upstream's properties files with `-c`. A key",
+        "in the column *upstream* below is honoured. A key of this table decides where data is or how safe",
+        "it is; any value but the one given here stops the start, with the way out. All other keys only tune",
+        "upstream's servers: one log line names them, and they have no effect. A misspelt key is an error.",
+        "",
+        "| file | key | allowed | otherwise |",
+        "|---|---|---|---|",
+    ]
+    for name, fixed in (
+        ("broker.conf", broker.FIXED),
+        ("namesrv.conf", namesrv.FIXED),
+        ("bk_server.conf", bookie.FIXED),
+    ):
+        for key, one in sorted(fixed.items()):
+            if one.allowed is not None:
+                allowed = ", ".join(f"`{value}`" for value in one.allowed) or "not set"
+                lines.append(f"| `{name}` | `{key}` | {allowed} | {one.remedy} |")
+    return lines
 
 
 def error_classes() -> list[type[errors.PyLedgerError]]:

@@ -81,6 +81,29 @@ def test_a_bookie_is_taken_out(tmp_path: Path) -> None:
         assert [one["bookieId"] for one in states] == ["bookie-1", "bookie-2", "bookie-3"]
 
 
+def test_a_bookie_of_bookkeepers_own_file(tmp_path: Path) -> None:
+    """Folders, cluster, port and name are those of bk_server.conf; what only tunes is named and ignored."""
+    address = f"sqlite:{tmp_path / METADATA_FILE}"
+    assert pyledger("cluster", "format", address).code == 0
+    conf = tmp_path / "bk_server.conf"
+    disks = f"{tmp_path / 'd1'},{tmp_path / 'd2'}"
+    conf.write_text(
+        f"bookiePort=0\njournalDirectory={tmp_path / 'txn'}\nledgerDirectories={disks}\n"
+        f"metadataServiceUri={address}\nbookieId=named\nautoRecoveryDaemonEnabled=false\nzkTimeout=10000\n"
+    )
+    with process("bookie", "serve", "-c", str(conf)) as (_, line):
+        assert line.startswith("READY bookie 127.0.0.1:")
+        states = pyledger("cluster", "status", address, "--json").json
+        assert [one["bookieId"] for one in states] == ["named"]
+    assert all((tmp_path / name / "current" / "VERSION").exists() for name in ("txn", "d1", "d2"))
+    conf.write_text(f"metadataServiceUri={address}\nindexDirectories=/fast\n")
+    found = pyledger("bookie", "serve", str(tmp_path / "b"), "-c", conf)
+    assert (found.code, "indexes are kept in ledgerDirectories" in found.err) == (2, True)
+    conf.write_text(f"metadataServiceUri={address}\n")
+    found = pyledger("bookie", "serve", "-c", conf)
+    assert (found.code, "give FOLDER" in found.err) == (2, True)
+
+
 def test_a_lost_bookie_is_recovered_by_hand(tmp_path: Path) -> None:
     """No autorecovery runs: the command finds and makes the copies."""
     address = f"sqlite:{tmp_path / METADATA_FILE}"

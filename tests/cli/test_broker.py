@@ -78,7 +78,7 @@ def test_killed_broker_has_what_it_acknowledged(tmp_path: Path) -> None:
             assert ask(address, send("T", b"%d" % count)).code == 0
         process.kill()
         _, err = process.communicate(timeout=100)
-        assert "setting has no effect here setting=sendMessageThreadPoolNums" in err
+        assert "settings have no effect here settings=sendMessageThreadPoolNums" in err
     with serving("broker", "--config", conf) as (process, address):
         found = ask(
             address,
@@ -100,6 +100,12 @@ def test_topics_are_not_created_unless_allowed(tmp_path: Path) -> None:
     [
         ("listenPrt=1", "did you mean listenPort?"),
         ("brokerRole=SLAVE", "brokerId"),
+        ("storePathRootDir=/srv/mq\nstorePathCommitLog=/disk/log", "ln -s /disk/log /srv/mq/commitlog"),
+        (
+            "storeType=defaultRocksDB",
+            "storeType: 'defaultRocksDB' is not supported; PyLedger keeps no RocksDB",
+        ),
+        ("enableControllerMode=true", "there is no controller mode; use brokerRole"),
         ("bindAddress=0.0.0.0", "set brokerIP1"),
         ("brokerName=../x", "cannot name a topic"),
         ("listenPort=many", "broker.conf: listenPort: 'many' is not a whole number"),

@@ -41,7 +41,7 @@ def test_namesrv_takes_upstreams_properties_and_says_what_has_no_effect(tmp_path
         assert b"orderMessageEnable=true" in bytes(shown.body)
         process.terminate()
         _, err = process.communicate(timeout=100)
-        assert "setting has no effect here setting=defaultThreadPoolNums" in err
+        assert "settings have no effect here settings=defaultThreadPoolNums" in err
     assert (tmp_path / "kv.json").exists()
 
 
@@ -55,7 +55,7 @@ def test_namesrv_takes_toml(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("listenPrt=1", "listenPrt: unknown setting in "),
+        ("listenPrt=1", "namesrv.conf: listenPrt: unknown setting"),
         ("clusterTest=true", "clusterTest: 'true' is not supported"),
         ("listenPort=x", "listenPort: 'x' is not a whole number"),
     ],

@@ -62,6 +62,25 @@ def test_a_new_cluster_is_what_java_formats(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
+def test_a_cluster_of_pulsar_gets_its_layout(tmp_path: Path) -> None:
+    """Pulsar's set-up makes the name and no layout; several bookies that start at once complete it."""
+
+    async def scenario(one: Cluster, two: Cluster) -> None:
+        made = await one.store.get("/ledgers/LAYOUT")
+        assert made is not None
+        await one.store.delete("/ledgers/LAYOUT")
+        await asyncio.gather(*(cluster.check() for cluster in (one, two, one, two)))
+        again = await two.store.get("/ledgers/LAYOUT")
+        assert again is not None
+        assert again.data == made.data
+        for name in ("LAYOUT", "INSTANCEID"):
+            await one.store.delete(f"/ledgers/{name}")
+        with pytest.raises(LedgerMetadataError, match="pyledger cluster format"):
+            await one.check()
+
+    run(tmp_path, scenario)
+
+
 @pytest.mark.parametrize("stage", STAGES)
 def test_trees_of_java(stage: str, tmp_path: Path) -> None:
     """Ledgers and bookies are found in whatever state Java left a cluster."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pyledger.config.namesrv import WITHOUT_EFFECT, NamesrvConfig
+from pyledger.config.namesrv import NamesrvConfig
 from pyledger.config.net import NetConfig
 from pyledger.errors import ConfigError, ListenError
 from pyledger.namesrv import processor as processor_module
@@ -21,7 +21,6 @@ from pyledger.wire.remoting import RemotingCommand, encode_frame
 from tests.namesrv.peers import asked, name_server, peer, registration
 from tests.net.conftest import Run
 from tests.net.peers import until
-from tests.source_tree import ROOT
 
 CHANGES = [
     asked(RequestCode.PUT_KV_CONFIG, namespace="N", key="k", value="v"),
@@ -377,11 +376,6 @@ def test_key_value_change_that_cannot_be_written_is_not_seen(run: Run, tmp_path:
             assert (await client.request(asked(RequestCode.GET_KV_CONFIG, namespace="N", key="k"))).code == 22
 
     run(main())
-
-
-def test_the_document_names_every_setting_without_effect() -> None:
-    text = (ROOT / "docs/protocols/namesrv.md").read_text()
-    assert [name for name in WITHOUT_EFFECT if f"`{name}`" not in text] == []
 
 
 def test_repeated_registration_is_read_once_and_any_change_is_seen(

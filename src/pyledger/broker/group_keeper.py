@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Self
 
 from pyledger.broker.membership import Membership
-from pyledger.broker.parts import store_path_of
 from pyledger.broker.server import Broker
 from pyledger.broker.successor import start_successor
 from pyledger.config.broker import BrokerConfig
@@ -43,7 +42,7 @@ def member_of(
         dledger.group,
         dledger.self_id,
         dledger.peers,
-        store_path_of(config),
+        config.store_folder,
         config=replace(raft, append_on_election=False),
         store=RaftStoreConfig(
             data_file_size_bytes=store.mapped_file_size_bytes,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-from pyledger.broker.parts import BrokerParts, store_path_of
+from pyledger.broker.parts import BrokerParts
 from pyledger.broker.restored_topics import restore_topics
 from pyledger.broker.server import Broker
 from pyledger.broker.slave_side import SlaveSide
@@ -60,7 +60,7 @@ class BrokerKeeper:
             ha: Its role.
         """
         self._make = make
-        self._folder = Path(store_path_of(config))
+        self._folder = Path(config.store_folder)
         self._config, self._ha = self._kept(config, ha)
         self._copied_where: int | None = None
         """Physical offset (bytes) to which the slave that the broker was knew the topics."""

@@ -105,11 +105,6 @@ def standing_of(config: BrokerConfig, *, slave: bool, master_alive: bool) -> Bro
     )
 
 
-def store_path_of(config: BrokerConfig) -> str:
-    """The folder of a broker's store."""
-    return config.store_path or str(Path.home() / "store")
-
-
 Reply = Answer | asyncio.Future[Answer]
 Method = Callable[[Connection, RemotingCommand], Reply]
 """Answers one kind of request."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pyledger.broker.addresses import joined
 from pyledger.broker.group_roles import GroupFollower
 from pyledger.broker.held_pulls import HeldPulls
-from pyledger.broker.parts import BrokerParts, T, standing_of, store_path_of, watched_rules
+from pyledger.broker.parts import BrokerParts, T, standing_of, watched_rules
 from pyledger.broker.pops import PopBook
 from pyledger.broker.processors.quick import Answered, QuickAnswers
 from pyledger.broker.processors.table import BrokerHandlers
@@ -281,7 +281,7 @@ class Broker:
         host = self.config.advertised_host or self.config.host
         given |= {"store_host": "127.0.0.1" if host == "localhost" else host, "store_port": port}
         opener: Callable[..., MessageStore] = (self._membership or MessageStore).open
-        store = await asyncio.to_thread(opener, store_path_of(self.config), clock=self._clock, **given)
+        store = await asyncio.to_thread(opener, self.config.store_folder, clock=self._clock, **given)
         if self._membership is not None:
             await self._membership.settle(store)
         return store

@@ -11,6 +11,7 @@ from pyledger.cli.serving import (
     begin_start,
     config_option,
     listen_option,
+    log_ignored,
     log_level_option,
     log_to_stderr,
     serve,
@@ -21,11 +22,25 @@ Examples:
   pyledger bookie serve ./bookies --dev 3
   pyledger bookie serve /var/bookie --metadata zk://127.0.0.1:2181/ledgers
   pyledger bookie serve /var/bookie --metadata zk://127.0.0.1:2181/ledgers --ledgers /disk1 --ledgers /disk2
+  pyledger bookie serve -c bk_server.conf
 """
 
 
+_OF_ONE_BOOKIE = {
+    "host",
+    "port",
+    "advertised_host",
+    "bookie_id",
+    "metadata",
+    "zk_servers",
+    "journal_directories",
+    "ledger_directories",
+}
+"""Settings that bookies of `--dev` do not take: they are in FOLDER, on free ports of loopback."""
+
+
 @click.command("serve", epilog=EXAMPLES)
-@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("folder", required=False, type=click.Path(path_type=Path, file_okay=False))
 @click.option(
     "--dev", "count", type=click.IntRange(1, 99), help="So many bookies in this process, with metadata."
 )
@@ -51,7 +66,7 @@ Examples:
 @config_option
 @log_level_option
 def command(
-    folder: Path,
+    folder: Path | None,
     count: int | None,
     listen: tuple[str, int] | None,
     metadata: str | None,
@@ -64,47 +79,42 @@ def command(
 ) -> None:
     """Run a bookie until SIGTERM or SIGINT. Prints `READY bookie HOST:PORT` once it answers.
 
-    FOLDER is made where it is missing. Clients of BookKeeper find the bookie through `--metadata`. With
+    FOLDER is made where it is missing; it can be left out where journals and ledgers have folders of their
+    own, by options or by a `bk_server.conf`. Clients of BookKeeper find the bookie through `--metadata`. With
     `--dev N` there are N bookies on free ports of loopback and a cluster in FOLDER/metadata.db; the line is
     then `READY bookies sqlite:FILE`, which is what clients are given.
     """
     begin_start()
-    if (count is None) == (metadata is None):
+    if count is not None and metadata is not None:
         raise click.UsageError("give either --metadata or --dev")
-    if count is not None and (journals or ledgers):
+    if count is not None and (journals or ledgers or folder is None):
         raise click.UsageError("with --dev all folders are below FOLDER")
     try:
         from pyledger.runtime.bookie_group import BookieGroup
         from pyledger.runtime.bookie_server import BookieServer
     except ImportError as error:
         raise CannotReachError(str(error)) from error
-    import logging
-
-    from pyledger.config.bookie import BookieConfig
+    from pyledger.config.bookie import FIXED, BookieConfig
     from pyledger.config.loader import ConfigFile
     from pyledger.config.net import TlsConfig
-    from pyledger.log import event, logger
     from pyledger.metadata.cluster import locate
 
     log_to_stderr(log_level)
     file = ConfigFile(config_path)
     config, tls = file.load(BookieConfig, "bookie"), file.load(TlsConfig, "tls")
     beside = _with_autorecovery(file, tls, enabled=config.auto_recovery_daemon_enabled)
-    for key in file.left({}):
-        event(logger("bookie"), logging.WARNING, "setting has no effect here", setting=key)
-    if count is not None:
-        group_of = count
-        for setting in ("journal_directories", "ledger_directories"):
-            if getattr(config, setting):
-                event(logger("bookie"), logging.WARNING, "setting has no effect here", setting=setting)
-
-        def group() -> Any:
-            made = BookieGroup(folder, group_of, config=config, tls=tls)
-            return beside(made, made.address, "bookies")
-
-        serve("bookies", group)
+    ignored = file.ignored(FIXED)
+    if count is not None and folder is not None:
+        log_ignored((*ignored, *_of_one_bookie(config)), "bookie")
+        group = BookieGroup(folder, count, config=config, tls=tls)
+        serve("bookies", lambda: beside(group, group.address, "bookies"))
         return
-    host, port = listen or ("127.0.0.1", 3181)
+    log_ignored(ignored, "bookie")
+    cluster = metadata or config.cluster_address
+    if not cluster:
+        raise click.UsageError("give --metadata or --dev, or set metadataServiceUri in the file")
+    host, port = listen or (config.host, config.port)
+    name, advertised = bookie_id or config.bookie_id, advertise or config.advertised_host
 
     def bookie() -> Any:
         made = BookieServer(
@@ -113,22 +123,40 @@ def command(
             host=host,
             port=port,
             tls=tls,
-            cluster=locate(metadata or "", make=False),
-            bookie_id=bookie_id,
-            advertised_host=advertise,
+            cluster=locate(cluster, make=False),
+            bookie_id=name,
+            advertised_host=advertised,
         )
-        return beside(made, metadata or "", bookie_id or f"{advertise or host}:{port}")
+        return beside(made, cluster, name or f"{advertised or host}:{port}")
 
     serve("bookie", bookie)
 
 
-def _paths(folder: Path, config: Any, journals: tuple[str, ...], ledgers: tuple[str, ...]) -> Any:
+def _of_one_bookie(config: Any) -> list[str]:
+    """Settings that are given and that `--dev` does not take."""
+    from pyledger.config.fields import settings_of
+
+    return [
+        one.name
+        for one in settings_of(type(config))
+        if one.name in _OF_ONE_BOOKIE and getattr(config, one.name) != one.default
+    ]
+
+
+def _paths(folder: Path | None, config: Any, journals: tuple[str, ...], ledgers: tuple[str, ...]) -> Any:
     """Where the bookie keeps what: as the command says, else as the settings say, else below its folder."""
     from pyledger.store.bookie_folder import BookiePaths
 
+    journals = journals or _listed(config.journal_directories)
+    ledgers = ledgers or _listed(config.ledger_directories)
+    if folder is None:
+        if not (journals and ledgers):
+            raise click.UsageError(
+                "give FOLDER, or folders for both: journalDirectories and ledgerDirectories"
+            )
+        return BookiePaths(journals, ledgers)
     below = BookiePaths.below(folder)
-    journals = journals or _listed(config.journal_directories) or below.journals
-    return BookiePaths(journals, ledgers or _listed(config.ledger_directories) or below.ledgers)
+    return BookiePaths(journals or below.journals, ledgers or below.ledgers)
 
 
 def _listed(text: str) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from pyledger.cli.serving import (
     begin_start,
     config_option,
     listen_option,
+    log_ignored,
     log_level_option,
     log_to_stderr,
     serve,
@@ -45,12 +46,11 @@ def command(
     only with autoCreateTopicEnable=true.
     """
     begin_start()
-    import logging
     from dataclasses import replace
 
     from pyledger.broker.keeper import BrokerKeeper
     from pyledger.broker.server import Broker
-    from pyledger.config.broker import WITHOUT_EFFECT, BrokerConfig
+    from pyledger.config.broker import FIXED, BrokerConfig
     from pyledger.config.delivery import DeliveryConfig
     from pyledger.config.dledger import DledgerConfig
     from pyledger.config.ha import HaConfig
@@ -58,7 +58,6 @@ def command(
     from pyledger.config.net import NetConfig, TlsConfig
     from pyledger.config.raft import RaftConfig
     from pyledger.config.store import StoreConfig
-    from pyledger.log import event, logger
 
     log_to_stderr(log_level)
     file = ConfigFile(config_path)
@@ -67,8 +66,7 @@ def command(
     ha, dledger = file.load(HaConfig, "ha"), file.load(DledgerConfig, "dledger")
     raft = file.load(RaftConfig, "raft")
     net, tls = file.load(NetConfig, "net"), file.load(TlsConfig, "tls")
-    for key in file.left(WITHOUT_EFFECT):
-        event(logger("broker"), logging.WARNING, "setting has no effect here", setting=key)
+    log_ignored(file.ignored(FIXED), "broker")
     if namesrv is not None:
         config = replace(config, name_servers=namesrv)
     if store_path is not None:

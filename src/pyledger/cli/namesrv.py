@@ -8,6 +8,7 @@ from pyledger.cli.serving import (
     begin_start,
     config_option,
     listen_option,
+    log_ignored,
     log_level_option,
     log_to_stderr,
     serve,
@@ -33,21 +34,18 @@ def command(listen: tuple[str, int] | None, config_path: Path | None, admin: boo
     but the key-value table.
     """
     begin_start()
-    import logging
     from dataclasses import replace
 
     from pyledger.config.loader import ConfigFile
-    from pyledger.config.namesrv import WITHOUT_EFFECT, NamesrvConfig
+    from pyledger.config.namesrv import FIXED, NamesrvConfig
     from pyledger.config.net import NetConfig, TlsConfig
-    from pyledger.log import event, logger
     from pyledger.namesrv.server import NameServer
 
     log_to_stderr(log_level)
     file = ConfigFile(config_path)
     config = file.load(NamesrvConfig, "namesrv")
     net, tls = file.load(NetConfig, "net"), file.load(TlsConfig, "tls")
-    for key in file.left(WITHOUT_EFFECT):
-        event(logger("namesrv"), logging.WARNING, "setting has no effect here", setting=key)
+    log_ignored(file.ignored(FIXED), "namesrv")
     if listen is not None:
         config = replace(config, host=listen[0], port=listen[1])
     if admin:

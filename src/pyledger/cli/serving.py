@@ -2,7 +2,7 @@
 
 import gc
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -81,6 +81,14 @@ def log_to_stderr(level: str) -> None:
     root.addHandler(handler)
 
 
+def log_ignored(keys: Sequence[str], server: str) -> None:
+    """One line that names the settings of a file that mean nothing here."""
+    from pyledger.log import event, logger
+
+    if keys:
+        event(logger(server), logging.WARNING, "settings have no effect here", settings=",".join(keys))
+
+
 class OneLineFormatter(logging.Formatter):
     """One line for a message, whatever a peer put into it; a traceback follows where there is one."""
 
@@ -104,7 +112,7 @@ config_option = click.option(
     "--config",
     "config_path",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Settings: a TOML file, or RocketMQ's own properties.",
+    help="Settings: a TOML file, or upstream's own properties.",
 )
 log_level_option = click.option(
     "--log-level",

@@ -3,12 +3,13 @@
 Source: RocketMQ common/.../BrokerConfig.java; store/.../MessageStoreConfig.java.
 """
 
+import os
 import re
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Self
 
-from pyledger.config.fields import build, check, setting
+from pyledger.config.fields import ANY, Fixed, build, check, setting
 from pyledger.errors import ConfigError
 
 HOUR_MS = 3_600_000
@@ -16,44 +17,42 @@ PORT_MAX = 65_535
 NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,100}")
 ANY_ADDRESS = ("0.0.0.0", "::", "")
 
-WITHOUT_EFFECT = {
-    "rocketmqHome": None,
-    "storePathCommitLog": None,
-    "storePathConsumeQueue": None,
-    "storePathIndex": None,
-    "storeCheckpoint": None,
-    "abortFile": None,
-    "brokerIP2": None,
-    "messageDelayLevel": "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
-    "clusterTopicEnable": "true",
-    "brokerTopicEnable": "true",
-    "fetchNamesrvAddrByAddressServer": "false",
-    "forceRegister": "true",
-    "compressedRegister": "false",
-    "enableControllerMode": "false",
-    "enableSlaveActingMaster": "false",
-    "enableCalcFilterBitMap": "false",
-    "warmMapedFileEnable": None,
-    "useReentrantLockWhenPutMessage": None,
-    "sendMessageThreadPoolNums": None,
-    "pullMessageThreadPoolNums": None,
-    "queryMessageThreadPoolNums": None,
-    "adminBrokerThreadPoolNums": None,
-    "clientManageThreadPoolNums": None,
-    "consumerManageThreadPoolNums": None,
-    "heartbeatThreadPoolNums": None,
-    "endTransactionThreadPoolNums": None,
-    "pullThreadPoolQueueCapacity": None,
-    "serverWorkerThreads": None,
-    "serverCallbackExecutorThreads": None,
-    "serverSelectorThreads": None,
-    "serverPooledByteBufAllocatorEnable": None,
-    "useEpollNativeSelector": None,
-    "flushDelayOffsetInterval": None,
-    "aclEnable": "false",
-    "timerWheelEnable": None,
+_ONE_ROOT = "every reader of a store knows only its root folder; leave the key out, and "
+_NO_ROCKSDB = "PyLedger keeps no RocksDB; use the files of `storeType=default`"
+_AUTH = "set acl_path to a file of users and rules, see docs/security.md"
+
+FIXED = {
+    "readOnlyCommitLogStorePaths": Fixed((), _ONE_ROOT + "make `commitlog` one folder"),
+    "storeType": Fixed(("default",), _NO_ROCKSDB),
+    "rocksdbCQDoubleWriteEnable": Fixed(("false",), _NO_ROCKSDB),
+    "transRocksDBEnable": Fixed(("false",), _NO_ROCKSDB),
+    "timerRocksDBEnable": Fixed(("false",), _NO_ROCKSDB),
+    "popConsumerKVServiceEnable": Fixed(("false",), _NO_ROCKSDB),
+    "useSingleRocksDBForAllConfigs": Fixed(("false",), _NO_ROCKSDB),
+    "configManagerVersion": Fixed(("v1",), _NO_ROCKSDB),
+    "messageStorePlugIn": Fixed((), "PyLedger loads no Java class; leave the key out"),
+    "enableRetryTopicV2": Fixed(("false",), "PyLedger knows only the first form of retry topics of pop"),
+    "messageDelayLevel": Fixed(
+        ("1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",), "leave it at upstream's default"
+    ),
+    "enableControllerMode": Fixed(
+        ("false",), "there is no controller mode; use brokerRole, or enableDLegerCommitLog"
+    ),
+    "enableSlaveActingMaster": Fixed(("false",), "a slave does not act as master here; leave it off"),
+    "duplicationEnable": Fixed(("false",), "leave it off"),
+    "asyncLearner": Fixed(("false",), "leave it off"),
+    "brokerConfigPaths": Fixed(
+        (), "there is no broker container; run one `pyledger broker -c` for each file"
+    ),
+    "brokerConfigPath": ANY,
+    "mappedFileSizeConsumeQueueExt": ANY,
+    "fetchNamesrvAddrByAddressServer": Fixed(("false",), "list the name servers in namesrvAddr"),
+    "aclEnable": Fixed(("false",), _AUTH),
+    "authenticationEnabled": Fixed(("false",), _AUTH),
+    "authorizationEnabled": Fixed(("false",), _AUTH),
+    "useTLS": Fixed(("false",), "set tls.server.mode and the certificates, see docs/config.md"),
 }
-"""Upstream's settings that mean nothing here, each with the one value that it may have, or None for any."""
+"""Upstream's settings that decide where data is or how safe it is, and that cannot be changed here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +86,10 @@ class BrokerConfig:
 
     store_path: str = setting("", upstream="storePathRootDir")
     """Folder of the store. Empty: `store` in the home folder, as upstream."""
+
+    log_path: str = setting("", upstream="storePathCommitLog")
+    """Has to be empty, or `commitlog` in the store's folder, which may be a symbolic link: readers find a log
+    by the root of its store alone."""
 
     admin_enabled: bool = setting(False, upstream=None)
     """Answer requests that change topics, groups, offsets, files or settings: from this machine, and from
@@ -140,6 +143,14 @@ class BrokerConfig:
 
     def __post_init__(self) -> None:
         check(self)
+        expected = os.path.normpath(os.path.join(self.store_folder, "commitlog"))
+        if self.log_path and os.path.normpath(self.log_path) != expected:
+            raise ConfigError(
+                "log_path",
+                f"storePathCommitLog={self.log_path} is not below storePathRootDir: no reader of the store "
+                "would find the log",
+                f"leave it out, and make {expected} a symbolic link to it: ln -s {self.log_path} {expected}",
+            )
         for field, name in (("cluster", self.cluster), ("name", self.name)):
             if not NAME.fullmatch(name):
                 raise ConfigError(field, f"{name!r} cannot name a topic", "take letters, digits, - and _")
@@ -158,6 +169,11 @@ class BrokerConfig:
                     f"{self.advertised_host!r} is no address that clients can reach",
                     "set brokerIP1 to an IPv4 or IPv6 address of this machine",
                 ) from None
+
+    @property
+    def store_folder(self) -> str:
+        """Folder of the store."""
+        return self.store_path or os.path.expanduser("~/store")
 
     @classmethod
     def from_options(cls, **options: object) -> Self:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from pyledger.errors import ConfigError
 
 T = TypeVar("T", bool, int, str)
+INT64_MAX = (1 << 63) - 1
 TRUE = {"true", "1", "yes", "on"}
 FALSE = {"false", "0", "no", "off"}
 
@@ -35,11 +36,27 @@ class Setting:
     """The same setting in upstream's configuration; None where upstream has none."""
     aliases: tuple[str, ...] = ()
     """What upstream called it before."""
+    upstream_factor: int = 1
+    """Our value is upstream's times this: 1,048,576 where upstream counts MiB, 100 where it is a fraction."""
 
     @property
     def names(self) -> tuple[str, ...]:
         """What it may be called: by us, by upstream, and by upstream before."""
         return (self.name, *((self.upstream,) if self.upstream else ()), *self.aliases)
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A setting of upstream's that decides where data is or how safe it is, and that has one meaning here."""
+
+    allowed: tuple[str, ...] | None
+    """Values that describe what happens here; compared without regard to case. None: any."""
+    remedy: str = ""
+    """What to do instead of any other value."""
+
+
+ANY = Fixed(None)
+"""A setting that is ignored, and that would be taken for a misspelt one that is not."""
 
 
 def setting(
@@ -50,6 +67,7 @@ def setting(
     choices: Mapping[str, str] | None = None,
     upstream: str | None,
     aliases: tuple[str, ...] = (),
+    upstream_factor: int = 1,
 ) -> T:
     """A dataclass field for one setting.
 
@@ -60,8 +78,16 @@ def setting(
         choices: The words that a string may be, each with upstream's word for it.
         upstream: Name of the setting in upstream's configuration.
         aliases: Its names in older editions of upstream.
+        upstream_factor: Our value is upstream's times this.
     """
-    metadata = {"unit": unit, "range": range, "choices": choices, "upstream": upstream, "aliases": aliases}
+    metadata = {
+        "unit": unit,
+        "range": range,
+        "choices": choices,
+        "upstream": upstream,
+        "aliases": aliases,
+        "upstream_factor": upstream_factor,
+    }
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -87,8 +113,16 @@ def check(config: Settings) -> None:
             raise ConfigError(one.name, f"{value!r} is unknown", "choose one of " + ", ".join(one.choices))
 
 
-def convert(one: Setting, value: object) -> object:
-    """Turn text into the type of the setting, and upstream's word into ours; anything else passes through."""
+def convert(one: Setting, name: str, value: object) -> object:
+    """Turn text into the type of the setting, and upstream's word or unit into ours; the rest passes through.
+
+    Args:
+        one: The setting.
+        name: The name that the value was given by.
+        value: As it stands in a file, a variable or an option.
+    """
+    if one.upstream_factor != 1 and name != one.name:
+        return _converted_unit(one, value)
     if not isinstance(value, str):
         return value
     text = value.strip()
@@ -105,6 +139,19 @@ def convert(one: Setting, value: object) -> object:
         if text == theirs:
             return ours
     return value
+
+
+def _converted_unit(one: Setting, value: object) -> int:
+    """A value in upstream's unit, in ours."""
+    from decimal import Decimal  # noqa: PLC0415 - few files have such a value
+
+    try:
+        number = Decimal(str(value).strip()) * one.upstream_factor
+        if abs(number) <= INT64_MAX:
+            return int(number.to_integral_value())
+    except ArithmeticError:
+        raise ConfigError(one.name, f"{value!r} is not a number") from None
+    raise ConfigError(one.name, f"{value!r} is out of range")
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
@@ -134,7 +181,7 @@ def build(kind: type[S], options: Mapping[str, object]) -> S:
             raise ConfigError(name, "unknown setting", suggestion(name, by_name))
         if one.name in values:
             raise ConfigError(name, f"the same setting as {one.name}", "give one of the two")
-        values[one.name] = convert(one, value)
+        values[one.name] = convert(one, name, value)
     return kind(**values)
 
 

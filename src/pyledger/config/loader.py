@@ -7,15 +7,19 @@ section, or upstream's `.properties`, in which all sections share one list of ke
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from pyledger.config import properties
-from pyledger.config.fields import Settings, build, settings_of, suggestion
+from pyledger.config.fields import Fixed, Settings, build, settings_of, suggestion
 from pyledger.errors import ConfigError
 
 S = TypeVar("S", bound=Settings)
+
+_TYPO_CUTOFF = 0.9
+"""Similarity at which an unknown key is taken for a known one that is misspelt: no key of upstream's that is
+ignored comes near it, see tests/config/test_upstream_files.py."""
 
 
 def load(
@@ -123,25 +127,33 @@ class ConfigFile:
                 raise
             raise ConfigError(f"{self.path}: {written}", error.problem, error.remedy) from None
 
-    def left(self, accepted: Mapping[str, str | None]) -> tuple[str, ...]:
-        """Keys of a properties file that no section took, although they may stand there.
+    def ignored(self, fixed: Mapping[str, Fixed]) -> tuple[str, ...]:
+        """Keys of a properties file that no section took: they tune upstream's servers and mean nothing here.
 
         Args:
-            accepted: Upstream's settings that mean nothing here, each with the one value that it may have,
-                or None for any.
+            fixed: Settings that may not be ignored, by upstream's name.
 
         Raises:
-            ConfigError: a key is not among them, or has another value.
+            ConfigError: one of `fixed` has a value that is not supported, or a key is a misspelt setting.
         """
-        rest = {key: value for key, value in self._pairs.items() if key not in self._known}
-        for key, value in rest.items():
-            if key not in accepted:
-                raise ConfigError(
-                    key, f"unknown setting in {self.path}", suggestion(key, [*self._known, *accepted])
-                )
-            if accepted[key] not in {None, value}:
-                raise ConfigError(key, f"{value!r} is not supported", f"leave it at {accepted[key]}")
-        return tuple(rest)
+        ignored = []
+        for key, value in self._pairs.items():
+            if key in self._known:
+                continue
+            if key not in fixed:
+                self._check_spelling(key, [*self._known, *fixed])
+                ignored.append(key)
+            elif (allowed := fixed[key].allowed) is None:
+                ignored.append(key)
+            elif value.lower() not in map(str.lower, allowed):
+                raise ConfigError(f"{self.path}: {key}", f"{value!r} is not supported", fixed[key].remedy)
+        return tuple(ignored)
+
+    def _check_spelling(self, key: str, known: Sequence[str]) -> None:
+        import difflib  # noqa: PLC0415 - only where a key is unknown
+
+        if difflib.get_close_matches(key, known, n=1, cutoff=_TYPO_CUTOFF):
+            raise ConfigError(f"{self.path}: {key}", "unknown setting", suggestion(key, known))
 
 
 def read_properties(path: Path) -> dict[str, str]:

@@ -6,27 +6,16 @@ Source: RocketMQ common/.../NamesrvConfig.java, remoting/.../NettyServerConfig.j
 from dataclasses import dataclass
 from typing import Self
 
-from pyledger.config.fields import build, check, setting
+from pyledger.config.fields import Fixed, build, check, setting
 
-WITHOUT_EFFECT = {
-    "rocketmqHome": None,
-    "configStorePath": None,
-    "productEnvName": None,
-    "clusterTest": "false",
-    "enableControllerInNamesrv": "false",
-    "clientRequestThreadPoolNums": None,
-    "clientRequestThreadPoolQueueCapacity": None,
-    "defaultThreadPoolNums": None,
-    "defaultThreadPoolQueueCapacity": None,
-    "serverWorkerThreads": None,
-    "serverCallbackExecutorThreads": None,
-    "serverSelectorThreads": None,
-    "serverNettyWorkerGroupEnable": None,
-    "serverPooledByteBufAllocatorEnable": None,
-    "useEpollNativeSelector": None,
-    "useTLS": "false",
+FIXED = {
+    "enableControllerInNamesrv": Fixed(
+        ("false",), "there is no controller; use brokerRole, or enableDLegerCommitLog, of the brokers"
+    ),
+    "clusterTest": Fixed(("false",), "leave it off"),
+    "useTLS": Fixed(("false",), "set tls.server.mode and the certificates, see docs/config.md"),
 }
-"""Upstream's settings that mean nothing here, each with the one value that it may have, or None for any."""
+"""Upstream's settings that decide how safe a name server is, and that cannot be changed here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,7 +43,9 @@ def changed_settings(part: S, wanted: Mapping[str, str], changeable: Collection[
     """
     by_name = {one.upstream: one for one in settings_of(type(part)) if one.name in changeable}
     values: dict[str, Any] = {
-        by_name[name].name: convert(by_name[name], text) for name, text in wanted.items() if name in by_name
+        by_name[name].name: convert(by_name[name], name, text)
+        for name, text in wanted.items()
+        if name in by_name
     }
     found: S = replace(part, **values)
     return found

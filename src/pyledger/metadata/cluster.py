@@ -71,15 +71,20 @@ class Cluster:
         """Make an empty cluster; False when there is one, which is left as it is."""
         await self.store.ensure(f"{self.root}/{AVAILABLE}/{READ_ONLY}")
         await self._put_new(INSTANCE_ID, str(uuid.uuid4()).encode())
-        return await self._put_new(LAYOUT, f"{LAYOUT_VERSION}\n{FACTORY}:{FACTORY_VERSION}".encode())
+        return await self._put_layout()
 
     async def check(self) -> None:
         """Make sure that ledgers are kept in the way that is known here.
+
+        A cluster with a name and no layout, as Pulsar's set-up leaves it, gets one, as from Java's bookies.
 
         Raises:
             LedgerMetadataError: They are not, or there is no cluster.
         """
         node = await self.store.get(f"{self.root}/{LAYOUT}")
+        if node is None and await self.instance_id():
+            await self._put_layout()
+            node = await self.store.get(f"{self.root}/{LAYOUT}")
         if node is None:
             raise LedgerMetadataError(
                 f"there is no cluster under {self.root}; `pyledger cluster format` makes one"
@@ -92,6 +97,9 @@ class Cluster:
         """The name that cookies bear; empty where the cluster has none."""
         node = await self.store.get(f"{self.root}/{INSTANCE_ID}")
         return "" if node is None else node.data.decode()
+
+    async def _put_layout(self) -> bool:
+        return await self._put_new(LAYOUT, f"{LAYOUT_VERSION}\n{FACTORY}:{FACTORY_VERSION}".encode())
 
     async def _put_new(self, name: str, data: bytes) -> bool:
         try:
