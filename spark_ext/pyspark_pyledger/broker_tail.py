@@ -7,7 +7,7 @@ A broker that cannot be reached is asked again at its other addresses, its slave
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from pyledger.errors import (
     BrokerError,
     DataLostError,
     NoRouteError,
+    PyLedgerError,
     RemotingConnectError,
     RemotingError,
 )
@@ -49,44 +50,83 @@ class BrokerTail:
         self._options = options
         self._consumer = _consumer(options)
         self._ranges: dict[QueueKey, QueueRange] = {}
+        self._authoritative: set[QueueKey] = set()
+        self._has_seen = False
+        self._queues: dict[QueueKey, MessageQueue] = {}
+        """All that a route ever named."""
+        self._addresses: dict[str, dict[int, str]] = {}
+        """Of all their brokers, as last heard."""
         self.replaced: set[str] = set()
         """Always empty: a broker does not tell."""
+        self.unavailable: dict[str, PyLedgerError] = {}
+        """Brokers that did not answer at the last refresh, and why."""
         background().wait(self._consumer.start())
 
     def refresh(self) -> Mapping[QueueKey, QueueRange]:
         """Queue offsets that each wanted queue holds now.
 
+        The last known route serves where name servers do not answer, or know less of a topic than before: one
+        that has just started knows no broker. A broker that does not answer is noted as `unavailable`.
+
         Raises:
-            RemotingError: a broker and its slaves cannot be reached, or no name server.
+            RemotingError: no name server answers, or none of the brokers, and none did before.
         """
-        found = background().wait(self._find())
-        # A slave that answers for its master may be behind it.
-        self._ranges = {
-            key: QueueRange(low, max(high, self._ranges[key].max_offset if key in self._ranges else 0))
-            for key, (low, high) in found.items()
-        }
+        background().wait(self._find())
         return self._ranges
 
-    async def _find(self) -> dict[QueueKey, tuple[int, int]]:
-        queues: list[MessageQueue] = []
+    def is_authoritative(self, key: QueueKey) -> bool:
+        """Whether a master answered for a queue: a slave may be behind it, and no route proves nothing."""
+        return key in self._authoritative
+
+    async def _find(self) -> None:
+        await self._learn_queues()
+        routes = self._consumer.client.routes
+        for _topic, broker_name, _queue_id in self._queues:
+            # The client forgets brokers that no route names for a while.
+            known = routes.addresses.setdefault(broker_name, self._addresses.get(broker_name, {}))
+            self._addresses[broker_name] = dict(known)
+        answers = await asyncio.gather(
+            *(self._span(queue) for queue in self._queues.values()), return_exceptions=True
+        )
+        self._ranges, self._authoritative, self.unavailable = {}, set(), {}
+        for key, answer in zip(self._queues, answers, strict=True):
+            if isinstance(answer, RemotingError):
+                self.unavailable[key[1]] = answer
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                broker_id, self._ranges[key] = answer
+                if broker_id == MASTER_ID:
+                    self._authoritative.add(key)
+        self._has_seen |= bool(self._ranges)
+        if self.unavailable and not self._has_seen:
+            raise next(iter(self.unavailable.values()))
+
+    async def _learn_queues(self) -> None:
+        """Add what name servers tell to what they ever told."""
         for topic in self._options.topics or ():
             try:
-                queues += await self._consumer.queues(topic)
+                queues = await self._consumer.queues(topic)
             except NoRouteError:
                 log.info("no name server knows the topic %s yet", topic)
-        wanted = [queue for queue in queues if is_wanted(self._options, queue.topic, queue.queue_id)]
-        spans = await asyncio.gather(*(self._span(queue) for queue in wanted))
-        return {
-            (queue.topic, queue.broker_name, queue.queue_id): span
-            for queue, span in zip(wanted, spans, strict=True)
-        }
+                continue
+            except RemotingError as error:
+                if not any(known == topic for known, _, _ in self._queues):
+                    raise
+                log.warning("no route of %s, going on with the last known one: %s", topic, error)
+                continue
+            for queue in queues:
+                if is_wanted(self._options, queue.topic, queue.queue_id):
+                    self._queues[queue.topic, queue.broker_name, queue.queue_id] = queue
 
-    async def _span(self, queue: MessageQueue) -> tuple[int, int]:
+    async def _span(self, queue: MessageQueue) -> tuple[int, QueueRange]:
+        """Which broker answered, and what it says that a queue holds."""
         calls = self._consumer.client.calls
 
-        async def ask(broker_id: int) -> tuple[int, int]:
+        async def ask(broker_id: int) -> tuple[int, QueueRange]:
             address, _ = self._consumer.client.routes.reader(queue.broker_name, broker_id)
-            return await calls.min_offset(address, queue), await calls.max_offset(address, queue)
+            low, high = await calls.min_offset(address, queue), await calls.max_offset(address, queue)
+            return broker_id, QueueRange(low, high)
 
         return await _ask_any(self._consumer, queue, ask, _Order())
 
@@ -120,7 +160,14 @@ class BrokerTail:
         if options.min_partitions is not None and options.min_partitions > len(spans):
             most = min(most, max(1, total // options.min_partitions))
         return [
-            BrokerRange(broker_name, topic, queue_id, low, min(low + most, end))
+            BrokerRange(
+                broker_name,
+                topic,
+                queue_id,
+                low,
+                min(low + most, end),
+                tuple(sorted(self._addresses.get(broker_name, {}).items())),
+            )
             for (topic, broker_name, queue_id), (start, end) in sorted(spans.items())
             for low in range(start, end, most)
         ]
@@ -149,6 +196,8 @@ def read_range(
     rows: list[ReceivedMessage] = []
     order = _Order(options)
     with _started(options, suspend_timeout_ms) as consumer:
+        if part.addresses:
+            consumer.client.routes.addresses[part.broker_name] = dict(part.addresses)
         offset = part.start
         while offset < part.end:
             found = background().wait(_pull(consumer, part.queue, offset, options, order))
@@ -225,12 +274,32 @@ async def _ask_any(
     ask: Callable[[int], Awaitable[T]],
     order: _Order,
 ) -> T:
-    """Ask a broker, and when it is not there, or does not know the topic yet, the others of its name."""
+    """Ask a broker, and when it is not there, or does not know the topic yet, the others of its name.
+
+    Where nobody answers at the known addresses, the brokers may have others by now.
+    """
     routes = consumer.client.routes
-    if queue.broker_name not in routes.addresses:
+    if not routes.addresses.get(queue.broker_name):
         await routes.refresh(queue.topic)
+    known = dict(routes.addresses.get(queue.broker_name, {}))
+    try:
+        return await _ask_known(consumer, queue, ask, order)
+    except RemotingError:
+        with suppress(RemotingError):
+            await routes.refresh(queue.topic)
+        if routes.addresses.get(queue.broker_name, {}) == known:
+            raise
+    return await _ask_known(consumer, queue, ask, order)
+
+
+async def _ask_known(
+    consumer: AsyncPullConsumer,
+    queue: MessageQueue,
+    ask: Callable[[int], Awaitable[T]],
+    order: _Order,
+) -> T:
     failure: RemotingError = RemotingConnectError(queue.broker_name, "no route names this broker")
-    for broker_id in order.of(routes.addresses.get(queue.broker_name, {})):
+    for broker_id in order.of(consumer.client.routes.addresses.get(queue.broker_name, {})):
         try:
             found = await ask(broker_id)
         except RemotingError as error:

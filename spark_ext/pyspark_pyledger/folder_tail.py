@@ -1,5 +1,6 @@
 """Store folders that a stream follows: what they hold by now, where a trigger ends, and its partitions."""
 
+import os
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -7,8 +8,9 @@ from typing import Any
 
 from pyledger import arrow
 from pyledger.arrow import Partition
-from pyledger.errors import PyLedgerError
+from pyledger.errors import PyLedgerError, StoreIOError, StoreNotFoundError
 from pyledger.message import QueueRange
+from pyledger.store.folder import QUEUE_FOLDER
 from pyledger.store.reader import StoreReader
 from pyspark_pyledger.options import ReadOptions, is_wanted
 from pyspark_pyledger.planning import partition_bytes, placed_folders
@@ -23,10 +25,11 @@ FIRST_LOOK_UNITS = 1024
 
 @dataclass(slots=True)
 class _Followed:
-    """One folder, and the last record that was seen in it."""
+    """One folder that is there."""
 
     reader: StoreReader
     last: tuple[object, ...] | None = None
+    """The last record that was seen in it."""
 
 
 class FolderTail:
@@ -38,25 +41,41 @@ class FolderTail:
         self._ranges: dict[QueueKey, QueueRange] = {}
         self.replaced: set[str] = set()
         """Places whose log was cut: records that were seen there are gone."""
+        self.unavailable: dict[str, PyLedgerError] = {}
+        """Paths and places that could not be read at the last refresh, and why."""
+        self._last_seen: dict[str, tuple[object, ...]] = {}
+        """The last records of folders that are away."""
 
     def refresh(self) -> Mapping[QueueKey, QueueRange]:
         """Queue offsets that each wanted queue holds now.
 
+        A folder that is away, has lost its log or cannot be read is left out, and noted as `unavailable`.
+
         Raises:
-            StoreNotFoundError: a path holds no store any more.
+            StoreNotFoundError: no path holds a store, and none did before.
+            StoreIOError: no store can be read, and none could before.
 
         Cost: a listing of each folder, and a pass over what was appended since.
         """
+        missing: dict[str, PyLedgerError] = {}
+        placed = dict(placed_folders(self._options.paths, missing))
+        self.unavailable = dict(missing)
         changed = False
-        for place, path in placed_folders(self._options.paths):
-            if place not in self._followed:
-                self._followed[place] = _Followed(self._open(path))
+        for place in self._followed.keys() - placed.keys():
+            path = self._followed[place].reader.path
+            if path not in missing and os.path.dirname(path) not in missing:
+                self.unavailable[place] = StoreNotFoundError(path, "holds no log any more")
+            self._let_go(place)
+            changed = True
+        for place, path in placed.items():
+            try:
+                changed |= self._advance(place, path)
+            except (StoreNotFoundError, StoreIOError) as error:
+                self.unavailable[place] = error
+                self._let_go(place)
                 changed = True
-            else:
-                changed |= self._advance(place)
-            stop = self._followed[place].reader.stop
-            if stop.last_record_offset >= 0:
-                self._followed[place].last = _record_at(self._followed[place].reader, stop.last_record_offset)
+        if self.unavailable and not self._followed and not self._last_seen:
+            raise next(iter(self.unavailable.values()))
         if changed:
             self._ranges = {
                 (topic, place, queue_id): held
@@ -66,24 +85,60 @@ class FolderTail:
             }
         return self._ranges
 
+    def is_authoritative(self, key: QueueKey) -> bool:
+        """Whether a folder was read whole: log and queues are there, so that what it lacks is gone.
+
+        An empty log or a missing folder of queues may be a file system that is not mounted.
+        """
+        one = self._followed.get(key[1])
+        if one is None or one.reader.max_offset == one.reader.min_offset:
+            return False
+        if key in self._ranges:
+            return True
+        try:
+            return bool(os.listdir(os.path.join(one.reader.path, QUEUE_FOLDER)))
+        except OSError:
+            return False
+
     def _open(self, path: str) -> StoreReader:
         return StoreReader.open(path, on_corrupt=self._options.on_corrupt)
 
-    def _advance(self, place: str) -> bool:
-        one = self._followed[place]
-        try:
-            changed = one.reader.refresh()
-            if one.last is None or _stands(one.reader, one.last):
-                return changed
-        except PyLedgerError:
-            # A log that was cut, or begun anew, while it was followed: look at all of it again.
-            pass
-        path, last = one.reader.path, one.last
-        one.reader.close()
-        self._followed[place] = one = _Followed(self._open(path))
-        if last is not None and not _stands(one.reader, last):
-            self.replaced.add(place)
-        return True
+    def _advance(self, place: str, path: str) -> bool:
+        """Bring one folder up to date; whether it is another than before."""
+        one = self._followed.get(place)
+        last = self._last_seen.get(place) if one is None else one.last
+        changed = True
+        if one is not None:
+            try:
+                changed = one.reader.refresh()
+                stands = last is None or _stands(one.reader, last)
+            except PyLedgerError:
+                # A log that was cut, or begun anew, while it was followed: look at all of it again.
+                stands = False
+            if not stands:
+                self._let_go(place)
+                one = None
+        if one is None:
+            changed = True
+            one = _Followed(self._open(path), last)
+            self._followed[place] = one
+            if last is not None and one.reader.max_offset == one.reader.min_offset:
+                raise StoreNotFoundError(path, "its log was not empty before, and is now")
+            if last is not None and not _stands(one.reader, last):
+                self.replaced.add(place)
+            self._last_seen.pop(place, None)
+        stop = one.reader.stop
+        if stop.last_record_offset >= 0:
+            one.last = _record_at(one.reader, stop.last_record_offset)
+        return changed
+
+    def _let_go(self, place: str) -> None:
+        """Close a folder, but keep in mind what was seen in it."""
+        one = self._followed.pop(place, None)
+        if one is not None:
+            one.reader.close()
+            if one.last is not None:
+                self._last_seen[place] = one.last
 
     def offset_by_time(self, key: QueueKey, timestamp_ms: int) -> int:
         """Queue offset of the first message stored at a time (ms) or later, or the queue's end."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from pyledger.errors import ConfigError
+from pyledger.errors import ConfigError, PyLedgerError
 from pyledger.message import QueueRange
 from pyspark_pyledger.bounds import end_of, start_of
 from pyspark_pyledger.folder_tail import FolderTail
@@ -16,9 +16,14 @@ class Tail(Protocol):
     """What a stream follows."""
 
     replaced: set[str]
+    unavailable: dict[str, PyLedgerError]
+    """Folders and brokers that could not be asked at the last refresh, and why."""
 
     def refresh(self) -> Mapping[QueueKey, QueueRange]:
-        """Queue offsets that each wanted queue holds now."""
+        """Queue offsets that each wanted queue holds now, of the sources that are there."""
+
+    def is_authoritative(self, key: QueueKey) -> bool:
+        """Whether the last refresh proves what it shows of a queue, and that it is gone when it lacks it."""
 
     def offset_by_time(self, key: QueueKey, timestamp_ms: int) -> int:
         """Queue offset of the first message stored at a time (ms) or later, or the queue's end."""
@@ -55,6 +60,8 @@ def plan_brokers(options: ReadOptions) -> list[AnyPartition]:
     tail = _broker_tail(options)
     try:
         held = tail.refresh()
+        for error in tail.unavailable.values():
+            raise error
         known = {topic for topic, _broker_name, _queue_id in held}
         for topic in options.topics or ():
             if topic not in known:

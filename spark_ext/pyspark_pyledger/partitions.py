@@ -17,6 +17,8 @@ class BrokerRange:
     queue_id: int
     start: int
     end: int
+    addresses: tuple[tuple[int, str], ...] = ()
+    """Ids and addresses of the brokers of this name when it was planned: a task needs no name server."""
 
     @property
     def queue(self) -> MessageQueue:

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 from pyledger import arrow
 from pyledger.arrow import Partition
-from pyledger.errors import ConfigError, StoreNotFoundError
+from pyledger.errors import ConfigError, PyLedgerError, StoreIOError, StoreNotFoundError
 from pyledger.store.folder import holds_log, log_extent_bytes
 from pyledger.store.reader import StoreReader
 from pyspark_pyledger.options import EARLIEST, OFFSET_EARLIEST, OFFSET_LATEST, ReadOptions
@@ -83,17 +83,32 @@ def _plan_folder(
     )
 
 
-def placed_folders(paths: tuple[str, ...]) -> list[tuple[str, str]]:
+def placed_folders(
+    paths: tuple[str, ...], missing: dict[str, PyLedgerError] | None = None
+) -> list[tuple[str, str]]:
     """The store folders that paths mean, each with the name that tells its queues from those of others.
+
+    Args:
+        paths: As options name them.
+        missing: Takes the paths that hold no store or cannot be read, and why; None: they raise.
 
     Raises:
         StoreNotFoundError: a path holds none.
+        StoreIOError: a path cannot be read.
     """
+    folders: list[str] = []
+    for path in paths:
+        try:
+            folders += store_folders(path)
+        except (StoreNotFoundError, StoreIOError) as error:
+            if missing is None:
+                raise
+            missing[path] = error
     if len(paths) == 1:
-        return [("" if f == paths[0] else os.path.basename(f), f) for f in store_folders(paths[0])]
-    folders = [folder for path in paths for folder in store_folders(path)]
-    # A folder that is named twice is read twice.
-    return [(f if folders.index(f) == at else f"{f}#{at}", f) for at, f in enumerate(folders)]
+        return [("" if folder == paths[0] else os.path.basename(folder), folder) for folder in folders]
+    # A folder that is named twice is read twice; its name must not hang on what other paths hold.
+    counts = [folders[:at].count(folder) for at, folder in enumerate(folders)]
+    return [(f"{f}#{count}" if count else f, f) for f, count in zip(folders, counts, strict=True)]
 
 
 def store_folders(path: str) -> Iterator[str]:

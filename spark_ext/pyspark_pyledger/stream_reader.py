@@ -7,6 +7,7 @@ Source: PySpark's `pyspark.sql.datasource`, `DataSourceStreamReader` with admiss
 """
 
 import logging
+import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pyledger.errors import ConfigError, DataLostError
+from pyledger.errors import ConfigError, DataLostError, QueueUnavailableError
 from pyledger.message import QueueRange
 from pyspark_pyledger.batch_reader import read_batches
 from pyspark_pyledger.bounds import start_of
@@ -41,6 +42,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("pyledger.spark")
 
+RETRIES = 20
+RETRY_INTERVAL_S = 0.5
+"""How long a logged trigger, which Spark gives out again after a restart, waits for a source that is away."""
+
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows folders or brokers from trigger to trigger."""
@@ -49,6 +54,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._options = options
         self._open_tail: Tail | None = None
+        self._unavailable: set[str] = set()
+        self._warned: set[tuple[QueueKey, str]] = set()
         self._target: Offsets | None = None
 
     @property
@@ -59,8 +66,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._open_tail
 
     def initialOffset(self) -> Positions:
-        """Where a query without a checkpoint begins."""
-        held = self._tail.refresh()
+        """Where a query without a checkpoint begins. All sources must answer: one that comes later is new."""
+        held = self._refresh()
+        for error in self._tail.unavailable.values():
+            raise error
         return format_positions(
             {key: start_of(self._tail, key, queue, self._options, LATEST) for key, queue in held.items()}
         )
@@ -75,7 +84,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Pin the end: what comes later is for the next run."""
-        self._target = _ends(self._tail.refresh())
+        self._target = _ends(self._refresh())
 
     def latestOffset(self, start: Positions, limit: ReadLimit) -> Positions:
         """Where the trigger that begins at `start` ends.
@@ -84,10 +93,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ConfigError: the checkpoint is of another source.
             DataLostError: what was to be read next is gone.
         """
-        held = self._tail.refresh()
         before = _position(start)
+        held = self._refresh()
         starts = self._settle(before, held)
-        ends = _ends(held)
+        ends = {key: max(offset, self._reach(key, held, offset)) for key, offset in starts.items()}
         if self._target is not None:
             known = self._target | {key: 0 for key in before if key not in self._target}
             starts = {key: offset for key, offset in starts.items() if key in known}
@@ -100,18 +109,28 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> Positions:
         """Where the queues end, for `query.lastProgress`."""
-        return format_positions(_ends(self._tail.refresh()))
+        return format_positions(_ends(self._refresh()))
 
     def partitions(self, start: Positions, end: Positions) -> list[InputPartition]:
         """Cut what stands between two places; after a restart, before anything else was asked.
 
         Raises:
             DataLostError: some of it is gone.
+            QueueUnavailableError: some of it cannot be seen now, and may come back.
         """
-        held = self._tail.refresh()
-        ends = _position(end)
+        before, ends = _position(start), _position(end)
+        wanted = {key: offset for key, offset in ends.items() if offset > before.get(key, 0)}
+        held = self._refresh()
+        for _retry in range(RETRIES):
+            if not self._unseen(before, wanted, held):
+                break
+            time.sleep(RETRY_INTERVAL_S)
+            held = self._refresh()
+        if unseen := self._unseen(before, wanted, held):
+            reason = self._tail.unavailable.get(unseen[0][1])
+            raise QueueUnavailableError(label(unseen[0]), str(reason or "no source shows it now"))
         reachable: Offsets = {}
-        for key, offset in ends.items():
+        for key, offset in wanted.items():
             queue = held.get(key)
             if queue is None:
                 self._lose(key, "is gone")
@@ -119,7 +138,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if offset > queue.max_offset:
                 self._lose(key, f"ends at {queue.max_offset}, below {offset}, which was seen before")
             reachable[key] = min(offset, queue.max_offset)
-        starts = self._settle(_position(start), held)
+        starts = self._settle(before, held)
         return [LedgerPartition(part) for part in self._tail.plan(starts, reachable)]
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
@@ -131,14 +150,30 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._open_tail is not None:
             self._open_tail.close()
 
+    def _refresh(self) -> Mapping[QueueKey, QueueRange]:
+        """What the sources show now; says once of each when it is away and when it is back."""
+        held = self._tail.refresh()
+        unavailable = self._tail.unavailable
+        for place in sorted(unavailable.keys() - self._unavailable):
+            log.warning("%s; its queues keep their offsets until it is back", unavailable[place])
+        for place in sorted(self._unavailable - unavailable.keys()):
+            log.warning("%s is back", place or "the folder")
+        self._unavailable = set(unavailable)
+        return held
+
     def _settle(self, starts: Offsets, held: Mapping[QueueKey, QueueRange]) -> Offsets:
-        """Where to read each queue from; what is not there any more is an error, or passed over."""
-        settled: Offsets = {}
+        """Where to read each queue from; what is lost is an error, or passed over.
+
+        A queue that is not seen now keeps its offset: without one it would count as new when it is back.
+        """
+        settled: Offsets = dict(starts)
         for key, offset in starts.items():
             queue = held.get(key)
+            if not self._is_seen(key, held, offset):
+                continue
             if queue is None:
+                problem = "is gone" if is_wanted(self._options, key[0], key[2]) else "is not asked for"
                 if offset:
-                    problem = "is gone" if is_wanted(self._options, key[0], key[2]) else "is not asked for"
                     self._lose(key, f"{problem}, and was read up to {offset}")
                 continue
             if offset > queue.max_offset:
@@ -156,10 +191,33 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 settled[key] = queue.min_offset
         return settled
 
+    def _is_seen(self, key: QueueKey, held: Mapping[QueueKey, QueueRange], offset: int) -> bool:
+        """Whether what is shown of a queue says what becomes of it: what proves nothing is no loss."""
+        if not is_wanted(self._options, key[0], key[2]):
+            return True
+        queue = held.get(key)
+        fits = queue is not None and queue.min_offset <= offset <= queue.max_offset
+        return fits or self._tail.is_authoritative(key)
+
+    def _unseen(self, starts: Offsets, ends: Offsets, held: Mapping[QueueKey, QueueRange]) -> list[QueueKey]:
+        """Queues of a logged trigger that cannot be read now, and of which no loss is proved."""
+        return [
+            key
+            for key, end in ends.items()
+            if not (self._is_seen(key, held, starts.get(key, 0)) and self._is_seen(key, held, end))
+        ]
+
+    def _reach(self, key: QueueKey, held: Mapping[QueueKey, QueueRange], offset: int) -> int:
+        """Where a queue ends; one that cannot be read from an offset on does not go on now."""
+        queue = held.get(key)
+        return offset if queue is None or offset < queue.min_offset else queue.max_offset
+
     def _lose(self, key: QueueKey, problem: str) -> None:
         if self._options.fail_on_data_loss:
             raise DataLostError(label(key), problem)
-        log.warning("%s %s; going on with what is there", label(key), problem)
+        if (key, problem) not in self._warned:
+            self._warned.add((key, problem))
+            log.warning("%s %s; going on with what is there", label(key), problem)
 
 
 def _position(table: Positions) -> Offsets:

@@ -189,3 +189,17 @@ class DataLostError(StoreError):
     def __init__(self, place: str, problem: str, remedy: str = _GO_ON) -> None:
         self.place, self.problem = place, problem
         super().__init__(f"{place}: {problem}; {remedy}")
+
+
+class QueueUnavailableError(StoreError):
+    """A queue that a stream was to read cannot be seen now; that it is lost is not proved."""
+
+    code = 1231
+    retriable = True
+
+    def __init__(self, queue: str, problem: str) -> None:
+        self.queue, self.problem = queue, problem
+        super().__init__(
+            f"{queue}: {problem}; nothing is passed over: mount the folder or start the broker, "
+            "and start the query again"
+        )
