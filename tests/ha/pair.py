@@ -15,6 +15,7 @@ from pyledger.config.namesrv import NamesrvConfig
 from pyledger.config.store import StoreConfig
 from pyledger.namesrv.server import NameServer
 from pyledger.store.message_store import MessageStore
+from tests.ha.consumer_view import ConsumerView, same_for_consumers
 
 SMALL = {"mapped_file_size_bytes": 1 << 20, "index_slots": 1000, "index_entries": 4000}
 QUICK = {
@@ -104,3 +105,21 @@ def replication(slave: Broker) -> SlaveReplication:
 async def caught_up(master: Broker, slave: Broker) -> None:
     """Wait until a slave's log ends where the master's does."""
     await until(lambda: slave.store.confirmed_where == master.store.max_offset)
+
+
+async def same_view(master: Broker, slave: Broker, *, tables: bool = True) -> ConsumerView:
+    """Wait until a consumer sees at a slave what it sees at its master; the logs have the same bytes, too.
+
+    Args:
+        master: Whose messages they are.
+        slave: Has them, as far back as its log goes.
+        tables: Whether topics, groups and offsets are compared, which come by the clock.
+    """
+    await caught_up(master, slave)
+    assert log_bytes(slave.store) == log_bytes(master.store, slave.store.min_offset)
+    return await same_for_consumers(port_of(master), port_of(slave), tables=tables)
+
+
+def port_of(one: Broker) -> int:
+    """Where a broker takes requests."""
+    return int(one.address.rpartition(":")[2])

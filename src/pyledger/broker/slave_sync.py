@@ -6,9 +6,10 @@ messages are delivered is asked every 3 s.
 
 Differs: an offset of a consumer goes back only where the master's own went back since the last copy, so that
 what a consumer commits at the slave while the master is away is kept; and it goes no further than the slave's
-queue. Offsets, and what was delivered, count once this log has all that the master's had by then. Else a
-slave that takes over would believe of messages which died with the master that they were delivered or
-consumed, and so of those that take their places; and of popped ones, whose records died, that they are noted.
+queue, where that has any message: a broker that starts as master bounds the others. Offsets, and what was
+delivered, count once this log has all that the master's had by then. Else a slave that takes over would
+believe of messages which died with the master that they were delivered or consumed, and so of those that take
+their places; and of popped ones, whose records died, that they are noted.
 
 Source: RocketMQ broker/.../SlaveSynchronize.java.
 """
@@ -194,7 +195,8 @@ class SlaveSync:
             if not separator:
                 continue
             for queue_id, at_master in queues.items():
-                offset = min(at_master, self._queue_end(topic, queue_id))
+                # A log that begins behind its master's may lack all of a queue: its end is not known then.
+                offset = min(at_master, self._queue_end(topic, queue_id) or at_master)
                 seen = self._seen.get((key, queue_id))
                 self._seen[key, queue_id] = offset
                 own = offsets.offsets.get((topic, group), {}).get(QueueId(queue_id))

@@ -83,7 +83,7 @@ class BrokerTables:
         self.consumers = ConsumerTable(delivery)
         self.producers = ProducerTable(delivery)
         self.locks = QueueLocks(delivery)
-        self._bound_offsets(store)
+        self._bound_offsets(store, slave=config.broker_id != 0)
         self.topics_file = TableFile(self.folder, lambda: self.topics.version, self._topic_table)
         self.groups_file = TableFile(self.folder, lambda: self.groups.version, self._group_table)
         # A popped message is passed by its group's offset: the record that notes it must be on disk before.
@@ -165,14 +165,14 @@ class BrokerTables:
         step = self.timers.precision_ms
         return self._now_ms() // step * step
 
-    def _bound_offsets(self, store: MessageStore) -> None:
+    def _bound_offsets(self, store: MessageStore, *, slave: bool) -> None:
         """Take back offsets beyond the end of their queue.
 
         A power cut may have cost the log its last messages but not the offsets behind them; messages that
         come next must not be taken for consumed. In a group an empty queue may be one of which nothing is
-        known to be committed yet.
+        known to be committed yet, at a slave one whose messages its log does not reach back to.
         """
-        lowest = 1 if isinstance(store, MemberStore) else 0
+        lowest = 1 if slave or isinstance(store, MemberStore) else 0
         for (topic, _), queues in self.offsets.offsets.items():
             for queue_id, offset in queues.items():
                 end = store.queue_range(topic, queue_id).max_offset

@@ -83,8 +83,7 @@ class MemberStore(MessageStore):
             least = parts.log.min_offset
             if least > parts.dispatcher.dispatched_where:
                 # The leader has no older entries any more, and the log began anew there.
-                parts.dispatcher.start_at(least)
-                parts.queues.delete_heads(least)
+                parts.dispatch_from(least)
             parts.group.publish(end_offset)
             parts.dispatch_waker.notify()
 

@@ -316,7 +316,9 @@ class MessageStore:
         """The log's end for bytes that a master sends; nothing else may be put while it is in use."""
         self._services.append_by_file()
         parts = self._parts
-        return StoreReplica(parts.log, parts.commit_log, parts.dispatch_waker, self._writer.group)
+        return StoreReplica(
+            parts.log, parts.commit_log, parts.dispatch_waker, self._writer.group, parts.dispatch_from
+        )
 
     def message_at(self, physical_offset: int) -> StoredMessage:
         """The message whose record stands at a physical offset (bytes).

@@ -76,6 +76,11 @@ class StoreParts:
     entries: RaftStore | None = None
     """The DLedger log that `log` is the data of; None: the store's own log."""
 
+    def dispatch_from(self, log_start: int) -> None:
+        """The log begins at a physical offset (bytes) that dispatch has not reached: go on there."""
+        self.dispatcher.start_at(log_start)
+        self.queues.delete_heads(log_start)
+
 
 def open_parts(
     path: str,

@@ -1,4 +1,12 @@
-"""A slave's log: bytes of a master come to stand at its end. Queues and index are built from it as ever."""
+"""A slave's log: bytes of a master are appended at its end. Queues and index are built from it as always.
+
+The log of an empty slave begins where the first frame says, at the start of one of the master's files; so do
+its queues and its index, whose numbers are those of the master's records.
+
+Source: RocketMQ store/.../DefaultMessageStore.java (start: reputFromOffset).
+"""
+
+from collections.abc import Callable
 
 from pyledger._core import (
     CommitLog,
@@ -18,9 +26,15 @@ class StoreReplica:
     """Where a slave's store takes the bytes of its master. One thread appends."""
 
     def __init__(
-        self, log: MappedFileQueue, commit_log: CommitLog, dispatch_waker: Waker, group: GroupCommit | None
+        self,
+        log: MappedFileQueue,
+        commit_log: CommitLog,
+        dispatch_waker: Waker,
+        group: GroupCommit | None,
+        dispatch_from: Callable[[int], None],
     ) -> None:
         self._log = log
+        self._dispatch_from = dispatch_from
         self._commit_log = commit_log
         self._group = group
         self._end = ReplicaLog(log)
@@ -53,6 +67,9 @@ class StoreReplica:
 
         Durability: none yet; see `MessageStore.until_durable`. Queues and index follow after `announce`.
         """
+        if offset and not self._log.files:
+            # Before a record counts: dispatch would look for it where the log does not begin.
+            self._dispatch_from(offset)
         end = self._end.append(offset, data)
         self._commit_log.note_store_timestamp(self._end.last_store_timestamp_ms)
         return end

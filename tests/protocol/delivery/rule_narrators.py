@@ -185,9 +185,12 @@ class Pull(Groups):
         answer = answer_pull(
             step.words[0],
             step.integer("offset", 5),
+            step.integer("next", 7),
             config=self.config,
             standing=self.standing,
             group=SubscriptionGroup("g"),
             suggest_slave="far-behind" in step.words,
         )
-        return f"{int(answer.code)} {answer.code.name}, next at broker {answer.broker_id}"
+        return (
+            f"{int(answer.code)} {answer.code.name}, next {answer.next_offset} at broker {answer.broker_id}"
+        )

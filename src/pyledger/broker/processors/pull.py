@@ -164,6 +164,7 @@ class PullProcessor:
         reply = answer_pull(
             found.status,
             header.queue_offset,
+            found.next_offset,
             config=self._parts.delivery,
             standing=self._parts.standing,
             group=plan.group,
@@ -180,6 +181,7 @@ class PullProcessor:
             wanted=wanted_of(plan.subscription),
         ):
             return
+        found = found._replace(next_offset=reply.next_offset)
         offsets.note_pull(group, topic, queue_id, found.next_offset)
         size_bytes = sum(map(len, found.records))
         self._parts.counts.count_pull(topic, group, found.message_count, size_bytes)

@@ -203,30 +203,44 @@ CODE_OF_STATUS = {
     "OFFSET_RESET": ResponseCode.PULL_OFFSET_MOVED,
 }
 EMPTY_QUEUE = frozenset({"NO_MATCHED_LOGIC_QUEUE", "NO_MESSAGE_IN_QUEUE"})
+NOT_HERE = EMPTY_QUEUE | {
+    "OFFSET_FOUND_NULL",
+    "OFFSET_OVERFLOW_ONE",
+    "OFFSET_OVERFLOW_BADLY",
+    "OFFSET_TOO_SMALL",
+}
+"""The queue of this broker does not have the offset. Of a slave's that says nothing about the master's."""
 
 
 @dataclass(slots=True)
 class PullAnswer:
-    """Code of the response, and the broker that the consumer should ask next."""
+    """Code of the response, and where the consumer should go on."""
 
     code: ResponseCode
     broker_id: int
+    next_offset: int
+    """Queue offset (units) to ask for next."""
 
 
 def answer_pull(
     status: str,
     queue_offset: int,
+    next_offset: int,
     *,
     config: DeliveryConfig,
     standing: BrokerStanding,
     group: SubscriptionGroup,
     suggest_slave: bool,
 ) -> PullAnswer:
-    """How a store's status is told to the consumer.
+    """The response to a pull, by the store's status.
+
+    A slave returns an offset that its queue does not have as it came: it may be behind its master, or begin
+    later, and a consumer that was moved would read messages again or pass some.
 
     Args:
         status: Upstream's word for it.
         queue_offset: What was asked for, units.
+        next_offset: Where the store's queue goes on, units.
         config: Whether slaves serve pulls.
         standing: What this broker is.
         group: The group, which names the brokers to read at.
@@ -239,10 +253,13 @@ def answer_pull(
     broker_id = 0
     if config.slave_read:
         broker_id = group.slow_broker_id if suggest_slave else group.broker_id
-    if standing.slave and not config.offset_check_on_slave and code == ResponseCode.PULL_OFFSET_MOVED:
-        code, broker_id = ResponseCode.PULL_RETRY_IMMEDIATELY, group.broker_id
+    if standing.slave and not config.offset_check_on_slave:
+        if status in NOT_HERE:
+            next_offset = queue_offset
+        if code == ResponseCode.PULL_OFFSET_MOVED:
+            code, broker_id = ResponseCode.PULL_RETRY_IMMEDIATELY, group.broker_id
     if standing.broker_id != 0 and not suggest_slave and standing.master_alive:
         broker_id = 0
         if code != ResponseCode.SUCCESS:
             code = ResponseCode.PULL_RETRY_IMMEDIATELY
-    return PullAnswer(code, broker_id)
+    return PullAnswer(code, broker_id, next_offset)
