@@ -8,6 +8,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp
 
 cdef enum:
+    HEADER_MAX_BYTES = 262144        # pyledger.wire.remoting
     ENTRIES_MAX = 32
     BINARY_HEAD_BYTES = 21           # without remark and fields
     SERIALIZE_JSON = 0
@@ -320,7 +321,7 @@ cdef bint read_command_head(const uint8_t* frame, int64_t size, CommandHead* hea
     if size < 4:
         return False
     header_size = <uint32_t>get_i32(frame) & 0xFFFFFF
-    if header_size > size - 4:
+    if header_size > size - 4 or header_size > HEADER_MAX_BYTES:
         return False
     at_body[0] = 4 + header_size
     head.code = head.flag = head.opaque = head.version = head.count = 0

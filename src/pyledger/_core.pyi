@@ -2609,6 +2609,27 @@ def count_tagged_units(
         (units looked at, units that match).
     """
 
+# --- lenient_json.pyx
+
+def parse_lenient_json(
+    text: str, compact: Callable[[object], str], with_references: bool
+) -> tuple[Any, list[tuple[Any, Any, str | int]]]:
+    """Parse one document in fastjson's dialect, at a cost in proportion to the text.
+
+    A thread that waits for the interpreter lock gets it now and then.
+
+    Args:
+        text: The document.
+        compact: Writes an object that is a key as text.
+        with_references: Whether to collect `{"$ref": text}`; without, these are objects like others.
+
+    Returns:
+        The value, and for each reference its parent, its container and its key there.
+
+    Raises:
+        MalformedJsonError: names the place.
+    """
+
 # --- remoting.pyx
 
 class HotRequest:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyledger.errors import MalformedBodyError
-from pyledger.protocol.raft.codes import RequestCode
+from pyledger.protocol.raft.codes import APPEND_RAW, RequestCode
 from pyledger.protocol.raft.messages import (
     ENTRY_HEADER,
     AppendEntryRequest,
@@ -19,7 +19,6 @@ from pyledger.protocol.raft.messages import (
 )
 from pyledger.wire.dledger import decode_request, decode_response, encode_body, unbase64
 from pyledger.wire.dledger_raw import (
-    APPEND_RAW,
     append_answers,
     append_head,
     decode_raw_append,

@@ -1,13 +1,15 @@
 import contextlib
 import json
+import threading
+import time
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyledger.errors import MalformedJsonError
-from pyledger.wire.fastjson import dump, parse
+from pyledger.wire.fastjson import dump, parse, parse_without_references
 
 scalars = (
     st.none() | st.booleans() | st.integers() | st.text() | st.floats(allow_nan=False, allow_infinity=False)
@@ -94,6 +96,89 @@ def test_broken_text_names_the_place(text: str, line: int, column: int) -> None:
     with pytest.raises(MalformedJsonError) as caught:
         parse(text)
     assert (caught.value.line, caught.value.column) == (line, column)
+
+
+def test_what_occurs_again_is_the_same_object() -> None:
+    found = parse('{"a":{"x":[1]},"b":[{"$ref":"$.a"},{"$ref":"$.b[0]"}]}')
+    assert found["b"][0] is found["a"]
+    assert found["b"][1] is found["a"]
+    plain = parse_without_references('{"a":{"x":[1]},"b":[{"$ref":"$.a"}]}')
+    assert plain["b"] == [{"$ref": "$.a"}]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a":{"$ref":"$"}}',
+        '{"a":{"b":{"$ref":".."}}}',
+        '{"a":[{"$ref":"@"}]}',
+        '{"a":["' + "x" * 1000 + '"],"b":[' + '{"$ref":"$.a"},' * 500 + "]}",
+        '{"a":{"' + "x" * 1000 + '":1},"b":[' + '{"$ref":"$.a"},' * 500 + "]}",
+        '{"a":[' + "1," * 1000 + '],"b":[' + '{"$ref":"$.a"},' * 500 + "]}",
+        '{"a0":[1],'
+        + ",".join(f'"a{n}":[' + f'{{"$ref":"$.a{n - 1}"}},' * 10 + "]" for n in range(1, 20))
+        + "}",
+    ],
+    ids=["root", "parent", "container", "text", "key", "values", "levels"],
+)
+def test_references_that_stand_for_much_more_than_the_document_are_rejected(text: str) -> None:
+    began = time.process_time()
+    with pytest.raises(MalformedJsonError, match="references"):
+        parse(text)
+    assert time.process_time() - began < 1
+
+
+def test_references_that_stand_for_as_much_as_their_text_are_followed() -> None:
+    """Heartbeats that say the same subscription of many groups."""
+    one = '{"classFilterMode":false,"codeSet":[],"subString":"*","subVersion":1,"tagsSet":[],"topic":"T"}'
+    text = f'{{"s":{one},"groups":[' + '{"name":"g","subs":[{"$ref":"$.s"}]},' * 5_000 + "]}"
+    found = parse(text)
+    assert len({id(group["subs"][0]) for group in found["groups"]}) == 1
+
+
+UNITS = (
+    "1,", "a:1,", "'a':1,", '"a":1,', "{},", "[],", "{{}:1},", '{"$ref":"$"},', "/**/", "//\n", "/*", "*/",
+    "\\x41", "\\u0041", "\\ud83d", "\U0001f600", "\\", '"', "'", '"a",', "1e9,", "9", "-", ".", "[", "{",
+    " ", "\n", "$ref:", "{a:",
+)  # fmt: skip
+
+
+@given(
+    st.sampled_from(["", "[", "{", "{x:'", '["', "{x:["]),
+    st.lists(st.sampled_from(UNITS), min_size=1, max_size=4),
+    st.sampled_from(["", "]", "}", "'}", '"]', "]}"]),
+)
+@settings(max_examples=60)
+def test_a_document_costs_in_proportion_to_its_size(start: str, units: list[str], end: str) -> None:
+    def cost_s(characters: int) -> float:
+        text = start + "".join(units) * (characters // len("".join(units))) + end
+        began = time.process_time()
+        with contextlib.suppress(MalformedJsonError):
+            parse(text)
+        return time.process_time() - began
+
+    assert cost_s(32_000) < 0.1
+    assert min(cost_s(128_000) for _ in range(2)) < 0.2
+
+
+def test_other_threads_go_on_while_a_large_document_is_parsed() -> None:
+    waits, parsed = [], threading.Event()
+
+    def wait() -> None:
+        while not parsed.is_set():
+            before = time.monotonic()
+            time.sleep(0.001)
+            waits.append(time.monotonic() - before)
+
+    waiter = threading.Thread(target=wait)
+    text = "[" + '"text",' * 2_000_000 + "]"
+    waiter.start()
+    began = time.monotonic()
+    parse(text)
+    took = time.monotonic() - began
+    parsed.set()
+    waiter.join()
+    assert max(waits) < max(0.3 * took, 0.05)
 
 
 @given(st.text(alphabet="{}[]:,\"'\\$ref.01 atrue/*\n", max_size=40))

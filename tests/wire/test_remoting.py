@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 from pyledger.errors import FrameError
 from pyledger.wire.codes import LanguageCode, RequestCode
 from pyledger.wire.headers.send import SendMessageRequestHeader
-from pyledger.wire.remoting import RemotingCommand, SerializeType, decode, encode_frame, encode_head
+from pyledger.wire.remoting import (
+    HEADER_MAX_BYTES,
+    LENIENT_HEADER_MAX_BYTES,
+    RemotingCommand,
+    SerializeType,
+    decode,
+    encode_frame,
+    encode_head,
+)
 from pyledger.wire.version import version_name
 from tests.golden.remoting_frames import recorded_frames
 
@@ -36,6 +44,29 @@ def facts(command: RemotingCommand) -> dict[str, object]:
 def json_frame(header: str | bytes, body: bytes = b"") -> bytes:
     data = header.encode() if isinstance(header, str) else header
     return len(data).to_bytes(4) + data + body
+
+
+@pytest.mark.parametrize("serialize", SerializeType)
+def test_a_header_holds_the_properties_of_every_message_and_no_more(serialize: SerializeType) -> None:
+    properties = "\x01" * 32_767
+    command = RemotingCommand.request(10, ext_fields={"properties": properties}, serialize=serialize)
+    assert decode(encode_frame(command)[4:]).ext_fields == {"properties": properties}
+    too_large = RemotingCommand.request(10, ext_fields={"a": "x" * HEADER_MAX_BYTES}, serialize=serialize)
+    with pytest.raises(FrameError):
+        encode_frame(too_large)
+    field = b"\0\1a" + HEADER_MAX_BYTES.to_bytes(4) + b"x" * HEADER_MAX_BYTES
+    binary = bytes(17) + len(field).to_bytes(4) + field
+    header = binary if serialize else b'{"extFields":{"a":"%s"}}' % (b"x" * HEADER_MAX_BYTES)
+    with pytest.raises(FrameError, match="at most"):
+        decode((serialize << 24 | len(header)).to_bytes(4) + header)
+
+
+def test_references_in_a_header_are_plain_objects() -> None:
+    """They would be written out in full: 1.4 KB of them are 80 MB."""
+    again = ",".join(["{$ref:'$.x.aN'}"] * 10)
+    levels = [f"a{number}:[{again.replace('N', str(number - 1))}]" for number in range(1, 9)]
+    header = "{code:105,x:{a0:['lol']," + ",".join(levels) + "},extFields:{k:{$ref:'$.x.a8'}}}"
+    assert decode(json_frame(header)).ext_fields == {"k": '{"$ref":"$.x.a8"}'}
 
 
 @given(commands)
@@ -145,7 +176,8 @@ def test_headers_are_read_as_fastjson_reads_them(header: str | bytes, fields: di
         '{"a":' * 100_000,
         "{a:" * 5000,
         '{"code":' + "9" * 5000 + "}",
-        '{"extFields":{"a":{"$ref":"$"}},x:1}',
+        "{x:'" + "x" * LENIENT_HEADER_MAX_BYTES + "'}",
+        '{"x":"' + "x" * HEADER_MAX_BYTES + '"}',
     ],
 )
 def test_what_fastjson_rejects_is_rejected(header: str) -> None:

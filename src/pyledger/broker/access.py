@@ -16,7 +16,6 @@ from pyledger.log import event, logger
 from pyledger.net.connection import Connection
 from pyledger.protocol.access.model import AccessRules, Need, ResourceKind, User
 from pyledger.protocol.access.needs import MAKE, consuming, needs_of
-from pyledger.wire.body import decode_body
 from pyledger.wire.codes import RequestCode, ResponseCode
 from pyledger.wire.heartbeat import ConsumerEntry, Heartbeat
 from pyledger.wire.membership import LockBatchRequest
@@ -104,14 +103,14 @@ def needs_in_body(request: RemotingCommand) -> list[Need] | None:
     if request.code == RequestCode.HEART_BEAT:
         return [
             need
-            for one in Heartbeat.decode(request.body).consumer_data_set
+            for one in request.body_as(Heartbeat).consumer_data_set
             for need in consuming(
                 one.group_name or "", [sub.topic or "" for sub in one.subscription_data_set]
             )
         ]
     if request.code in (RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ):
-        said = LockBatchRequest.decode(request.body)
+        said = request.body_as(LockBatchRequest)
         return consuming(said.consumer_group or "", [queue.topic for queue in said.mq_set])
     if request.code == RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP and len(request.body):
-        return [Need(ResourceKind.GROUP, decode_body(SubscriptionGroup, request.body).name, MAKE)]
+        return [Need(ResourceKind.GROUP, request.body_as(SubscriptionGroup).name, MAKE)]
     return None

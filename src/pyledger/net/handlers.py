@@ -1,11 +1,16 @@
-"""Which handler answers which request code."""
+"""Which handler answers which request code, and that no body is larger than its code allows."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any
 
 from pyledger.net.connection import Connection, Handler
 from pyledger.net.endpoint import Answer
 from pyledger.wire.codes import ResponseCode
 from pyledger.wire.remoting import RemotingCommand
+from pyledger.wire.request_bodies import READ_AT_ONCE_MAX_BYTES, limit_of, too_large
 
 BUSY = "[REJECTREQUEST]system busy, start flow control for a while"
 
@@ -41,7 +46,32 @@ class HandlerTable:
 
     def __call__(self, connection: Connection, request: RemotingCommand) -> Answer | Awaitable[Answer]:
         """Answer a request."""
-        return self._by_code.get(request.code, self._default)(connection, request)
+        handler = self._by_code.get(request.code)
+        if handler is None:
+            return self._default(connection, request)
+        size_bytes = len(request.body)
+        if size_bytes > READ_AT_ONCE_MAX_BYTES:
+            if problem := too_large(request.code, size_bytes):
+                return request.response(ResponseCode.SYSTEM_ERROR, problem)
+            if (kind := limit_of(request.code).kind) is not None:
+                return read_first(kind, handler, connection, request)
+        return handler(connection, request)
+
+
+@cache
+def reading_thread() -> ThreadPoolExecutor:
+    """Where large bodies are read, one after another: who sends many waits for his own."""
+    return ThreadPoolExecutor(1, "body")
+
+
+async def read_first(kind: Any, handler: Handler, connection: Connection, request: RemotingCommand) -> Answer:
+    """Answer a request once its body is read, away from the event loop."""
+    loop = asyncio.get_running_loop()
+    await loop.run_in_executor(reading_thread(), request.body_as, kind)
+    if connection.closed:
+        return None
+    answer = handler(connection, request)
+    return await answer if isinstance(answer, Awaitable) else answer
 
 
 def guarded(handler: Handler, reject: Callable[[], bool]) -> Handler:

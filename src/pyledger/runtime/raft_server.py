@@ -22,7 +22,7 @@ from pyledger.net.connection import Connection
 from pyledger.net.endpoint import Frame
 from pyledger.net.handlers import refuse_unknown
 from pyledger.net.server import RemotingServer
-from pyledger.protocol.raft.codes import RequestCode, ResponseCode
+from pyledger.protocol.raft.codes import APPEND_RAW, PUSH_RAW, RequestCode, ResponseCode
 from pyledger.protocol.raft.messages import (
     EntryRun,
     PushEntryRequest,
@@ -58,9 +58,7 @@ from pyledger.wire.dledger import (
     parse_peers,
 )
 from pyledger.wire.dledger_raw import (
-    APPEND_RAW,
     OFFER,
-    PUSH_RAW,
     append_answers,
     decode_raw_append,
     decode_raw_push,
@@ -68,6 +66,7 @@ from pyledger.wire.dledger_raw import (
 )
 from pyledger.wire.native import AppendDecoder, AppendRun
 from pyledger.wire.remoting import RemotingCommand, encode_frame, encode_plain_frame
+from pyledger.wire.request_bodies import too_large
 
 log = logger("raft")
 
@@ -268,6 +267,8 @@ class RaftServer:
         try:
             if code in {RequestCode.APPEND, APPEND_RAW} and not self._serve_appends:
                 return answer_to(command, RequestOrResponse(code=ResponseCode.UNEXPECTED_ARGUMENT))
+            if problem := too_large(code, len(command.body)):
+                raise MalformedBodyError("request", "", problem)
             if code == APPEND_RAW:
                 self._take(Received(asked, decode_raw_append(command.body)))
             elif code == PUSH_RAW:

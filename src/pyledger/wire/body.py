@@ -85,7 +85,7 @@ class Body:
 def decode_body(kind: type[T], body: Buffer) -> T:
     """Read a body that is any type of which a field may be, as `Body.decode` does."""
     try:
-        found: T = reader_of(kind)(fastjson.parse_quickly(str(body, "utf-8", "replace")))
+        found: T = reader_of(kind)(fastjson.parse(str(body, "utf-8", "replace")))
     except MalformedJsonError as problem:
         raise MalformedBodyError(kind.__name__, "", str(problem)) from None
     except MismatchError as problem:
@@ -281,7 +281,7 @@ def read_queue(value: Any) -> MessageQueue:
     """A message queue; as the key of a map it is the text of one."""
     if isinstance(value, str):
         try:
-            value = fastjson.parse_quickly(value)
+            value = fastjson.parse(value)
         except MalformedJsonError:
             raise MismatchError("a message queue is expected") from None
     named = {fastjson.folded(name): one for name, one in value.items()} if isinstance(value, dict) else {}

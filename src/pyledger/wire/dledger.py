@@ -43,7 +43,7 @@ from pyledger.protocol.raft.messages import (
     VoteResult,
     size_of,
 )
-from pyledger.wire.fastjson import parse_quickly
+from pyledger.wire.fastjson import parse
 
 M = TypeVar("M", bound=Request | Response)
 
@@ -236,7 +236,7 @@ def _decode(kind: type[M], body: bytes | memoryview) -> M:
 
 def _decode_once(kind: type[M], body: bytes | memoryview) -> M:
     try:
-        document = parse_quickly(bytes(body).decode("utf-8"))
+        document = parse(bytes(body).decode("utf-8"))
         if not isinstance(document, dict):
             raise MalformedBodyError(kind.__name__, "", "no object")
         found = {str(key).lower(): value for key, value in document.items() if value is not None}

@@ -20,7 +20,7 @@ from pyledger.protocol.raft.messages import (
     PushEntryRequest,
 )
 from pyledger.wire.dledger import decode_request, encode_body, encode_text
-from pyledger.wire.fastjson import parse_quickly
+from pyledger.wire.fastjson import parse
 from pyledger.wire.native import (
     AppendAnswers,
     AppendHead,
@@ -30,11 +30,11 @@ from pyledger.wire.native import (
 )
 from pyledger.wire.remoting import Buffer
 
-PUSH_RAW = 50911
-APPEND_RAW = 50912
 OFFER = {"rawEntries": "1"}
 """Header fields in the answers of who takes these requests."""
 LENGTH = struct.Struct(">i")
+HEAD_MAX_BYTES = 64 << 10
+"""It names a group and members. The last 64 heads of appends are kept."""
 
 set_append_response(AppendEntryResponse)
 
@@ -89,7 +89,7 @@ def decode_raw_append(body: Buffer) -> AppendEntryRequest:
 @lru_cache(maxsize=64)
 def _addressed(head: bytes) -> tuple[str | None, str | None]:
     try:
-        found = parse_quickly(head.decode("utf-8"))
+        found = parse(head.decode("utf-8"))
     except (UnicodeDecodeError, MalformedJsonError) as error:
         raise MalformedBodyError("AppendEntryRequest", "", f"its head cannot be read ({error})") from error
     if not isinstance(found, dict):
@@ -102,7 +102,7 @@ def _parts(body: Buffer) -> tuple[memoryview, memoryview]:
     """The head and what follows it."""
     view = memoryview(body)
     size = LENGTH.unpack_from(view)[0] if len(view) >= LENGTH.size else -1
-    if not 0 <= size <= len(view) - LENGTH.size:
+    if not 0 <= size <= min(HEAD_MAX_BYTES, len(view) - LENGTH.size):
         raise MalformedBodyError("request", "", "the length of its head does not fit")
     end = LENGTH.size + size
     return view[LENGTH.size : end], view[end:]

@@ -27,6 +27,9 @@ from pyledger.wire.topic_config import TopicConfigTable
 from pyledger.wire.version import V3_0_11, V5_0_0
 
 ZLIB = COMPRESSED | CompressionType.ZLIB << COMPRESSION_SHIFT
+PLAIN_MAX_BYTES = 16 << 20
+UNPACKED_FACTOR = 100
+"""How many times its size a body may have once it is unpacked."""
 KIND = "RegisterBrokerBody"
 
 
@@ -68,7 +71,8 @@ def decode_registration(body: Buffer, version: int, *, compressed: bool = False)
     if not compressed:
         return RegisterBrokerBody.decode(body)
     try:
-        return PackedBody(decompress(body, ZLIB, place=KIND)).registration(version)
+        limit_bytes = min(PLAIN_MAX_BYTES, UNPACKED_FACTOR * len(body))
+        return PackedBody(decompress(body, ZLIB, limit_bytes=limit_bytes, place=KIND)).registration(version)
     except CorruptBodyError as problem:
         raise MalformedBodyError(KIND, "", str(problem)) from None
     except MalformedJsonError as problem:
@@ -122,7 +126,7 @@ class PackedBody:
 
     def json(self) -> Any:
         """A text that is JSON."""
-        return fastjson.parse_quickly(self.text())
+        return fastjson.parse(self.text())
 
     def topic(self) -> TopicConfig:
         """A topic: words, and attributes as JSON without a space."""
@@ -135,9 +139,7 @@ class PackedBody:
                 write_queue_count=int(write),
                 permission=Permission(int(perm)),
                 filter_type=filter_type,
-                attributes=read_map(fastjson.parse_quickly(words[5]), read_text, read_text)
-                if words[5:]
-                else {},
+                attributes=read_map(fastjson.parse(words[5]), read_text, read_text) if words[5:] else {},
             )
         except ValueError:
             raise MismatchError(f"the topic {' '.join(words)[:100]!r} cannot be read") from None

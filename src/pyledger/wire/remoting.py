@@ -21,6 +21,7 @@ from typing import Any, Self, TypeVar
 
 from pyledger.errors import FrameError, MalformedJsonError
 from pyledger.wire import fastjson
+from pyledger.wire.body import decode_body
 from pyledger.wire.codes import LanguageCode
 from pyledger.wire.headers.codec import Header
 from pyledger.wire.native import HotRequest, decode_head
@@ -33,7 +34,12 @@ WORDS = struct.Struct(">II")
 BINARY_HEAD = struct.Struct(">hBhiii")
 KEY_LENGTH = struct.Struct(">h")
 VALUE_LENGTH = struct.Struct(">i")
-HEADER_SIZE_MAX_BYTES = (1 << 24) - 1
+HEADER_MASK = (1 << 24) - 1
+HEADER_MAX_BYTES = 256 << 10
+"""Upstream's only limit is that of the frame. The largest header of a message is that of a send whose
+properties, 32,767 bytes at most, are all control characters, which take six bytes each in JSON."""
+LENIENT_HEADER_MAX_BYTES = 64 << 10
+"""Of a header that is not ordinary JSON; no client is known to send one."""
 FRAME_LENGTH_MAX = (1 << 31) - 1
 CODE_BINARY_MAX = (1 << 15) - 1
 PLAIN_HEADER = (
@@ -46,6 +52,7 @@ INTEGER_TEXT = re.compile(r"([+-]?[0-9]{1,64})(?:\.0*)?")
 
 Buffer = bytes | bytearray | memoryview
 H = TypeVar("H", bound=Header)
+T = TypeVar("T")
 parse_strictly = json.JSONDecoder(parse_float=str).decode
 
 
@@ -74,7 +81,18 @@ class RemotingCommand:
         serialize: How the header is or will be written.
     """
 
-    __slots__ = ("body", "code", "ext_fields", "flag", "language", "opaque", "remark", "serialize", "version")
+    __slots__ = (
+        "_document",
+        "body",
+        "code",
+        "ext_fields",
+        "flag",
+        "language",
+        "opaque",
+        "remark",
+        "serialize",
+        "version",
+    )
 
     def __init__(
         self,
@@ -98,6 +116,7 @@ class RemotingCommand:
         self.ext_fields = {} if ext_fields is None else ext_fields
         self.body = body
         self.serialize = serialize
+        self._document: object = None
 
     @classmethod
     def request(
@@ -156,6 +175,16 @@ class RemotingCommand:
         """
         return kind.decode(self.ext_fields, self.code)
 
+    def body_as(self, kind: type[T]) -> T:
+        """The body as an object; it is read once.
+
+        Raises:
+            MalformedBodyError: it is none.
+        """
+        if not isinstance(self._document, kind):
+            self._document = decode_body(kind, self.body)
+        return self._document
+
     def __repr__(self) -> str:
         kind = "response" if self.is_response else "one-way request" if self.is_oneway else "request"
         remark = f" {self.remark!r}" if self.remark else ""
@@ -180,8 +209,11 @@ def encode_head(command: RemotingCommand, body_size_bytes: int | None = None) ->
         body = command.body
         body_size_bytes = body.nbytes if isinstance(body, memoryview) else len(body)
     length = 4 + len(header) + body_size_bytes
-    if len(header) > HEADER_SIZE_MAX_BYTES or length > FRAME_LENGTH_MAX:
-        raise FrameError(f"a header of {len(header)} and a body of {body_size_bytes} bytes fit in no frame")
+    if len(header) > HEADER_MAX_BYTES or length > FRAME_LENGTH_MAX:
+        sizes = (
+            f"a header of {len(header)} bytes, of {HEADER_MAX_BYTES} at most, and a body of {body_size_bytes}"
+        )
+        raise FrameError(f"{sizes} fit in no frame")
     return WORDS.pack(length, binary << 24 | len(header)) + header
 
 
@@ -286,9 +318,12 @@ def decode_in_python(view: memoryview) -> RemotingCommand:
     if len(view) < WORD.size:
         raise FrameError(f"a frame of {len(view)} bytes has no header")
     (word,) = WORD.unpack_from(view)
-    end = WORD.size + (word & HEADER_SIZE_MAX_BYTES)
+    size = word & HEADER_MASK
+    end = WORD.size + size
     if end > len(view):
-        raise FrameError(f"a header of {end - WORD.size} bytes in a frame of {len(view)}")
+        raise FrameError(f"a header of {size} bytes in a frame of {len(view)}")
+    if size > HEADER_MAX_BYTES:
+        raise FrameError(f"a header of {size} bytes, of {HEADER_MAX_BYTES} at most")
     header = bytes(view[WORD.size : end])
     kind = word >> 24
     if kind == SerializeType.JSON:
@@ -328,8 +363,10 @@ def parsed_object(text: str) -> dict[Any, Any]:
     try:
         found = parse_strictly(text)
     except ValueError:
+        if len(text) > LENIENT_HEADER_MAX_BYTES:
+            raise FrameError(f"a header of {len(text)} characters is not ordinary JSON") from None
         try:
-            found = fastjson.parse(text)
+            found = fastjson.parse_without_references(text)
         except MalformedJsonError as problem:
             raise FrameError(f"the header is no JSON: {problem}") from None
     except RecursionError:

@@ -55,7 +55,7 @@ class AckProcessor:
         """200151."""
         outcome: Outcome | None = None
         refusal: Refusal | None = None
-        for one in BatchAckRequest.decode(request.body).acks:
+        for one in request.body_as(BatchAckRequest).acks:
             topic, group = one.topic or "", one.consumer_group or ""
             key = PopKey(
                 topic if (one.retry or "0") == "0" else pop_retry_topic(topic, group),

@@ -43,7 +43,7 @@ class AssignmentProcessor:
 
     def query(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """400."""
-        said = QueryAssignmentRequest.decode(request.body)
+        said = request.body_as(QueryAssignmentRequest)
         return asyncio.ensure_future(self._query(request, said))
 
     async def _query(self, request: RemotingCommand, said: QueryAssignmentRequest) -> RemotingCommand:
@@ -87,7 +87,7 @@ class AssignmentProcessor:
 
     def set_mode(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """401."""
-        said = MessageRequestModeRequest.decode(request.body)
+        said = request.body_as(MessageRequestModeRequest)
         topic, group = said.topic or "", said.consumer_group or ""
         tables = self._parts.tables
         refusal = tables.modes.update(

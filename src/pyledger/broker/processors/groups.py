@@ -17,7 +17,7 @@ from pyledger.net.connection import Connection
 from pyledger.protocol.delivery.clients import Client
 from pyledger.protocol.delivery.subscription import Subscription as Rule
 from pyledger.wire import membership
-from pyledger.wire.body import decode_body, encode_body
+from pyledger.wire.body import encode_body
 from pyledger.wire.codes import LanguageCode, RequestCode, ResponseCode
 from pyledger.wire.headers import admin as headers
 from pyledger.wire.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel
@@ -64,12 +64,12 @@ class GroupProcessor:
         """200."""
         if not len(request.body):
             return request.response()
-        wanted = decode_body(SubscriptionGroup, request.body)
+        wanted = request.body_as(SubscriptionGroup)
         return self._parts.stored(partial(self._update, request, (wanted,)))
 
     def update_list(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """225."""
-        wanted = SubscriptionGroupList.decode(request.body).group_config_list
+        wanted = request.body_as(SubscriptionGroupList).group_config_list
         return self._parts.stored(partial(self._update, request, wanted))
 
     def _update(self, request: RemotingCommand, wanted: Sequence[SubscriptionGroup]) -> Reply:

@@ -24,7 +24,7 @@ class LockProcessor:
 
     def lock(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """41."""
-        said = LockBatchRequest.decode(request.body)
+        said = request.body_as(LockBatchRequest)
         taken = self._parts.tables.locks.lock(
             said.consumer_group or "", said.mq_set, said.client_id or "", self._parts.now_ms()
         )
@@ -32,6 +32,6 @@ class LockProcessor:
 
     def unlock(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """42."""
-        said = LockBatchRequest.decode(request.body)
+        said = request.body_as(LockBatchRequest)
         self._parts.tables.locks.unlock(said.consumer_group or "", said.mq_set, said.client_id or "")
         return request.response()

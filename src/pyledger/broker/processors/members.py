@@ -3,13 +3,15 @@
 Source: RocketMQ broker/.../ClientManageProcessor.java, ConsumerManageProcessor.java.
 """
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from pyledger import names
 from pyledger.broker.parts import BrokerParts, Method, Reply
 from pyledger.errors import SubscriptionSyntaxError
 from pyledger.net.connection import Connection
+from pyledger.net.endpoint import Answer
 from pyledger.protocol.delivery.clients import Client
 from pyledger.protocol.delivery.consumers import CLUSTERING, FROM_LAST_OFFSET, PASSIVELY, ConsumerState
 from pyledger.protocol.filter.loading import sql_filter
@@ -19,13 +21,16 @@ from pyledger.wire.headers.client import (
     HeartbeatResponseHeader,
     UnregisterClientRequestHeader,
 )
-from pyledger.wire.heartbeat import ConsumerEntry, Heartbeat
+from pyledger.wire.heartbeat import ConsumerEntry, Heartbeat, ProducerEntry
 from pyledger.wire.membership import ConsumerIds
 from pyledger.wire.remoting import RemotingCommand
 from pyledger.wire.subscription import CheckClientConfig
 
+GROUPS_AT_ONCE = 256
 FINGERPRINT = "broker.fingerprint"
 """Key in the data of a connection: the heartbeat that its subscriptions come from."""
+
+Entry = ConsumerEntry | ProducerEntry
 
 
 class MemberProcessor:
@@ -45,23 +50,49 @@ class MemberProcessor:
 
     def heartbeat(self, connection: Connection, request: RemotingCommand) -> Reply:
         """34, both kinds: the second leaves out subscriptions that stand."""
-        said = Heartbeat.decode(request.body)
-        return self._parts.stored(partial(self._heartbeat, connection, request, said))
-
-    def _heartbeat(self, connection: Connection, request: RemotingCommand, said: Heartbeat) -> Reply:
+        said = request.body_as(Heartbeat)
         now_ms = self._parts.now_ms()
         member = Client(connection, said.client_id or "", request.language, request.version, now_ms)
-        for consumer in said.consumer_data_set:
-            self._take_consumer(member, consumer, without_subscriptions=said.without_sub)
-        for producer in said.producer_data_set:
-            if producer.group_name:
-                self._parts.tables.producers.heartbeat(producer.group_name, member)
+        entries: list[Entry] = [*said.consumer_data_set, *said.producer_data_set]
+        if len(entries) > GROUPS_AT_ONCE:
+            return asyncio.ensure_future(self._heartbeat_in_turns(connection, request, member, entries))
+        return self._parts.stored(partial(self._heartbeat, connection, request, member, entries))
+
+    def _heartbeat(
+        self, connection: Connection, request: RemotingCommand, member: Client, entries: Sequence[Entry]
+    ) -> RemotingCommand:
+        said = request.body_as(Heartbeat)
+        self._take_entries(member, entries, without_subscriptions=said.without_sub)
         changed = True
         if said.heartbeat_fingerprint:
             changed = connection.data.get(FINGERPRINT) != said.heartbeat_fingerprint
             if not said.without_sub:
                 connection.data[FINGERPRINT] = said.heartbeat_fingerprint
         return request.response(header=HeartbeatResponseHeader(is_sub_change=changed))
+
+    async def _heartbeat_in_turns(
+        self, connection: Connection, request: RemotingCommand, member: Client, entries: Sequence[Entry]
+    ) -> Answer:
+        """A heartbeat of many groups: other connections are served between them."""
+        said = request.body_as(Heartbeat)
+        take = partial(self._take_entries, member, without_subscriptions=said.without_sub)
+        for start in range(0, len(entries), GROUPS_AT_ONCE):
+            if connection.closed:
+                return None
+            stored = self._parts.stored(partial(take, entries[start : start + GROUPS_AT_ONCE]))
+            if stored is not None:
+                await stored
+            await asyncio.sleep(0)
+        return self._heartbeat(connection, request, member, ())
+
+    def _take_entries(self, member: Client, entries: Sequence[Entry], *, without_subscriptions: bool) -> None:
+        for one in entries:
+            if not one.group_name:
+                continue
+            if isinstance(one, ConsumerEntry):
+                self._take_consumer(member, one, without_subscriptions=without_subscriptions)
+            else:
+                self._parts.tables.producers.heartbeat(one.group_name, member)
 
     def _take_consumer(self, member: Client, said: ConsumerEntry, *, without_subscriptions: bool) -> None:
         tables = self._parts.tables
@@ -110,7 +141,7 @@ class MemberProcessor:
 
     def check_config(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """46."""
-        said = CheckClientConfig.decode(request.body).subscription_data
+        said = request.body_as(CheckClientConfig).subscription_data
         if said is None or (rule := said.rule()).by_tag:
             return request.response()
         if not self._parts.delivery.property_filter:

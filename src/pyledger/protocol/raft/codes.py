@@ -5,6 +5,10 @@ Source: DLedger protocol/DLedgerResponseCode.java, DLedgerRequestCode.java.
 
 from enum import IntEnum
 
+PUSH_RAW = 50911
+APPEND_RAW = 50912
+"""Requests of ours, see `pyledger.wire.dledger_raw`."""
+
 
 class RequestCode(IntEnum):
     """What a request asks for: the code of its remoting frame."""
