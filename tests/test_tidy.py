@@ -98,7 +98,6 @@ THIRD_PARTY = {
     "zstandard": ("pyledger.wire",),
     "click": ("pyledger.cli",),
     "kazoo": ("pyledger.metadata.zookeeper",),
-    "lark": ("pyledger.protocol.filter.sql92",),
     "rich": ("pyledger.cli",),
     "pytest": ("pyledger.pytest_plugin",),
     "yaml": ("pyledger.broker.access_file",),

@@ -2,6 +2,9 @@
 
 from pyledger.errors.base import EXIT_USAGE, PyLedgerError
 
+SHOWN_CHARACTERS = 200
+"""Of an expression, in the text of an error."""
+
 
 class DeliveryError(PyLedgerError):
     """What a client asks of a broker cannot be meant."""
@@ -17,7 +20,7 @@ class SubscriptionSyntaxError(DeliveryError):
 
     def __init__(self, expression: str, problem: str) -> None:
         self.expression, self.problem = expression, problem
-        super().__init__(f"subscription {expression!r}: {problem}")
+        super().__init__(f"subscription {expression[:SHOWN_CHARACTERS]!r}: {problem}")
 
 
 class SqlSyntaxError(SubscriptionSyntaxError):

@@ -1,6 +1,9 @@
 """SQL92 filters: what upstream accepts and matches, and any expression against a naive interpreter."""
 
+import contextlib
 import math
+import sys
+import time
 from collections.abc import Mapping
 
 import pytest
@@ -8,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pyledger.errors import SqlSyntaxError
-from pyledger.protocol.filter.sql92 import DEPTH_MAX, LENGTH_MAX, SqlFilter, sql_filter
+from pyledger.protocol.filter.sql92 import DEPTH_MAX, LENGTH_MAX, FilterCache, SqlFilter, sql_filter
 from pyledger.protocol.filter.values import order
 from tests.models import sql92 as model
 
@@ -137,13 +140,60 @@ def test_wrong_expressions_are_told(expression: str) -> None:
 
 
 def test_long_chains_neither_fail_nor_recurse() -> None:
-    chain = " or ".join(f"a = {number}" for number in range(5000))
-    assert SqlFilter(chain).matches({"a": "4999"})
-    assert not SqlFilter(chain).matches({"a": "5000"})
+    chain = " or ".join(f"a={number}" for number in range(1500))
+    assert SqlFilter(chain).matches({"a": "1499"})
+    assert not SqlFilter(chain).matches({"a": "1500"})
+    assert SqlFilter(chain).node_count == 1 + 3 * 1500
 
 
 def test_filters_are_compiled_once() -> None:
     assert sql_filter("a = 1") is sql_filter("a = 1")
+
+
+def test_kept_filters_have_a_limit_of_characters() -> None:
+    cache = FilterCache(characters_max=60)
+    first, second, third = (f"a = '{letter * 20}'" for letter in "xyz")
+    kept = cache.find(first), cache.find(second)
+    assert cache.find(first) is kept[0]
+    cache.find(third)
+    assert cache.characters == len(first) + len(third)
+    assert cache.find(first) is kept[0]
+    assert cache.find(second) is not kept[1]
+    with pytest.raises(SqlSyntaxError):
+        cache.find("a = " + "'" * 41)
+    assert cache.characters == len(first) + len(second)
+
+
+@pytest.mark.parametrize(
+    "unit", [" OR a=1", "(", "NOT ", "-", "'", "''", "/*", "/**/", "*", "0", "1.", "a ", "--"]
+)
+def test_an_expression_costs_in_proportion_to_its_length(unit: str) -> None:
+    def steps(size: int) -> int:
+        parser_steps = 0
+
+        def count(*_: object) -> None:
+            nonlocal parser_steps
+            parser_steps += 1
+
+        sys.setprofile(count)
+        try:
+            with contextlib.suppress(SqlSyntaxError):
+                SqlFilter("a=1" + unit * (size // len(unit)))
+        finally:
+            sys.setprofile(None)
+        return parser_steps
+
+    assert steps(16_000) <= 5 * steps(4_000) + 1_000
+    began = time.process_time()
+    with contextlib.suppress(SqlSyntaxError):
+        SqlFilter("a=1" + unit * (16_000 // len(unit)))
+    assert time.process_time() - began < 1
+
+
+def test_an_error_shows_the_beginning_of_its_expression() -> None:
+    with pytest.raises(SqlSyntaxError) as caught:
+        SqlFilter("a = " + "x" * LENGTH_MAX)
+    assert len(str(caught.value)) < 400
 
 
 NAMES = st.sampled_from(["a", "b", "c", "missing"])

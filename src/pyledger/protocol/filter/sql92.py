@@ -5,18 +5,17 @@ Keywords in any case. Levels, from the loosest: `OR`; `AND`; `=`, `<>`, `IS [NOT
 `NOT` binds tightest, as upstream has it: `NOT a = 1` is `(NOT a) = 1`.
 
 Differs: text after a whole expression is an error (upstream ignores it), `0.0` is a number (upstream refuses
-it), and length and depth are limited.
+it), and length and depth are limited: parsing takes time in proportion to the length, on the thread that
+serves all connections, and what was compiled takes some hundred bytes a character.
 
 Source: RocketMQ filter/.../SelectorParser.jj, SqlFilter.java, ConstantExpression.java.
 """
 
 import math
+import re
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
-from typing import cast
-
-from lark import Lark, Token, Transformer
-from lark.exceptions import UnexpectedInput
+from typing import Final, NamedTuple, NoReturn, cast
 
 from pyledger.errors import SqlSyntaxError
 from pyledger.protocol.filter.expression import (
@@ -40,74 +39,37 @@ from pyledger.protocol.filter.expression import (
 )
 from pyledger.protocol.filter.values import INT32_MAX, INT64_MAX, EvaluationError, Long, order
 
-LENGTH_MAX = 65_536
+LENGTH_MAX = 16_384
 DEPTH_MAX = 100
 DIGITS_MAX = 19
-CACHED_FILTERS_MAX = 1000
+CACHED_CHARACTERS_MAX = 131_072
+"""Of all expressions whose filters are kept."""
 
-GRAMMAR = r"""
-?start: any
-?any: all (_OR all)*                        -> any_of
-?all: equality (_AND equality)*             -> all_of
-?equality: comparison
-    | equality "=" comparison              -> equal
-    | equality "<>" comparison             -> not_equal
-    | equality _IS _NULL                     -> is_null
-    | equality _IS _NOT _NULL                 -> is_not_null
-?comparison: unary
-    | comparison ">" unary                 -> greater
-    | comparison ">=" unary                -> greater_equal
-    | comparison "<" unary                 -> less
-    | comparison "<=" unary                -> less_equal
-    | comparison _BETWEEN unary _AND unary       -> between
-    | comparison _NOT _BETWEEN unary _AND unary   -> not_between
-    | comparison _IN "(" texts ")"          -> one_of
-    | comparison _NOT _IN "(" texts ")"      -> none_of
-    | comparison SEARCH STRING             -> matches
-    | comparison _NOT SEARCH STRING         -> not_matches
-texts: STRING ("," STRING)*
-?unary: "+" unary
-    | "-" unary                            -> negate
-    | _NOT unary                            -> not_
-    | primary
-?primary: STRING                           -> string
-    | DECIMAL                              -> decimal
-    | FLOAT                                -> floating
-    | _TRUE                                 -> true
-    | _FALSE                                -> false
-    | _NULL                                 -> null
-    | NAME                                 -> property
-    | "(" any ")"
-
-_OR.3: /OR(?![A-Z0-9_$])/i
-_AND.3: /AND(?![A-Z0-9_$])/i
-_NOT.3: /NOT(?![A-Z0-9_$])/i
-_IS.3: /IS(?![A-Z0-9_$])/i
-_IN.3: /IN(?![A-Z0-9_$])/i
-_NULL.3: /NULL(?![A-Z0-9_$])/i
-_TRUE.3: /TRUE(?![A-Z0-9_$])/i
-_FALSE.3: /FALSE(?![A-Z0-9_$])/i
-_BETWEEN.3: /BETWEEN(?![A-Z0-9_$])/i
-SEARCH.3: /(?:CONTAINS|STARTSWITH|ENDSWITH)(?![A-Z0-9_$])/i
-NAME.2: /[A-Za-z_$][A-Za-z0-9_$]*/
-FLOAT.2: /[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+/
-DECIMAL: /0|[1-9][0-9]*[lL]?/
-STRING: /'(?:[^']|'')*'/
-LINE_COMMENT: /--[^\n\r]*/
-BLOCK_COMMENT: /\/\*(?:[^*]|\*+[^*\/])*\*+\//
-%ignore /[ \t\n\r\f]+/
-%ignore LINE_COMMENT
-%ignore BLOCK_COMMENT
-"""
+TOKEN = re.compile(
+    r"""(?:[ \t\n\r\f]+|--[^\n\r]*|/\*.*?\*/)*
+    (?:(?P<string>'(?:[^']|'')*')
+    |(?P<floating>[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+)
+    |(?P<decimal>[0-9]+[lL]?)
+    |(?P<name>[A-Za-z_$][A-Za-z0-9_$]*)
+    |(?P<sign><>|>=|<=|[=<>+\-(),])
+    |(?P<end>\Z))""",
+    re.DOTALL | re.VERBOSE,
+)
+KEYWORDS = frozenset(
+    ("OR", "AND", "NOT", "IS", "IN", "NULL", "TRUE", "FALSE", "BETWEEN", *(one.value for one in Search))
+)
+CONSTANTS: Mapping[str, Node] = {"TRUE": Constant(True), "FALSE": Constant(False), "NULL": Constant(None)}
+ORDERS = frozenset({">", ">=", "<", "<="})
+SEARCHES = frozenset(one.value for one in Search)
 
 
 class MeaningError(ValueError):
     """An expression that the grammar allows and upstream does not."""
 
 
-def text_of(token: Token) -> str:
+def text_of(token: str) -> str:
     """What stands between the quotes."""
-    return str(token)[1:-1].replace("''", "'")
+    return token[1:-1].replace("''", "'")
 
 
 def condition(node: Node) -> Node:
@@ -142,7 +104,7 @@ def make_order(sign: str, left: Node, right: Node) -> Node:
     return Order(sign, comparable(left), comparable(right))
 
 
-def joined(kind: type[AllOf] | type[AnyOf], nodes: tuple[Node, ...]) -> Node:
+def joined(kind: type[AllOf] | type[AnyOf], nodes: list[Node]) -> Node:
     """A chain of conditions; a chain of one is that one."""
     return nodes[0] if len(nodes) == 1 else kind(tuple(map(condition, nodes)))
 
@@ -156,6 +118,11 @@ def between(node: Node, low: Node, high: Node) -> Node:
     return AllOf(both)
 
 
+def not_between(node: Node, low: Node, high: Node) -> Node:
+    """What lies outside of a range."""
+    return AnyOf((make_order("<", node, low), make_order(">", node, high)))
+
+
 def one_of(node: Node, texts: frozenset[str], *, negated: bool) -> Node:
     """A list, of a property."""
     if not isinstance(node, Property):
@@ -163,16 +130,18 @@ def one_of(node: Node, texts: frozenset[str], *, negated: bool) -> Node:
     return OneOf(node, texts, negated)
 
 
-def decimal(token: Token) -> Node:
+def decimal(token: str) -> Node:
     """A whole number of 64 bits."""
     digits = token.rstrip("lL")
+    if token[0] == "0" and token != "0":
+        raise MeaningError(f"a whole number begins with 0: {token[:DIGITS_MAX]}")
     number = int(digits) if len(digits) <= DIGITS_MAX else INT64_MAX + 1
     if number > INT64_MAX:
-        raise MeaningError(f"{token} does not fit 64 bits")
+        raise MeaningError(f"{token[: 2 * DIGITS_MAX]} does not fit 64 bits")
     return Constant(number if number <= INT32_MAX else Long(number))
 
 
-def floating(token: Token) -> Node:
+def floating(token: str) -> Node:
     """A floating number."""
     number = float(token)
     if math.isinf(number):
@@ -180,73 +149,193 @@ def floating(token: Token) -> Node:
     return Constant(number)
 
 
-RULES: Mapping[str, Callable[..., object]] = {
-    "any_of": lambda *nodes: joined(AnyOf, nodes),
-    "all_of": lambda *nodes: joined(AllOf, nodes),
-    "equal": make_equal,
-    "not_equal": lambda left, right: Not(make_equal(left, right)),
-    "is_null": IsNull,
-    "is_not_null": lambda node: Not(IsNull(node)),
-    "greater": partial(make_order, ">"),
-    "greater_equal": partial(make_order, ">="),
-    "less": partial(make_order, "<"),
-    "less_equal": partial(make_order, "<="),
-    "between": between,
-    "not_between": lambda node, low, high: AnyOf((make_order("<", node, low), make_order(">", node, high))),
-    "one_of": partial(one_of, negated=False),
-    "none_of": partial(one_of, negated=True),
-    "matches": lambda node, word, text: Matches(Search(word.upper()), node, text_of(text), False),
-    "not_matches": lambda node, word, text: Matches(Search(word.upper()), node, text_of(text), True),
-    "texts": lambda *tokens: frozenset(map(text_of, tokens)),
-    "negate": Negate,
-    "not_": lambda node: Not(condition(node)),
+class Token(NamedTuple):
+    """One word, number, text or sign."""
+
+    kind: str
+    """`keyword`, or the name of a group of `TOKEN`."""
+    text: str
+    """A keyword has capitals."""
+    at: int
+
+
+class ExpressionParser:
+    """Goes through one expression; a method for each level."""
+
+    def __init__(self, expression: str) -> None:
+        self.expression: Final = expression
+        self.at = self.depth = 0
+        self.next = self.token()
+
+    def token(self) -> Token:
+        """The token after the last one."""
+        found = TOKEN.match(self.expression, self.at)
+        if found is None or found.lastgroup is None:
+            self.fail(self.at)
+        self.at = found.end()
+        kind, text = found.lastgroup, found[found.lastgroup]
+        if kind == "name" and (word := text.upper()) in KEYWORDS:
+            kind, text = "keyword", word
+        return Token(kind, text, found.start(kind if kind != "keyword" else "name"))
+
+    def take(self) -> Token:
+        """The next token, which is passed."""
+        taken, self.next = self.next, self.token()
+        return taken
+
+    def took(self, *texts: str) -> bool:
+        """Pass these signs and keywords if the first of them comes next; then the others have to follow."""
+        for number, text in enumerate(texts):
+            if self.next.text != text or self.next.kind not in ("keyword", "sign"):
+                if number:
+                    self.fail(self.next.at)
+                return False
+            self.take()
+        return True
+
+    def fail(self, at: int) -> NoReturn:
+        """Name a place that is not understood."""
+        if at >= len(self.expression):
+            raise SqlSyntaxError(self.expression, "not understood at its end")
+        line = self.expression.count("\n", 0, at) + 1
+        column = at - self.expression.rfind("\n", 0, at)
+        raise SqlSyntaxError(self.expression, f"not understood at line {line}, column {column}")
+
+    def whole(self) -> Node:
+        """The whole expression."""
+        node = condition(self.any_of())
+        if self.next.kind != "end":
+            self.fail(self.next.at)
+        return node
+
+    def any_of(self) -> Node:
+        """Conditions with `OR`."""
+        nodes = [self.all_of()]
+        while self.took("OR"):
+            nodes.append(self.all_of())
+        return joined(AnyOf, nodes)
+
+    def all_of(self) -> Node:
+        """Conditions with `AND`."""
+        nodes = [self.equality()]
+        while self.took("AND"):
+            nodes.append(self.equality())
+        return joined(AllOf, nodes)
+
+    def equality(self) -> Node:
+        """`=`, `<>`, `IS [NOT] NULL`."""
+        node = self.comparison()
+        while True:
+            if self.took("="):
+                node = make_equal(node, self.comparison())
+            elif self.took("<>"):
+                node = Not(make_equal(node, self.comparison()))
+            elif self.took("IS"):
+                negated = self.took("NOT")
+                if not self.took("NULL"):
+                    self.fail(self.next.at)
+                node = Not(IsNull(node)) if negated else IsNull(node)
+            else:
+                return node
+
+    def comparison(self) -> Node:
+        """Orders, ranges, lists and searches."""
+        node = self.unary()
+        while True:
+            if self.next.kind == "sign" and self.next.text in ORDERS:
+                node = make_order(self.take().text, node, self.unary())
+                continue
+            negated = self.took("NOT")
+            if self.took("BETWEEN"):
+                low = self.unary()
+                if not self.took("AND"):
+                    self.fail(self.next.at)
+                node = (not_between if negated else between)(node, low, self.unary())
+            elif self.took("IN", "("):
+                node = one_of(node, self.texts(), negated=negated)
+            elif self.next.kind == "keyword" and self.next.text in SEARCHES:
+                search = Search(self.take().text)
+                node = Matches(search, node, self.string(), negated)
+            elif negated:
+                self.fail(self.next.at)
+            else:
+                return node
+
+    def texts(self) -> frozenset[str]:
+        """A list, from after its opening bracket."""
+        found = [self.string()]
+        while self.took(","):
+            found.append(self.string())
+        if not self.took(")"):
+            self.fail(self.next.at)
+        return frozenset(found)
+
+    def string(self) -> str:
+        """A text."""
+        if self.next.kind != "string":
+            self.fail(self.next.at)
+        return text_of(self.take().text)
+
+    def unary(self) -> Node:
+        """A value or a condition, with what stands before it."""
+        self.depth += 1
+        if self.depth > DEPTH_MAX:
+            raise MeaningError(TOO_DEEP)
+        if self.took("+"):
+            node = self.unary()
+        elif self.took("-"):
+            node = Negate(self.unary())
+        elif self.took("NOT"):
+            node = Not(condition(self.unary()))
+        elif self.took("("):
+            node = self.any_of()
+            if not self.took(")"):
+                self.fail(self.next.at)
+        else:
+            node = self.value()
+        self.depth -= 1
+        return node
+
+    def value(self) -> Node:
+        """A literal or a property."""
+        kind, text, at = self.take()
+        if kind == "keyword" and text in CONSTANTS:
+            return CONSTANTS[text]
+        make = VALUES.get(kind)
+        if make is None:
+            self.fail(at)
+        return make(text)
+
+
+TOO_DEEP = f"nested more than {DEPTH_MAX} deep"
+VALUES: Mapping[str, Callable[[str], Node]] = {
     "string": lambda token: Constant(text_of(token)),
     "decimal": decimal,
     "floating": floating,
-    "true": lambda: Constant(True),
-    "false": lambda: Constant(False),
-    "null": lambda: Constant(None),
-    "property": lambda token: Property(str(token)),
+    "name": Property,
 }
-"""What each rule of the grammar makes of what is below it."""
 
 
-class Builder(Transformer[Token, Node]):
-    """Makes nodes from the bottom up, while the text is parsed."""
-
-    def __getattr__(self, rule: str) -> Callable[[list[object]], object]:
-        try:
-            make = RULES[rule]
-        except KeyError:
-            raise AttributeError(rule) from None
-        return lambda children: make(*children)
-
-
-PARSER = Lark(GRAMMAR, parser="lalr", transformer=Builder())
-
-
-def parse(expression: str) -> Node:
-    """The tree of an expression.
+def parse(expression: str) -> tuple[Node, int]:
+    """The tree of an expression, and how many nodes it has.
 
     Raises:
         SqlSyntaxError: says where and what.
     """
     if len(expression) > LENGTH_MAX:
-        raise SqlSyntaxError(expression[:100], f"longer than {LENGTH_MAX} characters")
+        raise SqlSyntaxError(expression, f"longer than {LENGTH_MAX} characters")
     try:
-        node = condition(cast(Node, PARSER.parse(expression)))
-    except UnexpectedInput as error:
-        place = f"line {error.line}, column {error.column}" if error.line > 0 else "its end"
-        raise SqlSyntaxError(expression, f"not understood at {place}") from None
+        node = ExpressionParser(expression).whole()
     except MeaningError as error:
         raise SqlSyntaxError(expression, str(error)) from None
     level: list[Node] = [node]
-    depth = 0
+    depth = count = 0
     while level:
+        count += len(level)
         level, depth = [below for above in level for below in operands(above)], depth + 1
         if depth > DEPTH_MAX:
-            raise SqlSyntaxError(expression, f"nested more than {DEPTH_MAX} deep")
-    return node
+            raise SqlSyntaxError(expression, TOO_DEEP)
+    return node, count
 
 
 class SqlFilter:
@@ -259,7 +348,9 @@ class SqlFilter:
             SqlSyntaxError: says where and what.
         """
         self.expression = expression
-        self.evaluate = compiled(parse(expression))
+        node, self.node_count = parse(expression)
+        """What one message costs: that many steps at most."""
+        self.evaluate = compiled(node)
 
     def matches(self, properties: Mapping[str, str]) -> bool:
         """Whether a message with these properties is wanted: not where the answer is null or fails."""
@@ -269,11 +360,38 @@ class SqlFilter:
             return False
 
 
-@lru_cache(maxsize=CACHED_FILTERS_MAX)
+class FilterCache:
+    """The filters that were used last, of a limited number of characters together."""
+
+    def __init__(self, characters_max: int = CACHED_CHARACTERS_MAX) -> None:
+        self._filters: OrderedDict[str, SqlFilter] = OrderedDict()
+        self._characters_max = characters_max
+        self.characters = 0
+
+    def find(self, expression: str) -> SqlFilter:
+        """The filter of an expression, compiled when it is not at hand.
+
+        Raises:
+            SqlSyntaxError: says where and what.
+        """
+        found = self._filters.get(expression)
+        if found is not None:
+            self._filters.move_to_end(expression)
+            return found
+        found = self._filters[expression] = SqlFilter(expression)
+        self.characters += len(expression)
+        while self.characters > self._characters_max:
+            self.characters -= len(self._filters.popitem(last=False)[0])
+        return found
+
+
+FILTERS = FilterCache()
+
+
 def sql_filter(expression: str) -> SqlFilter:
-    """The filter of an expression, compiled once.
+    """The filter of an expression, compiled once while it is in use.
 
     Raises:
         SqlSyntaxError: says where and what.
     """
-    return SqlFilter(expression)
+    return FILTERS.find(expression)
