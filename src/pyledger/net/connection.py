@@ -43,6 +43,7 @@ GO_AWAY_REMARK = "please go away"
 GO_AWAY_ABOVE_VERSION = 475
 """Peers up to this version (5.3.1) do not know GO_AWAY."""
 REMARK_CHARACTERS_MAX = 1024
+UNEXPECTED_REMARK = "the request failed for a reason that is in the log of who answers"
 FRAME_BYTES = attrgetter("frame_bytes")
 """Of those that a quick handler takes, without a call for each; `size_of` is for all frames."""
 HEAD_BYTES = 64 << 10
@@ -406,6 +407,7 @@ class Connection(FrameStream):
     def _failure(self, request: RemotingCommand, error: BaseException) -> RemotingCommand:
         if not isinstance(error, PyLedgerError):
             log.error("request failed code=%d peer=%s", request.code, self.remote_address, exc_info=error)
+            return request.response(ResponseCode.SYSTEM_ERROR, UNEXPECTED_REMARK)
         remark = f"{type(error).__name__}: {error}"[:REMARK_CHARACTERS_MAX]
         return request.response(ResponseCode.SYSTEM_ERROR, remark)
 
