@@ -59,6 +59,7 @@ def read_batches(
         schema=arrow_schema,
         batch_rows=options.batch_rows,
         decompress=options.decompress,
+        check_crcs=options.check_crcs,
         on_corrupt=options.on_corrupt,
         on_skip=_report,
     )

@@ -49,6 +49,7 @@ class ReadOptions:
     fail_on_data_loss: bool = True
     batch_rows: int = 8192
     decompress: bool = False
+    check_crcs: bool = True
     on_corrupt: Literal["error", "skip"] = "error"
     include_unindexed: bool = False
 
@@ -151,6 +152,7 @@ _PARSERS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "failOnDataLoss": ("fail_on_data_loss", _parse_bool),
     "batchRows": ("batch_rows", _parse_count),
     "decompress": ("decompress", _parse_bool),
+    "checkCrcs": ("check_crcs", _parse_bool),
     "onCorrupt": ("on_corrupt", _parse_on_corrupt),
     "includeUnindexed": ("include_unindexed", _parse_bool),
 }
@@ -168,6 +170,7 @@ _ELSEWHERE = {
     "subscribepattern": "topicsPattern",
     "assign": "topics and queues",
     "subexpression": "tags",
+    "check.crcs": "checkCrcs",
     "kafka.bootstrap.servers": "namesrv",
     "nameserver": "namesrv",
     "namesrvaddr": "namesrv",
@@ -232,6 +235,7 @@ def _check_brokers(options: ReadOptions) -> None:
         ("maxBytesPerPartition", options.max_bytes_per_partition),
         ("includeUnindexed", options.include_unindexed or None),
         ("onCorrupt", None if options.on_corrupt == "error" else options.on_corrupt),
+        ("checkCrcs", None if options.check_crcs else False),
     ):
         if given is not None:
             raise ConfigError(

@@ -38,9 +38,9 @@ cdef class ColumnBuilder:
         row_filter: Which records become rows; None takes all that consumers can reach.
         batch_rows: Rows of a batch at most.
         batch_bytes: Bytes of text and bodies of a batch at most, unless one row has more.
-        check: Check body CRCs and CRC properties where rows are made: "body" when bodies are wanted,
-            "always", or "never". Lengths and stored positions are always checked.
-        unpack: Unpack compressed bodies.
+        check_crcs: Check body CRCs and CRC properties of the rows, whatever columns are wanted. Lengths and
+            stored positions are always checked.
+        unpack: Unpack compressed bodies; one that cannot be is damage, whatever columns are wanted.
         unpack_limit_bytes: The most that one body may unpack to.
     """
 
@@ -67,7 +67,7 @@ cdef class ColumnBuilder:
     cdef UnitReader reader
 
     def __init__(self, columns, row_filter=None, *, int64_t batch_rows=8192, int64_t batch_bytes=8388608,
-                 str check="body", bint unpack=False, int64_t unpack_limit_bytes=PLAIN_BODY_LIMIT_BYTES):
+                 bint check_crcs=True, bint unpack=False, int64_t unpack_limit_bytes=PLAIN_BODY_LIMIT_BYTES):
         cdef int i
         if self.table != NULL:
             raise errors.InvariantError("a ColumnBuilder is made once")
@@ -88,7 +88,7 @@ cdef class ColumnBuilder:
                 raise errors.InvariantError(f"no column {self.columns[i]!r}")
             self._plan_column(&self.table[i], <int>_COLUMN_KINDS.index(self.columns[i]))
         self.wants_text = self.wants_text or self.wants_properties or self.row_filter.needs_properties
-        if check == "always" or (check == "body" and self.wants_body):
+        if check_crcs:
             self.checks = CHECK_ALL & ~CHECK_POSITION
         self.next_index = 0
         self._start_batch()
@@ -179,7 +179,8 @@ cdef class ColumnBuilder:
             status = check_record(r, offset, self.checks)
             if status != PARSED_RECORD:
                 return status
-        if self.unpack and self.wants_body and r.sys_flag & SYS_COMPRESSED:
+        # Whether a body can be unpacked must not hang on the columns: it decides on the row.
+        if self.unpack and r.sys_flag & SYS_COMPRESSED:
             if plain == NULL:
                 return FILL_PACKED
             body_bytes = plain_bytes
@@ -322,7 +323,8 @@ cdef class ColumnBuilder:
             looked_at += 1
             cold_pause()
             offset = get_i64(units + self.next_index * CQ_UNIT_BYTES)
-            status = self.reader.parse(view, units, self.next_index, count, self.is_bounded, &record)
+            status = self.reader.parse(view, units, self.next_index, count,
+                                       self.is_bounded or self.checks != 0, &record)
             if status == PARSED_RECORD:
                 status = self.take(&record, offset, NULL, 0)
             if status != PARSED_RECORD:

@@ -1,5 +1,5 @@
 # RowFilter: which records become rows. Built once from Python values, asked without the interpreter lock.
-from _core.layout cimport SYS_INNER_BATCH, Record, find_property
+from _core.layout cimport Record
 from _core.text cimport hash_name
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
@@ -142,7 +142,8 @@ cdef class RowFilter:
             entry = self.find_queue(r, True)
         if entry == NULL or r.queue_offset > entry.last:
             return False
-        return r.queue_offset >= entry.first or r.queue_offset + inner_count(r) > entry.first
+        # A batch that is kept as one record is one row, at the queue offset of its first message.
+        return r.queue_offset >= entry.first
 
     cdef bint wants_properties(self, const PropertyList* found) noexcept nogil:
         """What the properties decide: tags by text, the key as the index would hold it."""
@@ -165,16 +166,6 @@ cdef inline int64_t last_below(int64_t end) noexcept nogil:
 
 cdef inline uint64_t queue_seed(int32_t queue_id, bint any_queue) noexcept nogil:
     return 0xA5A5A5A5A5 if any_queue else <uint64_t><int64_t>queue_id
-
-
-cdef int64_t inner_count(const Record* r) noexcept nogil:
-    """Messages in a record: a batch that is kept as one record stands at the queue offset of its first."""
-    cdef Text count
-    if not r.sys_flag & SYS_INNER_BATCH:
-        return 1
-    if not find_property(r, b"INNER_NUM", 9, &count.text, &count.length):
-        return 1
-    return max(1, parse_number(count.text, count.length))
 
 
 cdef bint has_word(Text words, Text wanted) noexcept nogil:

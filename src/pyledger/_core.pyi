@@ -1676,7 +1676,7 @@ class ColumnBuilder:
         *,
         batch_rows: int = 8192,
         batch_bytes: int = 8388608,
-        check: str = "body",
+        check_crcs: bool = True,
         unpack: bool = False,
         unpack_limit_bytes: int = 67108864,
     ) -> None:
@@ -1687,9 +1687,9 @@ class ColumnBuilder:
             row_filter: Which records become rows; None takes all that consumers can reach.
             batch_rows: Rows of a batch at most.
             batch_bytes: Bytes of text and bodies of a batch at most, unless one row has more.
-            check: Check body CRCs and CRC properties where rows are made: "body" when bodies are wanted,
-                "always", or "never". Lengths and stored positions are always checked.
-            unpack: Unpack compressed bodies.
+            check_crcs: Check body CRCs and CRC properties of the rows, whatever columns are wanted. Lengths
+                and stored positions are always checked.
+            unpack: Unpack compressed bodies; one that cannot be is damage, whatever columns are wanted.
             unpack_limit_bytes: The most that one body may unpack to.
         """
 

@@ -11,18 +11,17 @@ Two plans give the same rows. `log`: in the order of the log. `queue`: by topic,
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Literal
 
 from pyledger._core import ColumnBuilder, LogView, find_next_record
 from pyledger.errors import ConfigError, CorruptRecordError
 from pyledger.message import parse_tags
 from pyledger.store.partition_view import left_of, map_partition
+from pyledger.store.read_arguments import Offsets, Time, queue_offsets, time_ms
 from pyledger.store.read_plan import (
-    MAX_OFFSET,
-    MIN_OFFSET,
     LogRange,
     Partition,
     QueueSource,
@@ -44,6 +43,7 @@ __all__ = [
     "DEFAULT_COLUMNS",
     "SCHEMA",
     "Partition",
+    "Scan",
     "Skipped",
     "left_of",
     "partition_from_json",
@@ -57,9 +57,6 @@ log = logging.getLogger("pyledger.arrow")
 
 OnCorrupt = Literal["error", "skip"]
 Plan = Literal["auto", "log", "queue"]
-Check = Literal["body", "always", "never"]
-Offsets = Literal["earliest", "latest"] | int | Mapping[Any, Any]
-Time = int | datetime
 
 BATCH_ROWS = 8192
 BATCH_BYTES = 8 << 20
@@ -144,7 +141,41 @@ class _Reading:
     decompress: bool
     on_corrupt: OnCorrupt
     on_skip: Callable[[Skipped], None] | None
-    check: Check
+    check_crcs: bool
+
+
+class Scan:
+    """Rows of a store, read anew whenever they are asked for: the same ones, up to the pinned end.
+
+    DuckDB, polars, pandas and others take it as it is: it is an Arrow stream (`__arrow_c_stream__`). Nothing
+    is mapped or open between two reads, unless the scan is of an open `StoreReader`.
+    """
+
+    def __init__(self, parts: Sequence[Partition], reading: _Reading, source: StoreReader | None) -> None:
+        self.schema: Any = reading.schema
+        self._parts, self._reading, self._source = parts, reading, source
+
+    def __iter__(self) -> Iterator[Any]:
+        for part in self._parts:
+            if self._source is None:
+                yield from _read_mapped(part, self._reading)
+            else:
+                yield from _read(self._source.view, part, self._reading)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def to_reader(self) -> Any:
+        """A `pyarrow.RecordBatchReader`, which can be read once."""
+        return pa.RecordBatchReader.from_batches(self.schema, iter(self))
+
+    def read_all(self) -> Any:
+        """All rows as a `pyarrow.Table`."""
+        return self.to_reader().read_all()
+
+    def read_pandas(self, **options: Any) -> Any:
+        """All rows as a `pandas.DataFrame`; options are those of `pyarrow.Table.to_pandas`."""
+        return self.to_reader().read_pandas(**options)
 
 
 def scan(  # noqa: PLR0913  each argument narrows or shapes the rows by itself
@@ -166,10 +197,10 @@ def scan(  # noqa: PLR0913  each argument narrows or shapes the rows by itself
     decompress: bool = False,
     on_corrupt: OnCorrupt = "error",
     on_skip: Callable[[Skipped], None] | None = None,
-    check: Check = "body",
+    check_crcs: bool = True,
     plan: Plan = "auto",
-) -> Any:
-    """Read messages as a `pyarrow.RecordBatchReader`.
+) -> Scan:
+    """Read messages in columns; what comes back can be read more than once.
 
     Args:
         path: The store folder, or an open `StoreReader`, which stays open.
@@ -187,45 +218,43 @@ def scan(  # noqa: PLR0913  each argument narrows or shapes the rows by itself
         include_unindexed: Prepared and rollback records too.
         batch_rows: Rows of a batch at most.
         batch_bytes: Bytes of a batch at most, about; one larger row makes a batch of its own.
-        decompress: Unpack packed bodies; `bodyLength` and `bodyCRC` stay those of the stored bytes.
+        decompress: Unpack packed bodies; `bodyLength` and `bodyCRC` stay those of the stored bytes. One that
+            cannot be unpacked is damage.
         on_corrupt: Damage in the middle of the log: raise, or go on behind it.
         on_skip: Called for each stretch that `on_corrupt="skip"` passes over.
-        check: Check body CRCs when the body is among the columns ("body"), "always" or "never". Lengths and
-            stored positions are always checked.
+        check_crcs: Check the CRC of each row's body, whatever columns are asked for, so that damage costs the
+            same rows in all of them; False checks none. Lengths and stored positions are always checked.
         plan: "log", "queue" or "auto".
 
     Raises:
         ConfigError: an argument is unknown or contradicts another one.
         StoreNotFoundError: there is no store at `path`.
-        CorruptRecordError: damage was met; raised by the reader when it comes there.
+        CorruptRecordError: damage was met; raised by the read that comes there.
+        DataLostError: retention deleted some of it since the call; raised by the read.
 
     Cost: about 0.2 µs a row with all default columns; the end is pinned at the call.
     """
-    reading = _reading(schema_for(columns), batch_rows, batch_bytes, decompress, on_corrupt, on_skip, check)
-    source = path if isinstance(path, StoreReader) else StoreReader.open(path, on_corrupt=on_corrupt)
-    try:
+    reading = _reading(
+        schema_for(columns), batch_rows, batch_bytes, decompress, on_corrupt, on_skip, check_crcs
+    )
+    with _opened(path, on_corrupt) as source:
         selection = select_rows(
             source, topics=topics, topics_pattern=topics_pattern, queues=queues, tags=tags, key=key,
             starting_offsets=starting_offsets, ending_offsets=ending_offsets, since=since, until=until,
             include_unindexed=include_unindexed,
         )  # fmt: skip
         parts = plan_partitions(source, selection, plan=_one_of("plan", plan, ("auto", "log", "queue")))
-    except BaseException:
-        if source is not path:
-            source.close()
-        raise
-    return pa.RecordBatchReader.from_batches(
-        reading.schema, _scan(source, source is not path, parts, reading)
-    )
+    return Scan(parts, reading, path if isinstance(path, StoreReader) else None)
 
 
-def _scan(source: StoreReader, owned: bool, parts: Sequence[Partition], reading: _Reading) -> Iterator[Any]:
-    try:
-        for part in parts:
-            yield from _read(source.view, part, reading)
-    finally:
-        if owned:
-            source.close()
+@contextmanager
+def _opened(path: str | os.PathLike[str] | StoreReader, on_corrupt: OnCorrupt) -> Iterator[StoreReader]:
+    """A store, opened for a while, or the caller's reader, which stays open."""
+    if isinstance(path, StoreReader):
+        yield path
+    else:
+        with StoreReader.open(path, on_corrupt=on_corrupt) as source:
+            yield source
 
 
 def plan(
@@ -255,8 +284,7 @@ def plan(
         selection: What is wanted, as for `scan`: topics, topics_pattern, queues, starting_offsets,
             ending_offsets, since, until, tags, key, include_unindexed.
     """
-    source = path if isinstance(path, StoreReader) else StoreReader.open(path, on_corrupt=on_corrupt)
-    try:
+    with _opened(path, on_corrupt) as source:
         return plan_partitions(
             source,
             select_rows(source, **selection),
@@ -266,9 +294,6 @@ def plan(
             max_partition_bytes=max_partition_bytes,
             max_partition_records=max_partition_records,
         )
-    finally:
-        if source is not path:
-            source.close()
 
 
 def read_partition(
@@ -281,7 +306,7 @@ def read_partition(
     decompress: bool = False,
     on_corrupt: OnCorrupt = "error",
     on_skip: Callable[[Skipped], None] | None = None,
-    check: Check = "body",
+    check_crcs: bool = True,
 ) -> Iterator[Any]:
     """Read one partition of a plan as `pyarrow.RecordBatch`es.
 
@@ -295,7 +320,7 @@ def read_partition(
         decompress: Unpack packed bodies.
         on_corrupt: Damage: raise, or go on behind it.
         on_skip: Called for each stretch that is passed over.
-        check: Which body CRCs to check.
+        check_crcs: Check the CRC of each row's body.
 
     Raises:
         DataLostError: retention deleted some of it since the plan was made; `left_of` gives what is left.
@@ -303,13 +328,8 @@ def read_partition(
         CorruptRecordError: damage was met.
     """
     wanted = schema_for(columns) if schema is None else schema
-    reading = _reading(wanted, batch_rows, batch_bytes, decompress, on_corrupt, on_skip, check)
-    view = map_partition(partition)
-    try:
-        yield from _read(view, partition, reading)
-    finally:
-        for file in view.files:
-            file.close()
+    reading = _reading(wanted, batch_rows, batch_bytes, decompress, on_corrupt, on_skip, check_crcs)
+    yield from _read_mapped(partition, reading)
 
 
 def select_rows(
@@ -340,13 +360,13 @@ def select_rows(
         topics=[topics] if isinstance(topics, str) else None if topics is None else list(topics),
         matches=matches,
         queues=None if queues is None else list(queues),
-        starts=_offsets("starting_offsets", starting_offsets, source),
-        ends=_offsets("ending_offsets", ending_offsets, source),
+        starts=queue_offsets("starting_offsets", starting_offsets, source),
+        ends=queue_offsets("ending_offsets", ending_offsets, source),
     )
     return RowSelection(
         queues=wishes,
-        since_ms=_time_ms("since", since),
-        until_ms=_time_ms("until", until),
+        since_ms=time_ms("since", since),
+        until_ms=time_ms("until", until),
         tags=parse_tags(tags),
         key=key,
         include_unindexed=include_unindexed,
@@ -355,7 +375,7 @@ def select_rows(
 
 def _reading(
     schema: Any, rows: int, size: int, decompress: bool, on_corrupt: OnCorrupt,
-    on_skip: Callable[[Skipped], None] | None, check: Check,
+    on_skip: Callable[[Skipped], None] | None, check_crcs: bool,
 ) -> _Reading:  # fmt: skip
     schema_for(schema.names)
     if rows < 1 or size < 1:
@@ -363,7 +383,7 @@ def _reading(
     return _Reading(
         columns=tuple(schema.names), schema=schema, batch_rows=rows, batch_bytes=size, decompress=decompress,
         on_corrupt=_one_of("on_corrupt", on_corrupt, ("error", "skip")), on_skip=on_skip,
-        check=_one_of("check", check, ("body", "always", "never")),
+        check_crcs=check_crcs,
     )  # fmt: skip
 
 
@@ -373,43 +393,13 @@ def _one_of(field: str, value: Any, allowed: tuple[str, ...]) -> Any:
     return value
 
 
-def _time_ms(field: str, value: Time | None) -> int | None:
-    if isinstance(value, datetime):
-        if value.tzinfo is None:
-            raise ConfigError(field, f"{value} has no time zone", "give one, such as datetime.UTC")
-        return round(value.timestamp() * 1000)
-    if value is not None and not isinstance(value, int):
-        raise ConfigError(field, f"{value!r} is no time", "give ms since the epoch, or a datetime")
-    return value
-
-
-def _offsets(
-    field: str, value: Offsets | None, source: QueueSource
-) -> dict[tuple[str, int], int] | int | None:
-    """Queue offsets by queue; words and the numbers that stand for them replaced."""
-    words = {"earliest": MIN_OFFSET, -2: MIN_OFFSET}
-    if field == "ending_offsets":
-        words |= {"latest": MAX_OFFSET, -1: MAX_OFFSET}
-    if value is None or (isinstance(value, (str, int)) and value in words):
-        return None if value is None else words[value]
-    if value in ("latest", -1) and not isinstance(value, Mapping):
-        return {name: held.max_offset for name, held in source.queues().items()}
-    if isinstance(value, int) and value >= 0:
-        return value
-    if not isinstance(value, Mapping):
-        raise ConfigError(field, f"{value!r} is no offset", "use earliest, latest, a number, or a mapping")
-    found: dict[tuple[str, int], int] = {}
-    for name, inner in value.items():
-        for queue_id, offset in inner.items() if isinstance(inner, Mapping) else [(name[1], inner)]:
-            topic = name if isinstance(inner, Mapping) else name[0]
-            if not isinstance(offset, int) or offset < -2:
-                raise ConfigError(field, f"{offset!r} of {topic} is no offset", "use -2, -1, or 0 and above")
-            if offset == -1 and field == "starting_offsets":
-                held = source.queues().get((topic, int(queue_id)))
-                found[topic, int(queue_id)] = held.max_offset if held else MAX_OFFSET
-            else:
-                found[topic, int(queue_id)] = words.get(offset, offset)
-    return found
+def _read_mapped(part: Partition, reading: _Reading) -> Iterator[Any]:
+    view = map_partition(part)
+    try:
+        yield from _read(view, part, reading)
+    finally:
+        for file in view.files:
+            file.close()
 
 
 def _read(view: LogView, part: Partition, reading: _Reading) -> Iterator[Any]:
@@ -418,7 +408,7 @@ def _read(view: LogView, part: Partition, reading: _Reading) -> Iterator[Any]:
         part.selection.row_filter(),
         batch_rows=reading.batch_rows,
         batch_bytes=reading.batch_bytes,
-        check=reading.check,
+        check_crcs=reading.check_crcs,
         unpack=reading.decompress,
     )
     # Places are physical offsets of a range, or numbers of units.

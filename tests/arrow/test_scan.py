@@ -1,6 +1,7 @@
 """`pyledger.arrow`: what its arguments select, damage, partitions, and who can read the result."""
 
 import pickle
+import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,7 +11,13 @@ import pyarrow as pa
 import pytest
 
 from pyledger import arrow
-from pyledger.errors import ConfigError, CorruptRecordError, StoreNotFoundError, SubscriptionSyntaxError
+from pyledger.errors import (
+    ConfigError,
+    CorruptRecordError,
+    DataLostError,
+    StoreNotFoundError,
+    SubscriptionSyntaxError,
+)
 from pyledger.message import Message
 from pyledger.store.message_store import MessageStore
 from pyledger.store.read_plan import LogRange, UnitList, partition_from_json
@@ -221,6 +228,74 @@ def test_unit_of_damaged_record_raises_or_is_skipped(store: Path, log: LogFiles)
     assert [s.physical_offset for s in skipped] == [log.offsets[50]]
 
 
+COLUMN_SETS = [[name] for name in arrow.COLUMNS] + [["queueId", "keys"], list(arrow.DEFAULT_COLUMNS)]
+
+
+@pytest.mark.parametrize("plan", ["log", "queue"])
+@pytest.mark.parametrize("columns", COLUMN_SETS, ids=",".join)
+def test_damage_costs_the_same_rows_whatever_columns_are_asked_for(
+    store: Path, log: LogFiles, columns: list[str], plan: Any
+) -> None:
+    log.edit(log.offsets[50] + 88, b"BODY")
+    with pytest.raises(CorruptRecordError, match=r"onCorrupt=skip .* repair --cut-at-damage"):
+        arrow.scan(store, columns=columns, plan=plan).read_all()
+    passed_over = arrow.scan(store, columns=columns, plan=plan, on_corrupt="skip")
+    assert passed_over.read_all().num_rows == COUNT - 1
+    unchecked = arrow.scan(store, columns=columns, plan=plan, check_crcs=False)
+    assert unchecked.read_all().num_rows == COUNT
+
+
+@pytest.mark.parametrize("columns", [["queueId"], ["bodyLength", "tags"], ["body"]], ids=",".join)
+def test_a_body_that_cannot_be_unpacked_costs_its_row_whatever_columns_are_asked_for(
+    tmp_path: Path, columns: list[str]
+) -> None:
+    records = [RecordFields(queue_offset=i, body=b"plain", sys_flag=i == 3) for i in range(9)]
+    store = write_log(tmp_path / "store" / "commitlog", records).folder.parent
+    assert arrow.scan(store, columns=columns).read_all().num_rows == 9
+    with pytest.raises(CorruptRecordError, match="pack"):
+        arrow.scan(store, columns=columns, decompress=True).read_all()
+    found = arrow.scan(store, columns=columns, decompress=True, on_corrupt="skip").read_all()
+    assert found.num_rows == 8
+
+
+@pytest.mark.parametrize("order", ["log", "queue"])
+def test_messages_are_checked_as_rows_are(store: Path, log: LogFiles, order: Any) -> None:
+    log.edit(log.offsets[50] + 88, b"BODY")
+    with StoreReader.open(store) as reader, pytest.raises(CorruptRecordError):
+        list(reader.messages(order))
+    with StoreReader.open(store, on_corrupt="skip") as reader:
+        assert sum(1 for _ in reader.messages(order)) == COUNT - 1
+
+
+def test_a_scan_gives_its_rows_as_often_as_it_is_asked(store: Path, log: LogFiles) -> None:
+    messages = arrow.scan(store, columns=["body"])
+    first = messages.read_all()
+    assert first.num_rows == COUNT
+    log.edit(log.end, RecordFields(topic=b"topic0", queue_offset=999).encode(log.end))
+    assert messages.read_all() == first, "the end is pinned"
+    assert pa.Table.from_batches(messages) == first
+    assert pa.table(messages) == first
+    assert len(messages.read_pandas()) == COUNT
+    with messages.to_reader() as once:
+        assert once.read_next_batch().num_rows == COUNT
+
+
+def test_a_scan_holds_no_file_between_two_reads(store: Path) -> None:
+    def mapped() -> bool:
+        return str(store) in Path("/proc/self/maps").read_text()
+
+    messages = arrow.scan(store, batch_rows=7)
+    assert not mapped()
+    rows = iter(messages)
+    next(rows)
+    assert mapped()
+    del rows
+    assert not mapped()
+    shutil.rmtree(store / "commitlog")
+    with pytest.raises((DataLostError, StoreNotFoundError)):
+        messages.read_all()
+
+
 def test_schema_is_what_spark_demands(store: Path) -> None:
     assert arrow.scan(store).schema == arrow.SCHEMA
     assert arrow.SCHEMA.field("storeTimestamp").type == pa.timestamp("us", tz="UTC")
@@ -251,7 +326,6 @@ BAD_ARGUMENTS: dict[str, dict[str, Any]] = {
     "below 1": {"batch_rows": 0},
     "log, queue": {"plan": "fast"},
     "error, skip": {"on_corrupt": "ignore"},
-    "body, always": {"check": "sometimes"},
 }
 
 
@@ -274,7 +348,7 @@ def test_pandas_reads_it(store: Path) -> None:
 
 def test_polars_reads_it(store: Path) -> None:
     polars = pytest.importorskip("polars")
-    frame = polars.from_arrow(arrow.scan(store, columns=["topic", "tags", "body"]).read_all())
+    frame = polars.DataFrame(arrow.scan(store, columns=["topic", "tags", "body", "properties"]))
     assert frame.filter(polars.col("tags") == "tag1").height == 75
 
 
@@ -284,8 +358,11 @@ def test_duckdb_reads_it(store: Path) -> None:
     found = duckdb.sql(
         "SELECT tags, count(*), min(properties['KEYS']) FROM messages GROUP BY tags ORDER BY tags"
     )
-    assert messages is not None
     assert found.fetchall() == [(f"tag{i}", 75, found_key(i)) for i in range(4)]
+    twice = "SELECT count(*) FROM messages AS a JOIN messages AS b USING (topic, queueId, queueOffset)"
+    for question, count in (("SELECT count(*) FROM messages", COUNT), (twice, COUNT)):
+        assert duckdb.sql(question).fetchall() == [(count,)]
+    assert messages is not None
 
 
 def found_key(remainder: int) -> str:

@@ -272,6 +272,10 @@ def test_a_slave_that_is_behind_is_no_loss(tmp_path: Path) -> None:
             {"namesrv": "127.0.0.1:1", "topic": "t", "onCorrupt": "skip"},
             "onCorrupt: is an option for folders",
         ),
+        (
+            {"namesrv": "127.0.0.1:1", "topic": "t", "checkCrcs": "false"},
+            "checkCrcs: is an option for folders",
+        ),
         ({"path": "/x", "preferSlave": "true"}, "preferSlave: is an option for brokers"),
         ({"path": "/x", "accessKey": "k", "secretKey": "s"}, "accessKey: is an option for brokers"),
     ],

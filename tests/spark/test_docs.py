@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyledger.broker.background import BackgroundNode
-from tests.cli.test_docs import execute
+from pyledger.message import Message
+from pyledger.store.message_store import MessageStore
 from tests.source_tree import ROOT
 
 if TYPE_CHECKING:
@@ -50,22 +51,18 @@ def test_the_page_shows_what_happens(session: "SparkSession", tmp_path: Path) ->
     assert sum(kind == "text" for kind, _ in blocks) >= 11
 
 
-def test_the_programs_of_the_first_page_run(
-    session: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_spark_program_of_the_first_page_runs(session: "SparkSession", tmp_path: Path) -> None:
+    """The others: `tests/cli/test_first_page.py`."""
+    with MessageStore.open(tmp_path / "my-store", mapped_file_size_bytes=1 << 20) as store:
+        store.put(Message("orders", b"three apples", keys="A-1"))
+    [text] = [
+        text for kind, text in BLOCK.findall((ROOT / "README.md").read_text()) if "SparkSession" in text
+    ]
+    # The session of these tests has another working folder.
+    here = text.replace('load("my-store")', f'load("{tmp_path}/my-store")')
     names: dict[str, Any] = {"__name__": "__main__"}
     said = io.StringIO()
-    with BackgroundNode(tmp_path / "node") as node, contextlib.redirect_stdout(said):
-        for number, (kind, text) in enumerate(BLOCK.findall((ROOT / "README.md").read_text())):
-            if kind == "python":
-                # Spark has another working folder.
-                here = text.replace('load("my-store")', f'load("{tmp_path}/my-store")')
-                here = here.replace("127.0.0.1:9876", node.address)
-                exec(compile(here, f"block {number} of README.md", "exec"), names)
-            for line in text.splitlines() if kind == "sh" else []:
-                if re.search(r"\bpyledger (?!serve)", line):
-                    print(execute(line, tmp_path, node.address))
-    assert "three apples" in said.getvalue()
+    with contextlib.redirect_stdout(said):
+        exec(compile(here, "README.md", "exec"), names)
     assert "A-1" in said.getvalue()
     assert names["session"] is not None

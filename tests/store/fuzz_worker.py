@@ -53,8 +53,8 @@ def read_everything(store: Path) -> None:
                     check_messages(reader.messages(order=order))
             with refusals():
                 ask(reader)
-        with refusals(), arrow.scan(store, on_corrupt=policy) as batches:
-            for batch in batches:
+        with refusals():
+            for batch in arrow.scan(store, on_corrupt=policy):
                 batch.validate(full=True)
     with refusals():
         for _ in itertools.islice(verify(store), MESSAGES_MAX):

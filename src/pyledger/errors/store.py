@@ -109,7 +109,8 @@ class CorruptRecordError(StoreError):
         self.path, self.physical_offset, self.problem = path, physical_offset, problem
         super().__init__(
             f"{path}: record at physical offset {physical_offset}: {problem}; "
-            "`pyledger verify` lists all faults, `pyledger repair` cuts them off"
+            "`pyledger verify` lists all damage, onCorrupt=skip (on_corrupt, --on-corrupt) reads past it, "
+            "`pyledger repair --cut-at-damage` cuts the log before it, with all that follows"
         )
 
 

@@ -1,0 +1,43 @@
+"""README.md: every block is run as it is pasted, in order, each in its own process, in a fresh folder."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pyledger.broker.background import BackgroundNode
+from tests.cli.command_line import ENVIRONMENT
+from tests.cli.test_docs import execute
+from tests.source_tree import ROOT
+
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def paste(text: str, folder: Path) -> str:
+    """What a program prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", text], cwd=folder, env=ENVIRONMENT, check=False, text=True, timeout=120,
+        capture_output=True,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{text}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.mark.timeout(240)
+def test_the_blocks_of_the_first_page_run_as_pasted(tmp_path: Path) -> None:
+    said, programs = [], 0
+    with BackgroundNode(tmp_path / "node") as node:
+        for kind, text in BLOCK.findall((ROOT / "README.md").read_text()):
+            if kind == "python" and "SparkSession" not in text:
+                said.append(paste(text.replace("127.0.0.1:9876", node.address), tmp_path))
+                programs += 1
+            if kind == "sh":
+                lines = [line for line in text.splitlines() if re.search(r"\bpyledger (?!serve)", line)]
+                said += [execute(line, tmp_path, node.address) for line in lines]
+    assert programs >= 6
+    whole = "".join(said)
+    for wanted in ("A-1", "three apples", "fruit", "count_star()", "max(queueOffset)"):
+        assert wanted in whole
+    assert "rror" not in whole
