@@ -6,6 +6,7 @@ Spark's Kafka source where they fit.
 
 import difflib
 import json
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -187,6 +188,16 @@ _ELSEWHERE = {
 """Names that users of other sources try first."""
 
 
+TABLE_PROPERTIES = frozenset(
+    ("owner", "comment", "provider", "location", "external", "is_managed_location", "collation", "table_type")
+)
+"""What Spark's catalog keeps of a table, and hands to its source as if it were options.
+
+Source: Spark sql/catalyst/.../connector/catalog/TableCatalog.java (PROP_*).
+"""
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+
+
 def option_names() -> tuple[str, ...]:
     """Every option of a read, in its own spelling."""
     return "path", *_PARSERS
@@ -203,7 +214,7 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
     present: set[str] = set()
     for raw, text in options.items():
         lowered = raw.lower()
-        if lowered in ("path", "paths"):
+        if lowered in ("path", "paths") or lowered in TABLE_PROPERTIES:
             continue
         name = spelling.get(lowered)
         if name is None:
@@ -289,14 +300,41 @@ def _parse_paths(options: Mapping[str, str], *, at_brokers: bool) -> tuple[str, 
     paths = tuple(map(local_path, paths))
     if not paths and not at_brokers:
         raise ConfigError(
-            "path", "is missing", 'name the store folder: .load("…"), or brokers: .option("namesrv", "…")'
+            "path",
+            "is missing",
+            'name the store folder: .load("…"), or brokers: .option("namesrv", "…"); in SQL say CREATE '
+            "TEMPORARY VIEW: Spark drops the OPTIONS of a TABLE whose source is in Python",
         )
     return paths
 
 
-def local_path(path: str) -> str:
+def without_scheme(path: str) -> str:
     """A path without the scheme that Spark's own paths may have: `file:/data` or `file:///data`."""
     return re.sub(r"^file:(//)?(?=/)", "", path)
+
+
+def local_path(path: str) -> str:
+    """The local path of a store.
+
+    Raises:
+        ConfigError: it is of a file system that is not mounted here, or a pattern for names.
+    """
+    local = without_scheme(path)
+    if os.path.exists(local):
+        return local
+    if _SCHEME.match(local):
+        raise ConfigError(
+            "path",
+            f"{local!r} is not supported: logs are mapped into memory",
+            "mount the file system, or copy the folder, and give a local path",
+        )
+    if any(mark in local for mark in "*?[{"):
+        raise ConfigError(
+            "path",
+            f"{local!r} is not there, and patterns are not supported",
+            'give a list, .load(["a", "b"]), or the folder that holds the stores',
+        )
+    return local
 
 
 def is_wanted(options: ReadOptions, topic: str, queue_id: int) -> bool:

@@ -10,7 +10,7 @@ from pyspark.sql.types import DataType, StructType
 
 from pyledger.config.store import StoreConfig
 from pyledger.errors import ConfigError
-from pyspark_pyledger.options import local_path
+from pyspark_pyledger.options import TABLE_PROPERTIES, local_path, without_scheme
 
 QUEUE_COUNT = 4
 _NAMES = ("path", "topic", "queueCount", "sinkId", "mappedFileSizeCommitLog", "checkpointLocation")
@@ -53,7 +53,7 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     spelling = {name.lower(): name for name in _NAMES}
     given: dict[str, str] = {}
     for raw, text in options.items():
-        if raw.lower() == "truncate":
+        if raw.lower() == "truncate" or raw.lower() in TABLE_PROPERTIES:
             continue
         if raw.lower() not in spelling:
             raise ConfigError(raw, "is not an option of a write", f"known are {', '.join(_NAMES)}")
@@ -125,7 +125,7 @@ def sink_name(options: WriteOptions) -> str:
             "checkpointLocation", "is missing", "give it, or sinkId, as an option of the stream"
         )
     try:
-        text = Path(local_path(options.checkpoint), "metadata").read_text()
+        text = Path(without_scheme(options.checkpoint), "metadata").read_text()
         return str(json.loads(text)["id"])
     except (OSError, ValueError, KeyError) as error:
         raise ConfigError(

@@ -2,7 +2,9 @@
 
 import asyncio
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -92,6 +94,44 @@ def test_rows_are_spread_over_as_many_queues_as_asked(tmp_path: Path) -> None:
     for scheme in ("file:", "file://"):
         assert parse_write_options({**asked, "path": f"{scheme}{store}"}).path == str(store)
         assert batch_table(path=f"{scheme}{store}").num_rows == 9
+
+
+TABLE = {"owner": "ann", "comment": "x", "provider": "pyledger", "is_managed_location": "true"}
+"""What Spark's catalog adds to the options of a table."""
+
+
+def test_what_the_catalog_knows_of_a_table_is_no_option(tmp_path: Path) -> None:
+    for parse in (options.parse_read_options, parse_write_options):
+        assert parse({**TABLE, "path": str(tmp_path)})
+    with pytest.raises(ConfigError, match=r"path: is missing; .* in SQL say CREATE TEMPORARY VIEW"):
+        options.parse_read_options(TABLE)
+
+
+@pytest.mark.parametrize("parse", [options.parse_read_options, parse_write_options])
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("s3://bucket/store", "is not supported: .* mount the file system"),
+        ("s3a://bucket/store", "is not supported"),
+        ("hdfs://host:9000/store", "is not supported"),
+        ("dbfs:/store", "is not supported"),
+        ("file:/no/such/broker-*", "patterns are not supported; give a list"),
+        ("/no/such/broker-[ab]", "patterns are not supported"),
+        ("/no/such/{a,b}", "patterns are not supported"),
+    ],
+)
+def test_paths_that_are_not_supported_are_called_so(
+    parse: Callable[..., Any], path: str, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        parse({"path": path})
+
+
+@pytest.mark.parametrize("name", ["a[1]", "b*", "s3:", "{x}"])
+def test_a_folder_may_be_called_like_a_pattern(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    for path in (str(tmp_path / name), f"file:{tmp_path / name}"):
+        assert options.parse_read_options({"path": path}).paths == (str(tmp_path / name),)
 
 
 def test_a_stream_is_told_from_others_by_its_name_or_its_checkpoint(tmp_path: Path) -> None:
