@@ -29,6 +29,7 @@
 #include <sys/mman.h>
 
 #include "lz4_block.h"
+#include "page.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* an older kernel refuses it, and faults the pages in one by one */
@@ -40,7 +41,6 @@ enum { COLD_EMPTY, COLD_BUSY, COLD_READY, COLD_DROPPING };
 enum {
     COLD_ENTRY_BYTES = 40,
     COLD_TRAILER_BYTES = 64,
-    COLD_PAGE = 4096,
     COLD_HUGE = 2 << 20,
     COLD_WALK_BYTES = 1 << 20,
     COLD_BLOCK_BYTES_MAX = 4 << 20,
@@ -127,7 +127,7 @@ static int64_t cold_find(cold_segment *s, int64_t position) {
 static void cold_drop(cold_segment *s, int64_t b, int64_t cutoff) {
     cold_block *block = &s->table[b];
     int64_t begin = cold_start(s, b), end = cold_start(s, b + 1);
-    int64_t first = (begin + COLD_PAGE - 1) & -COLD_PAGE, last = (end + COLD_PAGE - 1) & -COLD_PAGE;
+    int64_t first = page_ceiling(begin), last = page_ceiling(end);
     const int64_t ahead = cold_next_huge(s, end);
     int64_t next = b + 1;
     int left = 0;
@@ -138,17 +138,17 @@ static void cold_drop(cold_segment *s, int64_t b, int64_t cutoff) {
         return;
     }
     /* A page that is shared with a neighbour goes when both are empty. */
-    if (first > begin && b > 0 && cold_start(s, b - 1) <= first - COLD_PAGE)
+    if (first > begin && b > 0 && cold_start(s, b - 1) <= first - page_bytes)
         left = cold_take(&s->table[b - 1].state, COLD_EMPTY, COLD_DROPPING);
     if (left)
-        first -= COLD_PAGE;
+        first -= page_bytes;
     if (ahead <= s->size_bytes)
         last = ahead;
     while (next < s->block_count && cold_start(s, next) < last
                && cold_take(&s->table[next].state, COLD_EMPTY, COLD_DROPPING))
         next++;
     if (next < s->block_count && cold_start(s, next) < last)
-        last = cold_start(s, next) & -COLD_PAGE;
+        last = page_floor(cold_start(s, next));
     if (first < last)
         madvise(s->base + first, (size_t)(last - first), MADV_DONTNEED);
     if (left)
@@ -285,9 +285,9 @@ static void cold_make_ahead(cold_segment *s, int64_t b, int64_t begin, int64_t e
 
 static void cold_fill(cold_segment *s, int64_t b) {
     const int64_t begin = cold_start(s, b), end = cold_start(s, b + 1);
-    const int64_t first = begin & -COLD_PAGE;
+    const int64_t first = page_floor(begin);
     cold_make_ahead(s, b, begin, end);
-    madvise(s->base + first, (size_t)(((end + COLD_PAGE - 1) & -COLD_PAGE) - first), MADV_POPULATE_WRITE);
+    madvise(s->base + first, (size_t)(page_ceiling(end) - first), MADV_POPULATE_WRITE);
     s->table[b].damaged = cold_unpack(s, b, begin, end) != 0;
     if (s->table[b].damaged)
         memset(s->base + begin, 0xFF, (size_t)(end - begin));

@@ -1,6 +1,6 @@
 # Cold segments: files of the commit log in LZ4 blocks. Opening one.
 # The unpacking, and the memory that it takes, is in cold_segment.h.
-from _core.posix cimport MADV_NOHUGEPAGE, madvise
+from _core.posix cimport MADV_NOHUGEPAGE, madvise, page_ceiling
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.errno cimport ENOMEM, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -111,7 +111,7 @@ cdef cold_segment* map_segment(const uint8_t* packed, int64_t packed_bytes) noex
     s.size_bytes = <int64_t>load_le64(trailer + AT_SIZE)
     s.entries = packed + load_le64(trailer + AT_ENTRIES)
     s.blocks_end = <int64_t>load_le64(trailer + AT_ENTRIES) - FRAME_END_BYTES
-    s.region_bytes = (s.size_bytes + 4095) // 4096 * 4096 + s.block_count * <int64_t>sizeof(cold_block)
+    s.region_bytes = page_ceiling(s.size_bytes) + s.block_count * <int64_t>sizeof(cold_block)
     region = mmap(NULL, <size_t>s.region_bytes, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
     if region == MAP_FAILED:
@@ -119,7 +119,7 @@ cdef cold_segment* map_segment(const uint8_t* packed, int64_t packed_bytes) noex
         return NULL
     madvise(region, <size_t>s.region_bytes, MADV_NOHUGEPAGE)
     s.base = <uint8_t*>region
-    s.table = <cold_block*>(s.base + (s.size_bytes + 4095) // 4096 * 4096)
+    s.table = <cold_block*>(s.base + page_ceiling(s.size_bytes))
     cold_link(s)
     return s
 

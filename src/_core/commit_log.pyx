@@ -1,11 +1,11 @@
 # CommitLog appends records to the run of mapped files; a QueueAppender is the prepared way to one queue.
-# The interpreter lock is the append lock: from reading the end to publishing the new one nothing releases it.
+# The interpreter lock is the append lock. `make_room` may let go of it, so nothing is decided before: what
+# `has_room` finds holds as long as nothing lets go of the lock, which `MappedFileQueue.publish` asserts.
 # Invariant: the queue offsets of one (topic, queue) are dense, and store timestamps never fall along the log.
 from _core.layout cimport (SYS_INNER_BATCH, SYS_NEED_UNWRAP, SYS_TRANSACTION_COMMIT, SYS_TRANSACTION_MASK,
                            SYS_TRANSACTION_NONE)
-from _core.posix cimport fork_generation, wall_clock_ms
+from _core.posix cimport wall_clock_ms
 from _core.raft_layout cimport ENTRY_BYTES_MAX, ENTRY_HEAD_BYTES
-from _core.status cimport STATUS_OK
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -110,7 +110,8 @@ cdef class CommitLog:
         if appender is None:
             appender = QueueAppender.__new__(QueueAppender)
             appender.prepare(self, topic, queue_id)
-            self.appenders[topic, queue_id] = appender
+            # Another thread may have made it meanwhile, and have appended with it.
+            appender = self.appenders.setdefault((topic, queue_id), appender)
         return appender
 
     def next_queue_offset(self, topic, queue_id):
@@ -289,7 +290,7 @@ cdef class CommitLog:
             base = appender.next_offset
             numbered = encoded + b"INNER_NUM\x01%d\x02INNER_BASE\x01%d\x02" % (count, base)
             template = appender.fill_draft(&draft, tags, keys, numbered, born_host, &with_host)
-            self.make_room(self.head_bytes + self.record_size(template, &draft))
+            self.make_room(self.head_bytes + self.record_size(template, &draft), 1)
         size_bytes = self.place(template, appender, &draft, count)
         self.wake()
         return draft.physical_offset, size_bytes, draft.queue_offset, draft.store_timestamp, count
@@ -303,40 +304,60 @@ cdef class CommitLog:
         Bytes from the start of the first record to the end of the last. Where they stand is added to
         `places`.
         """
-        cdef int64_t total = -self.head_bytes
+        cdef int64_t total = 0
         cdef int64_t count = 0
         cdef int64_t at = 0
         if d.sys_flag & (SYS_TRANSACTION_MASK | SYS_INNER_BATCH):
             raise errors.IllegalMessageError("a batch takes part in no transaction and holds no inner batch")
         if batch_bytes > self.max_message_size_bytes:
             raise errors.RecordTooLargeError("batch", batch_bytes, self.max_message_size_bytes)
-        while at < batch_bytes:
-            at = read_batch_item(batch, at, batch_bytes, d)
-            total += self.record_size(t, d) + self.head_bytes
-            count += 1
+        while True:
+            # Measured anew after each wait for room: the caller's buffer may have changed meanwhile.
+            at = total = count = 0
+            while at < batch_bytes:
+                at = read_batch_item(batch, at, batch_bytes, d)
+                total += self.head_bytes + self.record_size(t, d)
+                count += 1
+            if count == 0:
+                raise errors.IllegalMessageError("the batch is empty")
             make_place(places, count)
-        if count == 0:
-            raise errors.IllegalMessageError("the batch is empty")
-        self.make_room(self.head_bytes + total)
+            if self.has_room(total, count):
+                break
+            self.make_room(total, count)
         at = 0
         while at < batch_bytes:
             at = read_batch_item(batch, at, batch_bytes, d)
             self.place(t, appender, d, 1)
+            ASSERT(places.count < places.room)
             places.offsets[places.count] = d.physical_offset
             places.count += 1
-        return total
+        return total - self.head_bytes
+
+    cdef inline int64_t allowed_size(self, const RecordTemplate* t, const Draft* d) noexcept:
+        """Size of a record; -1 when it exceeds a limit."""
+        cdef int64_t properties_bytes = properties_length(d)
+        cdef int64_t size_bytes = t.header_bytes + d.body_bytes + t.topic_field_bytes + 2 + properties_bytes
+        if (properties_bytes > PROPERTIES_BYTES_MAX or d.body_bytes > self.max_message_size_bytes
+                or self.head_bytes and size_bytes > ENTRY_BYTES_MAX - ENTRY_HEAD_BYTES):
+            return -1
+        return size_bytes
 
     cdef inline int64_t record_size(self, const RecordTemplate* t, const Draft* d) except -1:
         """Size of a record, every limit checked."""
+        cdef int64_t size_bytes = self.allowed_size(t, d)
+        if size_bytes < 0:
+            self.raise_too_large(t, d)
+        return size_bytes
+
+    cdef int raise_too_large(self, const RecordTemplate* t, const Draft* d) except -1:
         cdef int64_t properties_bytes = properties_length(d)
-        cdef int64_t size_bytes = t.header_bytes + d.body_bytes + t.topic_field_bytes + 2 + properties_bytes
         if properties_bytes > PROPERTIES_BYTES_MAX:
             raise errors.RecordTooLargeError("properties", properties_bytes, PROPERTIES_BYTES_MAX)
         if d.body_bytes > self.max_message_size_bytes:
             raise errors.RecordTooLargeError("body", d.body_bytes, self.max_message_size_bytes)
-        if self.head_bytes and size_bytes > ENTRY_BYTES_MAX - ENTRY_HEAD_BYTES:
-            raise errors.RecordTooLargeError("record", size_bytes, ENTRY_BYTES_MAX - ENTRY_HEAD_BYTES)
-        return size_bytes
+        raise errors.RecordTooLargeError(
+            "record", t.header_bytes + d.body_bytes + t.topic_field_bytes + 2 + properties_bytes,
+            ENTRY_BYTES_MAX - ENTRY_HEAD_BYTES)
 
     cdef int64_t place(self, const RecordTemplate* t, QueueAppender appender, Draft* d,
                        int64_t units) except -1:
@@ -344,17 +365,15 @@ cdef class CommitLog:
         cdef MappedFileQueue queue = self.queue
         cdef MappedFile file
         cdef int64_t size_bytes = self.record_size(t, d)
-        cdef int64_t position
-        if self.head_bytes:
-            self.entries.room_for_unit(self.entries.end_index + 1)
-        file = queue.last
-        if (file is None or self.refusal is not None or queue.state != STATUS_OK
-                or queue.generation != fork_generation
-                or file.wrote + self.head_bytes + size_bytes + BLANK_BYTES > file.allocated):
-            file = self.make_room(self.head_bytes + size_bytes)
+        cdef int64_t epoch, position
+        if not self.has_room(self.head_bytes + size_bytes, 1):
+            self.make_room(self.head_bytes + size_bytes, 1)
             if d.follows_clock:
                 d.store_timestamp = 0
+        epoch = queue.append_epoch
+        file = queue.last
         position = file.wrote + self.head_bytes
+        ASSERT(position + size_bytes + BLANK_BYTES <= file.allocated <= file.size_bytes)
         d.physical_offset = file.start_offset + position
         if not d.keep_queue_offset:
             d.queue_offset = appender.next_offset if units > 0 else 0
@@ -363,10 +382,21 @@ cdef class CommitLog:
         if units > 0:
             appender.next_offset = d.queue_offset + units
         if self.head_bytes:
-            self.entries.enter(file, position - ENTRY_HEAD_BYTES, size_bytes)
+            self.entries.enter(epoch, position - ENTRY_HEAD_BYTES, size_bytes)
         else:
-            file.publish(position + size_bytes)
+            queue.publish(file, position + size_bytes, epoch)
         return size_bytes
+
+    cdef inline bint has_room(self, int64_t size_bytes, int64_t count) noexcept:
+        """Whether `count` records of so many bytes together, heads of entries included, can be placed now:
+        all in the last file, and a blank record behind them. Never lets go of the interpreter lock."""
+        cdef MappedFileQueue queue = self.queue
+        if self.refusal is not None:
+            return False
+        if self.entries is not None:
+            self.entries.end_run()
+            return self.entries.has_room(size_bytes, count)
+        return queue.takes_appends() and queue.last.wrote + size_bytes + BLANK_BYTES <= queue.last.allocated
 
     cdef inline void stamp(self, Draft* d) noexcept:
         """Set the store timestamp: as given, or now and never before the last one."""
@@ -377,19 +407,19 @@ cdef class CommitLog:
         if d.born_timestamp == 0:
             d.born_timestamp = d.store_timestamp
 
-    cdef MappedFile make_room(self, int64_t size_bytes):
-        """The file that takes `size_bytes` more and a blank record; heads of entries count as well.
-
-        Other threads may append meanwhile.
-        """
+    cdef int make_room(self, int64_t size_bytes, int64_t count) except -1:
+        """Return when `has_room` is true. Other threads may append meanwhile: nothing from before counts."""
         cdef MappedFileQueue queue = self.queue
         cdef MappedFile file
         cdef int64_t remaining
         if size_bytes + BLANK_BYTES > queue.file_size_bytes:
             raise errors.RecordTooLargeError("record", size_bytes, queue.file_size_bytes - BLANK_BYTES)
-        while True:
+        while not self.has_room(size_bytes, count):
             if self.refusal is not None:
                 raise self.refusal()
+            if self.entries is not None:
+                self.entries.make_room(size_bytes, count, -1)
+                continue
             queue.check_writable()
             file = queue.last
             if file is None or file.wrote >= file.size_bytes:
@@ -397,16 +427,12 @@ cdef class CommitLog:
                 continue
             remaining = file.size_bytes - file.wrote
             if file.wrote + min(size_bytes + BLANK_BYTES, remaining) > file.allocated:
-                file.reserve(file.wrote + min(size_bytes + BLANK_BYTES, remaining))
-                continue
-            if size_bytes + BLANK_BYTES <= remaining:
-                return file
-            if self.head_bytes:
-                self.entries.fill(file)
-                continue
-            if remaining >= BLANK_BYTES:
-                put_blank(file.write_base() + file.wrote, remaining)
-            file.publish(file.size_bytes)
+                queue.reserve(file, file.wrote + min(size_bytes + BLANK_BYTES, remaining))
+            elif size_bytes + BLANK_BYTES > remaining:
+                if remaining >= BLANK_BYTES:
+                    put_blank(file.write_base() + file.wrote, remaining)
+                queue.publish(file, file.size_bytes, queue.append_epoch)
+        return 0
 
     cdef inline void wake(self):
         if self.waker is not None:

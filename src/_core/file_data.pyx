@@ -1,8 +1,10 @@
-# Where a mapped file has data. Holes are skipped: reading one through the mapping would take memory for it.
-from _core.posix cimport SEEK_DATA, SEEK_HOLE, lseek
+# Where a mapped file has data, and making what follows a place zero. Holes are skipped: reading one through
+# the mapping would take memory for it.
+from _core.posix cimport SEEK_DATA, SEEK_HOLE, fdatasync, lseek
 from libc.errno cimport ENXIO, errno
 from libc.stdint cimport int64_t
-from posix.fcntl cimport O_CLOEXEC, O_RDONLY, open as c_open
+from libc.string cimport memset
+from posix.fcntl cimport O_CLOEXEC, O_RDONLY, O_RDWR, open as c_open
 from posix.unistd cimport close as c_close
 
 
@@ -43,3 +45,42 @@ cdef int64_t search_data(MappedFile file, int fd, int64_t position) noexcept nog
                 return position
             position += length
     return -1
+
+
+cdef int zero_rest(MappedFile file, int64_t position, bint sync) noexcept nogil:
+    """Zero what is not zero after `position` and make that durable. 0, or an errno. Holes stay holes.
+
+    Bytes that are zero already may not be so on disk; unless `sync` is set, that is the caller's to know.
+    """
+    cdef int64_t begin = position
+    cdef int64_t data, end, length
+    cdef int failed = 0
+    cdef int fd = c_open(file.c_path, O_RDWR | O_CLOEXEC)
+    if fd < 0:
+        return errno
+    # First the bytes where the next record would stand: a crash in between leaves no valid record there.
+    length = min(file.mapped_bytes - position, <int64_t>4096)
+    if length > 0 and any_set(file.base + position, length):
+        memset(file.base + position, 0, <size_t>length)
+        sync = True
+        if fdatasync(fd) != 0:
+            failed = errno
+    while begin < file.mapped_bytes and failed == 0:
+        data = lseek(fd, begin, SEEK_DATA)
+        if data < 0 and errno == ENXIO:
+            break
+        begin = max(begin, data)
+        end = lseek(fd, begin, SEEK_HOLE)
+        end = file.mapped_bytes if end <= begin else min(end, file.mapped_bytes)
+        while begin < end:
+            length = min(end - begin, 4096 - (begin & 4095))
+            if any_set(file.base + begin, length):
+                memset(file.base + begin, 0, <size_t>length)
+                sync = True
+            begin += length
+    if failed == 0 and sync and fdatasync(fd) != 0:
+        failed = errno
+    c_close(fd)
+    if file.pool != NULL:
+        memset(file.pool + position, 0, <size_t>(file.size_bytes - position))
+    return failed

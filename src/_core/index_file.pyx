@@ -75,7 +75,7 @@ cdef int reserve_entries(IndexCursor* c, int64_t end) noexcept nogil:
     c.error = allocate_by_path(c.path, begin, end)
     if c.error != 0:
         return STATUS_IO_ERROR
-    populate_range(c.base, begin // PAGE * PAGE, end)
+    populate_range(c.base, page_floor(begin), end)
     c.reserved = end
     return 0
 

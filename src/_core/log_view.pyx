@@ -4,7 +4,8 @@
 # itself when it comes to them, so that a plan over ten thousand files maps three.
 from _core.layout cimport (MAGIC_V1, MAGIC_V2, PARSED_BLANK, PARSED_RECORD, PARSED_SHORT, Record, get_i32,
                            parse_record)
-from _core.posix cimport MADV_RANDOM, madvise
+from _core.layout cimport PAGE_SIZE_BYTES
+from _core.posix cimport MADV_RANDOM, madvise, page_ceiling
 from _core.raft_layout cimport ENTRY_HEAD_BYTES, FILLER_BYTES_MIN, Entry, parse_entry
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint8_t
@@ -30,7 +31,6 @@ cdef extern from *:
 
 cdef enum:
     PREFETCH_BYTES_MAX = 1024        # of one record: the processor notices a longer run by itself
-    PAGE_BYTES_MAX = 64 << 10        # of the systems that this runs on
 
 
 cdef bint unpack_record(cold_segment* cold, int64_t position, int64_t available) noexcept nogil:
@@ -168,12 +168,13 @@ cdef class LogView:
         return span.base + (offset - span.start)
 
     cdef void show_page(self, int64_t end) noexcept nogil:
-        """See that the page of the byte before `end` is in place to its end, as that of a plain file is."""
+        """See that the 4 KiB of the byte before `end` are in place to their end, as of a plain file."""
         cdef const Span* span = self.find(end - 1)
         cdef int64_t position
         if span != NULL and span.cold != NULL:
             position = end - span.start
-            cold_load(span.cold, position - 1, min((position + 4095) // 4096 * 4096, span.readable))
+            cold_load(span.cold, position - 1,
+                      min((position + PAGE_SIZE_BYTES - 1) & -PAGE_SIZE_BYTES, span.readable))
 
     cdef int64_t window(self, int64_t offset, int64_t available) noexcept nogil:
         """Of the bytes that `at` told, how many may be searched: of a cold segment those of one block."""
@@ -245,8 +246,7 @@ cdef class LogView:
         cdef int64_t begin
         cdef MappedFile file
         for file in self.files:
-            begin = max(<int64_t>0, self.end_offset - file.start_offset) + PAGE_BYTES_MAX - 1
-            begin -= begin % PAGE_BYTES_MAX
+            begin = page_ceiling(max(<int64_t>0, self.end_offset - file.start_offset))
             if file.base != NULL and file.cold == NULL and begin < file.mapped_bytes:
                 madvise(file.base + begin, <size_t>(file.mapped_bytes - begin), MADV_RANDOM)
 

@@ -2,14 +2,13 @@
 # Invariant: flushed <= committed <= wrote <= size, each published after the bytes it covers, by one writer;
 # readers never pass `committed` (which equals `wrote` without a pool).
 # No descriptor stays open: a store of thousands of queues must not run out of them.
-from _core.posix cimport (MS_SYNC, SEEK_DATA, SEEK_HOLE, fdatasync, fork_generation, load_acquire, lseek,
-                          msync, store_release, unmap_in_steps, watch_forks)
+from _core.posix cimport (MS_SYNC, fdatasync, fork_generation, load_acquire, msync, page_floor, store_release,
+                          unmap_in_steps, watch_forks)
 from _core.status cimport STATUS_CLOSED, STATUS_READ_ONLY
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.errno cimport EINTR, ENXIO, errno
+from libc.errno cimport EINTR, errno
 from libc.stdint cimport int64_t, uint8_t
-from libc.string cimport memset
 from posix.fcntl cimport O_CLOEXEC, O_RDONLY, O_RDWR, open as c_open
 from posix.mman cimport MAP_FAILED, MAP_SHARED, PROT_READ, PROT_WRITE, mmap, munmap
 from posix.stat cimport fstat, struct_stat
@@ -18,6 +17,10 @@ from posix.unistd cimport close as c_close, pwrite
 from pyledger import errors
 
 watch_forks()
+
+cdef enum:
+    # A multiple of every system's page. What is clean before the first byte costs a flush nothing.
+    FLUSH_ALIGN_BYTES = 64 << 10
 
 
 cdef class MappedFile:
@@ -288,7 +291,7 @@ cdef class MappedFile:
 
         Kernels without MADV_POPULATE_WRITE do the latter on first touch.
         """
-        cdef int64_t begin = max(self.allocated, load_acquire(&self.wrote)) // 4096 * 4096
+        cdef int64_t begin = page_floor(max(self.allocated, load_acquire(&self.wrote)))
         self.reserve(self.size_bytes if end < 0 else min(end, self.size_bytes))
         self.pin()
         with nogil:
@@ -315,7 +318,7 @@ cdef class MappedFile:
     cdef int flush_to_disk(self) noexcept nogil:
         """Make committed bytes durable. 0, or an errno, which stays latched. One caller at a time."""
         cdef int64_t end = load_acquire(&self.committed)
-        cdef int64_t begin = (self.flushed // 4096) * 4096
+        cdef int64_t begin = self.flushed & -FLUSH_ALIGN_BYTES
         if self.flush_errno != 0:
             return self.flush_errno
         if end <= self.flushed or self.base == NULL and self.closed:
@@ -330,44 +333,6 @@ cdef class MappedFile:
         if self.flush_errno == 0:
             store_release(&self.flushed, end)
         return self.flush_errno
-
-    cdef int zero_from(self, int64_t position, bint sync) noexcept nogil:
-        """Zero what is not zero after `position` and make that durable. 0, or an errno. Holes stay holes.
-
-        Bytes that are zero already may not be so on disk; unless `sync` is set, that is the caller's to know.
-        """
-        cdef int64_t begin = position
-        cdef int64_t data, end, length
-        cdef int failed = 0
-        cdef int fd = c_open(self.c_path, O_RDWR | O_CLOEXEC)
-        if fd < 0:
-            return errno
-        # First the bytes where the next record would stand: a crash in between leaves no valid record there.
-        length = min(self.mapped_bytes - position, <int64_t>4096)
-        if length > 0 and any_set(self.base + position, length):
-            memset(self.base + position, 0, <size_t>length)
-            sync = True
-            if fdatasync(fd) != 0:
-                failed = errno
-        while begin < self.mapped_bytes and failed == 0:
-            data = lseek(fd, begin, SEEK_DATA)
-            if data < 0 and errno == ENXIO:
-                break
-            begin = max(begin, data)
-            end = lseek(fd, begin, SEEK_HOLE)
-            end = self.mapped_bytes if end <= begin else min(end, self.mapped_bytes)
-            while begin < end:
-                length = min(end - begin, 4096 - (begin & 4095))
-                if any_set(self.base + begin, length):
-                    memset(self.base + begin, 0, <size_t>length)
-                    sync = True
-                begin += length
-        if failed == 0 and sync and fdatasync(fd) != 0:
-            failed = errno
-        c_close(fd)
-        if self.pool != NULL:
-            memset(self.pool + position, 0, <size_t>(self.size_bytes - position))
-        return failed
 
     def flush(self):
         """Make everything committed durable; return the flushed position (bytes).
@@ -481,7 +446,9 @@ cdef class MappedFile:
         return 0
 
     def __getbuffer__(self, Py_buffer* buffer, int flags):
-        self._check_usable()
+        # Who has a view of the log keeps what it shows, though the file was deleted since.
+        if not (self.range_only and self.base != NULL and self.generation == fork_generation):
+            self._check_usable()
         self.map_again()
         PyBuffer_FillInfo(buffer, self, self.base, load_acquire(&self.committed), 1, flags)
         self.exports += 1

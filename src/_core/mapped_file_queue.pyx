@@ -2,6 +2,9 @@
 # Invariant: flushed_where <= committed_where <= max_offset, and no byte below flushed_where is volatile.
 # The interpreter lock orders appends and changes of the run; `io_lock` orders commit, flush and truncation,
 # and `roll_lock` the making of new files. Waiting for either never holds the interpreter lock.
+# An append decides by the last file, its end and the state. Whatever may let go of the interpreter lock comes
+# before that decision, or makes it void: `append_epoch` changes with all that it rests on, and `publish` is
+# the only way to a new end.
 from _core.futex cimport monotonic_ns
 from _core.posix cimport fork_generation, load_acquire, store_release
 from _core.status cimport STATUS_CLOSED, STATUS_OK, STATUS_READ_ONLY, STATUS_STORE_FAILED
@@ -38,6 +41,9 @@ cdef class MappedFileQueue:
     cdef readonly int64_t flush_longest_ns
     cdef int64_t flush_last_ns
     cdef int64_t run_version         # grows with every change of the run
+    cdef int64_t append_epoch        # grows with every change of what an append decides by
+    cdef MappedFile spare            # follows the last file, made but not of the run yet
+    cdef bint cutting                # appends wait for `roll_lock`
     cdef int state                   # STATUS_OK or why nothing may be appended
     cdef int generation
     cdef bint names_volatile         # files were created since the folder was last synced
@@ -167,6 +173,10 @@ cdef class MappedFileQueue:
         return 0
 
     cdef int check_writable(self) except -1:
+        """Raise unless the log takes appends. May let go of the interpreter lock."""
+        if self.cutting:
+            with self.roll_lock:
+                pass
         self.check_usable()
         if self.state == STATUS_STORE_FAILED:
             raise errors.StoreFailedError(self.folder) from (
@@ -180,6 +190,19 @@ cdef class MappedFileQueue:
         self.last = run[len(run) - 1] if run else None
         self.cached_view = None
         self.run_version += 1
+        self.append_epoch += 1
+
+    cdef inline bint takes_appends(self) noexcept:
+        """Whether the last file may be appended to, as far as there is room."""
+        return (self.last is not None and self.state == STATUS_OK and self.generation == fork_generation
+                and not self.cutting)
+
+    cdef inline void publish(self, MappedFile file, int64_t position, int64_t epoch) noexcept:
+        """Move the end to a position of the last file; `epoch` is that of the append's decision."""
+        ASSERT(epoch == self.append_epoch and file is self.last)
+        ASSERT(file.wrote <= position <= file.size_bytes)
+        self.append_epoch += 1
+        file.publish(position)
 
     # -- opening
 
@@ -236,25 +259,52 @@ cdef class MappedFileQueue:
 
     cdef int roll(self, MappedFile full, int64_t first_start) except -1:
         """Add the next file unless another thread already did. Waits without the interpreter lock."""
-        cdef int64_t start
         with self.roll_lock:
             self.check_writable()
             if self.last is not full:
                 return 0
-            start = first_start if full is None else self.next_start()
-            file = self.allocator.take(start)
-            if file is None:
-                folder = self.folder if self.choose is None else self.choose(start)
-                file = MappedFile.create(f"{folder}/{start:020d}", self.file_size_bytes,
-                                         allocate_chunk_bytes=self.allocate_chunk_bytes, pooled=self.pooled)
-                if self.choose is None:
-                    self.names_volatile = True
-                else:
-                    self.sync_name(folder)
-            if full is None:
-                self.flushed = start
-            self.set_run(self.run + (file,))
+            if self.spare is None:
+                self.spare = self.make_file(first_start if full is None else self.next_start())
+            self.take_spare()
         return 0
+
+    cdef int reserve(self, MappedFile file, int64_t position) except -1:
+        """Put blocks behind bytes of the last file or the spare one, unless it is neither any more."""
+        with self.roll_lock:
+            if file is not None and (file is self.last or file is self.spare):
+                file.reserve(position)
+        return 0
+
+    cdef MappedFile make_file(self, int64_t start):
+        """A new file, which is not of the run yet; `roll_lock` is held."""
+        cdef MappedFile file = self.allocator.take(start)
+        if file is None:
+            folder = self.folder if self.choose is None else self.choose(start)
+            file = MappedFile.create(f"{folder}/{start:020d}", self.file_size_bytes,
+                                     allocate_chunk_bytes=self.allocate_chunk_bytes, pooled=self.pooled)
+            if self.choose is None:
+                self.names_volatile = True
+            else:
+                self.sync_name(folder)
+        return file
+
+    cdef int take_spare(self) except -1:
+        """Let appends go on in the spare file. Never lets go of the interpreter lock."""
+        cdef MappedFile file = self.spare
+        if self.last is None:
+            self.flushed = file.start_offset
+        self.spare = None
+        self.set_run(self.run + (file,))
+        return 0
+
+    cdef int drop_files_ahead(self) except -1:
+        """Remove files that were made and not appended to; `roll_lock` is held."""
+        cdef MappedFile file = self.spare
+        self.spare = None
+        if file is not None:
+            remove_file(file.path)
+            file.retire()
+        return self.allocator.drop()
 
     # -- files made ahead
 
@@ -361,6 +411,7 @@ cdef class MappedFileQueue:
         """Latch the queue: the kernel may have dropped the dirty pages, so nothing is tried again."""
         self.failure = OSError(number, os.strerror(number), path)
         self.state = STATUS_STORE_FAILED
+        self.append_epoch += 1
         raise errors.StoreFailedError(path) from self.failure
 
     # -- both ends
@@ -376,9 +427,9 @@ cdef class MappedFileQueue:
             raise errors.OffsetOutOfRangeError(offset, self.next_start() - self.file_size_bytes,
                                                self.next_start())
         with self.roll_lock, self.io_lock:
-            self.allocator.drop()
+            self.drop_files_ahead()
             self.sync_names()
-            self.sync_files()
+            sync_files(self)
             self.end_at(file, offset)
 
     def truncate(self, int64_t offset):
@@ -386,51 +437,23 @@ cdef class MappedFileQueue:
 
         Durability: on return no byte beyond `offset` can come back, and all before it survive a power cut.
         A crash meanwhile leaves a log that ends at `offset` or later and is cut again. Views made before
-        may see zeroes beyond `offset`. Nothing may be appended meanwhile.
+        may see zeroes beyond `offset`. Appends wait meanwhile.
         """
-        cdef MappedFile file
-        cdef int64_t position
-        cdef int failed = 0
-        cdef list kept
         with self.roll_lock, self.io_lock:
             self.check_writable()
-            if not self.run or offset < self.run[0].start_offset or offset > self.next_start():
-                raise errors.OffsetOutOfRangeError(offset, -1 if not self.run else self.run[0].start_offset,
-                                                   self.next_start())
-            kept = [f for f in self.run if f.start_offset <= offset]
-            file = kept[len(kept) - 1]
-            if offset < file.start_offset + self.file_size_bytes:
-                file.check_writable()
-            self.allocator.drop()
-            for gone in reversed(self.run[len(kept):]):
-                remove_file(gone.path)
-            self.set_run(tuple(kept))
-            self.sync_names()
-            position = min(offset - file.start_offset, file.size_bytes)
-            with nogil:
-                failed = file.zero_from(position, True)
-            if failed != 0:
-                self.fail(failed, file.path)
-            self.sync_files()
-            self.end_at(file, file.start_offset + position)
+            self.cutting = True
+            try:
+                cut_run(self, offset)
+            finally:
+                self.cutting = False
 
     def delete_head(self, int count):
         """Remove the first `count` files, never the last; return their paths. Views keep their bytes."""
-        cdef MappedFile file
         with self.roll_lock, self.io_lock:
             self.check_usable()
             if self.readonly:
                 raise_status(STATUS_READ_ONLY, self.folder, "delete from")
-            gone = self.run[:max(0, min(count, len(self.run) - 1))]
-            for file in gone:
-                remove_file(file.path)
-            self.set_run(self.run[len(gone):])
-            self.sync_names()
-            if gone:
-                store_release(&self.flushed, max(self.flushed, <int64_t>self.run[0].start_offset))
-            for file in gone:
-                file.retire()
-            return [file.path for file in gone]
+            return cut_head(self, count)
 
     cdef int sync_names(self) except -1:
         for folder in self.all_folders():
@@ -448,21 +471,11 @@ cdef class MappedFileQueue:
             self.fail(failed, folder)
         return 0
 
-    cdef int sync_files(self) except -1:
-        """Make durable what an earlier process may have left in the page cache."""
-        cdef MappedFile file
-        cdef int failed
-        for file in self.run:
-            with nogil:
-                failed = file.sync_whole()
-            if failed != 0:
-                self.fail(failed, file.path)
-        return 0
-
     cdef int end_at(self, MappedFile file, int64_t offset) except -1:
         file.set_positions(offset - file.start_offset)
         store_release(&self.flushed, offset)
         self.cached_view = None
+        self.append_epoch += 1
         return 0
 
     def close(self):
@@ -472,7 +485,10 @@ cdef class MappedFileQueue:
             return
         self.stop_allocator()
         with self.roll_lock, self.io_lock:
+            if self.state == STATUS_CLOSED:
+                return
             self.state = STATUS_CLOSED
+            self.drop_files_ahead()
             run = self.run
             self.set_run(())
             for file in run:

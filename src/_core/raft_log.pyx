@@ -1,13 +1,12 @@
 # RaftLog: the data files and index files of a DLedger log, appended to and read together.
-# The interpreter lock is the append lock. Invariant: entries begin_index..end_index are contiguous, each has
-# its unit at index * 32, and end_index is published after the bytes of both.
-from _core.layout cimport PARSED_BAD_CRC, PARSED_RECORD, PARSED_SHORT, get_i32, get_i64, put_i32, put_i64
+# The interpreter lock is the append lock: `make_room` may let go of it, so an entry's index and place are
+# chosen behind it. Invariant: entries begin_index..end_index are contiguous, each has its unit at index * 32,
+# and end_index is published after the bytes of both.
+from _core.layout cimport PARSED_RECORD, get_i32, put_i32, put_i64
 from _core.raft_layout cimport (ENTRY_BYTES_MAX, ENTRY_FILLER, ENTRY_HEAD_BYTES, ENTRY_NORMAL,
                                 FILLER_BYTES_MIN, INDEX_UNIT_BYTES, Entry, parse_entry, put_entry_head,
-                                put_index_unit, unit_agrees)
-from _core.posix cimport store_release
+                                put_index_unit)
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.errno cimport EINTR, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
@@ -21,23 +20,6 @@ from pyledger import errors
 
 cdef enum:
     STAGE_BYTES = 256 << 10          # entries of a run that are written with one system call
-
-
-cdef int drop_files(MappedFileQueue queue) except -1:
-    """Remove every file of a queue, the last one first: a crash meanwhile leaves a run of them."""
-    cdef MappedFile file
-    with queue.roll_lock, queue.io_lock:
-        queue.check_writable()
-        queue.allocator.drop()
-        gone = queue.run
-        for file in reversed(gone):
-            remove_file(file.path)
-        queue.set_run(())
-        queue.sync_names()
-        store_release(&queue.flushed, 0)
-        for file in gone:
-            file.retire()
-    return 0
 
 
 @cython.final
@@ -55,6 +37,8 @@ cdef class RaftLog:
     # A run is put together here and written with `pwrite`: the kernel takes many pages for the price of a
     # few, where touching them in the mapping is a fault for each, and another one after each flush.
     # Nobody sees an entry that stands only here: end_index is not raised before the bytes are in the file.
+    # Where the interpreter lock may be let go nothing stands here, and nothing is put here meanwhile: entries
+    # of other threads are no part of this run.
     cdef uint8_t* stage
     cdef int64_t staged_bytes
     cdef int64_t staged_count
@@ -218,6 +202,7 @@ cdef class RaftLog:
         entry.chain_crc = chain_crc
         entry.body_crc = body_crc
         PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
+        self.end_run()
         try:
             self.put_next(&entry, <const uint8_t*>view.buf, view.len, pos)
         finally:
@@ -225,29 +210,38 @@ cdef class RaftLog:
 
     cdef int put_next(self, Entry* e, const uint8_t* body, Py_ssize_t size_bytes, int64_t pos) except -1:
         """Write an entry and its unit. `pos` -1: any place, as the entry is ours."""
-        cdef int64_t offset = 0
+        cdef MappedFile file
         cdef uint8_t* where
-        cdef MappedFile unit_file
+        cdef int64_t epoch
         if size_bytes > ENTRY_BYTES_MAX - ENTRY_HEAD_BYTES:
             raise errors.RecordTooLargeError("the body of an entry", size_bytes,
                                              ENTRY_BYTES_MAX - ENTRY_HEAD_BYTES)
-        e.index = self.next_index()
         e.body_bytes = <int32_t>size_bytes
         e.size_bytes = <int32_t>(size_bytes + ENTRY_HEAD_BYTES)
-        unit_file = self.room_for_unit(e.index)
-        where = self.room_for_entry(e.size_bytes, pos, &offset)
-        e.pos = offset
+        self.make_room(e.size_bytes, 1, pos)
+        file = self.data.last
+        e.index = self.next_index()
+        e.pos = file.start_offset + file.wrote + self.staged_bytes
+        if self.staged_bytes + e.size_bytes > STAGE_BYTES:
+            self.write_staged()
+        epoch = self.data.append_epoch
+        if self.staging and e.size_bytes <= STAGE_BYTES:
+            where = self.stage + self.staged_bytes
+        else:
+            ASSERT(self.staged_bytes == 0 and file.wrote + e.size_bytes <= file.allocated)
+            where = file.base + file.wrote
         memcpy(where + ENTRY_HEAD_BYTES, body, <size_t>size_bytes)
         if pos < 0 and 0 <= self.patch_at <= size_bytes - 8:
-            put_i64(where + ENTRY_HEAD_BYTES + self.patch_at, offset + ENTRY_HEAD_BYTES)
-        self.finish(e, where, unit_file)
+            put_i64(where + ENTRY_HEAD_BYTES + self.patch_at, e.pos + ENTRY_HEAD_BYTES)
+        self.finish(e, where, epoch)
         return 0
 
-    cdef int enter(self, MappedFile file, int64_t position, int64_t size_bytes) except -1:
+    cdef int enter(self, int64_t epoch, int64_t position, int64_t size_bytes) except -1:
         """Make an entry of the own term of a body that was written behind room for a head, at a position of
-        the last file."""
+        the last file, which `has_room` found."""
+        cdef MappedFile file = self.data.last
         cdef Entry entry
-        cdef MappedFile unit_file = self.room_for_unit(self.end_index + 1)
+        ASSERT(self.staged_bytes == 0)
         entry.magic = ENTRY_NORMAL
         entry.index = self.end_index + 1
         entry.term = self.term
@@ -255,27 +249,35 @@ cdef class RaftLog:
         entry.channel = entry.chain_crc = entry.body_crc = 0
         entry.body_bytes = <int32_t>size_bytes
         entry.size_bytes = <int32_t>(size_bytes + ENTRY_HEAD_BYTES)
-        self.finish(&entry, file.base + position, unit_file)
+        self.finish(&entry, file.base + position, epoch)
         return 0
 
-    cdef void finish(self, Entry* e, uint8_t* where, MappedFile unit_file) noexcept:
-        """Write the head before a body, and the unit, then publish both."""
+    cdef int finish(self, Entry* e, uint8_t* where, int64_t epoch) except -1:
+        """Write the head before a body, and the unit, then publish both. `epoch` is that of the decision."""
         cdef MappedFile file = self.data.last
+        cdef MappedFile unit_file
+        if self.units.last.wrote == self.units.last.size_bytes:
+            self.units.take_spare()
+        unit_file = self.units.last
+        ASSERT(unit_file.start_offset + unit_file.wrote == e.index * INDEX_UNIT_BYTES)
+        ASSERT(unit_file.wrote + INDEX_UNIT_BYTES <= unit_file.allocated)
         if self.seal and e.chain_crc == 0 and e.body_crc == 0:
             e.body_crc = entry_body_crc(where + ENTRY_HEAD_BYTES, e.body_bytes)
             put_entry_head(where, e)
             e.chain_crc = seal_of(where)
         put_entry_head(where, e)
         put_index_unit(unit_file.base + unit_file.wrote, e, e.pos)
-        unit_file.publish(unit_file.wrote + INDEX_UNIT_BYTES)
+        self.units.publish(unit_file, unit_file.wrote + INDEX_UNIT_BYTES, self.units.append_epoch)
         if self.staging and self.stage <= where < self.stage + STAGE_BYTES:
+            ASSERT(epoch == self.data.append_epoch)
             self.staged_bytes += e.size_bytes
             self.staged_count += 1
             self.staged_term = e.term
-            return
-        file.publish(e.pos - file.start_offset + e.size_bytes)
+            return 0
+        self.data.publish(file, e.pos - file.start_offset + e.size_bytes, epoch)
         self.end_index = e.index
         self.end_term = e.term
+        return 0
 
     cdef inline int64_t next_index(self) noexcept:
         """Index of the entry that is appended next."""
@@ -296,9 +298,10 @@ cdef class RaftLog:
         cdef MappedFile file = self.data.last
         if self.staged_bytes == 0:
             return
+        ASSERT(file.wrote + self.staged_bytes <= file.allocated)
         if not self.write_at_end(file):
             memcpy(file.base + file.wrote, self.stage, <size_t>self.staged_bytes)
-        file.publish(file.wrote + self.staged_bytes)
+        self.data.publish(file, file.wrote + self.staged_bytes, self.data.append_epoch)
         self.end_index += self.staged_count
         self.end_term = self.staged_term
         self.staged_bytes = self.staged_count = 0
@@ -319,47 +322,90 @@ cdef class RaftLog:
             done += max(<ssize_t>0, wrote)
         return self.stage_fd >= 0
 
-    cdef uint8_t* room_for_entry(self, int64_t size_bytes, int64_t pos, int64_t* offset) except NULL:
-        """Where the next entry goes: behind the last one, or at the start of the next file."""
-        cdef MappedFile file
-        cdef int64_t end
-        cdef int failed
+    cdef inline bint has_room(self, int64_t size_bytes, int64_t count) noexcept:
+        """Whether `count` entries of so many bytes together go into the last file, and their units into the
+        index. Never lets go of the interpreter lock."""
+        cdef MappedFile file = self.data.last
+        return (self.data.takes_appends() and self.has_unit_room(count)
+                and file.wrote + self.staged_bytes + size_bytes + FILLER_BYTES_MIN <= file.allocated)
+
+    cdef inline bint has_unit_room(self, int64_t count) noexcept:
+        """The same of units: in the last file, or in it and in the one at hand that follows it."""
+        cdef MappedFile file = self.units.last
+        cdef int64_t beyond
+        if not self.units.takes_appends():
+            return False
+        beyond = file.wrote + count * INDEX_UNIT_BYTES - file.size_bytes
+        if beyond <= 0:
+            return beyond + file.size_bytes <= file.allocated
+        return file.allocated == file.size_bytes and self.units.spare is not None and (
+            beyond <= self.units.spare.allocated)
+
+    cdef int make_room(self, int64_t size_bytes, int64_t count, int64_t pos) except -1:
+        """Return when `has_room` is true, for an entry whose leader has it at `pos` (-1: any place is good).
+
+        Other threads may append meanwhile: nothing from before counts.
+        """
+        cdef bint staging = self.staging
         if size_bytes + FILLER_BYTES_MIN > self.data.file_size_bytes:
             raise errors.RecordTooLargeError("an entry", size_bytes,
                                              self.data.file_size_bytes - FILLER_BYTES_MIN)
+        if count * INDEX_UNIT_BYTES > self.units.file_size_bytes:
+            raise errors.RecordTooLargeError("the index of a batch", count * INDEX_UNIT_BYTES,
+                                             self.units.file_size_bytes)
+        while True:
+            if pos >= 0 and pos != self.place_of(size_bytes):
+                raise errors.EntryPositionError(self.data.folder, pos, self.place_of(size_bytes))
+            if self.has_room(size_bytes, count):
+                self.staging = staging
+                return 0
+            self.end_run()
+            self.extend(size_bytes, count)
+
+    cdef int64_t place_of(self, int64_t size_bytes) noexcept:
+        """Where an entry of so many bytes goes: behind the last one, or to the start of the next file."""
+        cdef MappedFile file = self.data.last
+        cdef int64_t position
+        if file is None:
+            return 0
+        position = file.wrote + self.staged_bytes
+        if position + size_bytes + FILLER_BYTES_MIN > file.size_bytes:
+            return file.start_offset + file.size_bytes
+        return file.start_offset + position
+
+    cdef int extend(self, int64_t size_bytes, int64_t count) except -1:
+        """Do one thing that is missing for `has_room`. May let go of the interpreter lock."""
+        cdef MappedFile file
+        self.data.check_writable()
+        file = self.units.writable_file(self.next_index() * INDEX_UNIT_BYTES)
+        if not self.has_unit_room(count):
+            self.units.reserve(file, min(file.wrote + count * INDEX_UNIT_BYTES, file.size_bytes))
+            if file.wrote + count * INDEX_UNIT_BYTES > file.size_bytes:
+                make_spare(self.units)
+                self.units.reserve(self.units.spare,
+                                   min(count * INDEX_UNIT_BYTES, self.units.file_size_bytes))
+            return 0
+        file = self.data.last
+        if file is not None and file.wrote >= file.size_bytes:
+            self.sync_full()
         file = self.data.writable_file(0)
-        end = file.start_offset + file.wrote + self.staged_bytes
-        offset[0] = end
-        if size_bytes + FILLER_BYTES_MIN > file.start_offset + file.size_bytes - end:
-            offset[0] = file.start_offset + file.size_bytes
-        if pos >= 0 and pos != offset[0]:
-            raise errors.EntryPositionError(file.path, pos, offset[0])
-        if offset[0] != end:
-            self.write_staged()
-            self.fill(file)
-            file = self.data.writable_file(0)
-        failed = file.allocate_to(offset[0] - file.start_offset + size_bytes)
-        if failed != 0:
-            raise_errno(failed, file.path, "allocate space for")
-        if self.staging:
-            if self.staged_bytes + size_bytes > STAGE_BYTES:
-                self.write_staged()
-            if size_bytes <= STAGE_BYTES:
-                return self.stage + self.staged_bytes
-        return file.base + (offset[0] - file.start_offset)
+        if file.wrote + size_bytes + FILLER_BYTES_MIN > file.size_bytes:
+            return self.fill(file)
+        return self.data.reserve(file, file.wrote + size_bytes + FILLER_BYTES_MIN)
 
     cdef int fill(self, MappedFile file) except -1:
-        """Close a file with a filler; its bytes beyond are zero already.
-
-        It becomes durable before the next one is begun: so a hole before a later file is damage, never what
-        a crash leaves.
-        """
+        """Close the last file with a filler; its bytes beyond are zero already."""
         cdef int failed = file.allocate_to(file.wrote + FILLER_BYTES_MIN)
         if failed != 0:
             raise_errno(failed, file.path, "allocate space for")
         put_i32(file.base + file.wrote + 4, <int32_t>(file.size_bytes - file.wrote))
         put_i32(file.base + file.wrote, ENTRY_FILLER)
-        file.publish(file.size_bytes)
+        self.data.publish(file, file.size_bytes, self.data.append_epoch)
+        return self.sync_full()
+
+    cdef int sync_full(self) except -1:
+        """Make a full file durable before the next one is begun: so a hole before a later file is damage,
+        never what a crash leaves."""
         while self.data.flush(0):
             pass
         return 0
@@ -383,7 +429,7 @@ cdef class RaftLog:
             file.reserve(position)
             put_i32(file.base + 4, <int32_t>position)
             put_i32(file.base, ENTRY_FILLER)
-        file.publish(position)
+        self.data.publish(file, position, self.data.append_epoch)
         self.start_units(index)
         self.set_range(index, index - 1, term)
 
@@ -391,7 +437,7 @@ cdef class RaftLog:
         """Let the index, which has no files, begin with the unit of an entry."""
         cdef MappedFile file = self.units.writable_file(index * INDEX_UNIT_BYTES)
         file.reserve(index * INDEX_UNIT_BYTES - file.start_offset)
-        file.publish(index * INDEX_UNIT_BYTES - file.start_offset)
+        self.units.publish(file, index * INDEX_UNIT_BYTES - file.start_offset, self.units.append_epoch)
 
     def put_units(self, int64_t start):
         """Write the index anew for the entries that stand from the place `start` on, to the log's end."""
@@ -404,80 +450,24 @@ cdef class RaftLog:
             if file.start_offset + file.wrote != entry.index * INDEX_UNIT_BYTES:
                 raise errors.InvariantError(f"unit {entry.index} has no place at {file.wrote} of {file.path}")
             put_index_unit(file.base + file.wrote, &entry, w.last_offset)
-            file.publish(file.wrote + INDEX_UNIT_BYTES)
+            self.units.publish(file, file.wrote + INDEX_UNIT_BYTES, self.units.append_epoch)
 
     # -- reading
-
-    cdef int find_entry(self, int64_t index, Entry* e) except -1:
-        """The entry of an index, its unit and its checksum compared with it."""
-        cdef MappedFile file
-        cdef int64_t offset
-        cdef int status = PARSED_SHORT
-        cdef const uint8_t* unit
-        if not self.begin_index <= index <= self.end_index:
-            raise errors.OffsetOutOfRangeError(index, self.begin_index, self.end_index)
-        file = self.units.find(index * INDEX_UNIT_BYTES)
-        if file is None:
-            raise errors.CorruptRecordError(self.units.folder, index * INDEX_UNIT_BYTES, "has no index unit")
-        unit = file.base + (index * INDEX_UNIT_BYTES - file.start_offset)
-        offset = get_i64(unit + 4)
-        file = self.data.find(offset)
-        if file is not None:
-            status = parse_entry(file.base + (offset - file.start_offset),
-                                 file.wrote - (offset - file.start_offset), e)
-        if status == PARSED_RECORD:
-            if not unit_agrees(unit, e, offset) or e.index != index:
-                status = ENTRY_BAD_INDEX
-            elif is_sealed(e) and entry_body_crc(e.body, e.body_bytes) != e.body_crc:
-                status = PARSED_BAD_CRC
-        if status != PARSED_RECORD:
-            problem = _ENTRY_PROBLEMS.get(status, "a filler stands here, no entry")
-            raise errors.CorruptRecordError(self.data.folder if file is None else file.path, offset, problem)
-        return 0
 
     def read(self, int64_t index):
         """The entry of an index, as a tuple; see `scan_entries`."""
         cdef Entry entry
-        self.find_entry(index, &entry)
+        find_entry(self, index, &entry)
         return entry_tuple(&entry)
 
     def read_run(self, int64_t first, int64_t count_max, int64_t bytes_max):
         """The bytes of entries from `first` on, that index, and how many they are; see _core.pyi."""
-        cdef Entry entry
-        cdef const uint8_t* start = NULL     # of a stretch without filler in it
-        cdef const uint8_t* end = NULL
-        cdef int64_t index = first
-        cdef int64_t size_bytes = 0
-        cdef list stretches = []
-        while True:
-            self.find_entry(index, &entry)
-            size_bytes += entry.size_bytes
-            if index > first and size_bytes > bytes_max:
-                break
-            if entry.start != end:
-                if start != NULL:
-                    stretches.append(PyBytes_FromStringAndSize(<const char*>start, end - start))
-                start = entry.start
-            end = entry.start + entry.size_bytes
-            index += 1
-            if index > self.end_index or index - first >= count_max:
-                break
-        stretches.append(PyBytes_FromStringAndSize(<const char*>start, end - start))
-        return b"".join(stretches), first, index - first
+        return copy_entries(self, first, count_max, bytes_max)
 
     def term_of(self, int64_t index):
         """The term of an entry, from its index unit."""
-        return self.unit_field(index, 24)
+        return unit_field(self, index, 24)
 
     def position_of(self, int64_t index):
         """Where an entry starts (bytes), from its index unit."""
-        return self.unit_field(index, 4)
-
-    cdef int64_t unit_field(self, int64_t index, int at) except? -1:
-        cdef MappedFile file
-        if not self.begin_index <= index <= self.end_index:
-            raise errors.OffsetOutOfRangeError(index, self.begin_index, self.end_index)
-        file = self.units.find(index * INDEX_UNIT_BYTES)
-        if file is None:
-            raise errors.CorruptRecordError(self.units.folder, index * INDEX_UNIT_BYTES, "has no index unit")
-        return get_i64(file.base + (index * INDEX_UNIT_BYTES - file.start_offset) + at)
+        return unit_field(self, index, 4)

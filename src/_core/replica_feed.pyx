@@ -126,28 +126,18 @@ cdef class ReplicaFeed:
 
     def run(self, int64_t timeout_ms, *, bint between_frames=True):
         """Take frames until there is something else to do; see _core.pyi."""
-        cdef MappedFileQueue queue = self.log.queue
-        cdef MappedFile file
+        cdef MappedFile file = None
         cdef int64_t deadline_ns = monotonic_ns() + max(<int64_t>0, timeout_ms) * 1_000_000
-        cdef int outcome
-        while True:
-            queue.check_writable()
-            file = queue.last if between_frames else None
-            if file is None:
-                with nogil:
-                    outcome = self.receive(deadline_ns) if self.end == self.begin else FEED_GOES_ON
-                if outcome == FEED_GOES_ON:
-                    outcome = FEED_OTHER
-            else:
-                file.pin()
-                try:
-                    with nogil:
-                        outcome = self.follow(queue, file, deadline_ns)
-                finally:
-                    file.unpin()
-            if outcome != FEED_NOT_READY:
-                break
-            self.log.make_ready(file, min(file.size_bytes, file.wrote + FEED_BUFFER_BYTES))
+        cdef int outcome = FEED_NOT_READY
+        self.log.start_append()
+        try:
+            while outcome == FEED_NOT_READY:
+                self.log.queue.check_writable()
+                file = self.log.queue.last if between_frames else None
+                outcome = self.run_once(file, deadline_ns)
+        finally:
+            self.log.appending = False
+            self.log.queue.append_epoch += 1
         if outcome == FEED_OTHER:
             return self.take_held()
         if outcome == FEED_CLOSED:
@@ -159,6 +149,25 @@ cdef class ReplicaFeed:
         elif outcome < 0 or outcome >= FEED_REFUSED:
             self.log.raise_refused(file, outcome if outcome < 0 else outcome - FEED_REFUSED)
         return b""
+
+    cdef int run_once(self, MappedFile file, int64_t deadline_ns) except -128:
+        """Take frames into the last file as far as it is ready; without one, only hear what comes."""
+        cdef MappedFileQueue queue = self.log.queue
+        cdef int outcome = FEED_GOES_ON
+        if file is None:
+            with nogil:
+                if self.end == self.begin:
+                    outcome = self.receive(deadline_ns)
+            return FEED_OTHER if outcome == FEED_GOES_ON else outcome
+        file.pin()
+        try:
+            with nogil:
+                outcome = self.follow(queue, file, deadline_ns)
+            if outcome == FEED_NOT_READY:
+                self.log.make_ready(file, min(file.size_bytes, file.wrote + FEED_BUFFER_BYTES))
+        finally:
+            file.unpin()
+        return outcome
 
     cdef bytes take_held(self):
         held = (<char*>self.buffer)[self.begin:self.end]

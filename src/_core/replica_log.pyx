@@ -1,7 +1,7 @@
 # ReplicaLog: the end of a slave's commit log. Bytes come from a master as they stand there, cut anywhere, and
 # are written at exactly the log's end. What stands there is checked to be records before it counts as whole.
-# Invariants: whole <= wrote_where, both only grow but for `cut_partial`; one thread appends. Readers, the
-# dispatcher and the flush see what is whole alone.
+# Invariants: whole <= wrote_where, both only grow but for `cut_partial`. One thread appends, and is refused
+# while another one does. Readers, the dispatcher and the flush see what is whole alone.
 #
 # Bytes go to the file by a system call, not through the mapping: a page that nobody has touched yet costs a
 # fault for each 4 KiB of it there, which is more than the bytes do, and made ahead of time it costs the same.
@@ -97,6 +97,7 @@ cdef class ReplicaLog:
     cdef int64_t fd_start                # its start
     cdef int64_t refused_at              # position of the record that was refused last
     cdef int fd
+    cdef bint appending                  # a thread is at it, with the interpreter lock or without
 
     def __cinit__(self):
         self.fd = self.fd_start = -1
@@ -120,61 +121,78 @@ cdef class ReplicaLog:
         """Write a master's bytes at a physical offset, which must be the log's end; the new end (bytes)."""
         cdef MappedFileQueue queue = self.queue
         cdef Py_buffer view
-        cdef MappedFile file = queue.last
-        cdef Parts parts
-        queue.check_writable()
-        if file is None:
-            if offset < 0 or offset % queue.file_size_bytes:
-                raise errors.OffsetOutOfRangeError(offset, 0, 0)
-        elif offset != queue.wrote_where:
-            raise errors.OffsetOutOfRangeError(offset, queue.min_offset, queue.wrote_where)
+        self.start_append()
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
         try:
-            if view.len == 0:
-                return offset
-            file = queue.writable_file(offset)
-            if self.whole < file.start_offset and file.wrote == 0:
-                self.whole = file.start_offset
-            if view.len > file.size_bytes - file.wrote:
-                self.raise_other_size(file)
-            parts.count = 1
-            parts.size = view.len
-            parts.at[0].iov_base = view.buf
-            parts.at[0].iov_len = <size_t>view.len
-            self.append_parts(file, &parts)
+            queue.check_writable()
+            if queue.last is None:
+                if offset < 0 or offset % queue.file_size_bytes:
+                    raise errors.OffsetOutOfRangeError(offset, 0, 0)
+            elif offset != queue.wrote_where:
+                raise errors.OffsetOutOfRangeError(offset, queue.min_offset, queue.wrote_where)
+            if view.len > 0:
+                self.append_bytes(offset, &view)
         finally:
             PyBuffer_Release(&view)
-        return queue.wrote_where
+            self.appending = False
+        return offset + view.len
+
+    cdef int append_bytes(self, int64_t offset, Py_buffer* view) except -1:
+        cdef MappedFile file = self.queue.writable_file(offset)
+        cdef Parts parts
+        if self.whole < file.start_offset and file.wrote == 0:
+            self.whole = file.start_offset
+        if view.len > file.size_bytes - file.wrote:
+            self.raise_other_size(file)
+        parts.count = 1
+        parts.size = view.len
+        parts.at[0].iov_base = view.buf
+        parts.at[0].iov_len = <size_t>view.len
+        return self.append_parts(file, &parts)
 
     def take_frames(self, data):
         """Append the whole frames that `data` begins with; see _core.pyi."""
         cdef MappedFileQueue queue = self.queue
-        cdef MappedFile file = queue.last
+        cdef MappedFile file
         cdef Py_buffer view
         cdef Parts parts
-        cdef int64_t used
-        queue.check_writable()
-        if file is None:
-            return 0
+        cdef int64_t used = 0
+        self.start_append()
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
         try:
-            used = gather_frames(<const uint8_t*>view.buf, view.len, file.start_offset + file.wrote,
-                                 file.size_bytes - file.wrote, &parts)
-            if parts.count > 0:
-                self.append_parts(file, &parts)
+            queue.check_writable()
+            file = queue.last
+            if file is not None:
+                used = gather_frames(<const uint8_t*>view.buf, view.len, file.start_offset + file.wrote,
+                                     file.size_bytes - file.wrote, &parts)
+                if parts.count > 0:
+                    self.append_parts(file, &parts)
         finally:
             PyBuffer_Release(&view)
+            self.appending = False
         return used
+
+    cdef int start_append(self) except -1:
+        """Where the log ends counts until `appending` is reset, though the interpreter lock is let go."""
+        if self.appending:
+            raise errors.InvariantError(f"{self.queue.folder}: two threads append what a master sent")
+        self.appending = True
+        return 0
 
     cdef int append_parts(self, MappedFile file, Parts* parts) except -1:
         """Append what fits into a file, which must be the last."""
         cdef int outcome
-        self.make_ready(file, file.wrote + parts.size)
-        if parts.size < BULK_BYTES:
-            outcome = self.place(file, parts)
-        else:
-            with nogil:
+        file.pin()
+        try:
+            self.make_ready(file, file.wrote + parts.size)
+            if parts.size < BULK_BYTES:
                 outcome = self.place(file, parts)
+            else:
+                with nogil:
+                    outcome = self.place(file, parts)
+        finally:
+            file.unpin()
+            self.queue.append_epoch += 1
         if outcome != 0:
             self.raise_refused(file, outcome)
         return 0
@@ -226,10 +244,15 @@ cdef class ReplicaLog:
 
     def cut_partial(self):
         """Take back the bytes behind the last whole record, durably; how many there were."""
-        cdef int64_t rest = self.queue.wrote_where - self.whole
-        self.let_go()
-        if rest > 0:
-            self.queue.truncate(self.whole)
+        cdef int64_t rest
+        self.start_append()
+        try:
+            rest = self.queue.wrote_where - self.whole
+            self.let_go()
+            if rest > 0:
+                self.queue.truncate(self.whole)
+        finally:
+            self.appending = False
         return max(<int64_t>0, rest)
 
     cdef int walk(self, MappedFile file, int64_t end) noexcept nogil:

@@ -82,6 +82,8 @@ def append_rows(CommitLog log not None, str topic not None, const int32_t[::1] q
             else:
                 appender = appenders.get(queue_id)
                 if appender is None:
+                    if run is not None:
+                        run.write()
                     appender = appenders[queue_id] = log.appender(topic, queue_id)
                 if 0 <= queue_id < NEAR_QUEUES:
                     near[queue_id] = <PyObject*>appender

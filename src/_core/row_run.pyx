@@ -2,16 +2,17 @@
 # A page that nobody has touched yet costs a fault for each 4 KiB of it in the mapping, which is more than the
 # bytes do; and what is written back at once leaves little for the flush to wait for.
 # Invariant: from the first record of a run to its last one the interpreter lock is held, which is the append
-# lock; where it is let go the run is empty.
+# lock; where it may be let go the run is empty, and `append_epoch` says that this was kept to.
 from _core.layout cimport AT_QUEUE_ID, get_i32
-from _core.posix cimport SYNC_FILE_RANGE_WRITE, fork_generation, sync_file_range
-from _core.status cimport STATUS_OK
+from _core.posix cimport SYNC_FILE_RANGE_WRITE, sync_file_range
 from libc.errno cimport EDQUOT, EINTR, ENOSPC, errno
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 from posix.fcntl cimport O_CLOEXEC, O_RDWR, open as c_open
 from posix.unistd cimport close as c_close, pwrite
+
+from pyledger import errors
 
 cdef enum:
     RUN_BYTES = 512 << 10            # what a core's cache holds beside the rows
@@ -27,6 +28,7 @@ cdef class _RowRun:
     cdef uint8_t* records
     cdef int64_t used                # bytes of records that are not written yet
     cdef int64_t written_back        # position in `file` up to which the kernel was asked to write
+    cdef int64_t epoch               # of the log when the run got its first record
     cdef int fd
 
     def __cinit__(self, CommitLog log, dict appenders):
@@ -44,7 +46,10 @@ cdef class _RowRun:
 
     cdef int add(self, QueueAppender appender, Draft* d) except -1:
         """Append one record; it is in the log after `write`."""
-        cdef int64_t size_bytes = self.log.record_size(&appender.template, d)
+        cdef int64_t size_bytes = self.log.allowed_size(&appender.template, d)
+        if size_bytes < 0:
+            self.write()
+            self.log.raise_too_large(&appender.template, d)
         if self.used > 0 and not self.has_room(size_bytes):
             self.write()
             if d.follows_clock:
@@ -53,7 +58,8 @@ cdef class _RowRun:
             if size_bytes > RUN_BYTES:
                 self.log.place(&appender.template, appender, d, 1)
                 return 0
-            self.enter(self.file_for(size_bytes))
+            self.begin(size_bytes)
+        ASSERT(self.epoch == self.log.queue.append_epoch and self.has_room(size_bytes))
         d.physical_offset = self.file.start_offset + self.file.wrote + self.used
         d.queue_offset = appender.next_offset
         self.log.stamp(d)
@@ -66,20 +72,25 @@ cdef class _RowRun:
         return (self.used + size_bytes <= RUN_BYTES
                 and self.file.wrote + self.used + size_bytes + BLANK_BYTES <= self.file.size_bytes)
 
-    cdef MappedFile file_for(self, int64_t size_bytes):
-        """The file that takes a record. No blocks are wanted for it: a write that finds none is an error."""
+    cdef int begin(self, int64_t size_bytes) except -1:
+        """Have the file open that takes a record. No blocks are wanted for it: a write that finds none is an
+        error.
+
+        Each step may let go of the interpreter lock, so the file is looked at again after it.
+        """
         cdef MappedFileQueue queue = self.log.queue
-        cdef MappedFile file = queue.last
-        if (file is None or self.log.refusal is not None or queue.state != STATUS_OK
-                or queue.generation != fork_generation
-                or file.wrote + size_bytes + BLANK_BYTES > file.size_bytes):
-            return self.log.make_room(size_bytes)
-        return file
+        while (self.log.refusal is not None or not queue.takes_appends() or self.file is not queue.last
+                or not self.has_room(size_bytes)):
+            if (self.log.refusal is not None or not queue.takes_appends()
+                    or queue.last.wrote + size_bytes + BLANK_BYTES > queue.last.size_bytes):
+                self.log.make_room(size_bytes, 1)
+            else:
+                self.enter(queue.last)
+        self.epoch = queue.append_epoch
+        return 0
 
     cdef int enter(self, MappedFile file) except -1:
         """Have a file open for writing."""
-        if self.file is file:
-            return 0
         self.leave()
         self.fd = c_open(file.c_path, O_RDWR | O_CLOEXEC)
         if self.fd < 0:
@@ -111,10 +122,12 @@ cdef class _RowRun:
         cdef int failed
         if self.used == 0:
             return 0
+        if self.epoch != self.log.queue.append_epoch:
+            raise errors.InvariantError(f"{self.file.path}: another append came between the rows of a run")
         failed = self.put(self.used, &written)
         if failed != 0:
             self.take_back(written, failed)
-        self.file.publish(self.file.wrote + self.used)
+        self.log.queue.publish(self.file, self.file.wrote + self.used, self.epoch)
         self.used = 0
         self.log.wake()
         self.write_back(WRITE_BACK_BYTES)

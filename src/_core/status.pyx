@@ -30,15 +30,9 @@ cdef int raise_status(int status, str path, str doing) except -1:
     raise errors.InvariantError(f"status {status} while {doing} {path}")
 
 
-cdef extern from *:
-    """
-    #ifdef PYLEDGER_ASSERT
-    #define BUILD_KIND "debug"
-    #else
-    #define BUILD_KIND "release"
-    #endif
-    """
+cdef extern from "checks.h" nogil:
     const char* BUILD_KIND
+    void ASSERT(bint condition)
 
 
 def build_kind():

@@ -1,6 +1,6 @@
 # UnitCursor: where the next unit of a queue goes, as plain C, so that dispatch needs no interpreter lock.
 from _core.layout cimport RECORD_MIN_BYTES
-from _core.posix cimport MADV_NORMAL, MADV_RANDOM, madvise, store_release
+from _core.posix cimport MADV_NORMAL, MADV_RANDOM, madvise, page_floor, store_release
 from _core.status cimport STATUS_END_OF_FILE, STATUS_IO_ERROR
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
@@ -11,7 +11,6 @@ cdef enum:
     SMALL_CHUNK_BYTES = 4096         # of a file's first blocks: most queues get few messages
     FIRST_CHUNK_BYTES = 65536
     CHUNK_BYTES = 1048576
-    PAGE = 4096
     GAP_UNITS_FREE = 1000
 
 # The write end of a queue as plain C, so that dispatch can append without the interpreter lock.
@@ -50,7 +49,7 @@ cdef inline int64_t chunk_at(int64_t position) noexcept nogil:
 
 cdef int reserve_chunk(UnitCursor* c) noexcept nogil:
     """Put blocks behind the next chunk of the last file: a write to a hole of a full disk is SIGBUS."""
-    cdef int64_t begin = c.reserved if c.reserved else c.position // PAGE * PAGE
+    cdef int64_t begin = c.reserved if c.reserved else page_floor(c.position)
     cdef int64_t chunk = chunk_at(c.position)
     cdef int64_t end = ((c.position + c.unit_bytes - 1) // chunk + 1) * chunk
     if end > c.file_size:
@@ -61,7 +60,7 @@ cdef int reserve_chunk(UnitCursor* c) noexcept nogil:
     # Most queues never leave their first chunk: those pages are touched only as they are written.
     if begin >= FIRST_CHUNK_BYTES:
         read_ahead(c.base, c.file_size, begin)
-        populate_range(c.base, begin // PAGE * PAGE, end)
+        populate_range(c.base, page_floor(begin), end)
     c.reserved = end
     return 0
 

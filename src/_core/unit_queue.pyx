@@ -192,7 +192,8 @@ cdef class UnitQueue:
                 self._unpark()
             elif self.cursor.base == NULL:
                 self._add_file(0)
-            else:
+            elif self.cursor.position + self.cursor.unit_bytes > self.file_size_bytes:
+                # Else a reader has mapped the files since the put found none: it is tried again.
                 self._add_file(self.last_file().start_offset + self.file_size_bytes)
         elif status == STATUS_IO_ERROR:
             raise_errno(self.cursor.error, self.folder, "allocate space for")
@@ -342,7 +343,7 @@ cdef class UnitQueue:
         self._unpark()
         file.pin()
         with nogil:
-            failed = file.zero_from(self.cursor.position, False)
+            failed = zero_rest(file, self.cursor.position, False)
         file.unpin()
         if failed != 0:
             raise_errno(failed, self.folder, "make the truncation durable in")
@@ -377,7 +378,7 @@ cdef class UnitQueue:
         for file in self.files:
             wrote = load_acquire(&file.wrote)
             if file.flushed < wrote and (not least_pages or wrote == file.size_bytes
-                                         or wrote // PAGE - file.flushed // PAGE >= least_pages):
+                                         or flush_pages_crossed(wrote, file.flushed) >= least_pages):
                 return True
         return self.folder_changed and least_pages == 0 and bool(self.files)
 
@@ -406,7 +407,8 @@ cdef class UnitQueue:
             wrote = load_acquire(&file.wrote)
             if file.flushed >= wrote:
                 continue
-            if least_pages and wrote < file.size_bytes and wrote // PAGE - file.flushed // PAGE < least_pages:
+            if (least_pages and wrote < file.size_bytes
+                    and flush_pages_crossed(wrote, file.flushed) < least_pages):
                 continue
             file.flush()
             done = True

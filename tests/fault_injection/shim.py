@@ -36,13 +36,15 @@ def compiler() -> str | None:
     return shutil.which("cc") or shutil.which("gcc")
 
 
-def build_shim(folder: Path) -> Path:
-    """Compile fail_io.c into `folder` and return the library."""
-    library = folder / "fail_io.so"
+def build_shim(folder: Path, source: str = SOURCE.name) -> Path:
+    """Compile a source beside this file into `folder` and return the library."""
+    library = (folder / source).with_suffix(".so")
     cc = compiler()
     assert cc is not None
     subprocess.run(
-        [cc, "-O1", "-shared", "-fPIC", "-o", str(library), str(SOURCE), "-ldl"], check=True, timeout=60
+        [cc, "-O1", "-shared", "-fPIC", "-o", str(library), str(SOURCE.with_name(source)), "-ldl"],
+        check=True,
+        timeout=60,
     )
     return library
 
@@ -84,11 +86,13 @@ class IoFaults:
         self._words.close()
 
 
-def run_child(source: str, folder: Path, *arguments: str, timeout_s: float = 60.0) -> str:
+def run_child(
+    source: str, folder: Path, *arguments: str, timeout_s: float = 60.0, shim: str = SOURCE.name
+) -> str:
     """Run Python source under the shim and return what it printed; its failure fails the test."""
     control = folder / "faults"
     control.write_bytes(bytes(CONTROL_BYTES))
-    environment = dict(os.environ, LD_PRELOAD=str(build_shim(folder)), FAIL_IO_CONTROL=str(control))
+    environment = dict(os.environ, LD_PRELOAD=str(build_shim(folder, shim)), FAIL_IO_CONTROL=str(control))
     environment["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(source), *arguments],
