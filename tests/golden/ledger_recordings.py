@@ -8,6 +8,12 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parent / "bookkeeper"
+STRICTER = {
+    "add whose entry bytes name another entry id": "EBADREQ",
+    "read entry 6 of that ledger": "ENOENTRY",
+}
+"""Odd requests that ours answers otherwise, by what they are: a real bookie acknowledges the entry of the
+request, 7, and stores the other one, 6."""
 
 
 def files_in(archive_path: Path) -> dict[str, bytes]:
