@@ -46,6 +46,9 @@ class Wire:
         self.before_answer: Any = None
         self.wrote = b""
 
+    def turn_is_over(self) -> bool:
+        return False
+
     def lend(self) -> int:
         return 0
 

@@ -276,6 +276,8 @@ class Connection(FrameStream):
             index += taken
             if self.closed:
                 break
+            if self.turn_is_over():
+                return frames[index:]
             if (work or outbox.queued_bytes > self._flush_bytes) and self.must_pause():
                 return frames[index:]
         return []

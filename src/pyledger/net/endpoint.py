@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from pyledger.config.net import NetConfig
+from pyledger.net.fair_queue import FairQueue
 from pyledger.net.late import Late
 from pyledger.net.memory import HeldMemory, Holder
 from pyledger.net.permits import Permits
@@ -84,6 +85,7 @@ class Endpoint(Generic[C]):
         "async_permits",
         "connections",
         "decoder",
+        "fair_queue",
         "going_away",
         "handler",
         "limits",
@@ -115,6 +117,7 @@ class Endpoint(Generic[C]):
         self.limits = Limits.of(config, server=server)
         self.wheel = TimerWheel(loop)
         self.connections: dict[C, None] = {}
+        self.fair_queue = FairQueue(loop)
         self.memory = HeldMemory(loop, self.limits.held_bytes_max, lambda: self.connections)
         self.going_away = False
         self._empty = asyncio.Event()

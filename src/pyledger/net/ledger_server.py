@@ -177,6 +177,7 @@ class LedgerServer(RemotingServer):
         port: int,
         config: NetConfig,
         tls: TlsConfig | None = None,
+        on_close: Callable[[Any], None] | None = None,
     ) -> None:
         """A server that listens once it is started.
 
@@ -188,6 +189,7 @@ class LedgerServer(RemotingServer):
             port: 0 takes any free port.
             config: Limits.
             tls: Certificates; without, the server speaks no TLS.
+            on_close: Called when a connection is gone.
         """
         tls = tls or TlsConfig()
         self.requires_tls = tls.server_mode == "enforcing"
@@ -195,7 +197,7 @@ class LedgerServer(RemotingServer):
         if self.requires_tls:
             # It has to hear the question for TLS, which comes in clear.
             tls = replace(tls, server_mode="permissive")
-        super().__init__(_unasked, host=host, port=port, config=config, tls=tls)
+        super().__init__(_unasked, host=host, port=port, config=config, tls=tls, on_close=on_close)
         self.take, self.full = take, full
 
     @property

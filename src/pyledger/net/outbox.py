@@ -17,18 +17,20 @@ JOIN_BYTES = 64 << 10
 # The kernel takes at most 1024 buffers at once (IOV_MAX).
 SEND_BUFFERS_MAX = 1024
 PIECE_BYTES = 64 << 10
+NO_LIMIT = 1 << 62
 
 
 class Outbox:
     """The write side of one connection. The protocol sets and clears `blocked`, as its transport says."""
 
-    __slots__ = ("_queue", "_socket", "_transport", "blocked", "queued_bytes", "written_bytes")
+    __slots__ = ("_queue", "_socket", "_transport", "blocked", "put_bytes", "queued_bytes", "written_bytes")
 
     def __init__(self, transport: asyncio.WriteTransport, plain: socket.socket | None) -> None:
         """Write through `transport`, or around it to its own socket `plain` where there is no TLS."""
         self._transport = transport
         self._socket = plain
         self._queue: deque[bytes | bytearray | memoryview] = deque()
+        self.put_bytes = 0
         self.queued_bytes = 0
         self.written_bytes = 0
         self.blocked = False
@@ -39,6 +41,7 @@ class Outbox:
     def put(self, part: bytes | bytearray | memoryview) -> None:
         """Queue bytes; a view is kept alive until it is written. Nothing is written yet."""
         self._queue.append(part)
+        self.put_bytes += len(part)
         self.queued_bytes += len(part)
 
     def clear(self) -> None:
@@ -46,26 +49,32 @@ class Outbox:
         self._queue.clear()
         self.queued_bytes = 0
 
-    def flush(self) -> None:
+    def flush(self, limit_bytes: int = NO_LIMIT) -> None:
         """Write as much as the kernel takes now; once the transport closes, its socket is not ours any more.
+
+        Args:
+            limit_bytes: No more than this is written.
 
         Raises:
             OSError: the connection is broken.
         """
         if self._transport.is_closing():
             self.clear()
-        while self._queue and not self.blocked:
+        end = self.written_bytes + limit_bytes
+        while self._queue and not self.blocked and self.written_bytes < end:
             if self._socket is None:
                 self._give_piece()
                 continue
-            sent = self._send(self._socket)
+            sent = self._send(self._socket, end - self.written_bytes)
             self._drop(sent)
             if not sent:
                 self._give_piece()
 
-    def _send(self, target: socket.socket) -> int:
+    def _send(self, target: socket.socket, limit_bytes: int) -> int:
         queue = self._queue
         try:
+            if self.queued_bytes > limit_bytes:
+                return target.sendmsg(self._first(limit_bytes))
             if len(queue) == 1:
                 return target.send(queue[0])
             if len(queue) <= GATHER_BUFFERS:
@@ -96,12 +105,17 @@ class Outbox:
 
     def _give_piece(self) -> None:
         """Hand the transport a piece; it says `pause_writing` when that has to wait."""
-        pieces, size = [], 0
+        data = b"".join(self._first(PIECE_BYTES))
+        self._transport.write(data)
+        self._drop(len(data))
+
+    def _first(self, size_bytes: int) -> list[memoryview]:
+        """The first bytes, at most so many, where they stand."""
+        pieces: list[memoryview] = []
         for part in islice(self._queue, SEND_BUFFERS_MAX):
-            piece = memoryview(part)[: PIECE_BYTES - size]
+            piece = memoryview(part)[:size_bytes]
             pieces.append(piece)
-            size += piece.nbytes
-            if size == PIECE_BYTES:
+            size_bytes -= piece.nbytes
+            if not size_bytes:
                 break
-        self._transport.write(b"".join(pieces))
-        self._drop(size)
+        return pieces

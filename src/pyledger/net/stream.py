@@ -6,6 +6,8 @@ frame in it, and writes all that was sent meanwhile at once.
 Two things keep the memory of a connection bounded. On a server, a peer that does not read its answers, or has
 too many requests in work, is not read from; frames that had come with the last ones wait. On any side, a
 connection with `backlog_max_bytes` to be written is cut.
+
+On a server, frames also wait when an iteration of the event loop has handled enough, see `fair_queue`.
 """
 
 import asyncio
@@ -18,7 +20,8 @@ from typing import Any
 from pyledger.errors import FrameError, RemotingTimeoutError
 from pyledger.log import event, logger
 from pyledger.net.endpoint import CLOSE_TIMEOUT_MS, Endpoint, Received
-from pyledger.net.outbox import Outbox
+from pyledger.net.fair_queue import REQUEST_BYTES
+from pyledger.net.outbox import NO_LIMIT, Outbox
 from pyledger.net.sockets import address_text
 from pyledger.net.timers import Alarm
 from pyledger.wire.framing import FrameDecoder, StreamDecoder
@@ -29,6 +32,10 @@ log = logger("net")
 
 FLUSH_BYTES = 64 << 10
 """While one wake-up is handled, so many bytes of answers are written before the next request is looked at."""
+CHARGE_BYTES = 64 << 10
+"""What is handled and written is told when it has cost so much, and at the end of a wake-up."""
+WRITE_BYTES = 256 << 10
+"""So much a server writes to one connection before it looks at the others."""
 
 
 def size_of(frame: Received) -> int:
@@ -50,6 +57,8 @@ class FrameStream(asyncio.Protocol):
     __slots__ = (
         "_active_at",
         "_burst",
+        "_cost_bytes",
+        "_counted_bytes",
         "_deadline",
         "_decoder",
         "_drain_waiters",
@@ -59,6 +68,7 @@ class FrameStream(asyncio.Protocol):
         "_idle",
         "_outbox",
         "_paused",
+        "_queued",
         "_received_at",
         "_secure",
         "_transport",
@@ -66,6 +76,7 @@ class FrameStream(asyncio.Protocol):
         "_waiting",
         "closed",
         "endpoint",
+        "finish_tag",
         "held_bytes",
         "remote_address",
         "socket",
@@ -83,10 +94,11 @@ class FrameStream(asyncio.Protocol):
         self.remote_address = ""
         self.closed = False
         self.held_bytes = 0
+        self.finish_tag = 0
         self.socket = own
         self._secure = secure
         self._decoder = decoder_of(endpoint)
-        # Frames that came before the connection was paused, still to be handled.
+        # Frames that came before the connection was paused or queued, still to be handled.
         self._waiting: deque[Received] = deque()
         self._drain_waiters: list[asyncio.Future[None]] = []
         self._turn = asyncio.Lock()
@@ -94,6 +106,10 @@ class FrameStream(asyncio.Protocol):
         self._handling = False
         self._burst = False
         self._paused = False
+        # It waits for another iteration of the event loop.
+        self._queued = False
+        # Not charged yet; what the outbox had got when that was last looked at.
+        self._cost_bytes = self._counted_bytes = 0
         self._finishing = False
         self._active_at = self._received_at = endpoint.loop.time()
         self._idle = Alarm(self._check_idle)
@@ -102,7 +118,7 @@ class FrameStream(asyncio.Protocol):
     # --- for the class that knows what frames mean
 
     def take(self, frames: list[Received]) -> list[Received]:
-        """Handle frames; returns those that have to wait because the connection was paused.
+        """Handle frames; returns those that have to wait: the connection was paused, or its turn is over.
 
         Raises:
             FrameError: one is malformed.
@@ -151,10 +167,15 @@ class FrameStream(asyncio.Protocol):
         except FrameError as error:
             self._refuse(error)
             return
+        self._cost_bytes += len(data)
         if self._paused:
             self._waiting.extend(frames)
+        elif self._queued:
+            self._waiting.extend(frames)
+            self.stop_reading()
         elif frames:
-            self._handle(frames)
+            self._handle_fairly(frames)
+        self._charge()
         self._count()
         if self.endpoint.memory.exhausted and not self._paused:
             self._pause()
@@ -258,16 +279,69 @@ class FrameStream(asyncio.Protocol):
 
     # --- reading
 
+    def _handle_fairly(self, frames: list[Received]) -> None:
+        """Handle frames now, or in another iteration of the event loop."""
+        if self.endpoint.fair_queue.exhausted and self.endpoint.limits.throttles_reading:
+            self._waiting.extend(frames)
+            self._queue()
+        else:
+            self._handle(frames)
+
+    def _queue(self) -> None:
+        self._queued = True
+        self.endpoint.fair_queue.wait(self)
+
+    def take_turn(self) -> None:
+        """Write and handle what waited for another iteration of the event loop."""
+        self._queued = False
+        self._flush()
+        if self._paused:
+            self.go_on()
+        elif not (self.closed or self.must_pause()):
+            self._handle_waiting()
+        if self._finishing:
+            self._wake_drained()
+        self._charge()
+        self._count()
+
+    def turn_is_over(self) -> bool:
+        """After each call of a handler: count what it cost; whether other frames have to wait."""
+        put_bytes = self._outbox.put_bytes
+        self._cost_bytes += REQUEST_BYTES + put_bytes - self._counted_bytes
+        self._counted_bytes = put_bytes
+        return self._cost_bytes >= CHARGE_BYTES and self._charge() and self.endpoint.limits.throttles_reading
+
+    def _charge(self) -> bool:
+        """Tell what was handled and written; whether the rest has to wait for another iteration."""
+        cost_bytes, self._cost_bytes = self._cost_bytes, 0
+        return self.endpoint.fair_queue.charge(self, cost_bytes)
+
+    def handle_later(self, frame: Any) -> None:
+        """Let `take` have again what it had to put off, before all that waits: now, if it may be handled."""
+        self._waiting.appendleft(frame)
+        if not (self._paused or self._queued or self._handling or self.closed):
+            if self.endpoint.fair_queue.exhausted:
+                self._queue()
+            else:
+                self._handle_waiting()
+
+    def _handle_waiting(self) -> None:
+        frames = list(self._waiting)
+        self._waiting.clear()
+        self._handle(frames)
+
     def _handle(self, frames: list[Received]) -> None:
         self._handling = True
         try:
-            if rest := self.take(frames):
-                self._waiting.extendleft(reversed(rest))
+            # What was put off meanwhile comes before the rest.
+            self._waiting.extend(self.take(frames))
         except FrameError as error:
             self._refuse(error)
             return
         finally:
             self._handling = False
+        if self._waiting and not (self._paused or self._queued or self.closed):
+            self._queue()
         self._flush()
 
     def _refuse(self, error: FrameError) -> None:
@@ -307,16 +381,19 @@ class FrameStream(asyncio.Protocol):
 
     def go_on(self) -> None:
         """Handle what waited while the connection was paused; read on when all of it is done."""
-        if not self._paused or self._handling or self.closed:
+        if not self._paused or self._queued or self._handling or self.closed:
             return
         if self.congested:
             if self.endpoint.memory.exhausted:
                 self.endpoint.memory.pause(self)
             return
+        if self._waiting and self.endpoint.fair_queue.exhausted:
+            self._queue()
+            return
         self._paused = False
-        frames = list(self._waiting)
-        self._waiting.clear()
-        self._handle(frames)
+        self._handle_waiting()
+        # Reading is stopped still where the rest was queued: the queue calls this again.
+        self._paused = self._paused or self._queued
         if not (self._paused or self._finishing or self._transport.is_closing()):
             self._transport.resume_reading()
 
@@ -338,7 +415,7 @@ class FrameStream(asyncio.Protocol):
         if self._handling and outbox.queued_bytes <= self._flush_bytes:
             return
         if outbox.queued_bytes > self.endpoint.limits.backlog_max_bytes:
-            self._flush()
+            self._flush(fairly=False)
             if outbox.queued_bytes > self.endpoint.limits.backlog_max_bytes:
                 event(log, logging.WARNING, "peer does not read", peer=self.remote_address)
                 self.abort()
@@ -355,13 +432,18 @@ class FrameStream(asyncio.Protocol):
         self._burst = False
         self._flush()
 
-    def _flush(self) -> None:
-        outbox = self._outbox
+    def _flush(self, *, fairly: bool = True) -> None:
+        outbox, fair_queue = self._outbox, self.endpoint.fair_queue
         if not outbox.queued_bytes:
+            return
+        fairly = fairly and self.endpoint.limits.throttles_reading
+        if fairly and fair_queue.exhausted and outbox.queued_bytes > self._flush_bytes:
+            if not self._queued:
+                self._queue()
             return
         written = outbox.written_bytes
         try:
-            outbox.flush()
+            outbox.flush(WRITE_BYTES if fairly else NO_LIMIT)
         except OSError as error:
             event(log, logging.DEBUG, "connection broke", peer=self.remote_address, problem=error)
             self.abort()
@@ -369,8 +451,13 @@ class FrameStream(asyncio.Protocol):
         if not self._handling:
             self._count()
         if outbox.written_bytes != written:
+            self._cost_bytes += outbox.written_bytes - written
+            if self._cost_bytes >= CHARGE_BYTES:
+                self._charge()
             self._active_at = self.endpoint.loop.time()
             self._progressed()
+        if outbox.queued_bytes and not (outbox.blocked or self._queued):
+            self._queue()  # the rest of what one call may write
 
     def _progressed(self) -> None:
         outbox = self._outbox

@@ -54,6 +54,8 @@ class Asker(NamedTuple):
     manner: int
     woken: bool = False
     """It was held until more was confirmed."""
+    fetches: int = 0
+    """How often its entry was brought to memory."""
 
 
 class Waiting(NamedTuple):
@@ -112,6 +114,7 @@ class BookieDesk:
         self._parcel: tuple[int, Run] | None = None
         # By ledger and by the asker's identity: of many readers of a ledger each goes by itself.
         self._held: dict[int, dict[int, Held]] = {}
+        self._holding: dict[LedgerConnection, dict[int, Asker]] = {}
         self._held_count = 0
         store.waits = False
         for which, writer in enumerate(self._journals.writers):
@@ -133,17 +136,20 @@ class BookieDesk:
         return behind or self._store.cached_bytes > 2 * self._store.config.write_cache_bytes
 
     def take(self, connection: LedgerConnection, frames: list[Any]) -> list[Any]:
-        """Handle frames of a connection; those that have to wait because it was paused."""
+        """Handle frames of a connection, and requests that were put off; those that have to wait now."""
         writers = self._journals.writers
         appended = [writer.appended for writer in writers]
         rest: list[Any] = []
         at = 0
         while at < len(frames) and not connection.closed:
-            if (taken := self._take_adds(connection, frames, at)) == 0:
+            if isinstance(frames[at], Asker):
+                taken = 1
+                self._handle(frames[at])
+            elif (taken := self._take_adds(connection, frames, at)) == 0:
                 taken = 1
                 self._take_one(connection, frames[at])
             at += taken
-            if connection.congested and connection.must_pause():
+            if connection.turn_is_over() or (connection.congested and connection.must_pause()):
                 rest = frames[at:]
                 break
         for which, (writer, before) in enumerate(zip(writers, appended, strict=True)):
@@ -184,25 +190,25 @@ class BookieDesk:
 
     # --- one request
 
-    def _handle(self, asker: Asker, fetches: int = 0) -> None:
+    def _handle(self, asker: Asker) -> None:
         request = asker.request
         if (asker.manner < 0 and ~asker.manner > 2) or (asker.manner == 0 and request.version != VERSION):
             self._say(asker, refusal(request, Status.EBADVERSION))
             return
         if isinstance(request, m.StartTlsRequest) and asker.connection.may_secure:
             told = m.StartTlsResponse(status=Status.EOK, txn_id=request.txn_id)
-            asker.connection.secure(encode_answer(told, asker.manner))
+            asker.connection.secure(b"".join(encode_answer(told, asker.manner)))
             return
         if asker.connection.must_secure:
             self._say(asker, refusal(request, Status.EUA))
             return
         if isinstance(request, m.ReadRequest) and self._holds(asker, request):
             return
-        self._store.waits = fetches >= FETCHES_MAX
+        self._store.waits = asker.fetches >= FETCHES_MAX
         try:
             outcome = self._outcome(asker)
         except PageNotCachedError as miss:
-            self._fetch(asker, miss, fetches)
+            self._fetch(asker, miss)
             return
         except PyLedgerError as error:
             event(log, logging.ERROR, "request failed", request=type(request).__name__, problem=error)
@@ -262,7 +268,7 @@ class BookieDesk:
 
     def _say(self, asker: Asker, response: m.Response, done: int = 0) -> None:
         try:
-            asker.connection.answer((encode_answer(response, asker.manner),), done)
+            asker.connection.answer(encode_answer(response, asker.manner), done)
         except LedgerFrameError as error:
             event(log, logging.ERROR, "answer failed", peer=asker.connection.remote_address, problem=error)
             asker.connection.abort()
@@ -318,18 +324,18 @@ class BookieDesk:
             if one.appended > synced:
                 response = refusal(asker.request, Status.EIO)
             done[asker.connection] += 1
-            answers.setdefault(asker.connection, []).append(encode_answer(response, asker.manner))
+            answers.setdefault(asker.connection, []).extend(encode_answer(response, asker.manner))
         for connection, count in done.items():
             connection.answer(answers.get(connection, ()), count)
 
-    def _fetch(self, asker: Asker, miss: PageNotCachedError, fetches: int) -> None:
+    def _fetch(self, asker: Asker, miss: PageNotCachedError) -> None:
         asker.connection.begin()
         work = self._loop.run_in_executor(self._disk, miss.load)
 
         def fetched(_work: asyncio.Future[None]) -> None:
             asker.connection.in_work -= 1
             if not asker.connection.closed:
-                self._handle(asker, fetches + 1)
+                asker.connection.handle_later(asker._replace(fetches=asker.fetches + 1))
                 asker.connection.go_on()
 
         work.add_done_callback(fetched)
@@ -348,8 +354,14 @@ class BookieDesk:
         hold_ms = min(max(request.time_out, 0), HOLD_MS_MAX)
         timer = self._loop.call_later(hold_ms / 1000, self._release, asker)
         self._held.setdefault(request.ledger_id, {})[id(asker)] = Held(asker, timer)
+        self._holding.setdefault(asker.connection, {})[id(asker)] = asker
         self._held_count += 1
         return True
+
+    def gone(self, connection: LedgerConnection) -> None:
+        """A connection has ended: nothing is held for it any more."""
+        for asker in tuple(self._holding.get(connection, {}).values()):
+            self._drop(asker)
 
     def _look_at_held(self, ledger_id: int) -> None:
         ledger = self.rules.ledgers.get(ledger_id)
@@ -358,17 +370,25 @@ class BookieDesk:
             assert isinstance(request, m.ReadRequest)
             assert request.previous_lac is not None
             if ledger is None or ledger.fenced or ledger.last_add_confirmed > request.previous_lac:
-                held.timer.cancel()
                 self._release(held.asker, woken=True)
 
     def _release(self, asker: Asker, *, woken: bool = False) -> None:
         """Answer a reader now."""
+        request = self._drop(asker)
+        if not asker.connection.closed:
+            again = asker._replace(request=replace(request, time_out=None), woken=woken)
+            asker.connection.handle_later(again)
+
+    def _drop(self, asker: Asker) -> m.ReadRequest:
+        """Hold a reader no more; what it asked for."""
         request = asker.request
         assert isinstance(request, m.ReadRequest)
-        held = self._held[request.ledger_id]
-        del held[id(asker)]
+        held, holding = self._held[request.ledger_id], self._holding[asker.connection]
+        held.pop(id(asker)).timer.cancel()
+        del holding[id(asker)]
         self._held_count -= 1
         if not held:
             del self._held[request.ledger_id]
-        if not asker.connection.closed:
-            self._handle(asker._replace(request=replace(request, time_out=None), woken=woken))
+        if not holding:
+            del self._holding[asker.connection]
+        return request

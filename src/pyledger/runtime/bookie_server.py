@@ -88,6 +88,7 @@ class BookieServer:
         self._server = LedgerServer(
             self._take,
             self._full,
+            on_close=self._gone,
             host=host,
             port=port,
             config=net,
@@ -187,6 +188,10 @@ class BookieServer:
 
     def _take(self, connection: LedgerConnection, frames: list[Any]) -> list[Any]:
         return self._desk.take(connection, frames)
+
+    def _gone(self, connection: Any) -> None:
+        if self._started:
+            self._desk.gone(connection)
 
     def _full(self) -> bool:
         return self._desk.full()

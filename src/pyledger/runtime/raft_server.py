@@ -275,6 +275,8 @@ class RaftServer:
                 self._take(Received(asked, decode_raw_push(command.body)))
             elif code in REQUEST_TYPES:
                 self._take(Received(asked, decode_request(code, memoryview(command.body))))
+                if code == RequestCode.GET:
+                    self._pump()  # answered now, so that the connection's bounds see the answer
             else:
                 return refuse_unknown(connection, command)
         except MalformedBodyError as error:
@@ -307,7 +309,9 @@ class RaftServer:
             self._planned = self._loop.call_soon(self._pump)
 
     def _pump(self) -> None:
-        self._planned = None
+        if self._planned is not None:
+            self._planned.cancel()
+            self._planned = None
         if self._closing:
             return
         node, now_ms = self.node, self._now_ms()

@@ -273,8 +273,9 @@ class EntryLogs:
         if not _IDS.size <= size <= ENTRY_BYTES_MAX:
             raise self._damage(number, position, ledger_id, entry_id)
         if len(data) < SIZE_BYTES + size:
-            data += self._read_at(file, number, start + len(data), SIZE_BYTES + size - len(data), wait=wait)
-        entry = data[SIZE_BYTES : SIZE_BYTES + size]
+            entry = self._read_at(file, number, position, size, wait=wait)
+        else:
+            entry = data[SIZE_BYTES : SIZE_BYTES + size]
         if len(entry) < size or _IDS.unpack_from(entry) != (ledger_id, entry_id):
             raise self._damage(number, position, ledger_id, entry_id)
         return entry

@@ -4,6 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyledger.protocol.bookkeeper.messages import ReadRequest, ReadResponse, Status
+from pyledger.wire.ledger import version2
+from pyledger.wire.ledger.dialect import AS_VERSION_3, encode_answer
 from pyledger.wire.ledger.quick_read import decode_read, encode_read
 from pyledger.wire.ledger.version3 import decode_response, encode_request, encode_response
 
@@ -39,6 +41,17 @@ def test_answers(response: ReadResponse) -> None:
         assert found == (response.txn_id, decode_response(frame))
     else:
         assert found is None
+
+
+@given(responses())
+def test_answers_in_parts(response: ReadResponse) -> None:
+    frame = encode_answer(response, AS_VERSION_3)
+    body = encode_response(response)
+    assert b"".join(frame) == len(body).to_bytes(4) + body
+    if response.status is Status.EOK and response.entry is not None:
+        assert any(part is response.entry for part in frame)
+    old = encode_answer(response, ~2)
+    assert b"".join(old)[4:] == version2.encode_response(response)
 
 
 @given(responses(), st.data())

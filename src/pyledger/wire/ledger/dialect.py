@@ -3,9 +3,12 @@
 Source: BookKeeper proto/BookieProtoEncoding.java (RequestDecoder).
 """
 
+from dataclasses import replace
+
 from pyledger.errors import LedgerFrameError
-from pyledger.protocol.bookkeeper.messages import Request, Response
+from pyledger.protocol.bookkeeper.messages import ReadResponse, Request, Response, Status
 from pyledger.wire.ledger import version2, version3
+from pyledger.wire.ledger.quick_read import encode_found
 
 LENGTH_BYTES = 4
 AS_VERSION_3 = 0
@@ -43,14 +46,24 @@ class Dialect:
         return version2.decode_request(frame), ~version2.version_of(frame)
 
 
-def encode_answer(response: Response, manner: int) -> bytes:
-    """A whole frame; `manner` as `Dialect.decode` told it.
+def encode_answer(response: Response, manner: int) -> tuple[bytes, ...]:
+    """A whole frame, in parts: an entry that is read is one of them, and is not copied.
+
+    Args:
+        response: What to say.
+        manner: As `Dialect.decode` told it.
 
     Raises:
         LedgerFrameError: The version has no such answer.
     """
-    if manner == AS_VERSION_3:
-        body = version3.encode_response(response)
+    parts: tuple[bytes, ...]
+    if isinstance(response, ReadResponse) and response.status is Status.EOK and response.entry is not None:
+        if manner == AS_VERSION_3:
+            parts = encode_found(response, response.entry)
+        else:
+            parts = version2.encode_response(replace(response, entry=None), ~manner), response.entry
+    elif manner == AS_VERSION_3:
+        parts = (version3.encode_response(response),)
     else:
-        body = version2.encode_response(response, ~manner)
-    return len(body).to_bytes(LENGTH_BYTES, "big") + body
+        parts = (version2.encode_response(response, ~manner),)
+    return sum(map(len, parts)).to_bytes(LENGTH_BYTES, "big"), *parts

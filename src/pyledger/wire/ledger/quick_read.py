@@ -9,6 +9,7 @@ from pyledger.wire.ledger.quick_add import varint
 _REQUEST_HEADER = b"\x08\x03\x10\x01\x18"
 """Version 3, READ_ENTRY, and the tag of the number."""
 _NUMBER_BYTES_MAX = 10
+_MASK = (1 << 64) - 1
 _HEAD_BYTES_MAX = 64
 """All that may stand before the entry."""
 
@@ -65,6 +66,27 @@ def decode_read(frame: memoryview) -> tuple[int, ReadResponse] | None:
         lac_update_timestamp=updated,
     )
     return number, answer
+
+
+def encode_found(answer: ReadResponse, entry: bytes) -> tuple[bytes, bytes, bytes]:
+    """The answer to a read that found its entry: what is before the entry, the entry, what is behind it."""
+    number = varint(answer.txn_id)
+    before = b"\x08\x00\x10%b\x18%b\x22%b" % (
+        varint(answer.ledger_id),
+        varint(answer.entry_id & _MASK),
+        varint(len(entry)),
+    )
+    behind = b"" if answer.max_lac is None else b"\x28" + varint(answer.max_lac & _MASK)
+    if answer.lac_update_timestamp is not None:
+        behind += b"\x30" + varint(answer.lac_update_timestamp & _MASK)
+    head = b"\x0a%b%b%b\x10\x00\xa2\x06%b%b" % (
+        varint(len(_REQUEST_HEADER) + len(number)),
+        _REQUEST_HEADER,
+        number,
+        varint(len(before) + len(entry) + len(behind)),
+        before,
+    )
+    return head, entry, behind
 
 
 def _past(data: bytes, at: int, expected: bytes) -> int:
