@@ -118,12 +118,15 @@ def locate(address: str, *, make: bool = True) -> Cluster:
         make: A FILE that is missing is made.
 
     Raises:
-        ConfigError: It is none.
+        ConfigError: It is none, or what it needs is not installed.
     """
     if (found := _ADDRESS.fullmatch(address)) is not None:
         # Imported here, since a cluster in a file needs nothing but Python.
-        from pyledger.metadata.zookeeper import ZooKeeperStore  # noqa: PLC0415
-
+        try:
+            from pyledger.metadata.zookeeper import ZooKeeperStore  # noqa: PLC0415
+        except ImportError:
+            remedy = "install pyledger with its extra `ledger`"
+            raise ConfigError("metadata", "ZooKeeper needs kazoo", remedy) from None
         hosts, root = found["hosts"].replace(";", ","), found["root"] or ROOT
         try:
             store = ZooKeeperStore(hosts)

@@ -10,13 +10,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar
 
-try:
-    from kazoo import exceptions as faults
-    from kazoo.client import KazooClient
-    from kazoo.handlers.threading import KazooTimeoutError
-    from kazoo.protocol.states import KazooState
-except ImportError as error:
-    raise ImportError("ZooKeeper needs kazoo: install pyledger with its extra `ledger`") from error
+from kazoo import exceptions as faults
+from kazoo.client import KazooClient
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import KazooState
 
 from pyledger.errors import (
     MetadataUnreachableError,
