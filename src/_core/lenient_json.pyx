@@ -41,6 +41,7 @@ cdef class _LenientParser:
     cdef Py_ssize_t at
     cdef Py_ssize_t size
     cdef int64_t values
+    cdef int64_t containers_left
     cdef bint in_key
     cdef object compact
     cdef dict names
@@ -96,10 +97,11 @@ cdef class _LenientParser:
         if self.values % SLICE_VALUES == 0:
             state = PyEval_SaveThread()
             PyEval_RestoreThread(state)
-        if start == c'{':
-            return self.members(depth)
-        if start == c'[':
-            return self.elements(depth)
+        if start == c'{' or start == c'[':
+            self.containers_left -= 1
+            if self.containers_left < 0:
+                raise self.wrong("too many objects and lists for a document of this size")
+            return self.members(depth) if start == c'{' else self.elements(depth)
         if start == c'"' or start == c"'":
             return self.string(start)
         if is_digit(start) or start == c'-' or start == c'+' or start == c'.':
@@ -301,7 +303,7 @@ cdef class _LenientParser:
         return 0
 
 
-def parse_lenient_json(str text, compact, bint with_references):
+def parse_lenient_json(str text, compact, bint with_references, int64_t containers_max):
     """Parse one document in fastjson's dialect.
 
     Cost is in proportion to the text. A thread that waits for the interpreter lock gets it now and then.
@@ -310,6 +312,7 @@ def parse_lenient_json(str text, compact, bint with_references):
         text: The document.
         compact: Writes an object that is a key as text.
         with_references: Whether to collect `{"$ref": text}`; without, these are objects like others.
+        containers_max: How many objects and lists there may be.
 
     Returns:
         The value, and for each reference its parent, its container and its key there.
@@ -323,6 +326,7 @@ def parse_lenient_json(str text, compact, bint with_references):
     parser.characters = PyUnicode_DATA(text)
     parser.size = len(text)
     parser.compact = compact
+    parser.containers_left = containers_max
     parser.names = {}
     parser.containers = []
     parser.references = [] if with_references else None

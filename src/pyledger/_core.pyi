@@ -2612,7 +2612,7 @@ def count_tagged_units(
 # --- lenient_json.pyx
 
 def parse_lenient_json(
-    text: str, compact: Callable[[object], str], with_references: bool
+    text: str, compact: Callable[[object], str], with_references: bool, containers_max: int
 ) -> tuple[Any, list[tuple[Any, Any, str | int]]]:
     """Parse one document in fastjson's dialect, at a cost in proportion to the text.
 
@@ -2622,6 +2622,7 @@ def parse_lenient_json(
         text: The document.
         compact: Writes an object that is a key as text.
         with_references: Whether to collect `{"$ref": text}`; without, these are objects like others.
+        containers_max: How many objects and lists there may be.
 
     Returns:
         The value, and for each reference its parent, its container and its key there.

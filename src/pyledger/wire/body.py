@@ -82,10 +82,11 @@ class Body:
         return encode_body(self, standard=standard)
 
 
-def decode_body(kind: type[T], body: Buffer) -> T:
+def decode_body(kind: type[T], body: Buffer, *, containers_max: int = fastjson.ANY_NUMBER) -> T:
     """Read a body that is any type of which a field may be, as `Body.decode` does."""
     try:
-        found: T = reader_of(kind)(fastjson.parse(str(body, "utf-8", "replace")))
+        document = fastjson.parse(str(body, "utf-8", "replace"), containers_max=containers_max)
+        found: T = reader_of(kind)(document)
     except MalformedJsonError as problem:
         raise MalformedBodyError(kind.__name__, "", str(problem)) from None
     except MismatchError as problem:

@@ -25,6 +25,7 @@ REFERRED_FACTOR = 4
 """A document with references may come to this many times its size in values and characters, once every
 reference is written out, or to the minimum."""
 PATH_DIGITS_MAX = 9
+ANY_NUMBER = 1 << 62
 UNUSUAL = re.compile("[\x0b\x0e-\x1f\x7f-\x9f\u2028\u2029]")
 quote = json.JSONEncoder(ensure_ascii=False).encode
 compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -35,16 +36,20 @@ Reference = tuple[Any, Any, str | int]
 """Parent, container and key of a `{"$ref": text}`."""
 
 
-def parse(text: str) -> Any:
+def parse(text: str, *, containers_max: int = ANY_NUMBER) -> Any:
     """Parse one document.
 
     Keys are `str`, except integers without quotes, which are `int`. A key that is an object becomes its text,
     as a writer of plain JSON has it. An object that a reference names is shared, not copied.
 
+    Args:
+        text: The document.
+        containers_max: How many objects and lists it may have; they cost most.
+
     Raises:
         MalformedJsonError: names the place.
     """
-    value, references = parse_lenient_json(text, compact, with_references=True)
+    value, references = parse_lenient_json(text, compact, True, containers_max)
     if references:
         resolve(text, value, references)
     return value
@@ -56,7 +61,7 @@ def parse_without_references(text: str) -> Any:
     Raises:
         MalformedJsonError: names the place.
     """
-    return parse_lenient_json(text, compact, with_references=False)[0]
+    return parse_lenient_json(text, compact, False, ANY_NUMBER)[0]
 
 
 def resolve(text: str, root: Any, references: Sequence[Reference]) -> None:

@@ -41,6 +41,9 @@ properties, 32,767 bytes at most, are all control characters, which take six byt
 LENIENT_HEADER_MAX_BYTES = 64 << 10
 """Of a header that is not ordinary JSON; no client is known to send one."""
 FRAME_LENGTH_MAX = (1 << 31) - 1
+CONTAINERS_MIN = 10_000
+CONTAINER_BYTES = 16
+"""Objects and lists, which cost most, take 24 bytes and more of a request as clients write them."""
 CODE_BINARY_MAX = (1 << 15) - 1
 PLAIN_HEADER = (
     b'{"code":%d,"flag":%d,"language":"PYTHON","opaque":%d,"serializeTypeCurrentRPC":"JSON","version":%d}'
@@ -176,13 +179,14 @@ class RemotingCommand:
         return kind.decode(self.ext_fields, self.code)
 
     def body_as(self, kind: type[T]) -> T:
-        """The body as an object; it is read once.
+        """The body of a request as an object; it is read once.
 
         Raises:
-            MalformedBodyError: it is none.
+            MalformedBodyError: it is none, or has more objects and lists than a client writes in that size.
         """
         if not isinstance(self._document, kind):
-            self._document = decode_body(kind, self.body)
+            containers_max = CONTAINERS_MIN + len(self.body) // CONTAINER_BYTES
+            self._document = decode_body(kind, self.body, containers_max=containers_max)
         return self._document
 
     def __repr__(self) -> str:

@@ -27,6 +27,8 @@ from pyledger.wire.remoting import RemotingCommand
 from pyledger.wire.subscription import CheckClientConfig
 
 GROUPS_AT_ONCE = 256
+SUBSCRIPTIONS_MAX = 10_000
+"""Of one group in one heartbeat, which are taken at once."""
 FINGERPRINT = "broker.fingerprint"
 """Key in the data of a connection: the heartbeat that its subscriptions come from."""
 
@@ -53,6 +55,10 @@ class MemberProcessor:
         said = request.body_as(Heartbeat)
         now_ms = self._parts.now_ms()
         member = Client(connection, said.client_id or "", request.language, request.version, now_ms)
+        for one in said.consumer_data_set:
+            if (count := len(one.subscription_data_set)) > SUBSCRIPTIONS_MAX:
+                problem = f"a group has {count} subscriptions, of {SUBSCRIPTIONS_MAX} at most"
+                return request.response(ResponseCode.SYSTEM_ERROR, problem)
         entries: list[Entry] = [*said.consumer_data_set, *said.producer_data_set]
         if len(entries) > GROUPS_AT_ONCE:
             return asyncio.ensure_future(self._heartbeat_in_turns(connection, request, member, entries))
