@@ -80,6 +80,13 @@ def test_unknown_places_leave_a_start_before_all_that_waits(config: Path) -> Non
     assert upstream_reads(config) == (NOW_MS, 2, {})
 
 
+def test_far_times_leave_a_start_before_all_that_waits(config: Path) -> None:
+    TimerFile(PROGRESS, NOW_MS).write(config)
+    far = [*WAITING, Timed(NOW_MS + (1 << 31), 7, "g", "T", 700, 70)]
+    assert not hand_over(config, PROGRESS, NOW_MS, far, RecordPlace(800, 80), STEP_MS)
+    assert upstream_reads(config) == (NOW_MS, 2, {})
+
+
 def test_going_on_removes_what_is_true_no_more(config: Path) -> None:
     assert hand_over(config, PROGRESS, NOW_MS, WAITING, RecordPlace(800, 80), STEP_MS)
     (config.parent / "timerwheel").write_bytes(b"upstream's")

@@ -150,6 +150,10 @@ def write_check(folder: Path, check: TimerCheckpoint) -> None:
     write_file(folder / TIMER_CHECK_FILE, content, backup=False)
 
 
+DELAY_MAX_MS = 2**31 - 1
+"""A unit holds no more; upstream stores such messages again until they are nearer."""
+
+
 def hand_over(
     folder: Path,
     progress: TimerProgress,
@@ -203,7 +207,7 @@ def log_units(
     units: list[bytes] = []
     before: dict[int, int] = {}
     for one in rows:
-        if one.physical_offset < 0:
+        if one.physical_offset < 0 or one.deliver_ms - now_ms > DELAY_MAX_MS:
             return None
         deliver_ms = max(one.deliver_ms, now_ms)
         slot = deliver_ms // precision_ms
