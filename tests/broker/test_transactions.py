@@ -8,10 +8,12 @@ import pytest
 
 from pyledger import names
 from pyledger.broker.server import Broker
+from pyledger.message import PutResult
 from pyledger.store.clock import SystemClock
 from pyledger.wire.codes import RequestCode, ResponseCode
 from pyledger.wire.heartbeat import Heartbeat, ProducerEntry
 from pyledger.wire.message_id import decode_message_id
+from pyledger.wire.readdress import readdressed
 from pyledger.wire.record import decode_records
 from pyledger.wire.remoting import RemotingCommand, encode_frame
 from tests.broker.peers import asked, broker, peer, pull, send
@@ -136,6 +138,35 @@ def test_open_transaction_is_checked_at_its_producer(run: Run, tmp_path: Path, f
             await check(one)
             await client.send(encode_frame(asked(RequestCode.GET_MAX_OFFSET, topic="T", queueId=1)))
             assert (await client.receive()).ext_fields["offset"] == "1"
+
+    run(main())
+
+
+def test_what_looks_like_a_half_message_is_none(run: Run, tmp_path: Path) -> None:
+    """A record in the body of a message ends nobody's transaction, and goes nowhere."""
+
+    async def main() -> None:
+        clock = LateClock()
+        async with broker(tmp_path, clock=clock) as one, peer(one) as client:
+            place = await half(client, b"open", clock.now_ms())
+            real = one.store.message_at(place["commitLogOffset"])
+            first = await client.request(send("T", b"where", queue_id=0))
+            at = decode_message_id(first.ext_fields["msgId"])[-1]
+            size = one.store.max_offset - at
+            # The body begins as far behind the start of its record as in the one before.
+            body_at = one.store.max_offset + bytes(one.store.message_at(at).record_view).index(b"where")
+            forged = readdressed(
+                real.record_view, names.HALF_TOPIC, 0, dict(real.properties),
+                PutResult(body_at, size, place["tranStateTableOffset"], real.store_timestamp, ""),
+            )  # fmt: skip
+            await client.request(send("T", bytes(forged), queue_id=0))
+            assert one.store.message_at(body_at).topic == names.HALF_TOPIC
+            lie = {**place, "commitLogOffset": body_at}
+            for how in (ROLLBACK, COMMIT):
+                assert (await client.request(end(lie, how))).code == ResponseCode.SYSTEM_ERROR
+            assert await stored(client) == []
+            assert (await client.request(end(place, COMMIT))).code == 0
+            assert [message.body for message in await stored(client)] == [b"open"]
 
     run(main())
 

@@ -41,7 +41,7 @@ from pyledger.protocol.delivery.transaction import (
 )
 from pyledger.store.message_store import MessageStore
 from pyledger.store.read_result import GONE, StoredMessage
-from pyledger.wire.codes import RequestCode
+from pyledger.wire.codes import RequestCode, ResponseCode
 from pyledger.wire.headers.send import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
 from pyledger.wire.readdress import readdressed
 from pyledger.wire.remoting import RemotingCommand
@@ -75,6 +75,8 @@ class Transactions:
         self._put_back: dict[int, bool] = {}
         self._again: list[tuple[Step, StoredMessage, dict[str, str], PutResult]] = []
         """What was put back and perhaps cannot be read yet."""
+        self._unread: dict[int, int] = {}
+        """Where half messages stand that perhaps cannot be read yet: bytes, by queue offset in units."""
         self._timer: asyncio.TimerHandle | None = None
         self._checks: asyncio.Task[None] | None = None
 
@@ -102,7 +104,16 @@ class Transactions:
             properties=half_properties(message.properties, message.topic, message.queue_id),
             sys_flag=half_sys_flag(message.sys_flag),
         )
-        return self._puts.put_as_it_is(half)
+        return self._put_half(half)[1]
+
+    def _put_half(self, half: Message) -> tuple[PutResult | None, Outcome]:
+        place, outcome = self._puts.put_placed(half)
+        if place is not None:
+            end = self._store.queue_range(names.HALF_TOPIC, HALF_QUEUE).max_offset
+            while self._unread and (first := next(iter(self._unread))) < end:
+                del self._unread[first]
+            self._unread[place.queue_offset] = place.physical_offset
+        return place, outcome
 
     def find(self, asked: EndTransactionRequestHeader) -> tuple[StoredMessage, Destination] | Refusal:
         """The half message that a request ends, and where a commit is delivered."""
@@ -124,7 +135,17 @@ class Transactions:
         if isinstance(place, Refusal):
             return place
         assert found is not None
+        if not self._stands(found):
+            return Refusal(ResponseCode.SYSTEM_ERROR, "no half message of the queue stands there")
         return found, place
+
+    def _stands(self, half: StoredMessage) -> bool:
+        """Whether a half message is one of the queue; what only looks like it may be another's body."""
+        number = half.queue_offset
+        if (place := self._unread.get(number)) is not None:
+            return place == half.physical_offset
+        found = self._store.get(names.HALF_TOPIC, HALF_QUEUE, number, 1).messages
+        return [(one.queue_offset, one.physical_offset) for one in found] == [(number, half.physical_offset)]
 
     def commit(self, half: StoredMessage, place: Destination) -> Outcome:
         """Store the message where it was sent, then note that its half message is done."""
@@ -247,7 +268,7 @@ class Transactions:
             self._puts.leave(found.physical_offset, real)
         change = checked_properties if step is Step.CHECK else put_back_properties
         properties = change(half)
-        place, _ = self._puts.put_placed(copy_of(found, names.HALF_TOPIC, HALF_QUEUE, properties))
+        place, _ = self._put_half(copy_of(found, names.HALF_TOPIC, HALF_QUEUE, properties))
         if place is None:
             return False
         self._again.append((step, found, properties, place))
