@@ -19,6 +19,7 @@ cdef object _TOPIC_ALLOWED = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 cdef enum:
     BLANK_BYTES = 8
+    QUEUE_ID_MAX = 2147483647
 
 
 cdef inline int32_t queue_units(int32_t sys_flag) noexcept nogil:
@@ -100,7 +101,7 @@ cdef class CommitLog:
 
     # -- queues
 
-    def appender(self, str topic not None, int queue_id):
+    def appender(self, str topic not None, queue_id):
         """The prepared way to one queue; the same object at every call.
 
         Raises:
@@ -108,6 +109,8 @@ cdef class CommitLog:
         """
         cdef QueueAppender appender = self.appenders.get((topic, queue_id))
         if appender is None:
+            if not 0 <= queue_id <= QUEUE_ID_MAX:
+                raise errors.IllegalMessageError(f"queue id {queue_id} is negative, or above {QUEUE_ID_MAX}")
             appender = QueueAppender.__new__(QueueAppender)
             appender.prepare(self, topic, queue_id)
             # Another thread may have made it meanwhile, and have appended with it.

@@ -38,8 +38,6 @@ cdef class QueueAppender:
         return self.next_offset
 
     cdef int prepare(self, CommitLog log, str topic, int queue_id) except -1:
-        if queue_id < 0:
-            raise errors.IllegalMessageError(f"queue id {queue_id} is negative")
         self.log = log
         self.topic = topic
         self.queue_id = queue_id

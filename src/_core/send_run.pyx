@@ -251,6 +251,8 @@ cdef class SendRunAppender:
         cdef int64_t size_bytes
         if request.sys_flag & (SYS_TRANSACTION_MASK | SYS_INNER_BATCH) or body_bytes == 0:
             return 0
+        if request.reconsume_times is not None and request.reconsume_times < 0:
+            return 0
         if properties is None:
             properties = b""
         if not read_ordinary_properties(properties, self.special, &facts):

@@ -6,16 +6,19 @@ from pathlib import Path
 
 import pytest
 
+from pyledger import names
 from pyledger.broker.access_file import WatchedRules, read_rules
 from pyledger.broker.addresses import address_of
 from pyledger.broker.gate import is_loopback
 from pyledger.broker.server import Broker
 from pyledger.errors import ConfigError
 from pyledger.wire.codes import RequestCode, ResponseCode
+from pyledger.wire.pop import BatchAck, BatchAckRequest, encode_bit_set
 from pyledger.wire.remoting import RemotingCommand
 from pyledger.wire.signature import ACCESS_KEY, SIGNATURE, sign
 from tests.broker.peers import asked, broker, heartbeat, peer, pull, send
 from tests.net.conftest import Run
+from tests.net.peers import until
 
 POLICIES = """
 [[users]]
@@ -281,5 +284,89 @@ def test_file_that_people_write_is_not_written(run: Run, tmp_path: Path) -> None
         async with broker(tmp_path, admin_enabled=True) as one, peer(one) as client:
             answer = await client.request(request)
             assert (answer.code, "acl_path" in str(answer.remark)) == (ResponseCode.NO_PERMISSION, True)
+
+    run(main())
+
+
+BOB = ("bob", "bob-secret")
+TWO_USERS = (
+    POLICIES
+    + """
+[[users]]
+username = "bob"
+password = "bob-secret"
+[[acls]]
+subject = "User:bob"
+[[acls.policies]]
+entries = [
+  {resource = "Topic:B", actions = ["Pub", "Sub"], decision = "Allow"},
+  {resource = "Group:H", actions = ["Sub"], decision = "Allow"},
+]
+"""
+)
+
+
+def test_rights_are_asked_for_where_a_message_goes(run: Run, tmp_path: Path) -> None:
+    """Bob may do all with topic B as group H, and reaches T by none of the roads that name it elsewhere."""
+    path = tmp_path / "acl.toml"
+    path.write_text(TWO_USERS)
+    path.chmod(0o600)
+    alice = ("alice", "alice-secret")
+
+    async def main() -> None:
+        rules = {"recall": True}
+        async with broker(tmp_path, acl_path=str(path), delivery=rules) as one, peer(one) as client:
+
+            async def answer(command: RemotingCommand, user: tuple[str, str]) -> RemotingCommand:
+                return await client.request(signed(command, *user))
+
+            half = {"TRAN_MSG": "true", "PGROUP": "P"}
+            assert (await answer(send("T", b"mine"), alice)).code == 0
+            sent = await answer(send("T", b"half", properties=half, sys_flag=4), alice)
+            timer = await answer(send("T", b"later", properties={"TIMER_DELAY_MS": "60000"}), alice)
+            assert (await answer(send("B", b"his"), BOB)).code == 0
+            where = int(sent.ext_fields["msgId"][16:], 16)
+            place = {"tranStateTableOffset": sent.ext_fields["queueOffset"], "commitLogOffset": where}
+            ack = BatchAck(consumer_group="G", topic="T", pop_time=1, bit_set=encode_bit_set([0]))
+            roads = [
+                asked(RequestCode.CONSUMER_SEND_MSG_BACK, offset=0, group="H", delayLevel=0),
+                *(
+                    asked(
+                        RequestCode.END_TRANSACTION,
+                        producerGroup="P",
+                        msgId="U",
+                        commitOrRollback=how,
+                        **place,
+                        **named,
+                    )
+                    for how in (8, 12)
+                    for named in ({}, {"topic": "B"}, {"topic": names.HALF_TOPIC})
+                ),
+                asked(RequestCode.RECALL_MESSAGE, topic="T", recallHandle=timer.ext_fields["recallHandle"]),
+                RemotingCommand.request(
+                    RequestCode.BATCH_ACK_MESSAGE, body=BatchAckRequest(acks=(ack,)).encode()
+                ),
+                send("T", b"late", properties={"DELAY": "1"}),
+                send("%RETRY%G", b"back"),
+            ]
+            end_offset = one.store.max_offset
+            for road in roads:
+                assert (await answer(road, BOB)).code == ResponseCode.NO_PERMISSION, road
+            assert one.store.max_offset == end_offset
+            # What he may do, he can: a forged destination is no destination.
+            forged = {"REAL_TOPIC": "T", "REAL_QID": "0", "RETRY_TOPIC": "T", "DELAY": "1"}
+            assert (await answer(send("B", b"late", properties=forged), BOB)).code == 0
+            await until(lambda: one.store.queue_range("B", 0).max_offset == 2)
+            end = asked(
+                RequestCode.END_TRANSACTION,
+                producerGroup="P",
+                commitOrRollback=8,
+                msgId="U",
+                **place,
+                topic="T",
+            )
+            assert (await answer(end, alice)).code == 0
+            assert (await answer(pull("T"), alice)).code == 0
+            await until(lambda: one.store.queue_range("T", 0).max_offset == 2)
 
     run(main())

@@ -6,7 +6,7 @@ acl/.../plain/PlainAccessValidator.java.
 
 import hmac
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pyledger.broker.addresses import peer_of
 from pyledger.broker.parts import Method, Reply
@@ -19,6 +19,7 @@ from pyledger.protocol.access.needs import MAKE, consuming, needs_of
 from pyledger.wire.codes import RequestCode, ResponseCode
 from pyledger.wire.heartbeat import ConsumerEntry, Heartbeat
 from pyledger.wire.membership import LockBatchRequest
+from pyledger.wire.pop import BatchAckRequest
 from pyledger.wire.remoting import RemotingCommand
 from pyledger.wire.signature import ACCESS_KEY, SIGNATURE, sign
 from pyledger.wire.version import V4_9_3
@@ -26,6 +27,7 @@ from pyledger.wire.version import V4_9_3
 log = logger("broker")
 
 UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
+CLOSED = "the connection is closed"
 NOBODY = User("", "no user has this secret", enabled=False)
 """Checked like a user, so that the time of an answer does not tell whether a name is known."""
 
@@ -45,17 +47,28 @@ class AccessControl:
             problem = self.problem(connection, request, changes=changes)
             if problem is None:
                 return method(connection, request)
-            place = {"code": request.code, "peer": connection.remote_address}
-            event(log, logging.WARNING, "access denied", **place, problem=problem)
-            return request.response(ResponseCode.NO_PERMISSION, problem)
+            return refused(connection, request, problem)
 
         return handle
+
+    def denied(
+        self, connection: Connection, request: RemotingCommand, needs: Iterable[Need]
+    ) -> RemotingCommand | None:
+        """The answer to a request, past `checked`, whose user lacks further rights; None: it has them."""
+        peer, name = peer_of(connection), request.ext_fields.get(ACCESS_KEY)
+        if peer is None:
+            return refused(connection, request, CLOSED)
+        if self._rules.trusts(peer[0], name):
+            return None
+        user = self._rules.user(name or "") or NOBODY
+        problem = self._rules.problem(user, needs, peer[0])
+        return None if problem is None else refused(connection, request, problem)
 
     def problem(self, connection: Connection, request: RemotingCommand, *, changes: bool) -> str | None:
         """Why a request is refused; None: it is not."""
         peer = peer_of(connection)
         if peer is None:
-            return "the connection is closed"
+            return CLOSED
         address = peer[0]
         name = request.ext_fields.get(ACCESS_KEY)
         if self._rules.trusts(address, name):
@@ -77,6 +90,13 @@ class AccessControl:
         if found is not None:
             return found
         return needs_of(request.code, request.ext_fields, self._cluster, changes=changes)
+
+
+def refused(connection: Connection, request: RemotingCommand, problem: str) -> RemotingCommand:
+    """The answer to who may not do what it asks for."""
+    place = {"code": request.code, "peer": connection.remote_address}
+    event(log, logging.WARNING, "access denied", **place, problem=problem)
+    return request.response(ResponseCode.NO_PERMISSION, problem)
 
 
 def signature_is_right(request: RemotingCommand, secret: str) -> bool:
@@ -111,6 +131,9 @@ def needs_in_body(request: RemotingCommand) -> list[Need] | None:
     if request.code in (RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ):
         said = request.body_as(LockBatchRequest)
         return consuming(said.consumer_group or "", [queue.topic for queue in said.mq_set])
+    if request.code == RequestCode.BATCH_ACK_MESSAGE:
+        acks = BatchAckRequest.decode(request.body).acks
+        return [need for one in acks for need in consuming(one.consumer_group or "", [one.topic or ""])]
     if request.code == RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP and len(request.body):
         return [Need(ResourceKind.GROUP, request.body_as(SubscriptionGroup).name, MAKE)]
     return None

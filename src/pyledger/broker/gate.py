@@ -49,6 +49,23 @@ def guarded(parts: BrokerParts, method: Method) -> Method:
     return handle
 
 
+def denied(
+    parts: BrokerParts, connection: Connection, request: RemotingCommand, topic: str, *, writes: bool
+) -> RemotingCommand | None:
+    """The answer to a request whose user has no right to a topic that only the store could tell.
+
+    None: it has the right to read it, or where it `writes`, to send to it.
+    """
+    if parts.access_rules is None:
+        return None
+    from pyledger.broker.access import AccessControl  # noqa: PLC0415 - only for who has rules
+    from pyledger.protocol.access.model import ResourceKind  # noqa: PLC0415
+    from pyledger.protocol.access.needs import PUB, SUB, need_of  # noqa: PLC0415
+
+    need = need_of(ResourceKind.TOPIC, topic, PUB if writes else SUB)
+    return AccessControl(parts.access_rules, parts.config.cluster).denied(connection, request, (need,))
+
+
 def is_local(connection: Connection) -> bool:
     """Whether a client is on this machine."""
     peer = peer_of(connection)

@@ -131,15 +131,15 @@ class PopBook:
             self._look_by(key.pop_ms + invisible_ms)
         return outcome
 
+    def may_be_open(self, key: PopKey, offset: int) -> bool:
+        """Whether the message at a queue offset, units, waits for its acknowledgement, as far as is known."""
+        self._look_for_early()
+        return not self._live or self.open.keep_early or self.open.is_open(key, offset)
+
     def acknowledge(self, key: PopKey, offsets: Iterable[int]) -> Outcome:
         """Note that messages, by queue offsets in units, are done."""
         taken = tuple(offsets)
-        self._look_for_early()
-        if (
-            self._live
-            and not self.open.keep_early
-            and not any(self.open.is_open(key, offset) for offset in taken)
-        ):
+        if not any(self.may_be_open(key, offset) for offset in taken):
             return PutOutcome("PUT_OK")
         record = PopAcks(
             start_offset=key.start_offset,
@@ -267,6 +267,9 @@ class PopBook:
                 key = PopKey(
                     record.topic, record.group, record.queue_id, record.start_offset, record.pop_time
                 )
+                if (problem := key.problem) is not None:
+                    event(log, logging.ERROR, "record of popped messages dropped", problem=problem)
+                    return
                 due_ms = record.pop_time + record.invisible_time
                 self.open.add(Popped(key, due_ms, set(record.open_offsets)), number)
                 self._look_by(due_ms)

@@ -27,6 +27,7 @@ from pyledger.message import Message, PutResult
 from pyledger.net.late import LateAnswer
 from pyledger.protocol.delivery.counting import BrokerCounts
 from pyledger.protocol.delivery.delay import Destination, delay_level, redirect_properties
+from pyledger.protocol.delivery.name_rules import is_internal_topic
 from pyledger.protocol.delivery.timer import TimerProblem, TimerQueue, is_timed, timer_properties
 from pyledger.store.message_store import MessageStore
 from pyledger.store.read_result import StoredMessage
@@ -146,7 +147,9 @@ class MessagePuts:
         return self.room <= 0
 
     def put(self, message: Message) -> Outcome:
-        """Store a message; one that asks by its properties for a delay waits in a topic of the system."""
+        """Store a client's message; one that asks for a delay waits in a topic of the system."""
+        if is_internal_topic(message.topic):
+            return self._refused(IllegalMessageError(f"topic {message.topic} is the broker's own"))
         level = delay_level(message.properties)
         if message.sys_flag & TRANSACTION_MASK not in DELAYED:
             return self.put_as_it_is(message)
@@ -409,6 +412,12 @@ def copy_of(
         born_host=address_of(found.born_host),
         reconsume_times=found.reconsume_times,
     )
+
+
+def real_place(found: StoredMessage) -> dict[str, str]:
+    """Where a message that waits says to go, for the log."""
+    wanted = (found.properties.get(name, "")[:100] for name in (names.REAL_TOPIC, names.REAL_QUEUE_ID))
+    return dict(zip(("id", "topic", "queue"), (found.msg_id, *wanted), strict=True))
 
 
 async def settled(outcome: Outcome) -> PutOutcome:

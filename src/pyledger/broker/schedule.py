@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 
 from pyledger import names
-from pyledger.broker.puts import MessagePuts, PutOutcome, copy_of
+from pyledger.broker.puts import MessagePuts, PutOutcome, copy_of, real_place
 from pyledger.errors import PyLedgerError
 from pyledger.log import event, logger
 from pyledger.message import QueueRange
@@ -98,6 +98,7 @@ class DelayDelivery:
         properties = message.properties
         target = restore(properties)
         if target is None:
+            event(log, logging.ERROR, "delayed message has no destination", **real_place(message))
             return True
         self._puts.leave(message.physical_offset, target)
         outcome = self._puts.put_as_it_is(copy_of(message, target.topic, target.queue_id, properties))

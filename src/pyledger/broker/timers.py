@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 
 from pyledger import names
-from pyledger.broker.puts import MessagePuts, PutOutcome, copy_of
+from pyledger.broker.puts import MessagePuts, PutOutcome, copy_of, real_place
 from pyledger.errors import PyLedgerError
 from pyledger.log import event, logger
 from pyledger.protocol.delivery.delay import restore
@@ -129,11 +129,12 @@ class TimerDelivery:
             event(log, logging.ERROR, "timer message is gone", offset=offset)
             return True
         message: StoredMessage = found[0]
+        if message.properties.get(names.REAL_TOPIC, "").startswith(names.REVIVE_PREFIX):
+            return self._forward(message)
         target = restore(message.properties)
         if target is None:
+            event(log, logging.ERROR, "timer message has no destination", **real_place(message))
             return True
-        if target.topic.startswith(names.REVIVE_PREFIX):
-            return self._forward(message)
         self._puts.leave(message.physical_offset, target)
         outcome = self._puts.put_as_it_is(copy_of(message, target.topic, target.queue_id))
         if not isinstance(outcome, PutOutcome) or outcome.stored:

@@ -12,7 +12,7 @@ from pyledger.client.identity import now_ms
 from pyledger.config.client import ProducerConfig
 from pyledger.errors import IllegalMessageError, RecordTooLargeError
 from pyledger.message import Message
-from pyledger.protocol.delivery.name_rules import NOT_FOR_SENDERS, group_problem, topic_problem
+from pyledger.protocol.delivery.name_rules import group_problem, is_internal_topic, topic_problem
 from pyledger.wire.batch import BatchItem, encode_batch
 from pyledger.wire.compression import CompressionType, compress
 from pyledger.wire.native import Outgoing, UniqueIds, prepare_message, prepare_messages
@@ -37,7 +37,7 @@ def check_topic(topic: str) -> None:
     problem = topic_problem(topic)
     if problem is not None:
         raise IllegalMessageError(f"topic {topic!r}: {problem}")
-    if topic in NOT_FOR_SENDERS:
+    if is_internal_topic(topic):
         raise IllegalMessageError(f"topic {topic!r} belongs to the broker; send to another one")
 
 

@@ -51,6 +51,8 @@ class Retry(Groups):
             properties=properties(step),
             now_ms=self.now_ms,
         )
+        if isinstance(returned, Refusal):
+            return told(returned)
         kind = "dead letter" if returned.dead_letter else "retry"
         place = f"{returned.topic}/{returned.queue_id}"
         return f"{kind} {returned.reconsume_times} in {place}\n{written(returned.properties)}"

@@ -14,7 +14,7 @@ from pyledger.protocol.delivery.groups import BrokerGroups
 from pyledger.protocol.delivery.locks import QueueLocks
 from pyledger.protocol.delivery.pull_rules import PullFlag, PullPlan, PullRequest, PullRules, answer_pull
 from pyledger.protocol.delivery.refusal import Refusal
-from pyledger.protocol.delivery.send_rules import SendPlan, SendRequest, SendRules
+from pyledger.protocol.delivery.send_rules import SendPlan, SendRequest, SendRules, drop_internal
 from pyledger.protocol.delivery.standing import BrokerStanding
 from pyledger.protocol.delivery.subscription import Subscription, parse_subscription
 from pyledger.protocol.delivery.topics import BrokerTopics
@@ -98,7 +98,8 @@ class Groups(Topics):
         return found.name if found else "unknown"
 
     def forget(self, step: Step) -> str:
-        self.groups.delete(step.words[0], self.now_ms)
+        if (refusal := self.groups.delete(step.words[0], self.now_ms)) is not None:
+            return told(refusal)
         return self.groups.describe()
 
     def forbid(self, step: Step) -> str:
@@ -118,7 +119,9 @@ class Send(Groups):
         rules = SendRules(self.config, self.standing, self.topics, self.groups, self.locks, lambda n: n - 1)
         request = SendRequest(**{"topic": step.words[0], "queue_id": 0, **options(step, SendRequest)})
         given = dict(item.split("=", 1) for item in step.input.splitlines())
-        plan = rules.check(request, dict(given), self.now_ms)
+        received = dict(given)
+        drop_internal(received)
+        plan = rules.check(request, received, self.now_ms)
         if isinstance(plan, Refusal):
             return told(plan)
         assert isinstance(plan, SendPlan)

@@ -20,6 +20,7 @@ from pyledger.wire.pop import ORDER_REVIVE_QUEUE, BatchAckRequest, PopHandle
 from pyledger.wire.remoting import RemotingCommand
 
 NO_HANDLE = "extraInfo names no popped message"
+NOT_OPEN = "the message is not popped, or is acknowledged or visible again"
 
 
 class AckProcessor:
@@ -88,6 +89,8 @@ class AckProcessor:
         old = key_of(header, handle)
         if handle.revive_queue_id == ORDER_REVIVE_QUEUE:
             return request.response(header=self._hide_in_order(old, header.offset, header.invisible_time))
+        if not self._parts.pops.may_be_open(old, header.offset):
+            return request.response(ResponseCode.NO_MESSAGE, NOT_OPEN)
         pop_ms = max(self._parts.clock.now_ms(), old.pop_ms + 1)
         new = old._replace(start_offset=header.offset, pop_ms=pop_ms)
         noted = self._parts.pops.note(new, header.invisible_time, (header.offset,))

@@ -6,6 +6,7 @@ Source: RocketMQ broker/.../EndTransactionProcessor.java.
 from collections.abc import Mapping
 from functools import partial
 
+from pyledger.broker.gate import denied
 from pyledger.broker.parts import BrokerParts, Method, Reply
 from pyledger.broker.puts import PutOutcome, after
 from pyledger.net.connection import Connection
@@ -27,7 +28,7 @@ class EndTransactionProcessor:
         """What it answers, by request code."""
         return {RequestCode.END_TRANSACTION: self.end}
 
-    def end(self, _connection: Connection, request: RemotingCommand) -> Reply:
+    def end(self, connection: Connection, request: RemotingCommand) -> Reply:
         """37."""
         asked = request.header(EndTransactionRequestHeader)
         if self._parts.standing.slave:
@@ -42,6 +43,9 @@ class EndTransactionProcessor:
         if isinstance(found, Refusal):
             return request.response(found.code, found.remark)
         half, place = found
+        # Whatever topic the request names: what counts is where the message goes.
+        if (refused := denied(self._parts, connection, request, place.topic, writes=True)) is not None:
+            return refused
         if asked.commit_or_rollback == TransactionEnd.ROLLBACK:
             transactions.end(half.queue_offset)
             return request.response()

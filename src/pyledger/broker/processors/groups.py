@@ -87,7 +87,9 @@ class GroupProcessor:
     def _delete(
         self, request: RemotingCommand, header: headers.DeleteSubscriptionGroupRequestHeader
     ) -> Reply:
-        self._tables.groups.delete(header.group_name, self._parts.now_ms())
+        refusal = self._tables.groups.delete(header.group_name, self._parts.now_ms())
+        if refusal is not None:
+            return request.response(refusal.code, refusal.remark)
         if header.clean_offset:
             self._tables.offsets.delete_group(header.group_name)
         return request.response()

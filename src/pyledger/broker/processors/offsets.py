@@ -60,8 +60,22 @@ class OffsetProcessor:
             return request.response(ResponseCode.INVALID_PARAMETER, f"QueueId is null, topic is {topic}")
         if header.commit_offset is None:
             return request.response(ResponseCode.INVALID_PARAMETER, f"Offset is null, topic is {topic}")
+        if not self._has_queue(topic, header.queue_id) or header.commit_offset < 0:
+            problem = (
+                f"queueId[{header.queue_id}] or offset[{header.commit_offset}] is illegal, topic is {topic}"
+            )
+            return request.response(ResponseCode.INVALID_PARAMETER, problem)
         tables.offsets.commit(group, topic, header.queue_id, header.commit_offset, now_ms)
         return request.response()
+
+    def _has_queue(self, name: str, queue_id: int) -> bool:
+        """Whether a topic has a queue, or had it and still holds its messages."""
+        topic = self._parts.tables.topics.find(name)
+        if topic is None or queue_id < 0:
+            return False
+        if queue_id < max(topic.read_queue_count, topic.write_queue_count):
+            return True
+        return self._parts.store.queue_range(name, queue_id).max_offset > 0
 
 
 def first_in_memory(store: MessageStore, topic: str, queue_id: int, resident_bytes: int) -> bool:

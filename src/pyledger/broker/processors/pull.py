@@ -104,7 +104,7 @@ class PullProcessor:
         """The same for a group that is known: nothing is created. How many were answered; 0: it is not."""
         request = frames[at]
         assert isinstance(request, NativePull)
-        if request.consumer_group not in self._parts.tables.groups.groups:
+        if self._parts.tables.groups.known(request.consumer_group) is None:
             return 0
         if taken := self._pull_run(connection, frames, at, request):
             return taken

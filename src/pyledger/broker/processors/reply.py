@@ -11,7 +11,7 @@ from functools import partial
 from pyledger import names
 from pyledger.broker.addresses import peer_of
 from pyledger.broker.parts import BrokerParts, Method, Reply
-from pyledger.broker.processors.send import plan_send
+from pyledger.broker.processors.send import plan_send, received_properties
 from pyledger.broker.puts import PutOutcome, settled
 from pyledger.errors import RemotingError
 from pyledger.log import event, logger
@@ -31,7 +31,7 @@ from pyledger.wire.headers.send import (
     SendMessageRequestHeader,
     SendMessageResponseHeader,
 )
-from pyledger.wire.properties import decode_properties, encode_properties
+from pyledger.wire.properties import encode_properties
 from pyledger.wire.remoting import RemotingCommand
 
 log = logger("broker")
@@ -65,7 +65,9 @@ class ReplyProcessor:
     def _reply(
         self, connection: Connection, request: RemotingCommand, header: SendMessageRequestHeader
     ) -> Reply:
-        properties = decode_properties((header.properties or "").encode("utf-8", "replace"))
+        properties = received_properties(header.properties or "")
+        if isinstance(properties, Refusal):
+            return request.response(properties.code, properties.remark, ext_fields=self._fields)
         plan = plan_send(self._rules, request, header, dict(properties), self._parts.now_ms())
         if isinstance(plan, Refusal):
             return request.response(plan.code, plan.remark, ext_fields=self._fields)

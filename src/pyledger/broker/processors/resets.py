@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pyledger.broker.parts import BrokerParts, Method, Reply
 from pyledger.message import MessageQueue
 from pyledger.net.connection import Connection
+from pyledger.protocol.delivery.groups import internal_group
+from pyledger.protocol.delivery.name_rules import INTERNAL_GROUPS
 from pyledger.protocol.delivery.offsets import reset_allowed
 from pyledger.wire.codes import RequestCode, ResponseCode
 from pyledger.wire.headers.admin import CloneGroupOffsetRequestHeader
@@ -74,6 +76,9 @@ class ResetProcessor:
     def clone(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """314: topics that the source's members do not subscribe to any more are left out."""
         header = request.header(CloneGroupOffsetRequestHeader)
+        if header.dest_group in INTERNAL_GROUPS:
+            refusal = internal_group(header.dest_group)
+            return request.response(refusal.code, refusal.remark)
         online = None if header.offline else self._parts.tables.consumers.groups.get(header.src_group)
         topics = [header.topic] if header.topic else self._offsets.topics_of_group(header.src_group)
         for topic in topics:
@@ -91,7 +96,7 @@ class ResetProcessor:
         if topic is None:
             problem = f"Topic {header.topic} does not exist"
             return request.response(ResponseCode.TOPIC_NOT_EXIST, problem)
-        if header.group not in self._parts.tables.groups.groups:
+        if self._parts.tables.groups.known(header.group) is None:
             problem = f"Group {header.group} does not exist"
             return request.response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, problem)
         found: dict[MessageQueue, int] = {}

@@ -23,6 +23,7 @@ from pyledger.protocol.delivery.send_rules import (
     STORED,
     SendPlan,
     SendRules,
+    drop_internal,
 )
 from pyledger.wire.batch import decode_batch
 from pyledger.wire.codes import RequestCode, ResponseCode
@@ -101,7 +102,9 @@ class SendProcessor:
     def _send(
         self, connection: Connection, request: RemotingCommand, header: SendMessageRequestHeader
     ) -> Reply:
-        properties = decode_properties((header.properties or "").encode("utf-8", "replace"))
+        properties = received_properties(header.properties or "")
+        if isinstance(properties, Refusal):
+            return self._answer(request, properties.code, properties.remark)
         plan = plan_send(self.rules, request, header, properties, self._parts.now_ms())
         if isinstance(plan, Refusal):
             return self._answer(request, plan.code, plan.remark)
@@ -161,6 +164,16 @@ class SendProcessor:
 
     def _answer(self, request: RemotingCommand, code: int, remark: str | None) -> RemotingCommand:
         return request.response(code, remark, ext_fields=self._fields)
+
+
+def received_properties(text: str) -> dict[str, str] | Refusal:
+    """The properties of a message as a client sends them, without those that only the broker sets."""
+    try:
+        properties = decode_properties(text.encode())
+    except UnicodeEncodeError as error:
+        return Refusal(ResponseCode.MESSAGE_ILLEGAL, f"the properties are no valid Unicode: {error.reason}")
+    drop_internal(properties)
+    return properties
 
 
 def plan_send(

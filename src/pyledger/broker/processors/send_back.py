@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
+from pyledger.broker.gate import denied
 from pyledger.broker.parts import BrokerParts, Method, Reply
 from pyledger.broker.puts import PutOutcome, after, copy_of
 from pyledger.errors import StoreError
 from pyledger.net.connection import Connection
+from pyledger.protocol.delivery.refusal import Refusal
 from pyledger.protocol.delivery.retry import SendBackRequest, SendBackRules
 from pyledger.wire.codes import RequestCode, ResponseCode
 from pyledger.wire.headers.send import ConsumerSendMsgBackRequestHeader
@@ -29,12 +31,14 @@ class SendBackProcessor:
         """What it answers, by request code."""
         return {RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back}
 
-    def send_back(self, _connection: Connection, request: RemotingCommand) -> Reply:
+    def send_back(self, connection: Connection, request: RemotingCommand) -> Reply:
         """36."""
         header = request.header(ConsumerSendMsgBackRequestHeader)
-        return self._parts.stored(partial(self._send_back, request, header))
+        return self._parts.stored(partial(self._send_back, connection, request, header))
 
-    def _send_back(self, request: RemotingCommand, header: ConsumerSendMsgBackRequestHeader) -> Reply:
+    def _send_back(
+        self, connection: Connection, request: RemotingCommand, header: ConsumerSendMsgBackRequestHeader
+    ) -> Reply:
         asked = SendBackRequest(
             group=header.group,
             delay_level=header.delay_level,
@@ -49,6 +53,8 @@ class SendBackProcessor:
         except StoreError:
             problem = f"look message by offset failed, {header.offset}"
             return request.response(ResponseCode.SYSTEM_ERROR, problem)
+        if (refused := denied(self._parts, connection, request, found.topic, writes=False)) is not None:
+            return refused
         place = self._rules.place(
             asked,
             topic=found.topic,
@@ -57,6 +63,8 @@ class SendBackProcessor:
             properties=found.properties,
             now_ms=now_ms,
         )
+        if isinstance(place, Refusal):
+            return request.response(place.code, place.remark)
         message = replace(
             copy_of(found, place.topic, place.queue_id, place.properties),
             reconsume_times=place.reconsume_times,

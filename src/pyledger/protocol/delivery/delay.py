@@ -12,6 +12,7 @@ from enum import Enum, auto
 
 from pyledger import names
 from pyledger.message import QueueRange
+from pyledger.protocol.delivery.name_rules import is_internal_topic
 from pyledger.topic import NO_VERSION, DataVersion
 from pyledger.value_type import value_type
 
@@ -22,6 +23,9 @@ DELAY_LEVELS_MS = tuple(
 """Delay of levels 1 to 18."""
 FIRST_PASS_MS = 1000
 VERSION_STEP = 200
+QUEUE_ID_MAX = 2**31 - 1
+DIGITS_MAX = 10
+"""Of a number of 32 bits."""
 TIMER_PROPERTIES = frozenset({names.TIMER_DELAY_SECONDS, names.TIMER_DELIVER_MS, names.TIMER_DELAY_MS})
 
 
@@ -124,7 +128,9 @@ class DelaySchedule:
 def delay_level(properties: Mapping[str, str]) -> int:
     """The level that a message asks for, at most the highest; 0 for none."""
     text = properties.get(names.DELAY, "")
-    return min(int(text), len(DELAY_LEVELS_MS)) if text.isascii() and text.isdecimal() else 0
+    if not (text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX):
+        return 0
+    return min(int(text), len(DELAY_LEVELS_MS))
 
 
 def redirect_properties(
@@ -141,9 +147,12 @@ def redirect_properties(
 def restore(properties: Mapping[str, str]) -> Destination | None:
     """Where a message goes whose time has come; None: it has no destination, or one it must not have.
 
-    Its properties stay as they are: the level is not a request to delay any more.
+    Its properties stay as they are: the level is not a request to delay any more. A destination in a topic
+    that the broker itself acts upon would send the message round for ever.
     """
     topic, queue_id = properties.get(names.REAL_TOPIC), properties.get(names.REAL_QUEUE_ID, "")
-    if not topic or topic == names.HALF_TOPIC or not (queue_id.isascii() and queue_id.isdecimal()):
+    if not topic or is_internal_topic(topic):
         return None
-    return Destination(topic, int(queue_id))
+    if not (queue_id.isascii() and queue_id.isdecimal() and len(queue_id) <= DIGITS_MAX):
+        return None
+    return Destination(topic, int(queue_id)) if int(queue_id) <= QUEUE_ID_MAX else None

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pyledger import names
 from pyledger.config.delivery import DeliveryConfig
 from pyledger.group import SubscriptionGroup
-from pyledger.protocol.delivery.name_rules import group_problem, is_system_group
+from pyledger.protocol.delivery.name_rules import INTERNAL_GROUPS, group_problem, is_system_group
 from pyledger.protocol.delivery.refusal import Refusal
 from pyledger.topic import NO_VERSION, DataVersion
 from pyledger.wire.codes import ResponseCode
@@ -56,10 +56,14 @@ class BrokerGroups:
         self.forbidden.update({group: dict(topics) for group, topics in forbidden.items()})
         self.version = version
 
+    def known(self, name: str) -> SubscriptionGroup | None:
+        """A client's group that is in the table."""
+        return None if name in INTERNAL_GROUPS else self.groups.get(name)
+
     def find(self, name: str, now_ms: int) -> SubscriptionGroup | None:
-        """A group by its name; made now where groups are, and the name is valid."""
-        known = self.groups.get(name)
-        if known is not None:
+        """A client's group by its name; made now where groups are, and the name is valid."""
+        known = self.known(name)
+        if known is not None or name in INTERNAL_GROUPS:
             return known
         if group_problem(name) is not None or not (self.auto_create or is_system_group(name)):
             return None
@@ -69,15 +73,20 @@ class BrokerGroups:
         """Create or change a group as an administrator asks."""
         if (problem := group_problem(group.name)) is not None:
             return Refusal(ResponseCode.INVALID_PARAMETER, problem)
+        if group.name in INTERNAL_GROUPS:
+            return internal_group(group.name)
         if self.groups.get(group.name) != group:
             self._put(group, now_ms)
         return None
 
-    def delete(self, name: str, now_ms: int) -> None:
+    def delete(self, name: str, now_ms: int) -> Refusal | None:
         """Delete a group; an unknown one is no error."""
+        if name in INTERNAL_GROUPS:
+            return internal_group(name)
         if self.groups.pop(name, None) is not None or name in self.forbidden:
             self.forbidden.pop(name, None)
             self.version = self.version.next(now_ms)
+        return None
 
     def read_forbidden(self, group: str, topic: str) -> bool:
         """Whether a group must not read a topic."""
@@ -109,3 +118,8 @@ class BrokerGroups:
         self.groups[group.name] = group
         self.version = self.version.next(now_ms)
         return group
+
+
+def internal_group(name: str) -> Refusal:
+    """Nobody changes a group by whose offsets the broker knows what it has done."""
+    return Refusal(ResponseCode.INVALID_PARAMETER, f"the group[{name}] is the broker's own")

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pyledger import names
+from pyledger.protocol.delivery.name_rules import group_problem, is_internal_topic, topic_problem
 from pyledger.protocol.delivery.offset_blocks import OffsetBlocks
 
 TOPIC_ITSELF, RETRY = "0", "1"
@@ -33,6 +34,15 @@ class PopKey(NamedTuple):
     start_offset: int
     """First queue offset, units."""
     pop_ms: int
+
+    @property
+    def problem(self) -> str | None:
+        """Why nothing can be put back for it: what it names becomes the name of a topic. None: it can."""
+        if (wrong := topic_problem(self.topic) or group_problem(self.group)) is not None:
+            return wrong
+        if is_internal_topic(self.topic):
+            return f"the topic[{self.topic}] is the broker's own"
+        return None if self.queue_id >= 0 else f"queueId[{self.queue_id}] is negative"
 
 
 @dataclass(eq=False, slots=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pyledger.errors import SubscriptionSyntaxError
 from pyledger.message import QueueRange
 from pyledger.protocol.delivery.groups import BrokerGroups
+from pyledger.protocol.delivery.name_rules import is_internal_topic
 from pyledger.protocol.delivery.pop import RETRY, TOPIC_ITSELF, pop_retry_topic
 from pyledger.protocol.delivery.pull_rules import READ_BIT
 from pyledger.protocol.delivery.refusal import Refusal
@@ -98,6 +99,8 @@ class PopRules:
         topic = self.check_queue(request.topic, request.queue_id)
         if isinstance(topic, Refusal):
             return topic
+        if is_internal_topic(topic.name):
+            return internal_topic(topic.name)
         if (refusal := self._check_group(request.group, now_ms)) is not None:
             return refusal
         try:
@@ -149,6 +152,8 @@ class PopRules:
         topic = self.topics.find(topic_name)
         if topic is None:
             return unknown_topic(topic_name)
+        if is_internal_topic(topic_name):
+            return internal_topic(topic_name)
         if not 0 <= queue_id < topic.read_queue_count:
             problem = (
                 f"queueId[{queue_id}] is illegal, topic:[{topic_name}] "
@@ -172,6 +177,11 @@ class PopRules:
         if not group.consume:
             return Refusal(ResponseCode.NO_PERMISSION, f"subscription group no permission, {name}")
         return None
+
+
+def internal_topic(name: str) -> Refusal:
+    """Pops store copies of what is not acknowledged, and none of what only the broker handles."""
+    return Refusal(ResponseCode.NO_PERMISSION, f"the topic[{name}] is the broker's own and cannot be popped")
 
 
 def unknown_topic(name: str) -> Refusal:

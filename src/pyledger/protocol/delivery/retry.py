@@ -7,8 +7,13 @@ from collections.abc import Callable, Mapping
 
 from pyledger import names
 from pyledger.protocol.delivery.groups import BrokerGroups
+from pyledger.protocol.delivery.name_rules import is_internal_topic, is_retry_or_dlq
 from pyledger.protocol.delivery.refusal import Refusal
-from pyledger.protocol.delivery.send_rules import DLQ_QUEUE_COUNT, VERSION_OF_REQUEST_LIMIT
+from pyledger.protocol.delivery.send_rules import (
+    DLQ_QUEUE_COUNT,
+    VERSION_OF_REQUEST_LIMIT,
+    drop_internal,
+)
 from pyledger.protocol.delivery.standing import BrokerStanding
 from pyledger.protocol.delivery.topics import BrokerTopics
 from pyledger.topic import Permission
@@ -90,7 +95,7 @@ class SendBackRules:
         msg_id: str,
         properties: Mapping[str, str],
         now_ms: int,
-    ) -> Returned:
+    ) -> Returned | Refusal:
         """Where the message goes, after `check` found nothing.
 
         Args:
@@ -101,6 +106,9 @@ class SendBackRules:
             properties: Of the stored message.
             now_ms: The time.
         """
+        if is_internal_topic(topic):
+            problem = f"a message of topic[{topic}] cannot be sent back"
+            return Refusal(ResponseCode.NO_PERMISSION, problem)
         group = self.groups.groups[request.group]
         times_max = group.retry_times_max
         if request.version >= VERSION_OF_REQUEST_LIMIT and request.max_reconsume_times is not None:
@@ -114,8 +122,13 @@ class SendBackRules:
             level = request.delay_level or FIRST_DELAY_LEVEL + reconsume_times
             queue_id = self.random_below(group.retry_queue_count)
         kept = dict(properties)
-        kept.setdefault(names.RETRY_TOPIC, topic)
-        kept.setdefault(names.ORIGIN_MESSAGE_ID, msg_id)
+        drop_internal(kept)
+        if is_retry_or_dlq(topic):
+            kept.setdefault(names.RETRY_TOPIC, topic)
+            kept.setdefault(names.ORIGIN_MESSAGE_ID, msg_id)
+        else:
+            # Whatever its sender has written there: consumers take the message for one of that topic.
+            kept |= {names.RETRY_TOPIC: topic, names.ORIGIN_MESSAGE_ID: msg_id}
         kept[names.WAIT] = "false"
         kept[names.DELAY] = str(level)
         return Returned(target, queue_id, reconsume_times + 1, level, kept, dead)

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 from pyledger import names
 from pyledger.config.delivery import DeliveryConfig
+from pyledger.protocol.delivery.delay import delay_level
 from pyledger.protocol.delivery.groups import BrokerGroups
 from pyledger.protocol.delivery.locks import QueueLocks
-from pyledger.protocol.delivery.name_rules import NOT_FOR_SENDERS, TOPIC_LENGTH_MAX, topic_problem
+from pyledger.protocol.delivery.name_rules import TOPIC_LENGTH_MAX, is_internal_topic, topic_problem
 from pyledger.protocol.delivery.refusal import Refusal
 from pyledger.protocol.delivery.standing import BrokerStanding
 from pyledger.protocol.delivery.topics import BrokerTopics
@@ -24,16 +25,30 @@ from pyledger.wire.sysflag import MULTI_TAGS
 VERSION_OF_REQUEST_LIMIT = 121
 """Clients from V3_4_9 on say themselves how often a message may be consumed again."""
 DLQ_QUEUE_COUNT = 1
+TIMER_WISHES = (names.TIMER_DELAY_SECONDS, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)
+INTERNAL_PROPERTIES = (
+    names.REAL_TOPIC,
+    names.REAL_QUEUE_ID,
+    names.PREPARED_QUEUE_OFFSET,
+    names.TRANSACTION_CHECK_TIMES,
+    names.POP_CHECKPOINT,
+    names.INNER_COUNT,
+    names.INNER_BASE,
+    names.TIMER_OUT_MS,
+    names.TIMER_ROLL_TIMES,
+    names.TIMER_ROLL_LABEL,
+    names.TIMER_ENQUEUE_MS,
+    names.TIMER_DEQUEUE_MS,
+)
+"""Only the broker sets them. They are taken off: clients that forward what they have received send them."""
 SPECIAL_PROPERTIES = (
     names.DELAY,
     names.TRANSACTION_PREPARED,
-    names.POP_CHECKPOINT,
     names.MSG_REGION,
     names.TRACE_ON,
     names.CLUSTER,
-    names.TIMER_DELAY_SECONDS,
-    names.TIMER_DELAY_MS,
-    names.TIMER_DELIVER_MS,
+    *TIMER_WISHES,
+    *INTERNAL_PROPERTIES,
 )
 """A message with one of these is changed or goes elsewhere."""
 
@@ -125,7 +140,7 @@ class SendRules:
         if topic.attributes.get("cleanup.policy") == "COMPACTION" and not properties.get(names.KEYS):
             problem = "Required message key is missing"
             return Refusal(ResponseCode.MESSAGE_ILLEGAL, problem)
-        half = is_half(request.reconsume_times, properties)
+        half = not request.batch and is_half(request.reconsume_times, properties)
         if half and self.config.reject_transactions:
             problem = f"the broker[{self.standing.broker_name}] sending transaction message is forbidden"
             return Refusal(ResponseCode.NO_PERMISSION, problem)
@@ -141,7 +156,7 @@ class SendRules:
         if known is None or self.standing.slave or now_ms < self.standing.accept_sends_from_ms:
             return 0
         if known is not self._open.get(topic):
-            special = topic.startswith(names.RETRY_PREFIX) or topic in NOT_FOR_SENDERS
+            special = topic.startswith(names.RETRY_PREFIX) or is_internal_topic(topic)
             special |= len(topic) > TOPIC_LENGTH_MAX
             if special or known.order or known.filter_type == "MULTI_TAG" or known.attributes:
                 return 0
@@ -168,9 +183,13 @@ class SendRules:
             return Refusal(ResponseCode.NO_PERMISSION, problem)
         if known is None and (wrong := topic_problem(request.topic)) is not None:
             return Refusal(ResponseCode.INVALID_PARAMETER, wrong)
-        if request.topic in NOT_FOR_SENDERS:
+        if is_internal_topic(request.topic):
             problem = f"Sending message to topic[{request.topic}] is forbidden."
             return Refusal(ResponseCode.NO_PERMISSION, problem)
+        if request.reconsume_times < 0:
+            # Counted from below zero it would come again more often than its group allows.
+            problem = f"reconsumeTimes[{request.reconsume_times}] is negative"
+            return Refusal(ResponseCode.MESSAGE_ILLEGAL, problem)
         return None
 
     def _create(self, request: SendRequest, now_ms: int) -> TopicConfig | Refusal:
@@ -203,15 +222,22 @@ class SendRules:
         properties[names.MSG_REGION] = self.standing.region
         properties[names.TRACE_ON] = "true" if self.standing.trace else "false"
         properties[names.CLUSTER] = self.standing.cluster
-        properties.pop(names.POP_CHECKPOINT, None)
+
+
+def drop_internal(properties: dict[str, str]) -> None:
+    """Take off what only the broker sets; who was delivered by a timer once does not ask for it again."""
+    if names.TIMER_OUT_MS in properties:
+        for name in TIMER_WISHES:
+            properties.pop(name, None)
+    for name in INTERNAL_PROPERTIES:
+        properties.pop(name, None)
 
 
 def is_half(reconsume_times: int, properties: dict[str, str]) -> bool:
     """Whether a message opens a transaction; one that a consumer sent back with a delay does not."""
     if properties.get(names.TRANSACTION_PREPARED, "").lower() != "true":
         return False
-    delay = properties.get(names.DELAY, "0")
-    return not (reconsume_times > 0 and delay.isdecimal() and int(delay) > 0)
+    return not (reconsume_times > 0 and delay_level(properties) > 0)
 
 
 CODE_OF_PUT = {

@@ -103,6 +103,11 @@ class Timed:
     size_bytes: int = field(default=0, compare=False)
     """Of its record."""
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """Names it to those who recall it: they may send to its topic."""
+        return self.topic, self.unique_key
+
     def is_again(self, other: "Timed | None") -> bool:
         """Whether another, with the same key, is the same message."""
         return other is not None and (self.deliver_ms, self.topic) == (other.deliver_ms, other.topic)
@@ -141,8 +146,8 @@ class TimerQueue:
         self.precision_ms = config.timer_precision_ms
         self.start = progress or TimerProgress()
         self.heap: list[Timed] = []
-        self.keys: dict[str, Timed] = {}
-        self.recalled: set[str] = set()
+        self.keys: dict[tuple[str, str], Timed] = {}
+        self.recalled: set[tuple[str, str]] = set()
         self.blocks = OffsetBlocks()
         self.next_offset = self.start.restart_offset
         """Of the timer topic: all before it are known."""
@@ -163,8 +168,8 @@ class TimerQueue:
     ) -> None:
         """Take in the message at a queue offset, units, of the timer topic, in order.
 
-        One that names another by `TIMER_DEL_UNIQKEY` recalls it and is not delivered itself. One that
-        upstream has stored again, because its time is far ahead, counts once.
+        One that names another of its topic by `TIMER_DEL_UNIQKEY` recalls it and is not delivered itself.
+        One that upstream has stored again, because its time is far ahead, counts once.
 
         Args:
             offset: Its queue offset.
@@ -177,22 +182,22 @@ class TimerQueue:
         deliver = properties.get(names.TIMER_OUT_MS, "")
         if not (deliver.isascii() and deliver.isdecimal() and len(deliver) < 19):
             return
+        topic = properties.get(names.REAL_TOPIC, "")
         if (recalls := properties.get(names.TIMER_DELETE_UNIQUE_KEY)) is not None:
-            if recalls in self.keys:
-                self.recalled.add(recalls)
+            if (topic, recalls) in self.keys:
+                self.recalled.add((topic, recalls))
             return
         unique_key = properties.get(names.UNIQUE_KEY, "")
-        topic = properties.get(names.REAL_TOPIC, "")
         deliver_ms = AT_ONCE_MS if topic.startswith(names.REVIVE_PREFIX) else int(deliver)
         if self.start.delivered(int(deliver) if self.start.foreign else deliver_ms, offset):
             return
         one = Timed(deliver_ms, offset, unique_key, topic, physical_offset, size_bytes)
-        if names.TIMER_ROLL_TIMES in properties and one.is_again(self.keys.get(unique_key)):
+        if names.TIMER_ROLL_TIMES in properties and one.is_again(self.keys.get(one.key)):
             return
         heapq.heappush(self.heap, one)
         self.blocks.add(offset)
         if unique_key:
-            self.keys[unique_key] = one
+            self.keys[one.key] = one
 
     def skip_to(self, offset: int) -> None:
         """The messages before a queue offset, units, are deleted."""
@@ -203,7 +208,7 @@ class TimerQueue:
 
         Times are floored when a message is stored, so it waits for a step more: it is late, never early.
         """
-        while self.heap and self.heap[0].unique_key in self.recalled:
+        while self.heap and self.heap[0].key in self.recalled:
             self.done()
         deadline_ms = self.deadline_ms()
         return self.heap[0] if deadline_ms is not None and deadline_ms <= now_ms else None
@@ -212,8 +217,8 @@ class TimerQueue:
         """The message that `due` named is stored at its destination, or cannot be."""
         gone = heapq.heappop(self.heap)
         self.change_count += 1
-        self.recalled.discard(gone.unique_key)
-        self.keys.pop(gone.unique_key, None)
+        self.recalled.discard(gone.key)
+        self.keys.pop(gone.key, None)
         self.blocks.remove(gone.offset)
 
     def plan(self, properties: Mapping[str, str], now_ms: int) -> TimerPlan | TimerProblem | None:
@@ -255,7 +260,7 @@ class TimerQueue:
     @property
     def waiting(self) -> list[Timed]:
         """The messages that wait, in no order."""
-        return [one for one in self.heap if one.unique_key not in self.recalled]
+        return [one for one in self.heap if one.key not in self.recalled]
 
     @property
     def waiting_counts(self) -> Counter[str]:
@@ -269,7 +274,7 @@ class TimerQueue:
     def describe(self) -> str:
         """What waits, soonest first."""
         waiting = [
-            f"{one.offset}@{one.deliver_ms}" + (" (recalled)" if one.unique_key in self.recalled else "")
+            f"{one.offset}@{one.deliver_ms}" + (" (recalled)" if one.key in self.recalled else "")
             for one in sorted(self.heap)
         ]
         return f"{' '.join(waiting) or 'nothing waits'}; restart from {self.restart_offset}"
