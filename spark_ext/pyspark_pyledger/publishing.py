@@ -7,6 +7,7 @@ second time one that is done.
 """
 
 import json
+import logging
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,8 +23,11 @@ from pyledger.store.folder import STAGING_FOLDER
 from pyledger.store.message_store import MessageStore
 from pyledger.store.read_result import GetStatus
 from pyledger.store.row_append import append_rows, choose_queues
-from pyspark_pyledger.staging import StagedFile, read_staged, staging_folder, sweep
+from pyledger.store.staged_rows import remove_abandoned, sweep
+from pyspark_pyledger.staging import StagedFile, read_staged, staging_folder
 from pyspark_pyledger.write_options import WriteOptions
+
+log = logging.getLogger("pyledger.spark")
 
 Queue = tuple[str, int]
 Row = tuple[bytes, dict[str, str], int]
@@ -52,7 +56,7 @@ class Journal:
 
 
 def publish(options: WriteOptions, job: str, batch_id: int | None, staged: Iterable[StagedFile]) -> int:
-    """Append what tasks have staged, and finish what an earlier publication left undone.
+    """Append what tasks have staged, finish what was broken off earlier, and remove what nobody will publish.
 
     Args:
         options: Of the write.
@@ -87,6 +91,8 @@ def publish(options: WriteOptions, job: str, batch_id: int | None, staged: Itera
                 count = _append(store, journal)
                 store.flush()
             _end(home, journal)
+        for left in remove_abandoned(options.path, time.time_ns() // 1_000_000):
+            log.warning("removed %s, %d bytes: %s", left.path, left.size_bytes, left.detail)
         for file in files:
             aside.submit((home / job / file.name).unlink)
     sweep(home / job)

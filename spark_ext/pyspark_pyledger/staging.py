@@ -3,11 +3,10 @@
 Their columns are body, keys, queueId (-1: none), bornTimestamp (ms, 0: none), properties as records hold
 them, tags and keys included, and topic where rows say it; a column that the rows of a task cannot have is not
 staged. They lie in `<store>/spark/<job>/`, on the disk of the store, one file for each task that finished.
-What a task left that failed is swept away with them.
+What a task left that failed is swept away with them, and what a job left that was killed by a later write.
 """
 
 import re
-import shutil
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -111,11 +110,6 @@ def read_staged(folder: Path, names: Iterable[str]) -> Iterator[Any]:
             reader = pa.ipc.open_file(source)
             for index in range(reader.num_record_batches):
                 yield _completed(reader.get_batch(index))
-
-
-def sweep(folder: Path) -> None:
-    """Remove what a job staged, finished or not."""
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def check_topic(topic: str) -> None:

@@ -18,8 +18,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from pyledger.store.staged_rows import claim, process_of_job, sweep
 from pyspark_pyledger.publishing import publish
-from pyspark_pyledger.staging import StagedFile, stage_rows, staging_folder, sweep
+from pyspark_pyledger.staging import StagedFile, stage_rows, staging_folder
 from pyspark_pyledger.write_options import WriteOptions, check_columns, sink_name
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class _Staging:
         check_columns(schema, options)
         self._options = options
         self._job = job
+        claim(staging_folder(options.path, job), process_of_job())
 
     def write(self, iterator: Iterator["pa.RecordBatch"]) -> Staged:
         """Stage the rows of one task."""

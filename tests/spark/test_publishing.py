@@ -20,6 +20,8 @@ from pyledger import arrow
 from pyledger.errors import IllegalMessageError, PyLedgerError, RecordTooLargeError
 from pyledger.store import steady_file
 from pyledger.store.message_store import MessageStore
+from pyledger.store.staged_rows import claim
+from tests.store.test_staged_rows import killed_owner
 
 FILE_BYTES = 65536
 
@@ -237,3 +239,14 @@ def test_a_row_that_is_no_message_is_refused_by_the_task(
     options = options_for(tmp_path, topic=None if "topic" in table else "orders")
     with pytest.raises(error, match=message):
         stage(options, "job", table)
+
+
+def test_a_later_write_removes_what_a_killed_job_has_staged(tmp_path: Path) -> None:
+    options = options_for(tmp_path / "store")
+    stage(options, "job-killed", rows(0, 50))
+    killed_owner(tmp_path / "store" / "spark" / "job-killed")
+    stage(options, "job-beside", rows(0, 50))
+    claim(tmp_path / "store" / "spark" / "job-beside", os.getpid())
+    publish(options, "job-now", None, stage(options, "job-now", rows(0, 10)))
+    assert bodies(tmp_path / "store") == wanted(10)
+    assert [path.name for path in (tmp_path / "store" / "spark").iterdir()] == ["job-beside"]

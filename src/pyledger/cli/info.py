@@ -37,7 +37,9 @@ Fields = dict[str, Any]
 @json_option
 def command(store: str, show_all: bool, as_json: bool) -> None:
     """Tell what STORE holds: files, offsets, topics, queues, times, how it was closed, what is unusual."""
+    from pyledger.store.clock import SystemClock
     from pyledger.store.reader import StoreReader
+    from pyledger.store.staged_rows import find_staged
 
     with StoreReader.open(store, on_corrupt="skip") as reader:
         facts = _store_facts(reader)
@@ -59,6 +61,16 @@ def command(store: str, show_all: bool, as_json: bool) -> None:
             }
             for damage in reader.stop.damages
         ]
+        unusual += [
+            {
+                "kind": "staged",
+                "file": job.path,
+                "state": job.state,
+                "sizeBytes": job.size_bytes,
+                "detail": job.detail,
+            }
+            for job in find_staged(reader.path, SystemClock().now_ms())
+        ]
     if as_json:
         for fields in (facts, *queues, *unusual):
             emit(fields)
@@ -72,7 +84,8 @@ def command(store: str, show_all: bool, as_json: bool) -> None:
         write_line(f"\n{len(queues):,} queues: --all or --json lists them")
     for fields in unusual:
         place = fields.get("file", f"physical offset {fields.get('physicalOffset')}")
-        write_line(printable(f"{fields['kind']}: {place}: {fields['detail']}"))
+        size = f" ({counted(fields['sizeBytes'], 'byte')})" if fields["kind"] == "staged" else ""
+        write_line(printable(f"{fields['kind']}: {place}{size}: {fields['detail']}"))
 
 
 def _store_facts(reader: Any) -> Fields:

@@ -17,6 +17,7 @@ _DEEDS = {
     "extend": ("would extend", "extended"),
     "rebuild": ("would rebuild", "rebuilt"),
     "reset-checkpoint": ("would reset", "reset"),
+    "remove": ("would remove", "removed"),
     "leave": ("would leave", "left"),
 }
 
@@ -41,7 +42,7 @@ def command(
     """Make a damaged STORE one that Java and PyLedger open. Cut bytes go to a side folder first.
 
     Damage in the middle of the log is left where it is, for what follows it is sound; --cut-at-damage cuts
-    the log there. Exit 1 when damage is left.
+    the log there. What Spark jobs that are gone have staged is removed. Exit 1 when damage is left.
     """
     from pyledger.store.folder import read_folder
     from pyledger.store.repair import repair

@@ -49,6 +49,7 @@ KINDS = {
     "bookie-log": "an entry log of a bookie is damaged, or its map of ledgers is wrong",
     "bookie-index": "the index of a ledger names an entry that does not stand there",
     "bookie-digest": "an entry of a ledger does not match its digest",
+    "staged-rows": "rows that a Spark job has staged, which does not run any more, as far as is known",
     "unclean": "the last writer did not shut down in good order, or one is running",
     "unusual": "something that does not belong into a store folder",
 }

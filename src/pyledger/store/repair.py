@@ -2,9 +2,9 @@
 
 What `verify` calls a problem is mended where it can be: half a record at the log's end is cut off, as
 recovery does; a file that was cut short gets its size back; queues and index that do not fit the log are
-rebuilt from it; a checkpoint that cannot be true is replaced by one that knows nothing. Cut bytes are on disk
-in a side folder before anything is changed. Damage in the middle of the log stays where it is, for what
-follows is sound; on request the log is cut before it.
+rebuilt from it; a checkpoint that cannot be true is replaced by one that knows nothing. What abandoned Spark
+jobs have staged is removed. Cut bytes are on disk in a side folder before anything is changed. Damage in the
+middle of the log stays where it is, for what follows is sound; on request the log is cut before it.
 """
 
 import os
@@ -17,6 +17,7 @@ from pyledger.atomic_file import flush_folder
 from pyledger.errors import StoreFormatError, StoreIOError
 from pyledger.store import checkpoint
 from pyledger.store.checkpoint import StoreCheckpoint
+from pyledger.store.clock import SystemClock
 from pyledger.store.folder import (
     CHECKPOINT_FILE,
     DEFAULT_LOG_FILE_BYTES,
@@ -28,11 +29,12 @@ from pyledger.store.folder import (
 from pyledger.store.lock import StoreLock
 from pyledger.store.problem import Problem
 from pyledger.store.rebuild import rebuild_locked
+from pyledger.store.staged_rows import find_staged, remove
 from pyledger.store.swap import settle_swap
 from pyledger.store.unfinished import settle_archive
 from pyledger.store.verify import verify
 
-Action = Literal["cut", "extend", "rebuild", "reset-checkpoint", "leave"]
+Action = Literal["cut", "extend", "rebuild", "reset-checkpoint", "remove", "leave"]
 _CHUNK_BYTES = 1 << 20
 _TAIL = {"torn-record", "lost-records"}
 _MIDDLE = {"damaged-record", "missing-file", "blank-record"}
@@ -122,6 +124,11 @@ def _plan(root: str, file_size_bytes: int | None, cut_at_damage: bool) -> list[R
     checkpoint_path = os.path.join(root, CHECKPOINT_FILE)
     if any(p.kind == "checkpoint" for p in problems):
         steps.append(RepairStep("reset-checkpoint", checkpoint_path, None, 0, "to one that knows nothing"))
+    steps += [
+        RepairStep("remove", job.path, None, job.size_bytes, job.detail)
+        for job in find_staged(root, SystemClock().now_ms())
+        if job.state == "abandoned"
+    ]
     return steps
 
 
@@ -190,6 +197,10 @@ def _carry_out(root: str, step: RepairStep, side: str | None) -> None:
             rebuild_locked(root)
         elif step.action == "reset-checkpoint":
             checkpoint.write(step.file, StoreCheckpoint())
+        elif step.action == "remove":
+            for job in find_staged(root, SystemClock().now_ms()):
+                if job.path == step.file and job.state == "abandoned":
+                    remove(job)
     except OSError as error:
         raise StoreIOError(step.file, step.action, error.strerror or str(error)) from error
 

@@ -9,10 +9,12 @@ import os
 from collections.abc import Callable, Iterator
 
 from pyledger._core import LogView
+from pyledger.store.clock import SystemClock
 from pyledger.store.folder import ABORT_FILE, CHECKPOINT_FILE
 from pyledger.store.problem import Problem
 from pyledger.store.raft_folder import committed_end, read_raft_folder
 from pyledger.store.reader import StoreReader
+from pyledger.store.staged_rows import find_staged
 from pyledger.store.verify_index import IndexCheck
 from pyledger.store.verify_log import check_log_end, check_log_file, check_run_of_files
 from pyledger.store.verify_queues import QueueCheck
@@ -79,6 +81,9 @@ def _check_folder(reader: StoreReader) -> Iterator[Problem]:
     folder = reader.layout
     for stranger in folder.unusual:
         yield Problem("unusual", stranger.path, None, stranger.what, "note")
+    for job in find_staged(folder.path, SystemClock().now_ms()):
+        if job.state != "active":
+            yield Problem("staged-rows", job.path, None, f"{job.detail} ({job.size_bytes:,} bytes)", "note")
     if not folder.clean:
         detail = "recovery runs at the next opening for writing"
         yield Problem("unclean", os.path.join(folder.path, ABORT_FILE), None, detail, "note")
