@@ -22,6 +22,7 @@ setup: $(NATIVE)  ## a virtual environment in .venv with everything for developm
 $(READY): pyproject.toml setup.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "PyLedger needs Python 3.11 or newer: make PYTHON=python3.12")'
 	@$(PYTHON) -c 'import ensurepip, venv' || { echo "venv is missing; on Debian or Ubuntu: apt install python3-venv"; exit 1; }
+	@echo "setting up .venv: packages from the registry, and the native module compiled; two to five minutes, once"
 	[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=24"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
@@ -29,7 +30,8 @@ $(READY): pyproject.toml setup.py
 
 # Right after the set-up, which built it too, there is nothing left to compile.
 $(NATIVE): $(READY) $(CORE)
-	@[ ! -e $@ -a -z "$$(find $(CORE) -newer $(READY))" ] || $(BIN)/python setup.py --quiet build_ext --inplace
+	@[ ! -e $@ -a -z "$$(find $(CORE) -newer $(READY))" ] || { echo "compiling the native module: one to three minutes"; \
+	$(BIN)/python setup.py --quiet build_ext --inplace; }
 	@touch $@
 
 build: $(NATIVE)  ## compile the native module in place
@@ -72,7 +74,7 @@ smoke: $(NATIVE)  ## a million messages through a broker that is killed in the m
 	$(BIN)/python examples/kill_broker.py
 
 test: $(NATIVE)  ## lint, types, the house rules, all tests that need no JDK, benchmark smoke
-	@$(MAKE) --no-print-directory -j3 --output-sync=target lint type all-tests
+	@$(MAKE) --no-print-directory -j3 lint type all-tests
 	$(BIN)/python -m pytest -q -m "not java and not spark" --benchmark-columns=min benchmarks
 
 all-tests: $(NATIVE)

@@ -77,6 +77,7 @@ def as_json(row: dict[str, str]) -> bytes:
 
 def write_store(folder: Path, console: Console, count: int | None = None) -> int:
     """Write every flight, or the first so many, as one message each; return how many."""
+    console.print("reading the flights, and writing each as a message: half a minute at most")
     rows = list(islice(read_flights(), count))
     progress = Progress(
         TextColumn("writing"),
@@ -190,17 +191,18 @@ def main() -> None:
     show_shape(store, console)
 
     began = time.monotonic()
-    with console.status("starting Spark"):
-        spark = start_spark()
+    console.print("starting Spark: some seconds, on a busy machine a minute")
+    spark = start_spark()
     try:
         messages = spark.read.format("pyledger").option("topic", TOPIC).load(str(store))
         parsed = messages.selectExpr("tags", f"from_json(cast(body AS string), '{ROW_SCHEMA}') AS f")
         parsed.cache().createOrReplaceTempView("flights")
         for title, question in QUESTIONS.items():
-            with console.status(f"asking Spark: {title}"):
-                answer = spark.sql(question)
-                answer.cache().count()
+            console.print(f"asking Spark: {title}")
+            answer = spark.sql(question)
+            answer.cache().count()
             show(title, answer, console)
+        console.print("asking Spark for the delays, and drawing them")
         draw_chart(spark.sql(DELAYS), chart)
     finally:
         spark.stop()
