@@ -1,5 +1,6 @@
 """`df.write` and `df.writeStream` with `format("pyledger")` in a Classic session."""
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,27 @@ def test_rows_are_appended_once_and_verify_finds_nothing(session: "SparkSession"
     assert sorted(set(bodies(store))) == sorted(f"body {number}" for number in range(1000))
     assert not list(verify(store))
     assert not list((store / "spark").iterdir())
+
+
+def test_the_driver_owns_what_a_job_has_staged(session: "SparkSession", tmp_path: Path) -> None:
+    """Each row tells what its task found in the staging folder."""
+    from pyspark.sql.functions import udf
+
+    store = tmp_path / "store"
+
+    def tell() -> str:
+        [file] = (store / "spark").glob("job-*/owner")
+        pid = json.loads(file.read_text())["pid"]
+        return f"{pid} {Path(f'/proc/{pid}/comm').read_text().strip()}"
+
+    owner = udf(lambda _row: tell(), "string")
+    frame = session.range(4).select(owner("id").alias("body"))
+    frame.write.format("pyledger").mode("append").options(topic="t", mappedFileSizeCommitLog=LOG_BYTES).save(
+        str(store)
+    )
+    [told] = set(bodies(store))
+    gateway: Any = session.sparkContext._jvm
+    assert told == f"{gateway.java.lang.ProcessHandle.current().pid()} java"
 
 
 def test_a_failed_task_leaves_nothing(session: "SparkSession", tmp_path: Path) -> None:
