@@ -12,6 +12,7 @@ from pyledger.config.broker import BrokerConfig
 from pyledger.config.delivery import DeliveryConfig
 from pyledger.config.ha import HaConfig
 from pyledger.config.namesrv import NamesrvConfig
+from pyledger.config.net import TlsConfig
 from pyledger.config.store import StoreConfig
 from pyledger.namesrv.server import NameServer
 from pyledger.store.message_store import MessageStore
@@ -30,8 +31,11 @@ QUICK = {
 class Pair:
     """Brokers of one name."""
 
-    def __init__(self, folder: Path, stack: AsyncExitStack, name_server: NameServer) -> None:
+    def __init__(
+        self, folder: Path, stack: AsyncExitStack, name_server: NameServer, tls: TlsConfig | None = None
+    ) -> None:
         self.folder = folder
+        self._tls = tls
         self.name_server = name_server
         self._stack = stack
 
@@ -61,6 +65,7 @@ class Pair:
             store=StoreConfig(**{**SMALL, **(store or {})}),
             ha=HaConfig(**{"role": role, **QUICK, **(ha or {})}),
             clock=clock,
+            tls=self._tls,
         )
         self._stack.push_async_callback(broker.close)
         await broker.start()
@@ -68,13 +73,13 @@ class Pair:
 
 
 @asynccontextmanager
-async def brokers(folder: Path) -> AsyncIterator[Pair]:
+async def brokers(folder: Path, *, tls: TlsConfig | None = None) -> AsyncIterator[Pair]:
     """A name server, and brokers as they are started; all are closed at the end."""
     async with AsyncExitStack() as stack:
-        name_server = NameServer(NamesrvConfig(port=0, kv_config_path=str(folder / "kv.json")))
+        name_server = NameServer(NamesrvConfig(port=0, kv_config_path=str(folder / "kv.json")), tls=tls)
         await name_server.start()
         stack.push_async_callback(name_server.close)
-        yield Pair(folder, stack, name_server)
+        yield Pair(folder, stack, name_server, tls)
 
 
 async def until(holds: Callable[[], bool]) -> None:

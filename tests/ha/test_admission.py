@@ -22,9 +22,10 @@ from pyledger.net.connection import Connection
 from pyledger.net.server import RemotingServer
 from pyledger.protocol.ha.master import REPORT
 from pyledger.protocol.ha.slave import FRAME_HEADER
-from pyledger.runtime import ha_service
+from pyledger.runtime import ha_connection, ha_service
 from pyledger.runtime.ha_client import HaClient
-from pyledger.runtime.ha_service import ADMISSIONS_MAX, FOLLOW_BYTES, HaService
+from pyledger.runtime.ha_connection import FOLLOW_BYTES
+from pyledger.runtime.ha_service import HaService
 from pyledger.store.clock import SystemClock
 from pyledger.store.message_store import MessageStore
 from pyledger.wire.codes import ResponseCode
@@ -73,28 +74,29 @@ def test_only_slaves_that_are_known_get_the_log(run: Run, tmp_path: Path) -> Non
     run(main())
 
 
-def test_few_wait_to_be_let_in(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("limit", ["ADMISSIONS_MAX", "CONNECTIONS_OF_HOST_MAX"])
+def test_few_wait_to_be_let_in(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
     """What comes beyond is sent away: each may cost a question to the name servers."""
+    monkeypatch.setattr(ha_service, limit, 8)
 
     async def main() -> None:
         answer, asked = asyncio.Event(), 0
 
-        async def admits(_host: str) -> bool:
+        async def known(_host: str) -> bool:
             nonlocal asked
             asked += 1
             return await answer.wait()
 
         with MessageStore.open(tmp_path, **SMALL) as store:
-            service = HaService(store, HaConfig(role="async_master"), SystemClock().now_ms, admits)
+            service = HaService(store, HaConfig(role="async_master"), SystemClock().now_ms, known)
             await service.start("127.0.0.1", 0)
-            came = [
-                await asyncio.open_connection("127.0.0.1", service.port) for _ in range(ADMISSIONS_MAX + 1)
-            ]
+            came = [await asyncio.open_connection("127.0.0.1", service.port) for _ in range(9)]
             assert await came[-1][0].read() == b""
-            assert asked == ADMISSIONS_MAX
+            assert asked == 8
             answer.set()
-            await until(lambda: len(service.connections) == ADMISSIONS_MAX)
+            await until(lambda: len(service.connections) == 8)
             await service.close()
+            assert not service._hosts
             for _, writer in came:
                 writer.close()
 
@@ -116,7 +118,8 @@ def test_slaves_far_behind_hold_up_nobody(run: Run, tmp_path: Path, monkeypatch:
         return True
 
     async def main() -> None:
-        monkeypatch.setattr(ha_service, "LogSender", Gated)
+        monkeypatch.setattr(ha_connection, "LogSender", Gated)
+        monkeypatch.setattr(ha_service, "CONNECTIONS_OF_HOST_MAX", THREADS_MAX + 1)
         one_file = SMALL | {"mapped_file_size_bytes": 2 * FOLLOW_BYTES}
         with MessageStore.open(tmp_path, StoreConfig(**one_file)) as store:
             while store.max_offset <= FOLLOW_BYTES:

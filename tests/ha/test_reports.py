@@ -15,7 +15,8 @@ from pyledger.config.ha import HaConfig
 from pyledger.net.late import LateAnswer
 from pyledger.protocol.delivery.counting import BrokerCounts
 from pyledger.protocol.ha.master import REPORT
-from pyledger.runtime.ha_service import HaConnection, HaService
+from pyledger.runtime.ha_connection import HaConnection
+from pyledger.runtime.ha_service import HaService
 from pyledger.store.message_store import MessageStore
 from pyledger.wire.native import RequestDecoder, SendRun
 from tests.net.conftest import Run
@@ -102,16 +103,20 @@ def test_sends_wait_for_a_report_that_reaches_their_end(run: Run, tmp_path: Path
     async def main() -> None:
         async with serving(tmp_path) as master:
             answers: list[str] = []
+            ends = []
             for _ in range(2):
                 sent, answer = master.take(count, told)
                 assert isinstance(answer, LateAnswer)
                 answer.add_done_callback(lambda late: answers.append(late.result()))
+                ends.append(sent.end_offset)
             assert master.puts.waiting == 2 * count
-            master.report(sent.end_offset - 1)
-            master.service.look()
-            assert answers == ["PUT_OK"]
-            assert master.puts.waiting == count
-            master.report(sent.end_offset)
+            # The others are sent when these are acknowledged.
+            for reported in (ends[0], ends[1] - 1):
+                master.report(reported)
+                master.service.look()
+                assert answers == ["PUT_OK"]
+                assert master.puts.waiting == count
+            master.report(ends[1])
             master.service.look()
             assert answers == ["PUT_OK"] * 2
             assert master.puts.waiting == 0

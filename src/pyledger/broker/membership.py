@@ -18,6 +18,7 @@ from pyledger.broker.restored_topics import restore_topics
 from pyledger.broker.tables import BrokerTables
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.ha import HaConfig
+from pyledger.config.net import TlsConfig
 from pyledger.errors import StoreClosedError
 from pyledger.message import Message
 from pyledger.net.client import RemotingClient
@@ -128,6 +129,7 @@ class Membership:
         client: RemotingClient,
         _now_ms: Callable[[], int],
         told: ReplicationListener,
+        _tls: TlsConfig | None = None,
     ) -> GroupLeader | GroupFollower:
         """The side of the role; arguments as `replication_of` takes them."""
         if self.led_term is not None:

@@ -15,6 +15,7 @@ from pyledger.broker.slave_side import SERVICE_NOT_AVAILABLE, SlaveSide
 from pyledger.broker.tables import BrokerTables
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.ha import SLAVE, HaConfig
+from pyledger.config.net import TlsConfig
 from pyledger.errors import AnotherMasterError, RemotingError, WireError
 from pyledger.log import event, logger
 from pyledger.net.client import RemotingClient
@@ -33,6 +34,8 @@ log = logger("ha")
 
 TIMEOUT_MS = 3_000
 LOOPBACK = "127.0.0.1", "::1"
+ASK_PAUSE_MS = 1_000
+"""Pause between two questions to the name servers for slaves: any connection can make this broker ask."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +69,7 @@ class MasterReplication:
         client: RemotingClient,
         now_ms: Callable[[], int],
         outranked: Callable[[], None],
+        tls: TlsConfig | None,
     ) -> None:
         """Take what slaves get.
 
@@ -76,7 +80,8 @@ class MasterReplication:
             tables: What the broker knows beside it.
             client: Calls the name servers.
             now_ms: A clock that never goes back.
-            outranked: Told when another broker has become master in this one's place.
+            outranked: Called when another broker has become master in this one's place.
+            tls: Of the broker's ports; None: they speak none.
         """
         self._config = config
         self._client = client
@@ -86,9 +91,11 @@ class MasterReplication:
         self._address = ""
         self._is_outranked = False
         self._watch: asyncio.Task[None] | None = None
-        self._configured = {*LOOPBACK, *parse_addresses(ha.allowed_slaves)}
         self._registered: set[str] = set()
-        self.service = HaService(store, ha, now_ms, self.admits)
+        self._now_ms = now_ms
+        self._asking: asyncio.Task[None] | None = None
+        self._ask_from_ms = 0
+        self.service = HaService(store, ha, now_ms, self.knows, access_control=bool(config.acl_path), tls=tls)
 
     async def start(self, host: str, port: int, address: str) -> int:
         """Make sure that there is no other master, and listen for slaves.
@@ -110,14 +117,14 @@ class MasterReplication:
         if rival is not None and not self._outranks(rival):
             raise AnotherMasterError(self._config.name, rival.address)
         self._watch = asyncio.get_running_loop().create_task(self._look_out())
-        if self.service.config.serve_slaves:
-            await self.service.start(host, port)
+        await self.service.start(host, port)
         return self.service.port
 
     async def close(self) -> None:
         """Let slaves go; who waits for them waits no more."""
-        if self._watch is not None:
-            self._watch.cancel()
+        for task in (self._watch, self._asking):
+            if task is not None:
+                task.cancel()
         await self.service.close()
 
     async def _rival(self) -> Rival | None:
@@ -169,23 +176,34 @@ class MasterReplication:
     def learn_master(self, _address: str, _ha_address: str) -> None:
         """A master follows nobody."""
 
-    async def admits(self, host: str) -> bool:
-        """Whether an address may have the log: it is this machine, configured, or a registered slave's."""
-        if host in self._configured or host in self._registered:
+    async def knows(self, host: str) -> bool:
+        """Whether an address is this machine's, or that of a registered slave."""
+        if host in LOOPBACK or host in self._registered:
             return True
-        client, name = self._client, self._config.name
-        for address in parse_addresses(self._config.name_servers):
-            command = RemotingCommand.request(RequestCode.GET_BROKER_CLUSTER_INFO)
-            try:
-                answer = await client.call(address, command, TIMEOUT_MS)
-                if answer.code == ResponseCode.SUCCESS and (
-                    broker := decode_clusters(answer.body).brokers.get(name)
-                ):
-                    slaves = [one for number, one in broker.broker_addrs.items() if number != 0]
-                    self._registered |= {address_of(one)[0] for one in slaves}
-            except (RemotingError, WireError, ValueError):
-                continue
+        if self._asking is None:
+            self._asking = asyncio.get_running_loop().create_task(self._ask_for_slaves())
+        await asyncio.wait([self._asking])  # one question for all that wait
         return host in self._registered
+
+    async def _ask_for_slaves(self) -> None:
+        """Learn from the name servers which addresses slaves of this broker have."""
+        client, name = self._client, self._config.name
+        try:
+            await asyncio.sleep((self._ask_from_ms - self._now_ms()) / 1000)
+            for address in parse_addresses(self._config.name_servers):
+                command = RemotingCommand.request(RequestCode.GET_BROKER_CLUSTER_INFO)
+                try:
+                    answer = await client.call(address, command, TIMEOUT_MS)
+                    if answer.code == ResponseCode.SUCCESS and (
+                        broker := decode_clusters(answer.body).brokers.get(name)
+                    ):
+                        slaves = [one for number, one in broker.broker_addrs.items() if number != 0]
+                        self._registered |= {address_of(one)[0] for one in slaves}
+                except (RemotingError, WireError, ValueError):
+                    continue
+        finally:
+            self._asking = None
+            self._ask_from_ms = self._now_ms() + ASK_PAUSE_MS
 
     def status(self) -> HaStatus:
         """To 907."""
@@ -222,6 +240,7 @@ class SlaveReplication(SlaveSide):
         client: RemotingClient,
         now_ms: Callable[[], int],
         told: ReplicationListener,
+        tls: TlsConfig | None,
     ) -> None:
         """Take what comes from the master.
 
@@ -232,13 +251,14 @@ class SlaveReplication(SlaveSide):
             client: Calls the master.
             now_ms: A clock that never goes back.
             told: The broker.
+            tls: Of the broker's own requests; None: they travel in plain text.
         """
         super().__init__(ha, store, tables, client)
         self._ha = ha
         self._told = told
         self._client = client
         self.ha_client = HaClient(
-            store, ha, now_ms, learn=told.ask_again, agree=self._agree, grown=told.grown
+            store, ha, now_ms, learn=told.ask_again, agree=self._agree, grown=told.grown, tls=tls
         )
 
     def start(self) -> None:
@@ -337,8 +357,9 @@ def replication_of(
     client: RemotingClient,
     now_ms: Callable[[], int],
     told: ReplicationListener,
+    tls: TlsConfig | None = None,
 ) -> Replication:
     """The side that a broker's role asks for."""
     if ha.role == SLAVE:
-        return SlaveReplication(ha, store, tables, client, now_ms, told)
-    return MasterReplication(config, ha, store, tables, client, now_ms, told.outranked)
+        return SlaveReplication(ha, store, tables, client, now_ms, told, tls)
+    return MasterReplication(config, ha, store, tables, client, now_ms, told.outranked, tls)

@@ -313,7 +313,7 @@ class Broker:
             outranked=self._stand_down,
         )
         side = replication_of if self._membership is None else self._membership.replication
-        replication = side(self.config, self._ha, store, tables, self._client, self._now_ms, told)
+        replication = side(self.config, self._ha, store, tables, self._client, self._now_ms, told, self._tls)
         puts.replication = replication
         return BrokerParts(
             config=self.config,

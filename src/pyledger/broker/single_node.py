@@ -6,7 +6,6 @@ from pathlib import Path
 from pyledger.broker.server import Broker
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.delivery import DeliveryConfig
-from pyledger.config.ha import HaConfig
 from pyledger.config.namesrv import NamesrvConfig
 from pyledger.config.net import NetConfig
 from pyledger.config.store import StoreConfig
@@ -81,7 +80,6 @@ class SingleNode:
             delivery=self._delivery,
             store=self._store,
             net=self._net,
-            ha=HaConfig(serve_slaves=False),
         )
         try:
             await self._broker.start()

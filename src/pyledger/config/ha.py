@@ -4,12 +4,42 @@ Source: RocketMQ store/.../MessageStoreConfig.java; common/.../BrokerConfig.java
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pyledger.config.fields import check, setting
+from pyledger.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ipaddress import IPv4Network, IPv6Network
 
 HOUR_MS = 3_600_000
 SLAVE = "slave"
-"""The role of who follows a master."""
+"""The role of a broker that follows a master."""
+SINGLE = "single_master"
+"""The role of a master without slaves."""
+
+
+def listed(text: str) -> list[str]:
+    """The parts of `one;two`."""
+    return [part.strip() for part in text.split(";") if part.strip()]
+
+
+def networks_of(text: str) -> "tuple[IPv4Network | IPv6Network, ...]":
+    """The networks of `10.0.0.2;10.1.0.0/16`; an address is a network of one.
+
+    Raises:
+        ConfigError: a part is neither.
+    """
+    if not text:
+        return ()
+    from ipaddress import ip_network  # noqa: PLC0415 - not for brokers without slaves
+
+    try:
+        return tuple(ip_network(part, strict=False) for part in listed(text))
+    except ValueError as error:
+        raise ConfigError(
+            "allowed_slaves", str(error), "give addresses or networks such as 10.0.0.2;10.1.0.0/16"
+        ) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,22 +47,35 @@ class HaConfig:
     """What a broker is to others of its name, and what it asks of them."""
 
     role: str = setting(
-        "async_master",
-        choices={"async_master": "ASYNC_MASTER", "sync_master": "SYNC_MASTER", SLAVE: "SLAVE"},
+        SINGLE,
+        choices={
+            "async_master": "ASYNC_MASTER",
+            "sync_master": "SYNC_MASTER",
+            SLAVE: "SLAVE",
+            SINGLE: "ASYNC_MASTER",
+        },
         upstream="brokerRole",
     )
     """`async_master` answers sends at once, `sync_master` when slaves have the message; `slave` takes its log
-    from a master and no sends."""
-
-    serve_slaves: bool = setting(True, upstream=None)
-    """Listen for slaves. Upstream always does."""
+    from a master and no sends; `single_master` is a master that opens no port for slaves. Upstream's default
+    is ASYNC_MASTER, and every broker of it listens for slaves."""
 
     port: int = setting(0, unit="ports", range=(0, 65_535), upstream="haListenPort")
     """Port for slaves; 0 takes the one after the broker's, or a free one where the broker does."""
 
     allowed_slaves: str = setting("", upstream=None)
-    """Addresses of slaves, `10.0.0.2;10.0.0.3`. Empty: this machine, and those that the name servers know as
-    slaves of this broker. Upstream gives its log to whoever connects."""
+    """Addresses and networks, `10.0.0.2;10.1.0.0/16`, whose connections get the whole log, without TLS and
+    without a signature too. This machine, and addresses that the name servers know as slaves of this broker,
+    get it in any case, unless access control is on. Upstream gives its log to whoever connects."""
+
+    slave_certificates: str = setting("", upstream=None)
+    """Names in the client certificates of slaves, `slave-1.example.org;slave-2`: the common name, or a DNS
+    name of `subjectAltName`. A connection must show one of them then, unless `allowed_slaves` names its
+    address; the certificate is checked against `server_trust_cert_path` of section `tls`."""
+
+    plain_master: bool = setting(False, upstream=None)
+    """A slave takes the log in plain text although its own requests travel over TLS: RocketMQ's masters speak
+    no TLS on the port for slaves."""
 
     master_address: str = setting("", upstream="haMasterAddress")
     """`host:port` of the master's HA service. Empty: as the name servers say."""
@@ -98,3 +141,4 @@ class HaConfig:
 
     def __post_init__(self) -> None:
         check(self)
+        networks_of(self.allowed_slaves)

@@ -15,9 +15,12 @@ from collections.abc import Awaitable, Callable
 from threading import Thread
 
 from pyledger.config.ha import HaConfig
+from pyledger.config.net import TlsConfig
 from pyledger.errors import PyLedgerError, StoreError
 from pyledger.log import event, logger
 from pyledger.net.sockets import split_address
+from pyledger.net.tls import client_context
+from pyledger.net.tls_socket import TlsSocket
 from pyledger.protocol.ha.slave import SlaveConnection, SlaveState
 from pyledger.store.message_store import MessageStore
 from pyledger.store.replica import ReplicaFeed, StoreReplica
@@ -43,6 +46,7 @@ class HaClient:
         learn: Callable[[], Awaitable[object]],
         agree: Callable[[], Awaitable[str]],
         grown: Callable[[], None],
+        tls: TlsConfig | None = None,
     ) -> None:
         """A client that does nothing yet.
 
@@ -53,8 +57,16 @@ class HaClient:
             learn: Asks who is master, before each connection; what is found comes to `follow`.
             agree: Why the master's log and this one cannot go on together, asked on each connection before
                 anything is said there; empty: they can.
-            grown: Told after the log has grown.
+            grown: Called after the log has grown.
+            tls: Certificates, and whether requests travel over TLS: so does the log then, unless the settings
+                say that the master speaks none there.
+
+        Raises:
+            ConfigError: a certificate or key cannot be read.
         """
+        tls = tls or TlsConfig()
+        self._context = None if config.plain_master else client_context(tls)
+        self._handshake_s = tls.handshake_timeout_ms / 1000
         self.replica = store.replica()
         self.connection: SlaveLink | None = None
         """The connection to the master, while there is one."""
@@ -167,8 +179,7 @@ class HaClient:
         """The time."""
         return self._now_ms()
 
-    @staticmethod
-    async def _connect(address: str) -> socket.socket:
+    async def _connect(self, address: str) -> socket.socket:
         host, port = split_address(address)
         connected = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         try:
@@ -176,6 +187,9 @@ class HaClient:
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await asyncio.get_running_loop().sock_connect(connected, (host, port))
+            if self._context is not None:
+                secured = await TlsSocket.connected(connected, self._context, host, self._handshake_s)
+                connected = secured.plain
         except BaseException:
             connected.close()
             raise

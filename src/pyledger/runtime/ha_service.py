@@ -12,25 +12,29 @@ import logging
 import os
 import socket
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import replace
 from itertools import count
 from typing import NamedTuple
 
-from pyledger.config.ha import HaConfig
-from pyledger.errors import ListenError, PyLedgerError
+from pyledger.config.ha import SINGLE, HaConfig
+from pyledger.config.net import TlsConfig
+from pyledger.errors import ListenError
 from pyledger.log import event, logger
+from pyledger.net.server import first_byte
 from pyledger.net.sockets import ACCEPT_PAUSE_S, OUT_OF_RESOURCES, bound_socket, reason_of
+from pyledger.net.tls import TLS_HELLO, server_context
+from pyledger.net.tls_socket import TlsSocket
+from pyledger.protocol.ha.admission import Admission
 from pyledger.protocol.ha.group_transfer import PUT_OK, GroupTransfer
-from pyledger.protocol.ha.master import LogRange, MasterConnection, MasterState, Transfer
-from pyledger.store.log_sender import LogSender
+from pyledger.protocol.ha.master import LogRange
+from pyledger.runtime.ha_connection import HaConnection
 from pyledger.store.message_store import MessageStore
 
 log = logger("ha")
 
-FOLLOW_BYTES = 2 << 20
-"""A slave that is no further behind follows: it gets what is put at once, from the event loop."""
 AWAKE_S = 0.0003
 ROUND_TRIP_MAX_S = 0.0006
 """So long the loop does not sleep while sends wait for a slave, if it answered sooner the last time: to
@@ -39,15 +43,16 @@ CROWDED_S = 0.001
 SLEEPS_S = 0.1
 """Who waited so long (s) for a core that it let others have sleeps for so long (s): the kernel lets those who
 were asleep go first."""
-REPORT_BYTES_MAX = 64 << 10
 BACKLOG = 64
 ADMISSIONS_MAX = 64
 """Connections that wait at most to be let in; each may cost a question to the name servers."""
-STREAMS_MAX = 64
-"""Slaves that are brought nearer at a time, each by a thread; more wait for their turn."""
+CONNECTIONS_MAX = 64
+"""Slaves in touch at a time, and so threads that bring one nearer which is far behind."""
+CONNECTIONS_OF_HOST_MAX = 16
+"""Of one address, those that wait to be let in counted too: one machine does not shut out the others."""
 
-Admits = Callable[[str], Awaitable[bool]]
-"""Whether an address may have the log."""
+Known = Callable[[str], Awaitable[bool]]
+"""Whether an address is known as a slave's."""
 
 
 class SlaveStatus(NamedTuple):
@@ -67,7 +72,14 @@ class HaService:
     """Serves slaves from `start` to `close`."""
 
     def __init__(
-        self, store: MessageStore, config: HaConfig, now_ms: Callable[[], int], admits: Admits
+        self,
+        store: MessageStore,
+        config: HaConfig,
+        now_ms: Callable[[], int],
+        known: Known,
+        *,
+        access_control: bool = False,
+        tls: TlsConfig | None = None,
     ) -> None:
         """A service that does not listen yet.
 
@@ -75,21 +87,35 @@ class HaService:
             store: Whose log is sent.
             config: The rules.
             now_ms: A clock that never goes back.
-            admits: Says who may have the log.
+            known: Says which addresses are those of slaves, where nothing more is asked for.
+            access_control: Requests to the broker must be signed, so slaves must prove who they are.
+            tls: Certificates; without, it speaks no TLS.
+
+        Raises:
+            ConfigError: a certificate cannot be read, or nobody vouches for those of slaves.
         """
+        tls = tls or TlsConfig(server_mode="disabled")
+        self.admission = Admission(
+            config, access_control=access_control, tls_only=tls.server_mode == "enforcing"
+        )
+        if self.admission.certificates and tls.server_need_client_auth == "none":
+            tls = replace(tls, server_need_client_auth="optional")
+        self._context = server_context(tls)
+        self._handshake_s = tls.handshake_timeout_ms / 1000
         self.store = store
         self.config = config
         self.now_ms = now_ms
         self.transfer = GroupTransfer(config)
         self.connections: dict[int, HaConnection] = {}
-        self._admits = admits
+        self._known = known
+        self._hosts: Counter[str] = Counter()
         self._numbers = count(1)
         self._listener: socket.socket | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         # Of its own: those of the loop write tables and flush the log meanwhile.
-        self.stream_threads = ThreadPoolExecutor(STREAMS_MAX, "ha-stream")
+        self.stream_threads: Executor = ThreadPoolExecutor(CONNECTIONS_MAX, "ha-stream")
         self.streams: set[asyncio.Future[int]] = set()
         """Those that run, also of connections that are closed."""
         self.round_trip_s = 0.0
@@ -103,11 +129,17 @@ class HaService:
         return 0 if self._listener is None else int(self._listener.getsockname()[1])
 
     async def start(self, host: str, port: int) -> None:
-        """Listen; port 0 takes a free one.
+        """Listen, where the role asks for it; port 0 takes a free one.
 
         Raises:
             ListenError: the address cannot be had.
         """
+        if self.config.role == SINGLE:
+            return
+        if not self.admission.anyone:
+            remedy = "name slaves in allowed_slaves or slave_certificates"
+            event(log, logging.WARNING, "no slave could prove itself: port closed", remedy=remedy)
+            return
         self._loop = asyncio.get_running_loop()
         try:
             self._listener = await bound_socket(host, port, 0)
@@ -221,7 +253,7 @@ class HaService:
             for one in self.connections.values()
         ]
 
-    def doubt_others(self, newer: "HaConnection") -> None:
+    def doubt_others(self, newer: HaConnection) -> None:
         """Connections of one machine may be of one slave, that has lost the older one: it counts once."""
         for number, one in self.connections.items():
             if one is not newer and one.host == newer.host:
@@ -249,210 +281,63 @@ class HaService:
                 self._loop.remove_reader(self._listener.fileno())
                 self._loop.call_later(ACCEPT_PAUSE_S, self._listen)
             return
-        if len(self._tasks) >= ADMISSIONS_MAX:
+        host, port = str(address[0]), int(address[1])
+        if (
+            len(self._tasks) >= ADMISSIONS_MAX
+            or len(self.connections) >= CONNECTIONS_MAX
+            or self._hosts[host] >= CONNECTIONS_OF_HOST_MAX
+        ):
             connected.close()
             return
         connected.setblocking(False)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        task = self._loop.create_task(self._admit(connected, str(address[0]), int(address[1])))
+        self._hosts[host] += 1
+        task = self._loop.create_task(self._admit(connected, host, port))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def left(self, host: str) -> None:
+        """A connection of an address is closed, or was not let in."""
+        self._hosts[host] -= 1
+        if self._hosts[host] <= 0:
+            del self._hosts[host]
+
     async def _admit(self, connected: socket.socket, host: str, port: int) -> None:
+        opened = connected
         try:
-            admitted = await self._admits(host)
+            opened, problem = await self._opened(connected, host)
+        except (OSError, TimeoutError) as error:
+            problem = reason_of(error) if isinstance(error, OSError) else "it said nothing in time"
         except BaseException:
             connected.close()
+            self.left(host)
             raise
-        if not admitted or self._listener is None:
+        if problem or self._listener is None:
+            opened.close()
             connected.close()
-            event(log, logging.WARNING, "slave refused: it is neither registered nor configured", peer=host)
+            self.left(host)
+            event(log, logging.WARNING, "slave rejected", peer=host, problem=problem)
             return
         number = next(self._numbers)
-        self.connections[number] = HaConnection(self, connected, number, host, port)
+        self.connections[number] = HaConnection(self, opened, number, host, port)
         event(log, logging.INFO, "slave connected", peer=f"{host}:{port}")
 
+    async def _opened(self, connected: socket.socket, host: str) -> tuple[socket.socket, str]:
+        """What to speak on, and why the connection is rejected, if it is.
 
-class HaConnection:
-    """One slave in touch."""
-
-    def __init__(
-        self, service: HaService, connected: socket.socket, number: int, host: str, port: int
-    ) -> None:
-        """Wait for its first report on a connected socket that does not block."""
-        self.host, self.peer = host, f"{host}:{port}"
-        self.machine = MasterConnection(service.config, service.now_ms())
-        self.sent_bytes = 0
-        self._service = service
-        self._socket = connected
-        self._number = number
-        self._loop = asyncio.get_running_loop()
-        self._sender = LogSender(connected.fileno(), service.config.transfer_batch_bytes)
-        self._stream: asyncio.Future[int] | None = None
-        """Of a thread that brings a slave nearer which is far behind."""
-        self._writing = self._again = self._due = self._closed = False
-        self._pushed_s = 0.0
-        self._loop.add_reader(connected.fileno(), self.look)
-        self._timer = self._later()
-
-    @property
-    def next_offset(self) -> int:
-        """Where the next transfer begins (bytes); -1 before the first report."""
-        known = self.machine.next_offset
-        return known if self._stream is None else max(known, self._sender.next_offset)
-
-    def close(self, problem: str) -> None:
-        """Let the slave go. Idempotent."""
-        if self._closed:
-            return
-        self._closed = True
-        self._timer.cancel()
-        self._loop.remove_reader(self._socket.fileno())
-        if self._writing:
-            self._loop.remove_writer(self._socket.fileno())
-        self._sender.stop()
-        if self._stream is None:
-            self._socket.close()
-        self._service.connections.pop(self._number, None)
-        self._service.transfer.gone(self._number)
-        event(log, logging.WARNING, "slave gone", peer=self.peer, problem=problem)
-
-    # --- the read side
-
-    def look(self) -> None:
-        """Take what the slave has reported, if anything."""
-        if self._closed:
-            return
-        try:
-            data = self._socket.recv(REPORT_BYTES_MAX)
-        except BlockingIOError:
-            return
-        except OSError as error:
-            self.close(str(error))
-            return
-        if not data:
-            self.close("it closed the connection")
-            return
-        service, machine = self._service, self.machine
-        if machine.state is MasterState.READY:
-            service.doubt_others(self)
-        progress = machine.receive(data, service.log_range(), service.now_ms())
-        if machine.state is MasterState.SHUTDOWN:
-            self.close(machine.problem)
-        elif progress:
-            service.round_trip_s = time.perf_counter() - self._pushed_s
-            service.transfer.acknowledged(self._number, machine.slave_ack_offset)
-            if service.store.confirmed_where > machine.next_offset or self._sender.unfinished:
-                self.push()
-
-    # --- the write side
-
-    def log_grew(self, end: int, *, wanted: bool) -> None:
-        """The log goes up to a physical offset (bytes) now; `wanted`: somebody waits for this slave.
-
-        One read of a busy sender after the other may come before the loop's next turn: what is enough for a
-        frame does not wait for that.
+        Raises:
+            OSError: the connection is of no use.
+            TimeoutError: nothing came.
         """
-        machine = self.machine
-        if machine.state is not MasterState.TRANSFER or self._stream is not None or self._writing:
-            return
-        if wanted or end - machine.next_offset >= self._service.config.transfer_batch_bytes:
-            self.push()
-        elif not self._due:
-            self._due = True
-            self._loop.call_soon(self._push_due)
-
-    def _push_due(self) -> None:
-        self._due = False
-        self.push()
-
-    def push(self) -> None:
-        """Send what there is, a bounded part of it at once."""
-        if self._closed or self._stream is not None:
-            return
-        service, machine, sender = self._service, self.machine, self._sender
-        now_ms, start = service.now_ms(), machine.next_offset
-        stop = machine.sendable(service.log_range(), now_ms)
-        if stop <= start and not sender.unfinished:
-            return
-        view = service.store.log_view()
-        if stop - start > FOLLOW_BYTES:
-            self._listen_writable(wanted=False)
-            rests = not service.transfer.anyone_waits
-            work = partial(sender.stream, view, start, stop, view.files[-1], rests=rests)
-            self._stream = self._loop.run_in_executor(service.stream_threads, work)
-            service.streams.add(self._stream)
-            self._stream.add_done_callback(self._streamed)
-            return
-        self._pushed_s = time.perf_counter()
-        try:
-            reached = sender.send(view, start, stop)
-        except (OSError, PyLedgerError) as error:
-            self.close(str(error))
-            return
-        self._sent(reached, stop, now_ms)
-
-    def _streamed(self, stream: "asyncio.Future[int]") -> None:
-        self._stream = None
-        self._service.streams.discard(stream)
-        if self._closed:
-            self._socket.close()
-        elif not stream.cancelled():
-            if (error := stream.exception()) is None:
-                self._sent(stream.result(), -1, self._service.now_ms())
-            else:
-                self.close(str(error))
-
-    def _sent(self, reached: int, stop: int, now_ms: int) -> None:
-        """Frames up to a physical offset (bytes) went to the kernel, of those up to `stop`; -1: ask again."""
-        machine = self.machine
-        if reached > machine.next_offset:
-            self.sent_bytes += reached - machine.next_offset
-            machine.sent_to(reached, now_ms)
-        self._listen_writable(wanted=self._sender.blocked)
-        if self._writing:
-            return
-        if reached != stop and not self._again:
-            self._again = True
-            self._loop.call_soon(self._go_on)
-        elif machine.resume_ms is not None and not self._again:
-            self._again = True
-            pause_ms = max(1, machine.resume_ms - now_ms)
-            self._loop.call_later(pause_ms / 1000, self._go_on)
-
-    def _listen_writable(self, *, wanted: bool) -> None:
-        if wanted and not self._writing:
-            self._loop.add_writer(self._socket.fileno(), self.push)
-        elif self._writing and not wanted:
-            self._loop.remove_writer(self._socket.fileno())
-        self._writing = wanted
-
-    def _go_on(self) -> None:
-        self._again = False
-        self.push()
-
-    # --- by the clock
-
-    def _later(self) -> asyncio.TimerHandle:
-        pause_ms = self.machine.deadline_ms() - self._service.now_ms()
-        return self._loop.call_later(max(1, pause_ms) / 1000, self._tick)
-
-    def _tick(self) -> None:
-        beat = self.machine.tick(self._service.now_ms())
-        if self.machine.state is MasterState.SHUTDOWN:
-            self.close(self.machine.problem)
-            return
-        if beat is not None:
-            self._beat(beat)
-        if not self._closed:
-            self._timer = self._later()
-
-    def _beat(self, beat: Transfer) -> None:
-        self.machine.sent(beat, self._service.now_ms())
-        if self._stream is None and not self._sender.unfinished:
-            try:
-                self._sender.beat(beat.offset)
-            except OSError as error:
-                self.close(str(error))
-                return
-            self._listen_writable(wanted=self._sender.blocked)
+        rules, context = self.admission, self._context
+        named = rules.names_address(host)
+        if not (named or rules.certificates) and (rules.wants_proof or not await self._known(host)):
+            return connected, "allowed_slaves does not name it, and no name server knows it as a slave"
+        if context is not None:
+            async with asyncio.timeout(self.config.silence_max_ms / 1000):
+                if await first_byte(asyncio.get_running_loop(), connected) != TLS_HELLO:
+                    context = None
+        if context is None:
+            return connected, rules.refusal(named=named, secure=False, names=())
+        secured = await TlsSocket.accepted(connected, context, self._handshake_s)
+        return secured.plain, rules.refusal(named=named, secure=True, names=secured.names)

@@ -68,9 +68,10 @@ class Narrator:
             lines.append(f"more at {self.master.resume_ms}")
         return "\n".join(lines) or "nothing"
 
-    def do_master_tick(self, _step: Step) -> str:
+    def do_master_tick(self, step: Step) -> str:
         assert self.master is not None
-        beat = self.master.tick(self.now_ms)
+        waits_at = step.named.get("waits")
+        beat = self.master.tick(self.now_ms, None if waits_at is None else int(waits_at))
         if beat is not None:
             self.master.sent(beat, self.now_ms)
             return f"heartbeat {beat.offset}"

@@ -7,8 +7,9 @@ A slave that has nothing begins at the start of the log's last file, as upstream
 What is less than a frame waits while the slave has not acknowledged what the log had when it was last sent
 to its end: small records travel, are acknowledged and answered together, and wait for one report at most.
 
-Differs: an offset beyond the master's end, or before an earlier one of the same connection, closes it, and so
-does a first one below the log's start; upstream believes the first two and never answers the last.
+Differs: an offset beyond what was sent, or before an earlier one of the same connection, closes it, and so
+does a first one below the log's start; upstream believes the first two and never answers the last. A slave
+that reports and takes nothing is disconnected, too.
 
 Source: RocketMQ store/.../ha/DefaultHAConnection.java.
 """
@@ -79,6 +80,10 @@ class MasterConnection:
         # Where the log ended when it was looked at, and when all of it was sent. There a record ended, so the
         # slave will report it.
         self._log_end = self._drained = -1
+        self._offered = -1
+        """Nothing beyond this physical offset has been sent."""
+        self._stuck_at: int | None = None
+        self._stuck_ms = now_ms
         self._head = bytearray()
         self._read_ms = self._wrote_ms = self._window_ms = now_ms
         self._window_left = config.transfer_rate_max_bytes
@@ -103,6 +108,9 @@ class MasterConnection:
         if offset > log.end:
             problem = f"the slave reports {offset}, this log ends at {log.end}: its tail is not from here"
             self._step("false report", problem)
+        elif self.state is MasterState.TRANSFER and offset > self._offered:
+            problem = f"the slave reports {offset}, it was sent nothing beyond {self._offered}"
+            self._step("false report", problem)
         elif offset < 0 or offset < self.slave_ack_offset:
             self._step("false report", f"the slave went back from {self.slave_ack_offset} to {offset}")
         elif self.state is MasterState.READY and 0 < offset < log.start:
@@ -111,6 +119,7 @@ class MasterConnection:
         else:
             if self.state is MasterState.READY:
                 self.next_offset = offset or max(log.start, log.end - log.end % log.file_bytes)
+                self._offered = self.next_offset
             self._step("report")
             self.slave_ack_offset = offset
 
@@ -131,6 +140,7 @@ class MasterConnection:
             if now_ms - self._window_ms >= FLOW_WINDOW_MS:
                 self._window_ms, self._window_left = now_ms, config.transfer_rate_max_bytes
             end = min(end, at + self._window_left)
+        self._offered = max(self._offered, end)
         return end
 
     def next_transfer(self, log: LogRange, now_ms: int) -> Transfer | None:
@@ -159,9 +169,20 @@ class MasterConnection:
             self._drained = offset
         self._wrote_ms = now_ms
 
-    def tick(self, now_ms: int) -> Transfer | None:
-        """Time has passed: the heartbeat to send, if any."""
+    def tick(self, now_ms: int, waits_at: int | None = None) -> Transfer | None:
+        """Time has passed: the heartbeat to send, if any.
+
+        Args:
+            now_ms: The time.
+            waits_at: Physical offset (bytes) up to which the slave took frames, while it has to take more;
+                None: it has taken all.
+        """
         if self.state is MasterState.SHUTDOWN:
+            return None
+        if waits_at is None or waits_at != self._stuck_at:
+            self._stuck_at, self._stuck_ms = waits_at, now_ms
+        elif now_ms - self._stuck_ms > self._config.silence_max_ms:
+            self._step("silence", f"the slave took nothing for {now_ms - self._stuck_ms} ms")
             return None
         if now_ms - self._read_ms > self._config.silence_max_ms:
             self._step("silence", f"the slave was silent for {now_ms - self._read_ms} ms")
