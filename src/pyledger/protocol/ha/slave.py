@@ -18,6 +18,8 @@ from pyledger.config.ha import HaConfig
 
 FRAME_HEADER = struct.Struct(">qi")
 """Where the bytes stand in the log, and how many they are; 0: a heartbeat."""
+OFFSET_MAX = (1 << 63) - 1
+"""Greatest physical offset (bytes) that can be written down."""
 
 
 class SlaveState(Enum):
@@ -143,7 +145,9 @@ class SlaveConnection:
     def _begin(self, offset: int, size: int) -> None:
         if not 0 <= size <= self._frame_bytes_max:
             self._step("frame out of order", f"a frame says that it has {size} bytes")
-        elif offset < 0 or (self.max_offset not in (0, offset)):
+        elif not 0 <= offset <= OFFSET_MAX - self._frame_bytes_max:
+            self._step("frame out of order", f"a frame begins at {offset}: no log reaches there")
+        elif self.max_offset not in (0, offset):
             self._step(
                 "frame out of order", f"the master goes on at {offset}, this log ends at {self.max_offset}"
             )
