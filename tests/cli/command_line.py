@@ -41,6 +41,12 @@ class Finished:
         """Its output as JSON lines."""
         return [json.loads(line) for line in self.lines]
 
+    @property
+    def error(self) -> dict[str, Any]:
+        """The error of a command with `--json`: the last line on stderr."""
+        found: dict[str, Any] = json.loads(self.err.splitlines()[-1])
+        return found
+
 
 def pyledger(*arguments: str | Path) -> Finished:
     """Run a command in this process."""

@@ -43,7 +43,8 @@ def flights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_info_of_every_folder(golden: GoldenCase, pristine_store: Path) -> None:
     found = pyledger("info", pristine_store, "--json")
-    assert found.code == 0, found.err
+    damaged = golden.name in ("torn-clean-5", "short-file-5")
+    assert found.code == int(damaged), found.err
     store, *others = found.json
     assert store.keys() == STORE
     queues = {
@@ -60,7 +61,7 @@ def test_info_of_every_folder(golden: GoldenCase, pristine_store: Path) -> None:
         assert store["minPhysicalOffset"] == golden.summary["minPhysicalOffset"]
         assert store["clean"] is not golden.summary["abortFile"]
     text = pyledger("info", pristine_store, "--all")
-    assert text.code == 0
+    assert text.code == int(damaged)
     assert all(name.split("/")[0] in text.out for name in queues)
 
 

@@ -82,6 +82,9 @@ def test_topics_come_and_go() -> None:
     assert pyledger("topic", "list").lines == ["Bills", "Orders"]
     assert [row["queueId"] for row in pyledger("topic", "show", "Bills", "--json").json] == [0, 1]
     assert pyledger("topic", "delete", "Bills", "--yes").code == 0
+    again = pyledger("topic", "delete", "Bills", "--yes")
+    assert (again.code, "no route for the topic Bills" in again.err) == (3, True)
+    assert pyledger("topic", "delete", "Bills", "--yes", "--if-exists").code == 0
     assert pyledger("topic", "list").lines == ["Orders"]
     missing = pyledger("topic", "show", "Bills")
     assert missing.code == 3
@@ -93,7 +96,13 @@ def test_groups_come_and_go() -> None:
     assert pyledger("group", "create", "billing", "--retry-times", "3").code == 0
     listed = {row["group"]: row for row in pyledger("group", "list", "--json").json}
     assert listed["billing"]["retryTimesMax"] == 3
-    assert pyledger("group", "delete", "billing", "--yes").code == 0
+    assert pyledger("group", "delete", "billing", "--yes", "--json").json == [
+        {"group": "billing", "deleted": True}
+    ]
+    for deed in (("delete", "--yes"), ("show",)):
+        missing = pyledger("group", deed[0], "billing", *deed[1:])
+        assert (missing.code, "there is no group billing" in missing.err) == (1, True)
+    assert pyledger("group", "delete", "billing", "--yes", "--if-exists").code == 0
     assert "billing" not in {row["group"] for row in pyledger("group", "list", "--json").json}
 
 

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from pyledger import __version__
 from pyledger.cli.streams import discard_output, prepare_output
-from pyledger.errors import EXIT_UNREACHABLE, PyLedgerError, SendError
+from pyledger.errors import EXIT_UNREACHABLE, EXIT_USAGE, PyLedgerError, SendError
 
 EXIT_BUG = 70
 EXIT_INTERRUPTED = 130
@@ -25,6 +25,7 @@ def main() -> NoReturn:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command; return its exit code."""
+    as_json = "--json" in arguments
     try:
         code = _run(arguments)
     except BrokenPipeError:
@@ -33,15 +34,18 @@ def run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
     except PyLedgerError as error:
-        code = _complain(str(error), _exit_code(error))
+        code = _complain(str(error), _exit_code(error), as_json=as_json, error_code=error.code)
     except OSError as error:
-        code = _complain(_describe(error), EXIT_UNREACHABLE)
+        code = _complain(_describe(error), EXIT_UNREACHABLE, as_json=as_json)
     except MemoryError:
-        code = _complain("out of memory", EXIT_UNREACHABLE)
+        code = _complain("out of memory", EXIT_UNREACHABLE, as_json=as_json)
     except Exception as error:
-        code = _complain(_describe_bug(error), EXIT_BUG)
-        if sys.flags.dev_mode:
-            raise
+        if _names_what_is_no_text(error, arguments):
+            code = _complain("an argument is not valid UTF-8", EXIT_USAGE, as_json=as_json)
+        else:
+            code = _complain(_describe_bug(error), EXIT_BUG, as_json=as_json)
+            if sys.flags.dev_mode:
+                raise
     return _flush_output(code)
 
 
@@ -53,16 +57,29 @@ def _run(arguments: Sequence[str]) -> int:
 
     from pyledger.cli.commands import cli
 
+    as_json = "--json" in arguments
     try:
+        if any("\0" in argument for argument in arguments):
+            raise click.UsageError("an argument has a null character")
         code = cli.main(list(arguments), prog_name="pyledger", standalone_mode=False)
     except click.exceptions.Abort:
         return EXIT_INTERRUPTED
     except click.UsageError as error:
+        if as_json:
+            return _complain(error.format_message(), error.exit_code, as_json=True)
         error.show()
         return error.exit_code
     except click.ClickException as error:
-        return _complain(error.format_message(), error.exit_code)
+        return _complain(error.format_message(), error.exit_code, as_json=as_json)
     return code if isinstance(code, int) else 0
+
+
+def _names_what_is_no_text(error: Exception, arguments: Sequence[str]) -> bool:
+    """Whether bytes of the command line that are not UTF-8 were needed as text; in a path they may stay."""
+    if not isinstance(error, UnicodeEncodeError):
+        return False
+    wrong = error.object[error.start]
+    return "\ud800" <= wrong <= "\udfff" and any(wrong in argument for argument in arguments)
 
 
 def _exit_code(error: PyLedgerError) -> int:
@@ -85,11 +102,15 @@ def _flush_output(code: int) -> int:
     return code
 
 
-def _complain(problem: str, code: int) -> int:
-    from pyledger.cli.output import printable
+def _complain(problem: str, code: int, *, as_json: bool = False, error_code: int | None = None) -> int:
+    """Report an error as the last line on stderr: stdout holds data alone."""
+    from pyledger.cli.output import json_line, printable
 
+    line = f"pyledger: {printable(problem)}"
+    if as_json:
+        line = json_line({"kind": "error", "exitCode": code, "code": error_code, "message": problem})
     with suppress(OSError):
-        sys.stderr.write(f"pyledger: {printable(problem)}\n")
+        sys.stderr.write(line + "\n")
     return code
 
 

@@ -6,8 +6,16 @@ import click
 
 from pyledger.cli.ledger_options import client_of, metadata_option, require_protobuf
 from pyledger.cli.network import run_client
-from pyledger.cli.output import counted, tell, write_line
-from pyledger.cli.serving import begin_start, config_option, log_level_option, log_to_stderr, serve
+from pyledger.cli.output import counted, emit, report, tell, write_line
+from pyledger.cli.parameters import INT32_MAX, Number, json_option
+from pyledger.cli.serving import (
+    begin_start,
+    config_option,
+    log_level_option,
+    log_to_stderr,
+    ready_json_option,
+    serve,
+)
 
 EXAMPLES = """\b
 Examples:
@@ -26,6 +34,7 @@ def command() -> None:
 @click.option("--id", "name", default="", help="Its name among candidates.  [default: HOST:PROCESS]")
 @config_option
 @log_level_option
+@ready_json_option
 def serve_command(metadata: str, name: str, config_path: Path | None, log_level: str) -> None:
     """Run a candidate for auditor and a replication worker until SIGTERM or SIGINT.
 
@@ -53,32 +62,36 @@ def serve_command(metadata: str, name: str, config_path: Path | None, log_level:
 
 @command.command("enable")
 @metadata_option
-def enable(metadata: str) -> None:
+@json_option
+def enable(metadata: str, as_json: bool) -> None:
     """Let copies be made again, in the whole cluster."""
-    _switch(metadata, enabled=True)
+    _switch(metadata, as_json, enabled=True)
 
 
 @command.command("disable")
 @metadata_option
-def disable(metadata: str) -> None:
+@json_option
+def disable(metadata: str, as_json: bool) -> None:
     """Let no copies be made, in the whole cluster: before many bookies are stopped on purpose."""
-    _switch(metadata, enabled=False)
+    _switch(metadata, as_json, enabled=False)
 
 
-def _switch(metadata: str, *, enabled: bool) -> None:
+def _switch(metadata: str, as_json: bool, *, enabled: bool) -> None:
     async def work() -> bool:
         async with client_of(metadata) as client:
             changed: bool = await client.cluster.marks.set_enabled(enabled)
             return changed
 
     changed = run_client(work())
-    tell(f"{'' if changed else 'already '}{'enabled' if enabled else 'disabled'}")
+    text = f"{'' if changed else 'already '}{'enabled' if enabled else 'disabled'}"
+    report(text, {"enabled": enabled, "changed": changed}, as_json=as_json)
 
 
 @command.command("delay")
 @metadata_option
-@click.argument("seconds", required=False, type=click.IntRange(min=0))
-def delay(metadata: str, seconds: int | None) -> None:
+@click.argument("seconds", required=False, type=Number(most=INT32_MAX))
+@json_option
+def delay(metadata: str, seconds: int | None, as_json: bool) -> None:
     """How long a single bookie that is lost is waited for; SECONDS changes it.
 
     Setting it to what it is lets the auditor act on lost bookies at once.
@@ -94,14 +107,16 @@ def delay(metadata: str, seconds: int | None) -> None:
             found: int = await marks.delay_s(0)
             return found
 
-    write_line(f"{run_client(work())} s")
+    found = run_client(work())
+    emit({"delaySeconds": found}) if as_json else write_line(f"{found} s")
 
 
 @command.command("decommission")
 @metadata_option
 @click.option("--forget", is_flag=True, help="Delete its cookie at the end: it never comes back.")
 @click.argument("bookie_id", metavar="BOOKIE")
-def decommission_command(metadata: str, forget: bool, bookie_id: str) -> None:
+@json_option
+def decommission_command(metadata: str, forget: bool, bookie_id: str, as_json: bool) -> None:
     """Copy all ledgers of BOOKIE, which was stopped, to others, and wait for the end of it.
 
     The copies are made by autorecovery, which has to run somewhere in the cluster.
@@ -119,8 +134,11 @@ def decommission_command(metadata: str, forget: bool, bookie_id: str) -> None:
         done = run_client(work())
     except NoNodeError:
         raise click.BadParameter(f"there is no bookie {bookie_id!r}", param_hint="BOOKIE") from None
-    tell(
-        f"{counted(done, 'ledger')} copied; {bookie_id} is {'forgotten' if forget else 'not needed any more'}"
+    state = "forgotten" if forget else "not needed any more"
+    report(
+        f"{counted(done, 'ledger')} copied; {bookie_id} is {state}",
+        {"bookieId": bookie_id, "ledgers": done, "forgotten": forget},
+        as_json=as_json,
     )
 
 

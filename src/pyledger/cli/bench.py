@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from pyledger.cli.output import emit, format_size, print_table, progress, tell
-from pyledger.cli.parameters import json_option
+from pyledger.cli.parameters import Number, json_option
 
 EXAMPLES = """\b
 Examples:
@@ -45,10 +45,8 @@ class Measure:
 
 
 @click.command("bench", epilog=EXAMPLES)
-@click.option("--messages", type=click.IntRange(1000, 10_000_000), default=300_000, show_default=True)
-@click.option(
-    "--body-size", type=click.IntRange(1, 1 << 20), default=256, show_default=True, help="Bytes of a body."
-)
+@click.option("--messages", type=Number(1000, 10_000_000), default=300_000, show_default=True)
+@click.option("--body-size", type=Number(1, 1 << 20), default=256, show_default=True, help="Bytes of a body.")
 @click.option(
     "--folder",
     type=click.Path(),

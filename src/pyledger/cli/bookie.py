@@ -10,7 +10,7 @@ from pyledger.cli.bookie_serve import command as serve_command
 from pyledger.cli.ledger_options import require_protobuf
 from pyledger.cli.messages import text_or_base64
 from pyledger.cli.output import counted, emit, print_problem, printable, tell, write_line
-from pyledger.cli.parameters import json_option
+from pyledger.cli.parameters import Number, json_option
 from pyledger.errors import EXIT_PROBLEM
 
 EXAMPLES = """\b
@@ -26,7 +26,7 @@ _SHOWN_CHARACTERS = 200
 @click.option(
     "--dev",
     "count",
-    type=click.IntRange(1, 99),
+    type=Number(1, 99),
     help=f"The same as: serve {DEV_FOLDER} --dev N.",
     metavar="N",
 )
@@ -51,8 +51,8 @@ folder_argument = click.argument("folders", metavar="FOLDER...", nargs=-1, requi
 
 @command.command("dump")
 @folder_argument
-@click.option("--ledger", "ledger_ids", multiple=True, type=click.IntRange(min=0), help="Only this ledger.")
-@click.option("--limit", type=click.IntRange(min=0), help="At most so many entries.")
+@click.option("--ledger", "ledger_ids", multiple=True, type=Number(), help="Only this ledger.")
+@click.option("--limit", type=Number(), help="At most so many entries.")
 @click.option(
     "--body", is_flag=True, help="With --json: the payload too, as text where it is UTF-8, else base64."
 )

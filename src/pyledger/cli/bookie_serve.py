@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from pyledger.cli.output import CannotReachError
+from pyledger.cli.parameters import Number
 from pyledger.cli.serving import (
     begin_start,
     config_option,
@@ -14,6 +15,7 @@ from pyledger.cli.serving import (
     log_ignored,
     log_level_option,
     log_to_stderr,
+    ready_json_option,
     serve,
 )
 
@@ -41,9 +43,7 @@ _OF_ONE_BOOKIE = {
 
 @click.command("serve", epilog=EXAMPLES)
 @click.argument("folder", required=False, type=click.Path(path_type=Path, file_okay=False))
-@click.option(
-    "--dev", "count", type=click.IntRange(1, 99), help="So many bookies in this process, with metadata."
-)
+@click.option("--dev", "count", type=Number(1, 99), help="So many bookies in this process, with metadata.")
 @listen_option("127.0.0.1:3181")
 @click.option("--metadata", help="The cluster: zk://HOST:PORT/ledgers, or sqlite:FILE.")
 @click.option("--id", "bookie_id", default="", help="Its name in the cluster.  [default: HOST:PORT]")
@@ -65,6 +65,7 @@ _OF_ONE_BOOKIE = {
 )
 @config_option
 @log_level_option
+@ready_json_option
 def command(
     folder: Path | None,
     count: int | None,

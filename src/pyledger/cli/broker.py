@@ -12,6 +12,7 @@ from pyledger.cli.serving import (
     log_ignored,
     log_level_option,
     log_to_stderr,
+    ready_json_option,
     serve,
 )
 
@@ -33,6 +34,7 @@ Examples:
 )
 @listen_option("127.0.0.1:10911")
 @log_level_option
+@ready_json_option
 def command(
     config_path: Path | None,
     namesrv: str | None,

@@ -6,7 +6,7 @@ import click
 
 from pyledger.cli.ledger_cluster import bookie_rows, format_cluster, is_metadata
 from pyledger.cli.network import client_config, network_options, run_client
-from pyledger.cli.output import counted, emit, tell, write_line
+from pyledger.cli.output import counted, emit, report, tell, write_line
 from pyledger.cli.parameters import json_option
 from pyledger.cli.topic import print_rows
 
@@ -75,10 +75,12 @@ def status(address: str, namesrv: str, access_key: str, secret_key: str, as_json
 
 @command.command("format")
 @click.argument("metadata")
-def format_metadata(metadata: str) -> None:
+@json_option
+def format_metadata(metadata: str, as_json: bool) -> None:
     """Make an empty cluster for bookies in METADATA, zk://HOST:PORT/ledgers or sqlite:FILE.
 
     A cluster that is there is left as it is.
     """
     made = run_client(format_cluster(metadata))
-    tell("an empty cluster is there" if made else "there is a cluster already; nothing was changed")
+    text = "an empty cluster is there" if made else "there is a cluster already; nothing was changed"
+    report(text, {"metadata": metadata, "created": made}, as_json=as_json)

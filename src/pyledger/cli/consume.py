@@ -15,7 +15,7 @@ from pyledger.cli.network import (
     run_client,
 )
 from pyledger.cli.output import WrongUseError, emit, format_time, printable, write_line
-from pyledger.cli.parameters import parse_time
+from pyledger.cli.parameters import Number, parse_time
 
 EXAMPLES = """\b
 Examples:
@@ -50,7 +50,7 @@ def parse_start(text: str) -> str | int:
     metavar="WHERE",
     help="begin, end, or a time: ms, ISO 8601 or an age such as 15m. A group starts there when it is new.",
 )
-@click.option("--limit", type=click.IntRange(min=0), help="Stop after this many messages.")
+@click.option("--limit", type=Number(), help="Stop after this many messages.")
 @click.option("--exit", "exit_at_end", is_flag=True, help="Stop at the end of the queues.")
 @click.option("-f", "--format", "pattern", callback=parse_format, help=FORMAT_HELP)
 @click.option("--json", "as_json", is_flag=True, help="JSON lines instead of text.")

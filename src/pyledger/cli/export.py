@@ -87,10 +87,12 @@ def command(
 
     from pyledger.store.reader import StoreReader
 
-    with StoreReader.open(store, on_corrupt=on_corrupt) as reader:
-        with _complete_file(out) as draft, progress("exporting", None, unit="messages") as advance:
-            count = write(reader, draft, advance)
-        report_skipped(reader)
+    with (
+        StoreReader.open(store, on_corrupt=on_corrupt) as reader,
+        _complete_file(out) as draft,
+        progress("exporting", None, unit="messages") as advance,
+    ):
+        count = write(reader, draft, advance)
     if as_json:
         emit(
             {
@@ -103,6 +105,7 @@ def command(
         )
     else:
         tell(f"{counted(count, 'message')} written to {out}")
+    report_skipped(reader)
 
 
 @contextmanager

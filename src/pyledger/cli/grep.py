@@ -94,8 +94,8 @@ def command(
             count += 1
             if not count_only:
                 print_message(message, as_json=as_json, body=body)
-        report_skipped(reader)
     if count_only and as_json:
         emit({"kind": "count", "count": count})
     elif count_only:
         write_line(str(count))
+    report_skipped(reader)

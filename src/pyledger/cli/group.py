@@ -5,8 +5,8 @@ from typing import Any
 import click
 
 from pyledger.cli.network import client_config, network_options, run_client
-from pyledger.cli.output import counted, emit, format_time, tell
-from pyledger.cli.parameters import json_option, parse_time
+from pyledger.cli.output import confirm, counted, emit, format_time, report, tell
+from pyledger.cli.parameters import Number, if_exists_option, json_option, parse_time, yes_option
 from pyledger.cli.topic import print_rows
 
 EXAMPLES = """\b
@@ -53,7 +53,11 @@ def show(
 
     async def work() -> Any:
         async with AsyncAdmin(client=client_config(namesrv, access_key, secret_key)) as admin:
-            return await admin.progress(group, topic), await admin.members(group)
+            progress, members = await admin.progress(group, topic), await admin.members(group)
+            # Brokers answer 0 for a group that they do not know, as upstream's do.
+            if members is None and not any(one.consumer_offset > 0 for one in progress.queues.values()):
+                await require_group(admin, group)
+            return progress, members
 
     progress, members = run_client(work())
     rows = [
@@ -77,13 +81,26 @@ def show(
     tell(f"{counted(progress.behind, 'message')} behind; {there}")
 
 
+async def require_group(admin: Any, group: str) -> None:
+    """Make sure that brokers know a group.
+
+    Raises:
+        NotThereError: none does.
+    """
+    from pyledger.errors import NotThereError
+
+    if group not in await admin.groups():
+        raise NotThereError("group", group, "see `pyledger group list`")
+
+
 @command.command("create")
 @click.argument("group")
 @network_options
-@click.option("--retry-times", type=click.IntRange(0, 10_000), default=16, show_default=True)
+@click.option("--retry-times", type=Number(0, 10_000), default=16, show_default=True)
 @click.option("--orderly", is_flag=True, help="Its members consume in order.")
 @click.option("--no-broadcast", is_flag=True, help="Its members may not consume by broadcasting.")
 @click.option("--cluster", help="Only at brokers of this cluster.")
+@json_option
 def create(
     group: str,
     namesrv: str,
@@ -93,6 +110,7 @@ def create(
     orderly: bool,
     no_broadcast: bool,
     cluster: str | None,
+    as_json: bool,
 ) -> None:
     """Create a group, or change it."""
     from pyledger.client.admin import AsyncAdmin
@@ -106,27 +124,41 @@ def create(
         async with AsyncAdmin(client=client_config(namesrv, access_key, secret_key)) as admin:
             return await admin.create_group(wanted, cluster=cluster)
 
-    tell(f"{group} is at {', '.join(run_client(work()))}")
+    brokers = run_client(work())
+    report(f"{group} is at {', '.join(brokers)}", {"group": group, "brokers": brokers}, as_json=as_json)
 
 
 @command.command("delete")
 @click.argument("group")
 @network_options
 @click.option("--keep-offsets", is_flag=True, help="Remember how far it was.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-def delete(group: str, namesrv: str, access_key: str, secret_key: str, keep_offsets: bool, yes: bool) -> None:
+@if_exists_option
+@yes_option
+@json_option
+def delete(
+    group: str,
+    namesrv: str,
+    access_key: str,
+    secret_key: str,
+    keep_offsets: bool,
+    if_exists: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
     """Delete a group."""
     from pyledger.client.admin import AsyncAdmin
 
     if not yes:
-        click.confirm(f"Delete the group {group}?", abort=True, err=True)
+        confirm(f"Delete the group {group}?")
 
     async def work() -> None:
         async with AsyncAdmin(client=client_config(namesrv, access_key, secret_key)) as admin:
+            if not if_exists:
+                await require_group(admin, group)
             await admin.delete_group(group, forget_offsets=not keep_offsets)
 
     run_client(work())
-    tell(f"{group} is deleted")
+    report(f"{group} is deleted", {"group": group, "deleted": True}, as_json=as_json)
 
 
 def parse_target(text: str) -> int:

@@ -6,7 +6,7 @@ import click
 
 from pyledger.cli.network import client_config, network_options, run_client
 from pyledger.cli.output import emit, write_line
-from pyledger.cli.parameters import json_option
+from pyledger.cli.parameters import Number, json_option
 
 EXAMPLES = """\b
 Examples:
@@ -60,7 +60,7 @@ def promote(
 
 @command.command("demote")
 @click.argument("address", metavar="HOST:PORT")
-@click.option("--id", "broker_id", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option("--id", "broker_id", type=Number(1), default=1, show_default=True)
 @network_options
 @json_option
 def demote(

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from pyledger.cli.output import (
+    ProblemFoundError,
     counted,
     emit,
     format_size,
@@ -16,7 +17,7 @@ from pyledger.cli.output import (
     printable,
     write_line,
 )
-from pyledger.cli.parameters import json_option, store_argument
+from pyledger.cli.parameters import end_problem, json_option, store_argument
 from pyledger.errors import StoreError
 
 EXAMPLES = """\b
@@ -74,7 +75,13 @@ def command(store: str, show_all: bool, as_json: bool) -> None:
     if as_json:
         for fields in (facts, *queues, *unusual):
             emit(fields)
-        return
+    else:
+        _print_store(facts, queues, unusual, show_all=show_all)
+    if (problem := end_problem(reader)) is not None:
+        raise ProblemFoundError(f"{problem}; see `pyledger verify`")
+
+
+def _print_store(facts: Fields, queues: list[Fields], unusual: list[Fields], *, show_all: bool) -> None:
     _print_facts(facts)
     print_table(*_topic_rows(queues))
     if show_all or len(queues) <= _QUEUES_SHOWN:
@@ -152,7 +159,6 @@ def _print_facts(facts: Fields) -> None:
     low, high = facts["minPhysicalOffset"], facts["maxPhysicalOffset"]
     queues, topics = counted(facts["queues"], "queue"), counted(facts["topics"], "topic")
     first, last = facts["firstStoreTimestamp"], facts["lastStoreTimestamp"]
-    unclean = "not in good order, or its writer is running; recovery has work at the next opening for writing"
     lines = {
         "store": facts["path"],
         "files": f"{counted(facts['logFiles'], 'log file')} of {format_size(facts['logFileSizeBytes'])}, "
@@ -162,13 +168,19 @@ def _print_facts(facts: Fields) -> None:
         "end": facts["endProblem"],
         "messages": f"{facts['messages']:,} in {queues} of {topics}",
         "stored": f"{format_time(first)} to {format_time(last)}" if last else None,
-        "closed": "in good order" if facts["clean"] else unclean,
+        "shutdown": _shutdown_line(facts),
         "checkpoint": _checkpoint_line(facts["checkpoint"]),
     }
     for name, value in lines.items():
         if value is not None:
             write_line(printable(f"{name + ':':<12}{value}"))
     write_line("")
+
+
+def _shutdown_line(facts: Fields) -> str:
+    if not facts["clean"]:
+        return "not clean, or its writer is running; the next opening for writing recovers it"
+    return "clean" if facts["endProblem"] is None else "clean, but its log ends in damage"
 
 
 def _checkpoint_line(checkpoint: dict[str, int] | None) -> str:

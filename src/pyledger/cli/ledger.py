@@ -10,8 +10,9 @@ from pyledger.cli.ledger_copies import COMMANDS as COPIES_COMMANDS
 from pyledger.cli.ledger_options import client_of, metadata_option
 from pyledger.cli.messages import text_or_base64
 from pyledger.cli.network import run_client
-from pyledger.cli.output import counted, emit, printable, tell, write_line
-from pyledger.cli.parameters import json_option
+from pyledger.cli.output import confirm, counted, emit, printable, tell, write_line
+from pyledger.cli.parameters import Number, json_option, yes_option
+from pyledger.cli.rows import read_lines
 
 EXAMPLES = """\b
 Examples:
@@ -25,19 +26,15 @@ _SHOWN_CHARACTERS = 200
 password_option = click.option(
     "--password", default="", envvar="PYLEDGER_PASSWORD", show_envvar=True, help="Of the ledger."
 )
-ledger_argument = click.argument("ledger_id", metavar="LEDGER", type=click.IntRange(min=0))
+ledger_argument = click.argument("ledger_id", metavar="LEDGER", type=Number())
 QUORUM_OPTIONS = (
-    click.option(
-        "--ensemble", default=3, show_default=True, type=click.IntRange(min=1), help="Bookies to spread over."
-    ),
-    click.option(
-        "--write-quorum", default=2, show_default=True, type=click.IntRange(min=1), help="Copies of an entry."
-    ),
+    click.option("--ensemble", default=3, show_default=True, type=Number(1), help="Bookies to spread over."),
+    click.option("--write-quorum", default=2, show_default=True, type=Number(1), help="Copies of an entry."),
     click.option(
         "--ack-quorum",
         default=2,
         show_default=True,
-        type=click.IntRange(min=1),
+        type=Number(1),
         help="Copies on disk when an entry is confirmed.",
     ),
     click.option(
@@ -78,7 +75,7 @@ async def make(client: Any, sizes: tuple[int, int, int], digest: str, password: 
 @quorum_options
 @password_option
 @click.option("--custom", multiple=True, metavar="KEY=VALUE", help="The application's own metadata.")
-@click.option("--id", "ledger_id", type=click.IntRange(min=0), help="Instead of one that is chosen.")
+@click.option("--id", "ledger_id", type=Number(), help="Instead of one that is chosen.")
 @json_option
 def create(
     metadata: str,
@@ -142,14 +139,14 @@ def write(
 
 
 def _stdin_lines() -> Any:
-    return (line.rstrip(b"\r\n") for line in sys.stdin.buffer)
+    return (line.rstrip(b"\r\n") for line in read_lines(sys.stdin.buffer))
 
 
 @command.command("read")
 @metadata_option
 @password_option
-@click.option("--from", "first", default=0, type=click.IntRange(min=0), help="First entry.")
-@click.option("--to", "last", type=click.IntRange(min=0), help="Last entry.")
+@click.option("--from", "first", default=0, type=Number(), help="First entry.")
+@click.option("--to", "last", type=Number(), help="Last entry.")
 @click.option(
     "--unconfirmed", is_flag=True, help="With --to: entries that may be gone after a recovery, too."
 )
@@ -178,7 +175,7 @@ def read(
 @command.command("tail")
 @metadata_option
 @password_option
-@click.option("--from", "first", default=0, type=click.IntRange(min=0), help="First entry.")
+@click.option("--from", "first", default=0, type=Number(), help="First entry.")
 @ledger_argument
 @json_option
 def tail(metadata: str, password: str, first: int, ledger_id: int, as_json: bool) -> None:
@@ -253,13 +250,13 @@ def recover(metadata: str, password: str, ledger_id: int, as_json: bool) -> None
 
 @command.command("delete")
 @metadata_option
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @ledger_argument
 @json_option
 def delete(metadata: str, yes: bool, ledger_id: int, as_json: bool) -> None:
     """Delete LEDGER. Bookies give its room back at their next collection."""
     if not yes:
-        click.confirm(f"Delete ledger {ledger_id}?", abort=True, err=True)
+        confirm(f"Delete ledger {ledger_id}?")
 
     async def work() -> None:
         async with client_of(metadata) as client:
@@ -275,10 +272,8 @@ def delete(metadata: str, yes: bool, ledger_id: int, as_json: bool) -> None:
 @command.command("bench")
 @metadata_option
 @quorum_options
-@click.option("--size", default=256, show_default=True, type=click.IntRange(min=0), help="Bytes of an entry.")
-@click.option(
-    "--in-flight", default=1000, show_default=True, type=click.IntRange(min=1), help="Adds at once."
-)
+@click.option("--size", default=256, show_default=True, type=Number(), help="Bytes of an entry.")
+@click.option("--in-flight", default=1000, show_default=True, type=Number(1), help="Adds at once.")
 @click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(min=0.1), help="How long.")
 @json_option
 def bench(

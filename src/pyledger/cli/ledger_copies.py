@@ -7,7 +7,7 @@ import click
 from pyledger.cli.ledger_options import client_of, metadata_option
 from pyledger.cli.network import run_client
 from pyledger.cli.output import counted, emit, format_time, tell, write_line
-from pyledger.cli.parameters import json_option
+from pyledger.cli.parameters import Number, json_option
 from pyledger.cli.topic import print_rows
 from pyledger.errors import EXIT_PROBLEM
 
@@ -16,7 +16,7 @@ from pyledger.errors import EXIT_PROBLEM
 @metadata_option
 @click.option("--every-entry", is_flag=True, help="Read all entries, not the ends of each fragment alone.")
 @click.option("--mark", is_flag=True, help="Mark what lacks copies, so that autorecovery makes them.")
-@click.argument("ledger_ids", metavar="[LEDGER]...", nargs=-1, type=click.IntRange(min=0))
+@click.argument("ledger_ids", metavar="[LEDGER]...", nargs=-1, type=Number())
 @json_option
 @click.pass_context
 def check(

@@ -11,6 +11,7 @@ from pyledger.cli.serving import (
     log_ignored,
     log_level_option,
     log_to_stderr,
+    ready_json_option,
     serve,
 )
 
@@ -27,6 +28,7 @@ Examples:
 @config_option
 @click.option("--admin", is_flag=True, help="Answer requests that change the name server, too.")
 @log_level_option
+@ready_json_option
 def command(listen: tuple[str, int] | None, config_path: Path | None, admin: bool, log_level: str) -> None:
     """Run a name server until SIGTERM or SIGINT. Prints `READY namesrv HOST:PORT` once it answers.
 

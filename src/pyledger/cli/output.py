@@ -10,13 +10,14 @@ from typing import Any
 
 import click
 
-from pyledger.errors import EXIT_UNREACHABLE, EXIT_USAGE
+from pyledger.errors import EXIT_PROBLEM, EXIT_UNREACHABLE, EXIT_USAGE
 
 Advance = Callable[[int], None]
 """Called with the work done so far, in the unit of the total."""
 
 # Control characters, and those that end a line or turn its direction: none may act on a terminal.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
@@ -24,6 +25,12 @@ class WrongUseError(click.ClickException):
     """What was asked for makes no sense for this store or file."""
 
     exit_code = EXIT_USAGE
+
+
+class ProblemFoundError(click.ClickException):
+    """What was looked at is damaged."""
+
+    exit_code = EXIT_PROBLEM
 
 
 class CannotReachError(click.ClickException):
@@ -47,9 +54,44 @@ def tell(text: str) -> None:
     sys.stderr.write(printable(text) + "\n")
 
 
+def confirm(question: str) -> None:
+    """Ask on stderr, and end the command unless the answer is yes.
+
+    Raises:
+        UsageError: stdin has no answer; `--yes` gives it.
+        Exit: the answer is no.
+    """
+    sys.stderr.write(f"{printable(question)} [y/N]: ")
+    sys.stderr.flush()
+    answer = sys.stdin.readline()
+    if not answer:
+        sys.stderr.write("\n")
+        raise click.UsageError("stdin has no answer; give --yes")
+    if answer.strip().lower() not in {"y", "yes"}:
+        tell("nothing was deleted")
+        raise click.exceptions.Exit(EXIT_PROBLEM)
+
+
+def report(text: str, fields: Mapping[str, Any], *, as_json: bool) -> None:
+    """Report what a command did: its fields as a JSON line, or a line on stderr."""
+    if as_json:
+        emit(fields)
+    else:
+        tell(text)
+
+
 def emit(fields: Mapping[str, Any]) -> None:
     """Print one JSON line."""
-    sys.stdout.write(json.dumps(fields, ensure_ascii=False, separators=(",", ":")) + "\n")
+    sys.stdout.write(json_line(fields) + "\n")
+
+
+def json_line(fields: Mapping[str, Any]) -> str:
+    """Fields as one line of JSON."""
+    text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+    # A lone surrogate, such as a byte of a path that is not UTF-8, is no text: it is escaped.
+    return (
+        text if text.isascii() or not _SURROGATE.search(text) else json.dumps(fields, separators=(",", ":"))
+    )
 
 
 def print_problem(found: Any, *, as_json: bool) -> None:

@@ -7,7 +7,8 @@ import click
 
 from pyledger.cli.network import client_config, network_options, run_client
 from pyledger.cli.output import WrongUseError, counted, emit, tell
-from pyledger.cli.rows import field_text, read_json_lines
+from pyledger.cli.parameters import Number
+from pyledger.cli.rows import field_text, read_json_lines, read_lines, read_whole
 
 EXAMPLES = """\b
 Examples:
@@ -50,12 +51,10 @@ def properties_of(_ctx: click.Context, _param: click.Parameter, values: tuple[st
     "--property", "properties", multiple=True, callback=properties_of, help="NAME=VALUE; repeatable."
 )
 @click.option("--sharding-key", help="Messages of one key go to one queue, in order.")
-@click.option("--delay-level", type=click.IntRange(0, 18), default=0, help="Deliver later: 1 to 18.")
-@click.option("--batch", type=click.IntRange(1, 1024), default=1, help="Messages of one request.")
-@click.option("--count", type=click.IntRange(1), help="Instead of FILE: so many messages made up.")
-@click.option(
-    "--size", "size_bytes", type=click.IntRange(1), default=256, show_default=True, help="Bytes of those."
-)
+@click.option("--delay-level", type=Number(0, 18), default=0, help="Deliver later: 1 to 18.")
+@click.option("--batch", type=Number(1, 1024), default=1, help="Messages of one request.")
+@click.option("--count", type=Number(1), help="Instead of FILE: so many messages made up.")
+@click.option("--size", "size_bytes", type=Number(1), default=256, show_default=True, help="Bytes of those.")
 @click.option("--json", "as_json", is_flag=True, help="Print where each message is stored, as JSON lines.")
 def command(
     source: BinaryIO,
@@ -93,12 +92,12 @@ def made_up(count: int, size_bytes: int) -> Iterator[tuple[bytes, str | None]]:
 def read(source: BinaryIO, form: str, key_field: str | None) -> Iterator[tuple[bytes, str | None]]:
     """Bodies with the key of each; empty lines are passed over."""
     if form == "whole":
-        yield source.read(), None
+        yield read_whole(source), None
     elif form == "json":
         for number, row, body, _ in read_json_lines(source):
             yield body, None if key_field is None else field_text(row, key_field, number)
     else:
-        for line in source:
+        for line in read_lines(source):
             if body := line.rstrip(b"\r\n"):
                 yield body, None
 

@@ -6,7 +6,14 @@ import click
 
 from pyledger.cli.messages import print_message
 from pyledger.cli.output import tell
-from pyledger.cli.parameters import body_option, json_option, parse_time, require_topics, store_argument
+from pyledger.cli.parameters import (
+    Number,
+    body_option,
+    json_option,
+    parse_time,
+    require_topics,
+    store_argument,
+)
 from pyledger.errors import CorruptRecordError, OffsetOutOfRangeError
 
 EXAMPLES = """\b
@@ -27,7 +34,7 @@ Examples:
 @click.option("--until", type=parse_time, metavar="TIME", help="Stored before.")
 @click.option(
     "--limit",
-    type=click.IntRange(1, 64),
+    type=Number(1, 64),
     default=64,
     show_default=True,
     help="Most messages: the newest ones.",

@@ -7,7 +7,7 @@ import click
 from pyledger.cli import raft_network
 from pyledger.cli.messages import text_or_base64
 from pyledger.cli.output import counted, emit, print_problem, progress, tell, write_line
-from pyledger.cli.parameters import json_option
+from pyledger.cli.parameters import Number, json_option
 from pyledger.cli.raft_entries import entry_fields, entry_line
 from pyledger.errors import EXIT_PROBLEM
 
@@ -48,9 +48,9 @@ generation_option = click.option(
 
 @command.command("cat")
 @folder_argument
-@click.option("--from", "start", type=click.IntRange(min=0), help="First index.")
-@click.option("--to", "end", type=click.IntRange(min=0), help="End index, itself not included.")
-@click.option("--limit", type=click.IntRange(min=0), help="At most so many entries.")
+@click.option("--from", "start", type=Number(), help="First index.")
+@click.option("--to", "end", type=Number(), help="End index, itself not included.")
+@click.option("--limit", type=Number(), help="At most so many entries.")
 @click.option(
     "--body", is_flag=True, help="With --json: the body too, as text where it is UTF-8, else base64."
 )

@@ -8,10 +8,18 @@ import click
 
 from pyledger.cli.messages import text_or_base64
 from pyledger.cli.network import run_client
-from pyledger.cli.output import emit, tell, write_line
-from pyledger.cli.parameters import json_option
+from pyledger.cli.output import emit, report, tell, write_line
+from pyledger.cli.parameters import Number, json_option
 from pyledger.cli.raft_entries import entry_fields, entry_line
-from pyledger.cli.serving import begin_start, config_option, log_level_option, log_to_stderr, serve
+from pyledger.cli.rows import read_lines
+from pyledger.cli.serving import (
+    begin_start,
+    config_option,
+    log_level_option,
+    log_to_stderr,
+    ready_json_option,
+    serve,
+)
 from pyledger.errors import EXIT_PROBLEM
 
 PEERS_HELP = "Members: n0-host:port;n1-host:port;…"
@@ -19,7 +27,7 @@ PEERS_HELP = "Members: n0-host:port;n1-host:port;…"
 group_option = click.option("--group", default="default", show_default=True, help="Name of the group.")
 peers_option = click.option("--peers", required=True, help=PEERS_HELP)
 timeout_option = click.option(
-    "--timeout-ms", type=click.IntRange(min=1), default=5000, show_default=True, help="For one call."
+    "--timeout-ms", type=Number(1), default=5000, show_default=True, help="For one call."
 )
 
 
@@ -37,6 +45,7 @@ timeout_option = click.option(
 @click.option("--upstream-times", is_flag=True, help="Times that a group with Java nodes needs.")
 @config_option
 @log_level_option
+@ready_json_option
 def node(
     group: str,
     self_id: str,
@@ -82,7 +91,8 @@ def append(group: str, peers: str, timeout_ms: int, bodies: tuple[str, ...], as_
     from pyledger.client.raft_client import RaftClient
 
     async def work() -> None:
-        lines = (body.encode() for body in bodies) if bodies else iter(sys.stdin.buffer.read().splitlines())
+        stdin = (line.rstrip(b"\r\n") for line in read_lines(sys.stdin.buffer))
+        lines = (body.encode() for body in bodies) if bodies else stdin
         async with RaftClient(group, peers, timeout_ms=timeout_ms) as client:
             for body in lines:
                 done = await client.append(body)
@@ -100,7 +110,7 @@ def append(group: str, peers: str, timeout_ms: int, bodies: tuple[str, ...], as_
 @group_option
 @peers_option
 @timeout_option
-@click.argument("index", type=click.IntRange(min=0))
+@click.argument("index", type=Number())
 @json_option
 @click.pass_context
 def get(ctx: click.Context, group: str, peers: str, timeout_ms: int, index: int, as_json: bool) -> None:
@@ -159,7 +169,8 @@ def status(group: str, peers: str, as_json: bool) -> None:
 @group_option
 @peers_option
 @click.argument("to")
-def transfer(group: str, peers: str, to: str) -> None:
+@json_option
+def transfer(group: str, peers: str, to: str, as_json: bool) -> None:
     """Let member TO lead the group."""
     from pyledger.client.raft_client import RaftClient
 
@@ -167,18 +178,17 @@ def transfer(group: str, peers: str, to: str) -> None:
         async with RaftClient(group, peers) as client:
             return await client.transfer(to)
 
-    tell(f"{to} leads in term {run_client(work())}")
+    term = run_client(work())
+    report(f"{to} leads in term {term}", {"leaderId": to, "term": term}, as_json=as_json)
 
 
 @click.command("bench")
 @group_option
 @peers_option
 @timeout_option
-@click.option("--size", default=256, show_default=True, type=click.IntRange(min=0), help="Bytes of a body.")
-@click.option("--per", default=1, show_default=True, type=click.IntRange(min=1), help="Entries in a request.")
-@click.option(
-    "--in-flight", default=1024, show_default=True, type=click.IntRange(min=1), help="Requests at once."
-)
+@click.option("--size", default=256, show_default=True, type=Number(), help="Bytes of a body.")
+@click.option("--per", default=1, show_default=True, type=Number(1), help="Entries in a request.")
+@click.option("--in-flight", default=1024, show_default=True, type=Number(1), help="Requests at once.")
 @click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(min=0.1), help="How long.")
 @json_option
 def bench(

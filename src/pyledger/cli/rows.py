@@ -3,7 +3,7 @@
 import csv
 import json
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, count
 from typing import Any, BinaryIO
 
 import click
@@ -11,14 +11,43 @@ import click
 Row = tuple[int, dict[str, Any], bytes, int]
 """Line number, fields, the body that will be stored, and the bytes of input read so far."""
 
+LINE_BYTES_MAX = 64 << 20
+"""More than a message can hold with settings that brokers have."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def read_whole(source: BinaryIO) -> bytes:
+    """All of a file that fits into a message.
+
+    Raises:
+        ClickException: it is longer.
+    """
+    body = source.read(LINE_BYTES_MAX + 1)
+    if len(body) > LINE_BYTES_MAX:
+        raise click.ClickException(f"the input is longer than {LINE_BYTES_MAX >> 20} MiB")
+    return body
+
+
+def read_lines(source: BinaryIO) -> Iterator[bytes]:
+    """Lines with their ends, one at a time: input without line ends must not fill the memory.
+
+    Raises:
+        ClickException: a line is longer than a message can be.
+    """
+    for number in count(1):
+        line = source.readline(LINE_BYTES_MAX + 1)
+        if len(line) > LINE_BYTES_MAX:
+            raise click.ClickException(f"line {number}: longer than {LINE_BYTES_MAX >> 20} MiB")
+        if not line:
+            return
+        yield line
 
 
 def read_json_lines(source: BinaryIO) -> Iterator[Row]:
     """Each line that is not blank; it must be a JSON object."""
     decode = json.JSONDecoder().decode
     done = 0
-    for number, line in enumerate(source, 1):
+    for number, line in enumerate(read_lines(source), 1):
         done += len(line)
         body = line.strip()
         if number == 1:
@@ -43,10 +72,9 @@ def _named(value: object) -> str:
 
 def read_csv(source: BinaryIO) -> Iterator[Row]:
     """Each row under the header line, as a JSON object of strings."""
-    lines = (
-        line.decode("utf-8") for line in chain([source.readline().removeprefix(_BYTE_ORDER_MARK)], source)
-    )
-    table = csv.reader(lines, strict=True)
+    lines = read_lines(source)
+    whole = chain([next(lines, b"").removeprefix(_BYTE_ORDER_MARK)], lines)
+    table = csv.reader((line.decode("utf-8") for line in whole), strict=True)
     try:
         yield from _csv_rows(table, next(table, []))
     except csv.Error as error:

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import click
 
-from pyledger.cli.serving import begin_start, log_level_option, log_to_stderr, serve
+from pyledger.cli.parameters import Number
+from pyledger.cli.serving import begin_start, log_level_option, log_to_stderr, ready_json_option, serve
 
-PORT = click.IntRange(0, 65535)
+PORT = Number(0, 65535)
 EXAMPLES = """\b
 Examples:
   pyledger serve --dev
@@ -30,6 +31,7 @@ Examples:
     "--sync-flush", is_flag=True, help="Acknowledge a message when it is on disk, not when it is in memory."
 )
 @log_level_option
+@ready_json_option
 def command(
     dev: bool, store_path: Path, namesrv_port: int, port: int, sync_flush: bool, log_level: str
 ) -> None:

@@ -2,13 +2,14 @@
 
 import gc
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 import click
 
-from pyledger.cli.output import printable, tell
+from pyledger.cli.output import emit, printable, tell, write_line
 from pyledger.errors import EXIT_PROBLEM
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -38,12 +39,14 @@ def begin_start() -> None:
 def serve(name: str, make: Callable[[], Service]) -> None:
     """Run a service until SIGTERM or SIGINT, or until it says that it has `ended`.
 
-    `READY <name> <host:port>` says from when on it answers.
+    `READY <name> <host:port>` states that it answers now; with `--json` it is a JSON line.
     """
     import asyncio
     import signal
 
     from pyledger.net.loop import run
+
+    as_json = click.get_current_context().meta.get(_AS_JSON, False)
 
     async def main() -> bool:
         stop = asyncio.Event()
@@ -55,7 +58,11 @@ def serve(name: str, make: Callable[[], Service]) -> None:
         gc.freeze()
         gc.enable()
         try:
-            click.echo(f"READY {name} {service.address}")
+            if as_json:
+                emit({"kind": "ready", "server": name, "address": service.address})
+            else:
+                write_line(f"READY {name} {service.address}")
+            sys.stdout.flush()
             ends = [asyncio.ensure_future(stop.wait())]
             if isinstance(ended := getattr(service, "ended", None), asyncio.Event):
                 ends.append(asyncio.ensure_future(ended.wait()))
@@ -113,6 +120,14 @@ config_option = click.option(
     "config_path",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Settings: a TOML file, or upstream's own properties.",
+)
+_AS_JSON = "pyledger.ready_as_json"
+ready_json_option = click.option(
+    "--json",
+    is_flag=True,
+    expose_value=False,
+    callback=lambda ctx, _param, value: ctx.meta.update({_AS_JSON: value}),
+    help="A JSON line in place of READY.",
 )
 log_level_option = click.option(
     "--log-level",

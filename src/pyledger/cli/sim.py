@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from pyledger.cli.output import emit, tell
-from pyledger.cli.parameters import json_option
+from pyledger.cli.parameters import Number, json_option
 from pyledger.errors import EXIT_PROBLEM
 
 EXAMPLES = """\b
@@ -18,18 +18,16 @@ Examples:
 
 @click.command("sim", epilog=EXAMPLES)
 @click.option("--protocol", type=click.Choice(["raft", "ledger", "ha"]), default="raft", show_default=True)
-@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="The first history.")
-@click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="How many histories.")
+@click.option("--seed", type=Number(), default=1, show_default=True, help="The first history.")
+@click.option("--seeds", type=Number(1), default=1, show_default=True, help="How many histories.")
 @click.option(
     "--nodes",
-    type=click.IntRange(1, 15),
+    type=Number(1, 15),
     default=5,
     show_default=True,
     help="Members of the group, bookies, or a master and its slaves.",
 )
-@click.option(
-    "--ticks", type=click.IntRange(min=1), default=1000, show_default=True, help="Time of trouble, in 10 ms."
-)
+@click.option("--ticks", type=Number(1), default=1000, show_default=True, help="Time of trouble, in 10 ms.")
 @click.option("--real-store", is_flag=True, help="raft: members write real files, in a temporary folder.")
 @json_option
 @click.pass_context

@@ -5,8 +5,8 @@ from typing import Any
 import click
 
 from pyledger.cli.network import client_config, network_options, run_client
-from pyledger.cli.output import emit, format_time, print_table, tell, write_line
-from pyledger.cli.parameters import json_option
+from pyledger.cli.output import confirm, emit, format_time, print_table, report, write_line
+from pyledger.cli.parameters import Number, if_exists_option, json_option, yes_option
 
 EXAMPLES = """\b
 Examples:
@@ -89,9 +89,7 @@ def print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
 @command.command("create")
 @click.argument("topic")
 @network_options
-@click.option(
-    "--queues", type=click.IntRange(1, 65_535), default=8, show_default=True, help="Queues at each broker."
-)
+@click.option("--queues", type=Number(1, 65_535), default=8, show_default=True, help="Queues at each broker.")
 @click.option("--perm", type=click.Choice(list(PERMISSIONS)), default="rw", show_default=True)
 @click.option("--order", is_flag=True, help="It is a topic of ordered messages.")
 @click.option(
@@ -99,6 +97,7 @@ def print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
 )
 @click.option("--cluster", help="Only at brokers of this cluster.")
 @click.option("--broker", metavar="HOST:PORT", help="Only at this broker.")
+@json_option
 def create(
     topic: str,
     namesrv: str,
@@ -110,6 +109,7 @@ def create(
     attribute: tuple[str, ...],
     cluster: str | None,
     broker: str | None,
+    as_json: bool,
 ) -> None:
     """Create a topic, or change it."""
     from pyledger.cli.produce import properties_of
@@ -126,26 +126,38 @@ def create(
         async with AsyncAdmin(client=client_config(namesrv, access_key, secret_key)) as admin:
             return await admin.create_topic(wanted, cluster=cluster, address=broker)
 
-    tell(f"{topic} is at {', '.join(run_client(work()))}")
+    brokers = run_client(work())
+    report(f"{topic} is at {', '.join(brokers)}", {"topic": topic, "brokers": brokers}, as_json=as_json)
 
 
 @command.command("delete")
 @click.argument("topic")
 @network_options
 @click.option("--cluster", help="Only at brokers of this cluster.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@if_exists_option
+@yes_option
+@json_option
 def delete(
-    topic: str, namesrv: str, access_key: str, secret_key: str, cluster: str | None, yes: bool
+    topic: str,
+    namesrv: str,
+    access_key: str,
+    secret_key: str,
+    cluster: str | None,
+    if_exists: bool,
+    yes: bool,
+    as_json: bool,
 ) -> None:
-    """Delete a topic. Nobody can read its messages any more."""
+    """Delete a topic. Its messages can no longer be read."""
     from pyledger.client.admin import AsyncAdmin
 
     if not yes:
-        click.confirm(f"Delete {topic} and its messages?", abort=True, err=True)
+        confirm(f"Delete {topic} and its messages?")
 
     async def work() -> None:
         async with AsyncAdmin(client=client_config(namesrv, access_key, secret_key)) as admin:
+            if not if_exists:
+                await admin.topic_route(topic)
             await admin.delete_topic(topic, cluster=cluster)
 
     run_client(work())
-    tell(f"{topic} is deleted")
+    report(f"{topic} is deleted", {"topic": topic, "deleted": True}, as_json=as_json)

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO, cast
 import click
 
 from pyledger.cli.output import CannotReachError, counted, emit, progress, tell
-from pyledger.cli.parameters import json_option, parse_size
+from pyledger.cli.parameters import Number, json_option, parse_size
 from pyledger.cli.rows import Row, field_text, queue_of_key, read_csv, read_json_lines
 
 EXAMPLES = """\b
@@ -24,9 +24,7 @@ _STEP = 2048
 @click.argument("store", type=click.Path())
 @click.argument("file", type=click.Path(allow_dash=True), default="-")
 @click.option("--topic", required=True, help="Topic of all messages.")
-@click.option(
-    "--queues", type=click.IntRange(1, 1 << 16), default=4, show_default=True, help="Spread over so many."
-)
+@click.option("--queues", type=Number(1, 1 << 16), default=4, show_default=True, help="Spread over so many.")
 @click.option("--key", "key_field", metavar="FIELD", help="Field with the key; equal keys go to one queue.")
 @click.option("--tag", "tag_field", metavar="FIELD", help="Field with the tag.")
 @click.option(
@@ -57,8 +55,11 @@ def command(
     messages go to the queues in turn, with it as RocketMQ's SelectMessageQueueByHash sends them. All messages
     are on disk when the command ends. A line that cannot be read ends it; what stood before it stays.
     """
+    from pyledger.config.store import StoreConfig
+
     kind = kind or ("csv" if file.endswith(".csv") else "jsonl")
     options = dict(_setting(text) for text in settings)
+    StoreConfig.from_options(**options)
     try:
         source = cast("BinaryIO", click.open_file(file, "rb"))
         total = None if file == "-" else os.path.getsize(file)

@@ -17,6 +17,7 @@ from pyledger.errors import ConfigError
 
 S = TypeVar("S", bound=Settings)
 
+_FILE_BYTES_MAX = 1 << 20
 _TYPO_CUTOFF = 0.9
 """Similarity at which an unknown key is taken for a known one that is misspelt: no key of upstream's that is
 ignored comes near it, see tests/config/test_upstream_files.py."""
@@ -63,15 +64,24 @@ def name_server_list(given: str = "", environment: Mapping[str, str] | None = No
 def read_section(path: Path, section: str) -> dict[str, object]:
     """One table of a TOML file; empty when the file has no such table."""
     try:
-        with path.open("rb") as file:
-            table = tomllib.load(file).get(section, {})
-    except OSError as error:
-        raise ConfigError(str(path), f"cannot be read: {error.strerror}") from error
+        table = tomllib.loads(_read(path).decode("utf-8")).get(section, {})
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(str(path), f"is not TOML: {error}") from error
     if not isinstance(table, dict):
         raise ConfigError(section, f"is not a table in {path}", f"write [{section}]")
     return table
+
+
+def _read(path: Path) -> bytes:
+    """The bytes of a settings file, of which a device would have no end."""
+    try:
+        with path.open("rb") as file:
+            found = file.read(_FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise ConfigError(str(path), f"cannot be read: {error.strerror}") from error
+    if len(found) > _FILE_BYTES_MAX:
+        raise ConfigError(str(path), "is larger than 1 MiB", "name a file of settings")
+    return found
 
 
 def read_environment(kind: type[Settings], section: str, environment: Mapping[str, str]) -> dict[str, object]:
@@ -163,9 +173,7 @@ def read_properties(path: Path) -> dict[str, str]:
         ConfigError: the file cannot be read.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(str(path), f"cannot be read: {error.strerror}") from error
+        text = _read(path).decode("utf-8")
     except UnicodeDecodeError as error:
         raise ConfigError(str(path), f"is not text: {error}") from error
     return {key: value.strip() for key, value in properties.parse(text).items() if value.strip()}

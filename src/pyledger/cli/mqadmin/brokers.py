@@ -11,6 +11,7 @@ import click
 
 from pyledger.cli.mqadmin.verb import BROKER, CLUSTER, Printer, chosen_brokers, verb
 from pyledger.cli.output import WrongUseError
+from pyledger.cli.parameters import Number
 from pyledger.config import properties
 from pyledger.errors import RemotingError
 from pyledger.wire.codes import RequestCode
@@ -101,9 +102,7 @@ TOTAL_NAMES = (
 @verb(
     "clusterList",
     click.option("-m", "--moreStats", "more", is_flag=True, help="How many messages came and went."),
-    click.option(
-        "-i", "--interval", "interval_s", type=click.IntRange(1), help="Again after so many seconds."
-    ),
+    click.option("-i", "--interval", "interval_s", type=Number(1), help="Again after so many seconds."),
     click.option("-c", "--clusterName", "cluster", help="Only this cluster."),
     table=VERBS,
 )

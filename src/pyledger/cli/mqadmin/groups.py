@@ -12,6 +12,7 @@ import click
 from pyledger.cli.mqadmin.topics import attributes_of
 from pyledger.cli.mqadmin.verb import BROKER, CLUSTER, GROUP, TOPIC, Printer, chosen_brokers, shown, verb
 from pyledger.cli.output import WrongUseError, printable
+from pyledger.cli.parameters import Number
 from pyledger.errors import BrokerError
 from pyledger.group import SubscriptionGroup
 from pyledger.protocol.routing.model import MASTER_ID
@@ -107,11 +108,11 @@ def choice(*names: str, kind: Any = bool, words: str = "true|false") -> Any:
     choice("-m", "--consumeFromMinEnable", "consume_from_min"),
     choice("-d", "--consumeBroadcastEnable", "consume_broadcast"),
     choice("-o", "--consumeMessageOrderly", "consume_orderly"),
-    choice("-q", "--retryQueueNums", "retry_queue_count", kind=click.IntRange(0, 65536)),
-    choice("-r", "--retryMaxTimes", "retry_times_max", kind=click.IntRange(-1, 10_000)),
+    choice("-q", "--retryQueueNums", "retry_queue_count", kind=Number(0, 65536)),
+    choice("-r", "--retryMaxTimes", "retry_times_max", kind=Number(-1, 10_000)),
     click.option("-p", "--groupRetryPolicy", "retry_policy", callback=policy_of, help="As JSON."),
-    choice("-i", "--brokerId", "broker_id", kind=click.IntRange(0)),
-    choice("-w", "--whichBrokerWhenConsumeSlowly", "slow_broker_id", kind=click.IntRange(0)),
+    choice("-i", "--brokerId", "broker_id", kind=Number(0)),
+    choice("-w", "--whichBrokerWhenConsumeSlowly", "slow_broker_id", kind=Number(0)),
     choice("-a", "--notifyConsumerIdsChanged", "notify_changes"),
     click.option("--attributes", callback=attributes_of, help="+a=b,+c=d,-e"),
     table=VERBS,
@@ -193,7 +194,7 @@ async def get_group(admin: Any, out: Printer, group: str) -> None:
     click.option("-t", "--topicName", "topic", required=True, help="Name of the topic."),
     GROUP,
     click.option("-m", "--mode", type=click.Choice(["PULL", "POP"], case_sensitive=False), required=True),
-    click.option("-q", "--popShareQueueNum", "share", type=click.IntRange(0), default=0),
+    click.option("-q", "--popShareQueueNum", "share", type=Number(0), default=0),
     table=VERBS,
 )
 async def set_mode(

@@ -11,6 +11,7 @@ import click
 
 from pyledger.cli.mqadmin.verb import TOPIC, Printer, moment_text, verb
 from pyledger.cli.output import WrongUseError, printable
+from pyledger.cli.parameters import Number
 from pyledger.errors import PyLedgerError, SendError
 from pyledger.message import Message
 
@@ -21,11 +22,9 @@ ROW = "{brokerName:<32}  {queueId:<4}  {sent:<20}    {tookMs}"
 @verb(
     "checkMsgSendRT",
     TOPIC,
+    click.option("-a", "--amount", type=Number(1), default=100, show_default=True, help="So many messages."),
     click.option(
-        "-a", "--amount", type=click.IntRange(1), default=100, show_default=True, help="So many messages."
-    ),
-    click.option(
-        "-s", "--size", type=click.IntRange(1, 4 << 20), default=128, show_default=True, help="Bytes of each."
+        "-s", "--size", type=Number(1, 4 << 20), default=128, show_default=True, help="Bytes of each."
     ),
     table=VERBS,
 )
@@ -67,18 +66,16 @@ BROKER_HEADS = ("#Cluster Name", "#Broker Name", "#RT", "#successCount", "#failC
 @verb(
     "clusterRT",
     click.option(
-        "-a", "--amount", type=click.IntRange(1), default=50, show_default=True, help="Messages for a broker."
+        "-a", "--amount", type=Number(1), default=50, show_default=True, help="Messages for a broker."
     ),
     click.option(
-        "-s", "--size", type=click.IntRange(1, 4 << 20), default=128, show_default=True, help="Bytes of each."
+        "-s", "--size", type=Number(1, 4 << 20), default=128, show_default=True, help="Bytes of each."
     ),
     click.option("-c", "--cluster", help="Only this cluster."),
     click.option("-p", "--print", "as_log", type=bool, default=False, metavar="true|false", help="As a log."),
     click.option("-m", "--machine-room", default="noname", show_default=True, help="Stands in the log."),
-    click.option(
-        "-i", "--interval", type=click.IntRange(0), default=10, show_default=True, help="Pause in seconds."
-    ),
-    click.option("--rounds", type=click.IntRange(1), help="Stop after so many; else by Ctrl-C."),
+    click.option("-i", "--interval", type=Number(0), default=10, show_default=True, help="Pause in seconds."),
+    click.option("--rounds", type=Number(1), help="Stop after so many; else by Ctrl-C."),
     table=VERBS,
 )
 async def cluster_times(

@@ -11,6 +11,7 @@ import click
 from pyledger.cli.mqadmin.verb import TOPIC, Printer, parse_moment, precise_text, shown, verb
 from pyledger.cli.network import received_fields
 from pyledger.cli.output import WrongUseError, printable
+from pyledger.cli.parameters import Number
 from pyledger.errors import NoRouteError, NotThereError
 from pyledger.message import Message, MessageQueue
 from pyledger.wire.codes import RequestCode
@@ -23,7 +24,7 @@ UNIQUE_SHOWN_MAX = 32
 LMQ = click.option("-c", "--cluster", help="Not looked at.")
 MESSAGE_ID = click.option("-i", "--msgId", "msg_id", required=True, help="The id.")
 BROKER_NAME = click.option("-b", "--brokerName", "broker_name", required=True, help="Name of the broker.")
-QUEUE_ID = click.option("-i", "--queueId", "queue_id", type=click.IntRange(0), required=True)
+QUEUE_ID = click.option("-i", "--queueId", "queue_id", type=Number(0), required=True)
 CHARSET = click.option("-c", "--charsetName", "charset", default="UTF-8", show_default=True)
 BODY = click.option("-d", "--printBody", "with_body", type=bool, default=True, metavar="true|false")
 BEGIN_HELP = "Stored then or later: ms or yyyy-MM-dd#HH:mm:ss:SSS."
@@ -174,9 +175,9 @@ async def query_by_unique_key(
     "queryMsgByKey",
     TOPIC,
     click.option("-k", "--msgKey", "key", required=True, help="The key."),
-    click.option("-b", "--beginTimestamp", "begin", type=click.IntRange(0), default=0, metavar="MS"),
-    click.option("-e", "--endTimestamp", "end", type=click.IntRange(0), default=(1 << 63) - 1, metavar="MS"),
-    click.option("-m", "--maxNum", "count_max", type=click.IntRange(1), default=64, show_default=True),
+    click.option("-b", "--beginTimestamp", "begin", type=Number(0), default=0, metavar="MS"),
+    click.option("-e", "--endTimestamp", "end", type=Number(0), default=(1 << 63) - 1, metavar="MS"),
+    click.option("-m", "--maxNum", "count_max", type=Number(1), default=64, show_default=True),
     LMQ,
     table=VERBS,
 )
@@ -209,7 +210,7 @@ async def query_by_key(
     TOPIC,
     BROKER_NAME,
     QUEUE_ID,
-    click.option("-o", "--offset", type=click.IntRange(0), required=True, help="Queue offset."),
+    click.option("-o", "--offset", type=Number(0), required=True, help="Queue offset."),
     click.option("-f", "--bodyFormat", "charset", default="UTF-8", help="Charset of the body."),
     table=VERBS,
 )
@@ -345,12 +346,12 @@ async def print_queue(
     "consumeMessage",
     TOPIC,
     click.option("-b", "--brokerName", "broker_name", help="Name of the broker."),
-    click.option("-i", "--queueId", "queue_id", type=click.IntRange(0), help="With -b: in this queue alone."),
-    click.option("-o", "--offset", type=click.IntRange(0), help="With -i: from this queue offset on."),
+    click.option("-i", "--queueId", "queue_id", type=Number(0), help="With -b: in this queue alone."),
+    click.option("-o", "--offset", type=Number(0), help="With -i: from this queue offset on."),
     click.option("-g", "--consumerGroup", "group", help="Not looked at: no group is moved."),
     click.option("-s", "--beginTimestamp", "begin", help=BEGIN_HELP),
     END,
-    click.option("-c", "--MessageNumber", "limit", type=click.IntRange(1), default=128, show_default=True),
+    click.option("-c", "--MessageNumber", "limit", type=Number(1), default=128, show_default=True),
     table=VERBS,
 )
 async def consume_message(
@@ -388,9 +389,9 @@ async def consume_message(
 @verb(
     "queryCq",
     TOPIC,
-    click.option("-q", "--queue", "queue_id", type=click.IntRange(0), required=True, help="Id of the queue."),
-    click.option("-i", "--index", type=click.IntRange(0), required=True, help="First queue offset."),
-    click.option("-c", "--count", type=click.IntRange(1), default=10, show_default=True),
+    click.option("-q", "--queue", "queue_id", type=Number(0), required=True, help="Id of the queue."),
+    click.option("-i", "--index", type=Number(0), required=True, help="First queue offset."),
+    click.option("-c", "--count", type=Number(1), default=10, show_default=True),
     click.option("-b", "--broker", metavar="HOST:PORT", help="Broker; else the first of the topic."),
     click.option("-g", "--consumer", "group", help="Tell which units this group wants."),
     table=VERBS,
@@ -445,7 +446,7 @@ async def query_units(
     click.option("-k", "--key", "keys", help="Its keys, separated by spaces."),
     click.option("-c", "--tags", "tag", help="Its tags."),
     click.option("-b", "--broker", "broker_name", help="Name of the broker."),
-    click.option("-i", "--qid", "queue_id", type=click.IntRange(0), help="With -b: the queue."),
+    click.option("-i", "--qid", "queue_id", type=Number(0), help="With -b: the queue."),
     click.option("-m", "--msgTraceEnable", "trace", type=bool, help="Not looked at.", metavar="true|false"),
     table=VERBS,
 )

@@ -10,6 +10,7 @@ import click
 
 from pyledger import names
 from pyledger.cli.mqadmin.verb import TOPIC, Printer, moment_text, parse_moment, shown, verb
+from pyledger.cli.parameters import INT64_MAX, Number
 from pyledger.errors import BrokerError, NoRouteError, NotThereError
 from pyledger.wire.codes import RequestCode
 from pyledger.wire.headers.admin import CloneGroupOffsetRequestHeader
@@ -135,8 +136,10 @@ async def all_progress(admin: Any, out: Printer) -> None:
 @verb(
     "brokerConsumeStats",
     click.option("-b", "--brokerAddr", "broker", required=True, metavar="HOST:PORT"),
-    click.option("-t", "--timeoutMillis", "timeout_ms", type=int, help="Not looked at."),
-    click.option("-l", "--level", type=int, default=0, help="Only queues that are so many behind."),
+    click.option("-t", "--timeoutMillis", "timeout_ms", type=Number(-INT64_MAX), help="Not looked at."),
+    click.option(
+        "-l", "--level", type=Number(-INT64_MAX), default=0, help="Only queues that are so many behind."
+    ),
     click.option("-o", "--order", type=bool, default=False, metavar="true|false", help="Ordered topics."),
     table=VERBS,
 )
@@ -189,8 +192,8 @@ async def broker_consume_stats(
     FORCE,
     LMQ,
     click.option("-b", "--broker", metavar="HOST:PORT", help="With -q: at this broker alone."),
-    click.option("-q", "--queue", "queue_id", type=click.IntRange(0), help="With -b: in this queue alone."),
-    click.option("-o", "--offset", type=click.IntRange(0), help="With -b and -q: this queue offset."),
+    click.option("-q", "--queue", "queue_id", type=Number(0), help="With -b: in this queue alone."),
+    click.option("-o", "--offset", type=Number(0), help="With -b and -q: this queue offset."),
     table=VERBS,
 )  # fmt: skip
 async def reset_offset(

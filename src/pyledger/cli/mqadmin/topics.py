@@ -19,6 +19,7 @@ from pyledger.cli.mqadmin.verb import (
     verb,
 )
 from pyledger.cli.output import WrongUseError, printable
+from pyledger.cli.parameters import Number
 from pyledger.errors import BrokerError, NoRouteError
 from pyledger.message import MessageQueue
 from pyledger.protocol.routing.client_view import subscribe_queues
@@ -37,7 +38,7 @@ from pyledger.wire.route import encode_route
 from pyledger.wire.statistics import BrokerStats
 
 VERBS: dict[str, click.Command] = {}
-PERMISSION = click.IntRange(0, 7)
+PERMISSION = Number(0, 7)
 UNIT, UNIT_SUBSCRIPTION = 1, 2
 
 
@@ -71,8 +72,8 @@ def attributes_of(_ctx: click.Context, _param: click.Parameter, value: str | Non
     BROKER,
     CLUSTER,
     TOPIC,
-    click.option("-r", "--readQueueNums", "read", type=click.IntRange(1, 65536), default=8),
-    click.option("-w", "--writeQueueNums", "write", type=click.IntRange(1, 65536), default=8),
+    click.option("-r", "--readQueueNums", "read", type=Number(1, 65536), default=8),
+    click.option("-w", "--writeQueueNums", "write", type=Number(1, 65536), default=8),
     click.option("-p", "--perm", type=PERMISSION, default=6, help="2: write, 4: read, 6: both."),
     click.option("-o", "--order", type=bool, default=False, metavar="true|false"),
     click.option("-u", "--unit", type=bool, default=False, metavar="true|false"),

@@ -9,6 +9,7 @@ import click
 
 from pyledger import names
 from pyledger.cli.mqadmin.verb import Printer, moment_text, verb
+from pyledger.cli.parameters import Number
 from pyledger.wire.trace import EndTrace, SendTrace, decode_traces
 
 VERBS: dict[str, click.Command] = {}
@@ -21,9 +22,9 @@ ROW = "{type:<10} {group:<20} {clientHost:<20} {timestamp:<20} {costMs:<10} {sta
     click.option(
         "-t", "--traceTopic", "topic", default=names.TRACE_TOPIC, show_default=True, help="Where traces are."
     ),
-    click.option("-b", "--beginTimestamp", "begin", type=click.IntRange(0), default=0, metavar="MS"),
-    click.option("-e", "--endTimestamp", "end", type=click.IntRange(0), default=(1 << 63) - 1, metavar="MS"),
-    click.option("-c", "--maxNum", "count_max", type=click.IntRange(1), default=64, show_default=True),
+    click.option("-b", "--beginTimestamp", "begin", type=Number(0), default=0, metavar="MS"),
+    click.option("-e", "--endTimestamp", "end", type=Number(0), default=(1 << 63) - 1, metavar="MS"),
+    click.option("-c", "--maxNum", "count_max", type=Number(1), default=64, show_default=True),
     table=VERBS,
 )
 async def query_trace(

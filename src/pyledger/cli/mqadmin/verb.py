@@ -10,7 +10,7 @@ import click
 
 from pyledger.cli.network import KEY_OPTIONS, client_config, namesrv_option, run_client
 from pyledger.cli.output import WrongUseError, emit, printable, write_line
-from pyledger.cli.parameters import json_option
+from pyledger.cli.parameters import INT64_MAX, json_option
 
 F = TypeVar("F", bound=Callable[..., object])
 Option = Callable[[F], F]
@@ -124,7 +124,7 @@ def parse_moment(text: str) -> int:
     text = text.strip()
     if text == "now":
         return time.time_ns() // 1_000_000
-    if re.fullmatch(r"-?[0-9]+", text):
+    if re.fullmatch(r"-?[0-9]{1,30}", text) and abs(int(text)) <= INT64_MAX:
         return int(text)
     if MOMENT.fullmatch(text):
         try:
