@@ -1,13 +1,13 @@
 # Dispatcher: from the commit log to consume queues and index files. It walks a range of the log without the
 # interpreter lock in small groups: parse and prefetch the hash slots of all keys of a group, then put. It
 # takes the lock only for a new queue or a new file. Invariants: `dispatched_where` is published after all
-# that it covers; a group that could not be put whole is kept and goes on from the very unit or key where it
-# stopped.
+# that it covers; a queue, or the index, that cannot be made or grow is passed over and nothing else waits
+# for it: `dispatched_where` stays at the first record that it lacks until `retry` has brought it up.
 from _core.layout cimport (PARSED_RECORD, SYS_INNER_BATCH, SYS_TRANSACTION_MASK, SYS_TRANSACTION_ROLLBACK,
                            Record)
 from _core.posix cimport load_acquire, store_release
 from _core.status cimport STATUS_END_OF_FILE
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memchr
 
@@ -30,31 +30,14 @@ cdef enum:
 DELAYS_MS = tuple(1000 * s for s in (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200,
                                      1800, 3600, 7200))
 
-cdef struct PendingRecord:
-    QueueEntry* queue
-    int64_t physical_offset
-    int64_t queue_offset
-    int64_t tags_code
-    int64_t store_timestamp
-    int64_t inner_base
-    int32_t size_bytes
-    int32_t keys_end                 # its keys are keys[previous record's keys_end:keys_end]
-    int16_t inner_count
-    bint unit
-    bint inner_batch
-
-cdef struct PendingKey:
-    uint8_t* slot
-    int32_t hash
-
 
 cdef class Dispatcher:
     """Builds consume queues and index files from the commit log.
 
     Args:
         open_queue: Called as `open_queue(topic, queue_id, inner_batch)` for the first unit of a queue;
-            returns its recovered ConsumeQueue or BatchConsumeQueue. May raise: the record is then tried
-            again.
+            returns its recovered ConsumeQueue or BatchConsumeQueue. An error of the disk makes that queue
+            wait.
         index: Takes the keys; None builds no index.
         start_offset: Where to begin, a record's start. Records that the queues or the index have are passed
             over.
@@ -64,6 +47,7 @@ cdef class Dispatcher:
     cdef readonly dict queues
     cdef readonly object failure        # what the last call raised, until one succeeds
     cdef object open_queue
+    cdef _Stalls stalls
     cdef IndexFileSet index
     cdef QueueTable table
     cdef object lock
@@ -94,6 +78,7 @@ cdef class Dispatcher:
         self.open_queue = open_queue
         self.index = index
         self.queues = {}
+        self.stalls = _Stalls()
         self.table = QueueTable()
         self.lock = threading.RLock()    # a store may be let go by the collector while this thread dispatches
         self.records = <PendingRecord*>malloc(GROUP_RECORDS * sizeof(PendingRecord))
@@ -124,7 +109,13 @@ cdef class Dispatcher:
     @property
     def dispatched_where(self):
         """Physical offset up to which queues and index have everything."""
-        return load_acquire(&self.where)
+        cdef int64_t where = load_acquire(&self.where)
+        return min(where, load_acquire(&self.stalls.least))
+
+    @property
+    def stalled(self):
+        with self.lock:
+            return self.stalls.listed()
 
     def start_at(self, int64_t offset):
         """Go on from another place, a record's start: after the log was cut, or to leave a damaged part out.
@@ -132,11 +123,15 @@ cdef class Dispatcher:
         The queues and the index must have been cut before.
         """
         with self.lock:
-            self.record_count = self.records_done = 0
-            self.key_count = self.keys_done = 0
-            self.parsed_where = offset
-            self._enter_index()
+            self.stalls.clear()
+            self._go_to(offset)
             store_release(&self.where, offset)
+
+    cdef int _go_to(self, int64_t offset) except -1:
+        self.record_count = self.records_done = 0
+        self.key_count = self.keys_done = 0
+        self.parsed_where = offset
+        return self._enter_index()
 
     def close(self):
         """Wait for a walk that is under way and refuse any other: the files may be unmapped afterwards."""
@@ -153,9 +148,12 @@ cdef class Dispatcher:
     def forget(self, str topic, int queue_id):
         """Let a queue go; its next unit opens it again."""
         cdef bytes name = topic.encode("utf-8", "surrogateescape")
+        cdef QueueEntry* entry
         with self.lock:
-            self.table.of(name, <int32_t>len(name), queue_id).cursor = NULL
+            entry = self.table.of(name, <int32_t>len(name), queue_id)
+            entry.cursor = NULL
             self.queues.pop((topic, queue_id), None)
+            self.stalls.remove((topic, queue_id))
 
     def dispatch(self, LogView view not None, end_offset=None):
         """Dispatch records that end at or before `end_offset` (None: the view's end); returns
@@ -165,34 +163,92 @@ cdef class Dispatcher:
 
         Raises:
             CorruptRecordError: no record where one should be. Nothing beyond was dispatched.
-            StoreFullError: no room for a queue or index file. The next call goes on from the same unit or
-                key.
         """
         cdef int64_t end = view.end_offset
-        cdef int status = 0
         if end_offset is not None:
             end = min(<int64_t>end_offset, end)
         if self.generation != fork_generation:
             raise errors.StoreClosedError("dispatch of the commit log")
         if load_acquire(&self.where) >= end:
-            return self.where
+            return self.dispatched_where
         with self.lock:
             if self.closed:
                 raise errors.StoreClosedError("dispatch of the commit log")
             try:
-                while True:
-                    with nogil:
-                        cold_enter()
-                        status = self._run(view, end)
-                        cold_leave()
-                    if status == 0:
-                        break
-                    self._resolve(view, status)
+                self._walk(view, end)
                 self.failure = None
             except BaseException as failure:
                 self.failure = failure
                 raise
-        return self.where
+        return self.dispatched_where
+
+    cdef int _walk(self, LogView view, int64_t end) except -1:
+        cdef int status
+        while True:
+            with nogil:
+                cold_enter()
+                status = self._run(view, end)
+                cold_leave()
+            if status == 0:
+                return 0
+            self._resolve(view, status)
+
+    def retry(self, LogView view not None):
+        """Try the queues and the index that are stalled; those that can go on get what they lack."""
+        with self.lock:
+            if self.closed:
+                raise errors.StoreClosedError("dispatch of the commit log")
+            kept = dict(self.stalls.queues)
+            kept_index = self.stalls.index
+            starts = []
+            for key, stall in kept.items():
+                if self._put_missed(view, <_Stall>stall):
+                    starts.append((<_Stall>stall).record.physical_offset)
+                    self.stalls.lift(key)
+            if kept_index is not None and self._put_missed_key(<_Stall>kept_index):
+                starts.append((<_Stall>kept_index).record.physical_offset)
+                self.stalls.lift_index()
+            if not starts:
+                return
+            try:
+                self._go_to(min(starts))
+                self._walk(view, self.where)
+            except BaseException:
+                # How much of it they got is not known: they wait on.
+                self.stalls.restore(kept, kept_index)
+                raise
+            self.stalls.publish()
+
+    cdef bint _put_missed(self, LogView view, _Stall stall) except -1:
+        """Give a stalled queue the first record that it lacks; False when it still cannot take it."""
+        cdef PendingRecord record = stall.record
+        cdef int status
+        while True:
+            status = self._put_unit(&record)
+            if status >= 0:
+                return True
+            try:
+                self._make_room(view, &record, status)
+            except REFUSED as error:
+                stall.error = of_disk(error, "open")
+                return False
+
+    cdef bint _put_missed_key(self, _Stall stall) except -1:
+        cdef int status
+        while True:
+            status = STATUS_END_OF_FILE
+            if self.index_cursor != NULL:
+                status = put_key(self.index_cursor, stall.key_hash, stall.record.physical_offset,
+                                 stall.record.store_timestamp, slot_of(self.index_cursor, stall.key_hash))
+            if status >= 0:
+                self.entry_count += 1
+                return True
+            try:
+                self.index.make_room(status)
+            except REFUSED as error:
+                stall.error = of_disk(error, "open")
+                return False
+            self._enter_new_index_file()
 
     def take_advanced(self):
         """[(topic, queue id, max offset)] of queues that got units since the last call."""
@@ -216,11 +272,15 @@ cdef class Dispatcher:
             status = self._put_group()
             if status < 0:
                 return status
-            store_release(&self.where, self.parsed_where)
+            self._publish()
             status = self._parse_group(view, end)
             if self.record_count == 0:
-                store_release(&self.where, self.parsed_where)
+                self._publish()
                 return status
+
+    cdef void _publish(self) noexcept nogil:
+        if self.parsed_where > self.where:
+            store_release(&self.where, self.parsed_where)
 
     cdef int _parse_group(self, LogView view, int64_t end) noexcept nogil:
         cdef Record record
@@ -307,10 +367,14 @@ cdef class Dispatcher:
         cdef int status
         while self.records_done < self.record_count:
             pending = &self.records[self.records_done]
-            if pending.unit:
+            if pending.unit and pending.queue.stalled:
+                pass_over(pending)
+            elif pending.unit:
                 status = self._put_unit(pending)
                 if status < 0:
                     return status
+            if self.stalls.has_index:
+                self.keys_done = pending.keys_end
             while self.keys_done < pending.keys_end:
                 key = &self.keys[self.keys_done]
                 status = STATUS_END_OF_FILE
@@ -324,7 +388,8 @@ cdef class Dispatcher:
                 self.keys_done += 1
                 self.entry_count += 1
             self.records_done += 1
-            self.message_count += 1
+            if pending.physical_offset >= self.where:
+                self.message_count += 1
         return 0
 
     cdef int _put_unit(self, PendingRecord* pending) noexcept nogil:
@@ -354,11 +419,26 @@ cdef class Dispatcher:
     cdef int _resolve(self, LogView view, int status) except -1:
         """Do with the interpreter lock what the walk could not."""
         cdef PendingRecord* pending = &self.records[self.records_done]
-        cdef UnitQueue queue
         if status == WALK_NO_MEMORY:
             raise MemoryError()
         if status == WALK_CORRUPT:
             raise_corrupt(view, self.parsed_where, "no record stands here")
+        try:
+            if status < WALK_INDEX:
+                self.index.make_room(status - WALK_INDEX)
+                self._enter_new_index_file()
+            else:
+                self._make_room(view, pending, status)
+        except REFUSED as error:
+            if status < WALK_INDEX:
+                self.stalls.add_index(pending, self.keys[self.keys_done].hash, of_disk(error, "open"))
+            else:
+                self.stalls.add(pending, of_disk(error, "open"))
+        return 0
+
+    cdef int _make_room(self, LogView view, PendingRecord* pending, int status) except -1:
+        """Open a queue, or let it grow, for a unit that had no place."""
+        cdef UnitQueue queue
         topic = entry_topic(pending.queue)
         if status == WALK_NEEDS_QUEUE:
             queue = self.open_queue(topic, pending.queue.queue_id, pending.inner_batch)
@@ -366,9 +446,6 @@ cdef class Dispatcher:
             self.queues[topic, pending.queue.queue_id] = queue
             pending.queue.batch = isinstance(queue, BatchConsumeQueue)
             pending.queue.cursor = &queue.cursor
-        elif status < WALK_INDEX:
-            self.index.make_room(status - WALK_INDEX)
-            self._enter_new_index_file()
         else:
             queue = self.queues[topic, pending.queue.queue_id]
             try:

@@ -109,7 +109,7 @@ cdef class IndexFileSet:
             newest = int(os.path.basename(last.path))
             if int(name) <= newest:
                 name = f"{newest + 1:017d}"
-        os.makedirs(self.folder, exist_ok=True)
+        make_folders(self.folder)
         file = IndexFile(os.path.join(self.folder, name), self.slots, self.entries, previous=previous)
         self.folder_changed = True
         self.files = [*self.files, file]

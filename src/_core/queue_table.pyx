@@ -24,6 +24,8 @@ cdef struct QueueEntry:
     bint batch
     bint nameless                    # topic or queue id cannot name a folder: the queue can have no files
     bint touched                     # got units since somebody asked
+    bint stalled                     # cannot be made or grow: dispatch passes it over until it is tried again
+    int64_t stalled_next_offset      # queue offset behind what was passed over
     UnitCursor* cursor               # NULL until the queue is open
     QueueEntry* next_touched
     # Of a walk that gathers units in memory:

@@ -17,6 +17,16 @@ cdef int raise_errno(int number, str path, str doing) except -1:
     raise errors.StoreIOError(path, doing, os.strerror(number)) from cause
 
 
+cdef object of_disk(error, str doing):
+    """An error as one of ours: what Python's own calls raise names a file, too."""
+    if isinstance(error, errors.PyLedgerError):
+        return error
+    path = os.fsdecode(error.filename) if error.filename is not None else ""
+    if error.errno in _NO_SPACE:
+        return errors.StoreFullError(path, doing)
+    return errors.StoreIOError(path, doing, error.strerror or str(error))
+
+
 cdef int raise_status(int status, str path, str doing) except -1:
     """Raise the class for a status that carries no facts of its own."""
     if status == STATUS_CLOSED:

@@ -21,6 +21,14 @@ cdef str queue_folder(str folder, str topic, object queue_id):
     return os.path.join(folder, topic, str(queue_id))
 
 
+cdef int make_folders(str folder) except -1:
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise_errno(error.errno, folder, "create")
+    return 0
+
+
 cdef int make_names_durable(str folder) except -1:
     cdef bytes path = folder.encode("utf-8", "surrogateescape")
     cdef const char* c_path = path
@@ -168,7 +176,7 @@ cdef class UnitQueue:
 
     cdef int _add_file(self, int64_t start) except -1:
         cdef MappedFile file
-        os.makedirs(self.folder, exist_ok=True)
+        make_folders(self.folder)
         file = MappedFile.create(os.path.join(self.folder, f"{start:020d}"), self.file_size_bytes,
                                  allocate_chunk_bytes=SMALL_CHUNK_BYTES)
         read_ahead(file.base, file.mapped_bytes, 0)

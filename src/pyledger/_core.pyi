@@ -6,6 +6,7 @@ from typing import Any, Literal, Self, TypeVar, final, overload
 
 from typing_extensions import Buffer
 
+from pyledger.errors import StoreError
 from pyledger.ids import QueueId, QueueOffset
 from pyledger.message import Message
 
@@ -2227,6 +2228,19 @@ class Dispatcher:
     @property
     def dispatched_where(self) -> int:
         """Physical offset (bytes) up to which queues and index have everything."""
+    @property
+    def stalled(self) -> list[tuple[str, int, int, int, StoreError]]:
+        """Queues that cannot be made or grow. Nothing else waits for them; `dispatched_where` does.
+
+        Returns:
+            For each its topic and queue id, the physical offset of the first record that it lacks, the queue
+            offset behind the last that was passed over, and why. The index is `("", -1, …, 0, …)`.
+        """
+    def retry(self, view: LogView) -> None:
+        """Try what is stalled; what can go on gets the records that it lacks.
+
+        Cost: one unit each while nothing can go on, else a walk from the first record that was missed.
+        """
     def start_at(self, offset: int) -> None:
         """Go on from a record's start (bytes): after the log was cut, or to leave a damaged part out.
 
@@ -2248,8 +2262,6 @@ class Dispatcher:
 
         Raises:
             CorruptRecordError: no record where one should be. Nothing beyond was dispatched.
-            StoreFullError: no room for a queue or index file. The next call goes on from the same unit or
-                key.
         """
     def take_advanced(self) -> list[tuple[str, int, int]]:
         """[(topic, queue id, max offset)] of queues that got units since the last call."""

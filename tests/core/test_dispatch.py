@@ -1,5 +1,6 @@
 """Dispatcher and UnitCollector against what the records say, one by one."""
 
+import errno
 import os
 import tempfile
 import threading
@@ -216,26 +217,98 @@ def test_inner_batches_go_to_batch_queues(tmp_path: Path) -> None:
     assert (run.batch, len(run), bytes(run)) == (True, 3, bytes(queue.units(0, 3)))
 
 
-def test_failure_to_open_a_queue_is_kept_and_tried_again(tmp_path: Path) -> None:
-    records = records_of([("t", n % 2, None, "k", None, 0, 10) for n in range(9)])
-    log = write_log(tmp_path / "log", records)
-    folder = Folder(tmp_path)
-    full = [False, True]
+class Obstacles(Folder):
+    """A folder in which queues cannot be opened, cannot get another file, or the index cannot."""
 
-    def open_queue(topic: str, queue_id: int, inner_batch: bool) -> ConsumeQueue | BatchConsumeQueue:
-        if queue_id == 1 and full.pop():
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.blocked: set[tuple[str, int]] = set()
+        self.index_blocked = False
+        made = (f"{n:017d}" for n in count(20240101000000000))
+
+        def name_file() -> str:
+            if self.index_blocked:
+                raise OSError(errno.ENOSPC, "No space left on device", "index")
+            return next(made)
+
+        self.index = IndexFileSet(str(path / "index"), 5, 8, name_file=name_file)
+        self.dispatcher = Dispatcher(self.open_queue, self.index)
+
+    def open_queue(self, topic: str, queue_id: int, inner_batch: bool) -> ConsumeQueue | BatchConsumeQueue:
+        if (topic, queue_id) in self.blocked:
             raise StoreFullError(topic, "create")
-        return folder.open_queue(topic, queue_id, inner_batch)
+        return super().open_queue(topic, queue_id, inner_batch)
 
-    dispatcher = Dispatcher(open_queue, folder.index)
-    with pytest.raises(StoreFullError):
-        dispatcher.dispatch(view_of(log))
-    assert repr(dispatcher.failure).startswith("StoreFullError")
-    assert dispatcher.dispatched_where == 0
-    assert dispatcher.dispatch(view_of(log)) == log.end
-    assert repr(dispatcher.failure) == "None"
-    assert [dispatcher.queues["t", n].max_offset for n in (0, 1)] == [5, 4]
-    assert folder.index.query("t", "k") == log.offsets
+    def block(self, topic: str, queue_id: int) -> None:
+        """From now on the queue gets no file: their names are taken by folders."""
+        self.blocked.add((topic, queue_id))
+        for number in range(20):
+            name = self.path / "queues" / topic / str(queue_id) / f"{number * QUEUE_BYTES:020d}"
+            if not name.exists():
+                name.mkdir(parents=True)
+
+    def unblock(self) -> None:
+        self.blocked.clear()
+        self.index_blocked = False
+        for name in self.path.glob("queues/*/*/*"):
+            if name.is_dir():
+                name.rmdir()
+
+
+QUEUES = st.tuples(st.sampled_from(["orders", "t"]), st.integers(0, 2))
+STEPS = st.lists(
+    st.one_of(QUEUES, st.integers(0, 20_000), st.sampled_from(["index", "retry", "unblock"])), max_size=12
+)
+
+
+@given(messages=MESSAGES, steps=STEPS)
+@settings(deadline=None, max_examples=60)
+def test_queues_that_cannot_be_made_wait_alone(
+    messages: list[Message], steps: list[tuple[str, int] | int | str]
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        records = records_of(messages)
+        log = write_log(Path(name) / "log", records, LOG_FILE_BYTES)
+        units, index = expected(records, log)
+        view = view_of(log)
+        folder = Obstacles(Path(name))
+        dispatcher = folder.dispatcher
+        walked = 0
+        for step in steps:
+            match step:
+                case int():
+                    walked = max(walked, step)
+                    dispatcher.dispatch(view, step)
+                case "index":
+                    folder.index_blocked = True
+                case "retry":
+                    dispatcher.retry(view)
+                case "unblock":
+                    folder.unblock()
+                case (str() as topic, int() as queue_id):
+                    folder.block(topic, queue_id)
+            stalled = {(topic, queue_id): rest for topic, queue_id, *rest in dispatcher.stalled}
+            seen = [(at, record) for at, record in zip(log.offsets, records, strict=True)
+                    if at + len(record.encode(at)) <= min(walked, log.end)]  # fmt: skip
+            for key, wanted in units.items():
+                there = [unit for unit in wanted if unit[0] + unit[1] <= min(walked, log.end)]
+                if key in stalled:
+                    place, next_offset, _ = stalled[key]
+                    assert next_offset == len(there)
+                    assert dispatcher.dispatched_where <= place
+                    there = [unit for unit in there if unit[0] < place]
+                assert folder.units().get(key, []) == there
+            assert dispatcher.message_count == len(seen)
+        folder.unblock()
+        dispatcher.retry(view)
+        assert not dispatcher.stalled
+        assert dispatcher.dispatch(view) == log.end
+        assert folder.units() == units
+        for key in ("k1", "k2", "k3", "долгий-ключ", "0A0B" * 8):
+            for topic in ("orders", "t"):
+                assert folder.index.query(topic, key) == index.query(topic, key)
+        assert dispatcher.entry_count == sum(len(file.entries) for file in index.files)
+        assert dispatcher.message_count == len(records)
 
 
 @pytest.mark.parametrize("damage", ["magic", "position", "size"])

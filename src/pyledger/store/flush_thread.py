@@ -162,7 +162,8 @@ class QueueFlusher:
             thorough_interval_ms=config.consume_queue_flush_thorough_interval_ms,
         )
         self._policy.least_pages_at(clock.monotonic_ms())
-        self._written = known
+        self._written = checkpoint_file.read(self._checkpoint_path) or StoreCheckpoint()
+        self._refused = False
         self.checkpoint = known
         # The service and callers of `flush` meet here: one at a time may flush, and write the checkpoint.
         self._lock = threading.RLock()
@@ -203,8 +204,11 @@ class QueueFlusher:
             try:
                 checkpoint_file.write(self._checkpoint_path, self.checkpoint)
             except StoreFullError as error:
-                event(log, logging.WARNING, "checkpoint not written", reason=error)
+                if not self._refused:
+                    event(log, logging.WARNING, "checkpoint not written", reason=error)
+                self._refused = True
                 return
+            self._refused = False
             self._written = self.checkpoint
 
     def _flush_index(self) -> int:

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from pyledger.errors import StoreIOError, StoreLockedError
+from pyledger.store.disk_error import NO_ROOM, disk_error
 from pyledger.store.folder import LOCK_FILE
 
 _held: dict[tuple[int, int], int] = {}
@@ -20,6 +21,15 @@ _held: dict[tuple[int, int], int] = {}
 _guard = threading.Lock()
 os.register_at_fork(before=_guard.acquire, after_in_parent=_guard.release, after_in_child=_guard.release)
 """Locks of this process: device and inode of the file to the process id that took it."""
+
+
+def write_word(descriptor: int) -> None:
+    """What upstream writes there; nobody reads it, so a full disk may refuse it."""
+    try:
+        os.pwrite(descriptor, b"lock", 0)
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
 
 
 class StoreLock:
@@ -52,10 +62,10 @@ class StoreLock:
             self._refuse_second()
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise StoreIOError(self.path, "open", error.strerror or str(error)) from error
+            raise disk_error(self.path, "open", error) from error
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
-            os.pwrite(descriptor, b"lock", 0)
+            write_word(descriptor)
         except (BlockingIOError, PermissionError) as error:
             os.close(descriptor)
             raise StoreLockedError(os.path.dirname(self.path)) from error

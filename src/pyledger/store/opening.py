@@ -20,9 +20,10 @@ from pyledger._core import (
 )
 from pyledger.atomic_file import flush_folder
 from pyledger.config.store import StoreConfig
-from pyledger.errors import IllegalMessageError, StoreFormatError, StoreIOError
+from pyledger.errors import IllegalMessageError, StoreFormatError
 from pyledger.store import checkpoint as checkpoint_file
 from pyledger.store.checkpoint import StoreCheckpoint
+from pyledger.store.disk_error import NO_ROOM, disk_error
 from pyledger.store.folder import (
     ABORT_FILE,
     BATCH_QUEUE_FOLDER,
@@ -116,7 +117,7 @@ def _prepare_folder(path: str, *, create: bool) -> None:
         try:
             os.makedirs(os.path.join(path, LOG_FOLDER))
         except OSError as error:
-            raise StoreIOError(path, "create", error.strerror or str(error)) from error
+            raise disk_error(path, "create", error) from error
         flush_folder(Path(path))
         flush_folder(Path(path).absolute().parent)
     read_folder(path)
@@ -212,15 +213,22 @@ def _refuse_cut_in_archive(log: MappedFileQueue, verdict: LogVerdict) -> None:
 
 
 def write_abort(path: str) -> None:
-    """Leave the mark that a writer is at work; found at open, it says that the last did not end well."""
+    """Leave the mark that a writer is at work; found at open, it says that the last did not end well.
+
+    The name is the mark: on a full disk the file stays empty.
+    """
+    abort = os.path.join(path, ABORT_FILE)
     try:
-        with open(os.path.join(path, ABORT_FILE), "w", encoding="ascii") as file:
-            file.write(str(os.getpid()))
-            file.flush()
+        with open(abort, "wb", buffering=0) as file:
+            try:
+                file.write(b"%d" % os.getpid())
+            except OSError as error:
+                if error.errno not in NO_ROOM:
+                    raise
             os.fsync(file.fileno())
+        flush_folder(Path(path))
     except OSError as error:
-        raise StoreIOError(os.path.join(path, ABORT_FILE), "write", error.strerror or str(error)) from error
-    flush_folder(Path(path))
+        raise disk_error(abort, "write", error) from error
 
 
 def remove_abort(path: str) -> None:
@@ -266,6 +274,10 @@ def make_commit_log(
         except IllegalMessageError:
             # A name that upstream once allowed: its messages can be read, none can be added.
             continue
+    for topic, queue_id, _, next_offset, _ in recovered.dispatcher.stalled:
+        if topic:
+            # Its files lack what the log has: the log tells where its numbers go on.
+            commit_log.set_next_queue_offset(topic, queue_id, next_offset)
     return commit_log
 
 

@@ -26,7 +26,7 @@ from pyledger._core import (
     pull,
     read_message,
 )  # fmt: skip
-from pyledger.errors import CorruptRecordError, OffsetOutOfRangeError, StoreFullError
+from pyledger.errors import CorruptRecordError, OffsetOutOfRangeError
 from pyledger.ids import QueueId, QueueOffset
 from pyledger.message import QueueRange, parse_tags, tags_code
 from pyledger.store.queue_set import EMPTY, ConsumeQueueSet, range_of
@@ -80,24 +80,27 @@ class QueueReader:
         self._confirmed_where = confirmed_where
         self._limits = limits
 
-    def catch_up(self) -> LogView:
+    def catch_up(self, topic: str | None = None, queue_id: int = -1) -> LogView:
         """Dispatch what is confirmed; give a view of it.
 
-        What cannot be dispatched now (a full disk, damage) is left: readers go on with what there is. The
-        dispatch thread reports the reason.
+        What stands behind damage is left: readers go on with what there is. The dispatch thread reports it,
+        and queues that cannot be made. The queue that is asked for (topic "": the index) is tried again.
         """
         end = self._confirmed_where()
         view = self._log.view(end)
-        if self._dispatcher.dispatched_where < end:
-            with contextlib.suppress(StoreFullError, CorruptRecordError):
-                self._dispatcher.dispatch(view, end)
+        dispatcher = self._dispatcher
+        if dispatcher.dispatched_where < end:
+            with contextlib.suppress(CorruptRecordError):
+                behind = dispatcher.dispatch(view, end) < end
+                if behind and any(one[:2] == (topic, queue_id) for one in dispatcher.stalled):
+                    dispatcher.retry(view)
         return view
 
     def get(
         self, topic: str, queue_id: int, offset: int, max_count: int, max_bytes: int, tags: str | None
     ) -> GetResult:
         """Messages of a queue from an offset (units) on."""
-        view = self.catch_up()
+        view = self.catch_up(topic, queue_id)
         queue = self._queues.get((topic, queue_id))
         if queue is None:
             return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, [])
@@ -111,7 +114,7 @@ class QueueReader:
         self, topic: str, queue_id: int, offset: int, max_count: int, max_bytes: int, tags: str | None
     ) -> GetRanges:
         """The same, from a queue offset (units) on, as ranges of the log."""
-        view = self.catch_up()
+        view = self.catch_up(topic, queue_id)
         queue = self._queues.get((topic, queue_id))
         if queue is None:
             return GetRanges(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, RecordRanges(view, 1), 0)
@@ -167,7 +170,7 @@ class QueueReader:
 
     def query(self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int) -> list[StoredMessage]:
         """Messages that have a key, oldest first; the index knows hashes only, the messages decide."""
-        view = self.catch_up()
+        view = self.catch_up("")
         if self._index is None:
             return []
         found = []
@@ -196,13 +199,13 @@ class QueueReader:
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, *, upper: bool) -> int:
         """Queue offset for a store time (ms)."""
-        view = self.catch_up()
+        view = self.catch_up(topic, queue_id)
         queue = self._queues.get((topic, queue_id))
         return 0 if queue is None else queue.offset_by_time(view, timestamp_ms, upper=upper)
 
     def queue_range(self, topic: str, queue_id: int) -> QueueRange:
         """Offsets that a queue holds; empty for one that never got a message."""
-        self.catch_up()
+        self.catch_up(topic, queue_id)
         queue = self._queues.get((topic, queue_id))
         return EMPTY if queue is None else range_of(queue)
 

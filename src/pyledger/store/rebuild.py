@@ -120,6 +120,8 @@ def _dispatch(dispatcher: Dispatcher, view: LogView, progress: Callable[[int], N
             dispatcher.dispatch(view, min(where + _SLICE_BYTES, view.end_offset))
         except CorruptRecordError as error:
             dispatcher.start_at(find_next_record(view, error.physical_offset + 1) or view.end_offset)
+        for _, _, _, _, refusal in dispatcher.stalled:
+            raise refusal
         if progress is not None:
             progress(dispatcher.dispatched_where)
 

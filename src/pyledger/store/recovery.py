@@ -7,6 +7,7 @@ Source: RocketMQ store/.../CommitLog.java (recoverNormally, recoverAbnormally), 
 (recover).
 """
 
+import contextlib
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 from pyledger._core import Dispatcher, IndexFileSet, LogView, MappedFileQueue, scan
 from pyledger.atomic_file import flush_folder
 from pyledger.config.store import StoreConfig
-from pyledger.errors import CorruptRecordError, StoreFormatError, StoreIOError
+from pyledger.errors import CorruptRecordError, StoreFormatError, StoreFullError
 from pyledger.store import checkpoint as checkpoint_file
 from pyledger.store.checkpoint import StoreCheckpoint
 from pyledger.store.folder import CHECKPOINT_FILE, INDEX_FOLDER, LOG_FOLDER, StoreFolder
@@ -214,7 +215,7 @@ def recover(
     queues.correct_min_offsets(view.start_offset)
     queues.opening = False
     _make_durable(queues, index, clean=clean, changed=dispatcher.unit_count + dispatcher.entry_count > 0)
-    known = _write_checkpoint(folder.path, known, verdict)
+    known = _write_checkpoint(folder.path, known, verdict, dispatcher.dispatched_where >= view.end_offset)
     report = RecoveryReport(
         clean=clean,
         start_offset=view.start_offset if verdict is None else verdict.end.start_offset,
@@ -249,11 +250,10 @@ def _open_index(
     missing = not os.path.isdir(index_path)
     if missing:
         # Empty, it says at the next opening that no message has a key: the log need not be walked for them.
-        try:
+        # Where it cannot be made, dispatch tries again for the first key.
+        with contextlib.suppress(OSError):
             os.mkdir(index_path)
-        except OSError as error:
-            raise StoreIOError(index_path, "create", error.strerror or str(error)) from error
-        flush_folder(Path(path))
+            flush_folder(Path(path))
     index = IndexFileSet(
         index_path,
         config.index_slots,
@@ -297,17 +297,22 @@ def _make_durable(queues: ConsumeQueueSet, index: IndexFileSet | None, *, clean:
         index.flush()
 
 
-def _write_checkpoint(path: str, known: StoreCheckpoint, verdict: LogVerdict | None) -> StoreCheckpoint:
-    """Say what is durable now. Nothing is written when nothing is new."""
+def _write_checkpoint(
+    path: str, known: StoreCheckpoint, verdict: LogVerdict | None, queues_complete: bool
+) -> StoreCheckpoint:
+    """Say what is durable now. Nothing is written when nothing is new, or there is no room for it."""
     if verdict is None or verdict.end.last_record_offset < 0:
         return known
     last_ms = verdict.end.last_store_timestamp
     new = replace(
         known,
         physic_msg_timestamp=last_ms,
-        logics_msg_timestamp=last_ms,
+        logics_msg_timestamp=last_ms if queues_complete else known.logics_msg_timestamp,
         confirm_phy_offset=verdict.end.last_record_offset,
     )
-    if new != known:
+    if new == known:
+        return known
+    # Without room the old one stays, which vouches for less; the store writes this one when there is some.
+    with contextlib.suppress(StoreFullError):
         checkpoint_file.write(os.path.join(path, CHECKPOINT_FILE), new)
     return new

@@ -41,7 +41,7 @@ class StoreServices:
         self._deleted_files = 0
         self._delete_lock = threading.Lock()
         config = parts.config
-        self._dispatch = DispatchWork(parts.log, parts.dispatcher, parts.confirmed_where)
+        self._dispatch = DispatchWork(parts.log, parts.dispatcher, parts.confirmed_where, clock)
         self._flusher = make_flusher(parts, clock)
         self._queue_flusher = QueueFlusher(
             parts.path,
@@ -151,7 +151,7 @@ class StoreServices:
     def flush(self) -> int:
         """Flush log, queues and index, write the checkpoint; the flushed offset (bytes)."""
         flushed_where = self.flush_log()
-        self._dispatch.work()
+        self._dispatch.finish()
         try:
             self._queue_flusher.flush_all()
             self._queue_flusher.write_checkpoint()
@@ -330,7 +330,7 @@ class StoreServices:
         if self._latch.cause is not None:
             return False
         self._flusher.flush_all()
-        self._dispatch.work()
+        self._dispatch.finish()
         self._queue_flusher.flush_all()
         self._queue_flusher.write_checkpoint()
         end = self.parts.log.wrote_where if self.parts.entries is None else self.parts.confirmed_where()
