@@ -140,7 +140,8 @@ cdef class CommitLog:
 
     def append(self, topic, queue_id, body, tags=None, keys=None, properties=None, *, int flag=0,
                int sys_flag=0, int64_t born_timestamp_ms=0, born_host=None, int reconsume_times=0,
-               int64_t prepared_transaction_offset=0, int64_t store_timestamp_ms=0, int64_t queue_offset=-1):
+               int64_t prepared_transaction_offset=0, int64_t store_timestamp_ms=0, int64_t queue_offset=-1,
+               bint check_only=False):
         """Append one fully described message.
 
         Args:
@@ -158,6 +159,7 @@ cdef class CommitLog:
             prepared_transaction_offset: Physical offset of the half message of a committed one.
             store_timestamp_ms: 0: now, or the last record's where the clock stepped back.
             queue_offset: -1: the next one of the queue. Else it is stored, and the queue goes on after it.
+            check_only: Raise what is wrong with the message, and write nothing.
 
         Returns:
             (physical_offset, size_bytes, queue_offset, store_timestamp_ms).
@@ -184,7 +186,7 @@ cdef class CommitLog:
         draft.store_timestamp = store_timestamp_ms
         draft.queue_offset = queue_offset
         draft.keep_queue_offset = queue_offset >= 0
-        size_bytes = appender.append_draft(&draft, body, tags, keys, properties, born_host)
+        size_bytes = appender.append_draft(&draft, body, tags, keys, properties, born_host, check_only)
         return draft.physical_offset, size_bytes, draft.queue_offset, draft.store_timestamp
 
     def append_encoded_batch(self, topic, queue_id, batch, *, int sys_flag=0, int64_t born_timestamp_ms=0,
@@ -352,6 +354,17 @@ cdef class CommitLog:
             self.raise_too_large(t, d)
         return size_bytes
 
+    cdef int64_t check_record(self, const RecordTemplate* t, const Draft* d) except -1:
+        """The same, and that it fits into a file."""
+        cdef int64_t size_bytes = self.record_size(t, d)
+        self.check_fits(self.head_bytes + size_bytes)
+        return size_bytes
+
+    cdef inline int check_fits(self, int64_t size_bytes) except -1:
+        if size_bytes + BLANK_BYTES > self.queue.file_size_bytes:
+            raise errors.RecordTooLargeError("record", size_bytes, self.queue.file_size_bytes - BLANK_BYTES)
+        return 0
+
     cdef int raise_too_large(self, const RecordTemplate* t, const Draft* d) except -1:
         cdef int64_t properties_bytes = properties_length(d)
         if properties_bytes > PROPERTIES_BYTES_MAX:
@@ -415,8 +428,7 @@ cdef class CommitLog:
         cdef MappedFileQueue queue = self.queue
         cdef MappedFile file
         cdef int64_t remaining
-        if size_bytes + BLANK_BYTES > queue.file_size_bytes:
-            raise errors.RecordTooLargeError("record", size_bytes, queue.file_size_bytes - BLANK_BYTES)
+        self.check_fits(size_bytes)
         while not self.has_room(size_bytes, count):
             if self.refusal is not None:
                 raise self.refusal()

@@ -877,6 +877,7 @@ class CommitLog:
         prepared_transaction_offset: int = 0,
         store_timestamp_ms: int = 0,
         queue_offset: int = -1,
+        check_only: bool = False,
     ) -> tuple[int, int, int, int]:
         """Append one fully described message.
 
@@ -895,6 +896,7 @@ class CommitLog:
             prepared_transaction_offset: Physical offset of the half message of a committed one.
             store_timestamp_ms: 0: now, or the last record's where the clock stepped back.
             queue_offset: -1: the next one of the queue. Else it is stored, and the queue goes on after it.
+            check_only: Raise what is wrong with the message, and write nothing.
 
         Returns:
             (physical_offset, size_bytes, queue_offset, store_timestamp_ms).
@@ -2497,10 +2499,12 @@ def collect_units(
 class KeyCollector:
     """Gathers the key hashes of records, oldest first; a read-only buffer of 24-byte entries.
 
-    An entry is physical offset i64, store time in ms i64, key hash i32, 4 unused bytes; in native byte order.
+    An entry is physical offset i64, store time in ms i64, key hash i32, and an i32 that is not 0 for the
+    entry of tags; in native byte order.
     """
 
-    def __init__(self) -> None: ...
+    def __init__(self, *, with_tags: bool = False) -> None:
+        """With or without the entry that RocketMQ 5.4 and later make for the tags of a record."""
     def __len__(self) -> int: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
     def collect(self, view: LogView, start_offset: int, end_offset: int | None = None) -> int:

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -418,3 +418,44 @@ def test_statistics_count(store: MessageStore) -> None:
     assert facts.flushed_where == facts.max_offset == store.max_offset
     assert facts.min_offset == 0
     assert facts.queue_count == 1
+
+
+REFUSED: dict[str, Callable[[], Message]] = {
+    "a surrogate in the tags": lambda: Message("T", b"z", tags="\ud800"),
+    "a surrogate in the keys": lambda: Message("T", b"z", keys="\ud800"),
+    "a surrogate in a property": lambda: Message("T", b"z", properties={"a\ud800": "b"}),
+    "a surrogate in the topic": lambda: Message("\ud800", b"z"),
+    "a separator in a property": lambda: Message("T", b"z", properties={"a": "b\x02"}),
+    "an empty property": lambda: Message("T", b"z", properties={"a": ""}),
+    "a host that is none": lambda: Message("T", b"z", born_host=("not-an-ip", 1)),
+    "no topic": lambda: Message("", b"z"),
+    "a negative queue": lambda: Message("T", b"z", -1),
+    "no body": lambda: Message("T", None),  # type: ignore[arg-type]
+    "a body beyond the limit": lambda: Message("T", bytes((4 << 20) + 1)),
+    "a body that fills a file": lambda: Message("T", memoryview(bytes(1 << 20))),
+    "properties of 32,768 bytes": lambda: Message("T", b"z", properties={"a": "b" * 32_765}),
+    "tags that are too long": lambda: Message("T", b"z", tags="t" * 32_765),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_refused_message_leaves_nothing_of_its_batch(tmp_path: Path, what: str) -> None:
+    with MessageStore.open(tmp_path / "s", mapped_file_size_bytes=1 << 20) as store:
+        raised = []
+        for put in (store.put, lambda one: store.put_batch([Message("T", b"ok"), one])):
+            with pytest.raises((IllegalMessageError, RecordTooLargeError)) as caught:
+                put(REFUSED[what]())
+            raised.append((type(caught.value), str(caught.value)))
+        assert raised[0] == raised[1]
+        assert store.max_offset == 0
+
+
+@pytest.mark.parametrize("size", [32_000, 32_764])
+def test_put_and_put_batch_have_the_same_limits(tmp_path: Path, size: int) -> None:
+    with MessageStore.open(tmp_path / "s", mapped_file_size_bytes=1 << 20) as store:
+        message = Message("T", b"x", properties={"a": "b" * size})
+        assert [result.queue_offset for result in (store.put(message), *store.put_batch([message] * 2))] == [
+            0,
+            1,
+            2,
+        ]

@@ -120,7 +120,10 @@ class MessageStore:
     def put_batch(self, messages: Sequence[Message]) -> list[PutResult]:
         """Store messages in order, with one wait for all.
 
-        A message that must be refused is found before any is written.
+        Each is checked by the rules of `put` before the first is written: a refusal leaves nothing.
+
+        Raises:
+            StoreFullError: no space. Messages before it may be stored: that cannot be foreseen.
         """
         return self._writer.put_all(messages)
 

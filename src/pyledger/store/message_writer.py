@@ -8,13 +8,12 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 
 from pyledger._core import CommitLog, DurableAppender, GroupCommit, LogView, MessageScan, QueueAppender
-from pyledger.errors import FlushTimeoutError, IllegalMessageError, RecordTooLargeError
+from pyledger.errors import FlushTimeoutError
 from pyledger.message import Message, PutResult
 from pyledger.store.delay import is_delayed, redirect_delayed
 
 Buffer = bytes | bytearray | memoryview
 
-PROPERTIES_BYTES_MAX = 32_767
 WAIT_PROPERTY = "WAIT"
 
 
@@ -42,11 +41,17 @@ class MessageWriter:
 
     def append(self, message: Message) -> PutResult:
         """Append without waiting for any flush."""
+        physical_offset, size_bytes, queue_offset, store_timestamp_ms = self._append(message)
+        msg_id = f"{self._id_prefix}{physical_offset:016X}"
+        return PutResult(physical_offset, size_bytes, queue_offset, store_timestamp_ms, msg_id)
+
+    def _append(self, message: Message, *, check_only: bool = False) -> tuple[int, int, int, int]:
+        """Append a message, or only raise what is wrong with it."""
         properties = message.properties
         if message.delay_level > 0 and is_delayed(message):
             message = redirect_delayed(message)
             properties = {**message.properties, "DELAY": str(message.delay_level)}
-        physical_offset, size_bytes, queue_offset, store_timestamp_ms = self.commit_log.append(
+        return self.commit_log.append(
             message.topic,
             message.queue_id,
             message.body,
@@ -59,14 +64,13 @@ class MessageWriter:
             born_host=message.born_host,
             reconsume_times=message.reconsume_times,
             prepared_transaction_offset=message.prepared_transaction_offset,
+            check_only=check_only,
         )
-        msg_id = f"{self._id_prefix}{physical_offset:016X}"
-        return PutResult(physical_offset, size_bytes, queue_offset, store_timestamp_ms, msg_id)
 
     def append_all(self, messages: Sequence[Message]) -> list[PutResult]:
         """Append one after another; a message that would be refused is found before the first is written."""
         for message in messages:
-            self._check(message)
+            self._append(message, check_only=True)
         return [self.append(message) for message in messages]
 
     def put(self, message: Message) -> PutResult:
@@ -203,22 +207,3 @@ class MessageWriter:
         )
         self.wait_durable(result.physical_offset, result.physical_offset + result.size_bytes)
         return result
-
-    def _check(self, message: Message) -> None:
-        """Raise what the append of a message would raise, as far as the message is to blame."""
-        self.commit_log.appender(message.topic, message.queue_id)
-        if message.body is None:
-            raise IllegalMessageError("a message needs a body; it may be empty")
-        body_bytes = len(memoryview(message.body).cast("B"))
-        if body_bytes > self.commit_log.max_message_size_bytes:
-            raise RecordTooLargeError("body", body_bytes, self.commit_log.max_message_size_bytes)
-        properties = {**message.properties, "TAGS": message.tags or "", "KEYS": message.keys or ""}
-        size = 200 + len(message.topic)
-        for name, value in properties.items():
-            if "\x01" in name or "\x02" in name or "\x02" in value:
-                raise IllegalMessageError(f"property {name!r} holds a separator, 0x01 or 0x02")
-            if name not in ("TAGS", "KEYS") and not (name and value):
-                raise IllegalMessageError(f"property {name!r} needs a name and a value, both not empty")
-            size += len(name.encode()) + len(value.encode()) + 2
-        if size > PROPERTIES_BYTES_MAX:
-            raise RecordTooLargeError("properties", size, PROPERTIES_BYTES_MAX)
