@@ -13,20 +13,25 @@ cdef struct CollectedKey:
     int64_t physical_offset
     int64_t store_timestamp
     int32_t hash
-    int32_t unused
+    int32_t of_tags                  # RocketMQ 5.4 and later index `topic#T#tags`, too; others do not
 
 
 @cython.final
 cdef class KeyCollector:
     """Gathers the key hashes of records, oldest first; a read-only buffer of 24-byte entries.
 
-    An entry is physical offset i64, store time in ms i64, key hash i32, 4 unused bytes; in native byte order.
+    An entry is physical offset i64, store time in ms i64, key hash i32, and an i32 that is not 0 for the
+    entry of tags; in native byte order.
     """
 
     cdef CollectedKey* entries
     cdef int64_t count
     cdef int64_t room
     cdef int exports
+    cdef bint with_tags
+
+    def __init__(self, *, bint with_tags=False):
+        self.with_tags = with_tags
 
     def __dealloc__(self):
         free(self.entries)
@@ -78,9 +83,7 @@ cdef class KeyCollector:
         if facts.unique_key != NULL:
             if self._add(record, key_hash(topic_hash, facts.unique_key, facts.unique_key_bytes)) < 0:
                 return -1
-        if at == NULL:
-            return 0
-        end = at + facts.keys_bytes
+        end = at + facts.keys_bytes if at != NULL else at
         while at < end:
             stop = <const uint8_t*>memchr(at, 32, <size_t>(end - at))
             if stop == NULL:
@@ -88,9 +91,12 @@ cdef class KeyCollector:
             if stop > at and self._add(record, key_hash(topic_hash, at, stop - at)) < 0:
                 return -1
             at = stop + 1
+        if self.with_tags and facts.tags != NULL and facts.tags_bytes > 0:
+            topic_hash = java_hash(topic_hash, b"T#", 2)
+            return self._add(record, key_hash(topic_hash, facts.tags, facts.tags_bytes), of_tags=True)
         return 0
 
-    cdef int _add(self, const Record* record, int32_t hash) noexcept nogil:
+    cdef int _add(self, const Record* record, int32_t hash, bint of_tags=False) noexcept nogil:
         cdef void* entries
         cdef int64_t room
         if self.count == self.room:
@@ -100,7 +106,8 @@ cdef class KeyCollector:
                 return -1
             self.entries = <CollectedKey*>entries
             self.room = room
-        self.entries[self.count] = CollectedKey(record.physical_offset, record.store_timestamp, hash, 0)
+        self.entries[self.count] = CollectedKey(record.physical_offset, record.store_timestamp, hash,
+                                                of_tags)
         self.count += 1
         return 0
 

@@ -107,7 +107,8 @@ cdef class QueueAppender:
         self.log.wake()
         return size_bytes
 
-    cdef int64_t place_buffer(self, const RecordTemplate* template, Draft* d, body, bint check_only) except -1:
+    cdef int64_t place_buffer(self, const RecordTemplate* template, Draft* d, body,
+                              bint check_only) except -1:
         """Place a message whose body is another bytes-like object than `bytes`."""
         cdef Py_buffer view
         if body is None:

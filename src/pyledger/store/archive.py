@@ -17,7 +17,7 @@ from pyledger.atomic_file import flush_folder
 from pyledger.errors import StoreFormatError, StoreIOError
 from pyledger.store.cold_segment import BLOCK_BYTES, write_segment
 from pyledger.store.folder import StoreFile, read_folder
-from pyledger.store.lock import StoreLock
+from pyledger.store.lock import lock_store
 from pyledger.store.reader import StoreReader
 from pyledger.store.unfinished import UNFINISHED_SUFFIX, settle_archive
 from pyledger.store.views import same_bytes
@@ -77,7 +77,7 @@ def archive(
                 file.path, file.path + COLD_SUFFIX, file.start_offset, file.size_bytes, 0, last_ms
             )
         return
-    with StoreLock(root):
+    with lock_store(root):
         settle_archive(root)
         for file, last_ms in _old_files(root, older_than_ms):
             target = file.path + COLD_SUFFIX
@@ -114,7 +114,7 @@ def unarchive(
             yield _unpacked(file)
         return
     done = 0
-    with StoreLock(root):
+    with lock_store(root):
         settle_archive(root)
         for file in reversed(read_folder(root).log_files):
             if not file.is_cold:

@@ -11,7 +11,7 @@ from pyledger.errors import StoreIOError
 from pyledger.store import checkpoint
 from pyledger.store.checkpoint import StoreCheckpoint
 from pyledger.store.folder import CHECKPOINT_FILE, REPAIR_PREFIX, read_folder
-from pyledger.store.lock import StoreLock
+from pyledger.store.lock import lock_store
 from pyledger.store.opening import write_abort
 from pyledger.store.repair import cut_steps, keep_and_cut
 
@@ -33,7 +33,7 @@ def cut_log(path: str | os.PathLike[str], offset: int) -> str | None:
     Durability: cut bytes are on disk in the side folder before the log is changed.
     """
     root = os.fspath(path)
-    with StoreLock(root):
+    with lock_store(root):
         steps = cut_steps(read_folder(root), offset)
         if not steps:
             return None

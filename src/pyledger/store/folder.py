@@ -28,6 +28,10 @@ ENTRY_FOLDER = "data"
 """Where the folder of a DLedger node keeps entries."""
 STAGING_FOLDER = "spark"
 """Rows that Spark writes and that are not published yet."""
+CONFIG_FOLDER = "config"
+ROCKSDB_QUEUE_FOLDER = "consumequeue_rocksdb"
+LMQ_PREFIX = "%LMQ%"
+"""Of the topics of light queues: their units name records of other topics."""
 CHECKPOINT_FILE = "checkpoint"
 ABORT_FILE = "abort"
 LOCK_FILE = "lock"
@@ -59,7 +63,7 @@ _KNOWN_FOLDERS = {
     QUEUE_EXT_FOLDER,
     BATCH_QUEUE_FOLDER,
     INDEX_FOLDER,
-    "config",
+    CONFIG_FOLDER,
     "compaction",
     "timerlog",
 }
@@ -179,7 +183,7 @@ def read_folder(path: str | os.PathLike[str], *, entries: bool = False) -> Store
     index_home = home_of(root, INDEX_FOLDER)
     index_names = sorted(n for n in names_in(index_home) if _INDEX_NAME.fullmatch(n))
     rocksdb = tuple(p for name in sorted(names) if _holds_rocksdb(p := os.path.join(root, name)))
-    unusual += [Unusual(p, "queues in RocksDB are not read; the commit log is") for p in rocksdb]
+    unusual += [Unusual(p, "what is in RocksDB is not read; the commit log is") for p in rocksdb]
     if entry_files is None:
         unusual += [Unusual(p, "a DLedger log is not read here; only `commitlog` is") for p in dledger]
     return StoreFolder(
@@ -194,6 +198,31 @@ def read_folder(path: str | os.PathLike[str], *, entries: bool = False) -> Store
         entry_files=tuple(entry_files or ()),
         unusual=tuple(unusual),
     )
+
+
+def refuse_foreign_parts(path: str) -> None:
+    """Let nobody write to a folder with parts that only a Java broker keeps in step with the log.
+
+    What is not kept in step would be lost: units of light queues, which stand in no queue of their own;
+    queues, topics, groups and offsets in RocksDB.
+
+    Raises:
+        StoreFormatError: there are such parts.
+    """
+    queues, config = home_of(path, QUEUE_FOLDER), os.path.join(path, CONFIG_FOLDER)
+    problem = ""
+    if rocksdb := [p for p in (queues, os.path.join(path, ROCKSDB_QUEUE_FOLDER)) if _holds_rocksdb(p)]:
+        problem = f"its consume queues are kept in RocksDB ({os.path.basename(rocksdb[0])})"
+    elif tables := [name for name in sorted(names_in(config)) if _holds_rocksdb(os.path.join(config, name))]:
+        problem = f"{', '.join(tables)} of its broker are kept in RocksDB"
+    elif light := next((name for name in sorted(names_in(queues)) if name.startswith(LMQ_PREFIX)), None):
+        problem = f"it has light queues ({light})"
+    if problem:
+        raise StoreFormatError(
+            path,
+            f"{problem}, which PyLedger does not write",
+            "only read it, and let a Java broker write to it",
+        )
 
 
 def on_files(path: str, act: Callable[[StoreFolder], T]) -> T:

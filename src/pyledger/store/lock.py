@@ -14,13 +14,23 @@ from typing import Self
 
 from pyledger.errors import StoreIOError, StoreLockedError
 from pyledger.store.disk_error import NO_ROOM, disk_error
-from pyledger.store.folder import LOCK_FILE
+from pyledger.store.folder import LOCK_FILE, refuse_foreign_parts
 
 _held: dict[tuple[int, int], int] = {}
 # The system's lock belongs to the process: only this keeps two threads from both taking it.
 _guard = threading.Lock()
 os.register_at_fork(before=_guard.acquire, after_in_parent=_guard.release, after_in_child=_guard.release)
 """Locks of this process: device and inode of the file to the process id that took it."""
+
+
+def lock_store(path: str) -> "StoreLock":
+    """The lock of a store, not taken yet: for each writer, and each command that changes the folder.
+
+    Raises:
+        StoreFormatError: the store has parts that we could not keep in step with its log.
+    """
+    refuse_foreign_parts(path)
+    return StoreLock(path)
 
 
 def write_word(descriptor: int) -> None:

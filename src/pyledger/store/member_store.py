@@ -22,7 +22,7 @@ from pyledger.store.checkpoint import StoreCheckpoint
 from pyledger.store.clock import Clock
 from pyledger.store.entries_flusher import last_record
 from pyledger.store.folder import CHECKPOINT_FILE, LOG_FOLDER, StoreFolder, offset_files, read_folder
-from pyledger.store.lock import StoreLock
+from pyledger.store.lock import StoreLock, lock_store
 from pyledger.store.log_end import LogEnd, start_file_offset
 from pyledger.store.message_store import MessageStore
 from pyledger.store.opening import SYNC, StoreParts, fit_settings, join_parts, make_commit_log, write_abort
@@ -61,7 +61,7 @@ class MemberStore(MessageStore):
             StoreFormatError: there is a plain commit log with messages.
             CorruptRecordError: entries that are not committed yet hold no records.
         """
-        lock = StoreLock(path).acquire()
+        lock = lock_store(path).acquire()
         try:
             parts = open_member_parts(path, entries, lock, leads=leads, options=options)
         except BaseException:

@@ -32,8 +32,9 @@ from pyledger.store.folder import (
     QUEUE_FOLDER,
     StoreFolder,
     read_folder,
+    refuse_foreign_parts,
 )  # fmt: skip
-from pyledger.store.lock import StoreLock
+from pyledger.store.lock import StoreLock, lock_store
 from pyledger.store.message_writer import MessageWriter
 from pyledger.store.queue_reader import QueueReader, default_limits
 from pyledger.store.queue_set import ConsumeQueueSet
@@ -94,8 +95,9 @@ def open_parts(
     """Open a folder for writing; see `MessageStore.open`."""
     if config is None:
         StoreConfig.from_options(**options)
+    refuse_foreign_parts(path)
     _prepare_folder(path, create=create)
-    lock = StoreLock(path).acquire()
+    lock = lock_store(path).acquire()
     try:
         check_room(path)
         settle_swap(path)

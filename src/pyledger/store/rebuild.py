@@ -27,7 +27,7 @@ from pyledger.store.folder import (
     StoreFolder,
     read_folder,
 )
-from pyledger.store.lock import StoreLock
+from pyledger.store.lock import lock_store
 from pyledger.store.queue_units import open_stored
 from pyledger.store.reader import StoreReader
 from pyledger.store.swap import settle_swap, swap_in
@@ -60,7 +60,7 @@ def rebuild(path: str | os.PathLike[str], *, progress: Callable[[int], None] | N
     Durability: on return the new files are in place and survive a power cut.
     """
     root = os.fspath(path)
-    with StoreLock(root):
+    with lock_store(root):
         return rebuild_locked(root, progress)
 
 

@@ -26,7 +26,7 @@ from pyledger.store.folder import (
     StoreFolder,
     read_folder,
 )
-from pyledger.store.lock import StoreLock
+from pyledger.store.lock import lock_store
 from pyledger.store.problem import Problem
 from pyledger.store.rebuild import rebuild_locked
 from pyledger.store.staged_rows import find_staged, remove
@@ -93,7 +93,7 @@ def repair(
     root = os.fspath(path)
     if dry_run:
         return RepairReport(tuple(_plan(root, file_size_bytes, cut_at_damage)), None)
-    with StoreLock(root):
+    with lock_store(root):
         settle_swap(root)
         settle_archive(root)
         steps = _plan(root, file_size_bytes, cut_at_damage)

@@ -15,6 +15,7 @@ from pyledger.store.views import (
     index_entries,
     leading_below,
     strange_entries,
+    without_tags,
 )
 
 _SHOWN_MAX = 10
@@ -65,23 +66,27 @@ class IndexCheck:
 
     def check_range(self, start: int, end: int) -> Iterator[Problem]:
         """Compare the entries of records in a range of the log (bytes)."""
-        keys = KeyCollector()
+        keys = KeyCollector(with_tags=True)
         where = keys.collect(self.view, start, end)
         while where < end:
             where = keys.collect(self.view, find_next_record(self.view, where + 1, end) or end, end)
-        wanted = collected_keys(keys)
+        known = collected_keys(keys)
+        wanted = known[known["of_tags"] == 0]
         found = 0
         for file in self._files:
             first = file.taken
             file.taken += leading_below(file.entries, first, end)
             part = file.entries[first : file.taken]
+            numbers = without_tags(part, known)
+            part = part[numbers]
             found += len(part)
             if not file.safe:
                 continue
             for number, detail in strange_entries(part, wanted, self.view.start_offset):
                 file.faults += 1
                 if file.faults <= _SHOWN_MAX:
-                    yield Problem("index-entry", file.path, first + number + 1, detail)
+                    place = first + int(numbers[number]) + 1
+                    yield Problem("index-entry", file.path, place, detail)
         if found < len(wanted):
             self._missing += len(wanted) - found
             if self._first_missing < 0:

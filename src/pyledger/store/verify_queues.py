@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from pyledger._core import LogView, UnitCollector, UnitRun, find_next_record
 from pyledger.errors import IllegalMessageError
-from pyledger.store.folder import BATCH_QUEUE_FOLDER, QUEUE_FOLDER, StoreFolder, offset_files
+from pyledger.store.folder import BATCH_QUEUE_FOLDER, LMQ_PREFIX, QUEUE_FOLDER, StoreFolder, offset_files
 from pyledger.store.problem import Problem, Severity
 from pyledger.store.queue_units import StoredQueue, open_stored
 from pyledger.store.views import BATCH_CQ_UNIT, CQ_UNIT, differing_units, same_bytes
@@ -39,7 +39,9 @@ class QueueCheck:
     def __post_init__(self) -> None:
         for kind, batch in ((QUEUE_FOLDER, False), (BATCH_QUEUE_FOLDER, True)):
             for topic, queue_id, _ in self.folder.queue_folders(kind):
-                self._stored[topic, queue_id] = batch
+                # The records of a light queue name the queues that they stand in besides.
+                if not topic.startswith(LMQ_PREFIX):
+                    self._stored[topic, queue_id] = batch
         self._collector = UnitCollector({name[0] for name, batch in self._stored.items() if batch})
 
     def check_files(self) -> Iterator[Problem]:

@@ -29,7 +29,7 @@ INDEX_ENTRY = np.dtype(
     [("key_hash", ">i4"), ("physical_offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")]
 )
 COLLECTED_KEY = np.dtype(
-    [("physical_offset", "i8"), ("store_timestamp", "i8"), ("key_hash", "i4"), ("unused", "i4")]
+    [("physical_offset", "i8"), ("store_timestamp", "i8"), ("key_hash", "i4"), ("of_tags", "i4")]
 )
 FILL_SIZE_BYTES = 0x7FFFFFFF
 INDEX_HEADER_BYTES = 40
@@ -135,6 +135,22 @@ def leading_below(entries: IndexEntries, first: int, physical_offset: int) -> in
 def collected_keys(raw: KeyCollector) -> NDArray[np.void]:
     """View the keys of records, oldest first, dtype `COLLECTED_KEY`."""
     return np.frombuffer(memoryview(raw), COLLECTED_KEY) if len(raw) else np.empty(0, COLLECTED_KEY)
+
+
+def without_tags(entries: IndexEntries, keys: NDArray[np.void]) -> NDArray[np.intp]:
+    """Index of each entry that is not the one of a record's tags.
+
+    RocketMQ 5.4 and later file each record by `topic#T#tags`, too; a folder may hold both sorts of records.
+    """
+    tags = keys[keys["of_tags"] != 0]
+    return np.flatnonzero(~np.isin(_mixed(entries), _mixed(tags)))
+
+
+def _mixed(entries: NDArray[np.void]) -> NDArray[np.uint64]:
+    """Place and hash of each entry in one number: two pairs share it about once in 2**64."""
+    places = entries["physical_offset"].astype(np.int64).view(np.uint64)
+    hashes = entries["key_hash"].astype(np.int64).view(np.uint64)
+    return places * np.uint64(0x9E3779B97F4A7C15) ^ hashes * np.uint64(0xC2B2AE3D27D4EB4F)
 
 
 def strange_entries(
