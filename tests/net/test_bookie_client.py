@@ -188,3 +188,17 @@ def test_a_run_on_a_connection_that_is_gone() -> None:
         writer.transport.abort()
 
     assert ask_for_a_run(gone) == ([], dict.fromkeys(range(10, 10 + RUN)))
+
+
+def test_what_waits_for_a_connection_is_bounded() -> None:
+    async def scenario(client: BookieClient, address: str) -> None:
+        big, answers = bytes(1 << 20), list[asyncio.Future[Any]]()
+        for key in range(100):
+            answers.append(asyncio.get_running_loop().create_future())
+            client.send(address, key, (FRAME, big), 60_000, answers[-1].set_result)
+        assert await answers[-1] is None
+        assert sum(one.done() for one in answers) in range(30, 40)
+        await client.close()
+        assert await asyncio.gather(*answers) == [None] * 100
+
+    run(mute, scenario)

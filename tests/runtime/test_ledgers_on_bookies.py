@@ -13,6 +13,7 @@ from pyledger.metadata.cluster import Cluster, locate
 from pyledger.runtime.bookie_server import BookieServer
 from pyledger.store.bookie_folder import BookiePaths
 from pyledger.wire.ledger.bookies import Endpoint, Registration
+from tests.ports import free_ports
 from tests.runtime.bookie_peer import PATIENT
 
 PAYLOADS = [b"%d" % at * (at % 50) for at in range(400)]
@@ -83,6 +84,33 @@ def test_a_bookie_ends_and_comes_back(tmp_path: Path) -> None:
             found = [entry.payload async for entry in reader.read()]
             assert found[: len(PAYLOADS)] == PAYLOADS
             assert len(found) == writer.last_add_confirmed + 1
+
+    asyncio.run(scenario())
+
+
+def test_dead_spares_are_not_changed_for_each_other(tmp_path: Path) -> None:
+    """After a crash they are registered until their sessions end."""
+
+    async def scenario() -> None:
+        async with cluster_of(tmp_path, 2) as (machines, client):
+            for name, port in zip(("dead0", "dead1"), free_ports(2), strict=True):
+                await machines.cluster.bookies.register(
+                    name, Registration((Endpoint("bookie", port, "127.0.0.1"),))
+                )
+            await client.bookies()
+            writer = await client.create(3, 3, 2)
+            for payload in PAYLOADS:
+                await writer.add(payload)
+            assert len(writer.metadata.segments) <= 2
+            await machines.start("b2")
+            while "b2" not in (await client.bookies()).writable:
+                await asyncio.sleep(0)
+            await writer.add(b"more")
+            await writer.add(b"and more")
+            assert {"b0", "b1", "b2"} == set(writer.metadata.segments[-1].ensemble)
+            await writer.close()
+            reader = await client.open(writer.ledger_id)
+            assert [entry.payload async for entry in reader.read()] == [*PAYLOADS, b"more", b"and more"]
 
     asyncio.run(scenario())
 

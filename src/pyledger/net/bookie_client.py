@@ -218,6 +218,9 @@ class BookieClient:
         self._endpoint: Endpoint[Any] | None = None
         self._connections: dict[str, BookieConnection] = {}
         self._waiting: dict[str, list[tuple[Hashable, Sequence[bytes], float, Done]]] = {}
+        self._waiting_bytes: dict[str, int] = {}
+        # Addresses that did not answer last time: more of the same is not worth a warning.
+        self._unreached: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -231,7 +234,8 @@ class BookieClient:
             key: Tells the answer.
             parts: The frame, with its length.
             timeout_ms: For the answer, from the moment that the connection stands.
-            done: Gets the answer; None: there is none. Called once, never before this returns.
+            done: Gets the answer; None: there is none, or too much waits for the connection. Called once,
+                never before this returns.
         """
         if (connection := self.connected(address)) is not None:
             connection.send(key, parts, timeout_ms, done)
@@ -241,6 +245,10 @@ class BookieClient:
             loop.call_soon(done, None)
             return
         waiting = self._waiting.setdefault(address, [])
+        if self._waiting_bytes.get(address, 0) > self._config.write_backlog_max_bytes:
+            loop.call_soon(done, None)
+            return
+        self._waiting_bytes[address] = self._waiting_bytes.get(address, 0) + sum(map(len, parts))
         waiting.append((key, parts, timeout_ms, done))
         if len(waiting) == 1:
             task = loop.create_task(self._open(address))
@@ -268,8 +276,13 @@ class BookieClient:
             connection = await self._connect(address)
         except (OSError, ValueError, TimeoutError) as error:
             problem = reason_of(error) if isinstance(error, OSError) else str(error)
-            event(log, logging.WARNING, "bookie not reached", address=address, problem=problem)
+            level = logging.DEBUG if address in self._unreached else logging.WARNING
+            event(log, level, "bookie not reached", address=address, problem=problem)
+            self._unreached.add(address)
+        else:
+            self._unreached.discard(address)
         finally:
+            self._waiting_bytes.pop(address, None)
             for key, parts, timeout_ms, done in self._waiting.pop(address):
                 if connection is None:
                     done(None)

@@ -6,11 +6,15 @@ from dataclasses import dataclass, field
 from pyledger.protocol.bookkeeper.entry import DigestType
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata, Segment
 from pyledger.protocol.bookkeeper.placement import Placement
+from pyledger.protocol.bookkeeper.quarantine import Quarantine, replacements
+from pyledger.protocol.bookkeeper.writer import Replacements
 from pyledger.simulator.bookie import SimulatedBookie
 from pyledger.simulator.ledger_checks import LedgerChecks, LedgerHistory
 from pyledger.simulator.world import Network, World
 
 METADATA = "metadata"
+QUARANTINES_MS = (10, 10, 400, 5_000)
+"""How long clients of one history avoid a bookie that failed: mostly so short that ensembles change often."""
 STALE_VIEWS = 0.1
 """Share of choices that go by who was there a while ago."""
 Fault = Callable[[object], None]
@@ -87,6 +91,7 @@ class Cluster:
         self.checks.on_disk = lambda name, ledger_id: self.bookies[name].on_disk(ledger_id)
         self.checks.disk_failed = self.disk_failed
         self.placement = Placement(self.world.random.shuffle)
+        self.quarantine = Quarantine(self.world.random.choice(QUARANTINES_MS))
         self.fault(self.table)
 
     def add_bookie(self) -> SimulatedBookie:
@@ -116,9 +121,12 @@ class Cluster:
         )
         return self.table.create(made)
 
-    def replace(self, ensemble: tuple[str, ...], failed: Mapping[int, str]) -> Mapping[int, str]:
-        """Other bookies for those that failed."""
-        return self.placement.replacements(ensemble, failed, self.writable())
+    def replace(self, ensemble: tuple[str, ...], failed: Mapping[int, str], needed: bool) -> Replacements:
+        """Other bookies for those that failed; see `protocol.bookkeeper.writer.Replace`."""
+        now_ms, writable = self.world.now_ms, self.writable()
+        return replacements(
+            self.placement, self.quarantine, writable, ensemble, failed, now_ms, needed=needed
+        )
 
     def writable(self) -> list[str]:
         """Who is registered to take entries; sometimes that is not true any more."""

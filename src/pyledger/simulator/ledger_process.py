@@ -39,6 +39,7 @@ class LedgerProcess:
         self.alive = True
         self.stopped: list[Callable[[], None]] | None = None
         self.known = cluster.table.rows[ledger_id]
+        self.deadlines: set[int] = set()
 
     def go_on(self) -> None:
         """Do what came while it stood still."""
@@ -99,6 +100,24 @@ class LedgerProcess:
             priority=m.PRIORITY_HIGH if send.recovery else 0,
         )
         self.ask(send.bookie, request, done)
+
+    def added(self, bookie: str, response: m.Response | None) -> Result:
+        """What a bookie answered to an add."""
+        if (result := added_result(response)) is not Result.OK:
+            self.cluster.quarantine.failed(bookie, self.world.now_ms)
+        return result
+
+    def tick_later(self, machine: LedgerWriter | LedgerRecovery, follow: Callable[[], None]) -> None:
+        """Tell a machine of the time when it needs that; what it wants then is another matter."""
+        if (deadline_ms := machine.deadline_ms()) is None or deadline_ms in self.deadlines:
+            return
+        self.deadlines.add(deadline_ms)
+
+        def tick() -> None:
+            machine.tick(self.world.now_ms)
+            follow()
+
+        self.after(max(deadline_ms - self.world.now_ms, 1), tick)
 
     def ask_last_confirmed(self, done: Callable[[int | None], None]) -> None:
         """Ask so many bookies that no entry confirmed before can be missed; None: too few of them answer."""
@@ -242,10 +261,11 @@ class WriterProcess(LedgerProcess):
                 self.world.note(f"{self.name} closed {ready.closed.name}")
                 if ready.closed is Result.OK:
                     self.cluster.checks.opened(self.ledger_id, machine.metadata)
+        self.tick_later(machine, self.follow)
 
     def answered(self, bookie: str, entry_id: int, response: m.Response | None) -> None:
         """Take an answer."""
-        self.machine.answered(bookie, entry_id, added_result(response))
+        self.machine.answered(bookie, entry_id, self.added(bookie, response))
         self.follow()
 
     def propose(self, proposal: Proposal) -> None:
@@ -307,6 +327,7 @@ class ReaderProcess(LedgerProcess):
                 self.propose(ready.proposal)
             if ready.done is not None:
                 self.end(ready.done)
+        self.tick_later(machine, self.follow)
 
     def read_answered(self, bookie: str, entry_id: int, response: m.Response | None) -> None:
         """Take an answer."""
@@ -318,7 +339,7 @@ class ReaderProcess(LedgerProcess):
     def add_answered(self, bookie: str, entry_id: int, response: m.Response | None) -> None:
         """Take an answer."""
         assert self.machine is not None
-        self.machine.add_answered(bookie, entry_id, added_result(response))
+        self.machine.add_answered(bookie, entry_id, self.added(bookie, response))
         self.follow()
 
     def propose(self, proposal: Proposal) -> None:

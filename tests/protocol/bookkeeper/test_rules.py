@@ -14,7 +14,7 @@ from pyledger.protocol.bookkeeper.quorum import Coverage
 from pyledger.protocol.bookkeeper.reader import EntryRead, SendRead
 from pyledger.protocol.bookkeeper.recovery import LedgerRecovery
 from pyledger.protocol.bookkeeper.results import Result
-from pyledger.protocol.bookkeeper.writer import Added, LedgerWriter, SendAdd
+from pyledger.protocol.bookkeeper.writer import Added, LedgerWriter, Replacements, SendAdd
 from pyledger.simulator.bookie import EntriesInMemory
 from pyledger.wire.ledger.entry import EntryDigest, master_key, pack_entry
 
@@ -100,8 +100,8 @@ def add_request(send: SendAdd) -> m.AddRequest:
     return m.AddRequest(ledger_id=LEDGER, entry_id=send.entry_id, master_key=KEY, entry=entry)
 
 
-def no_others(_ensemble: tuple[str, ...], _failed: Mapping[int, str]) -> dict[int, str]:
-    return {}
+def no_others(_ensemble: tuple[str, ...], _failed: Mapping[int, str], _needed: bool) -> Replacements:
+    return Replacements({})
 
 
 def test_a_recovery_keeps_what_an_older_segment_holds() -> None:
@@ -145,8 +145,8 @@ def test_a_damaged_last_entry_is_not_an_answer() -> None:
     assert ready.done is Result.LEDGER_RECOVERY
 
 
-def b9_instead(_ensemble: tuple[str, ...], failed: Mapping[int, str]) -> dict[int, str]:
-    return dict.fromkeys(failed, "b9")
+def b9_instead(_ensemble: tuple[str, ...], failed: Mapping[int, str], _needed: bool) -> Replacements:
+    return Replacements(dict.fromkeys(failed, "b9"))
 
 
 def test_nothing_is_confirmed_while_bookies_are_replaced() -> None:

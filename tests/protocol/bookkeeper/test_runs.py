@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pyledger.errors import InvariantError
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata, Segment
 from pyledger.protocol.bookkeeper.results import Result
-from pyledger.protocol.bookkeeper.writer import LedgerWriter, Proposal
+from pyledger.protocol.bookkeeper.writer import LedgerWriter, Proposal, Replacements
 
 SPARE = 5
 
@@ -58,13 +58,13 @@ class Replacing:
     def __init__(self) -> None:
         self.left = SPARE
 
-    def __call__(self, _ensemble: tuple[str, ...], failed: Mapping[int, str]) -> Mapping[int, str]:
+    def __call__(self, _ensemble: tuple[str, ...], failed: Mapping[int, str], _needed: bool) -> Replacements:
         found = {}
         for place in failed:
             if self.left:
                 self.left -= 1
                 found[place] = f"spare{self.left}"
-        return found
+        return Replacements(found)
 
 
 class Twins:

@@ -15,7 +15,9 @@ from pyledger.net.bookie_client import BookieClient, BookieConnection, Codec
 from pyledger.protocol.bookkeeper.fragments import Lack
 from pyledger.protocol.bookkeeper.messages import Request
 from pyledger.protocol.bookkeeper.placement import Placement, RackOf
+from pyledger.protocol.bookkeeper.quarantine import Quarantine, replacements
 from pyledger.protocol.bookkeeper.repair import Repair, repair_of
+from pyledger.protocol.bookkeeper.writer import Replacements
 from pyledger.wire.ledger.asking import ADDED, AnswerFrames, Asked, Version2, Version3
 
 RETRY_PAUSE_S = 0.1
@@ -45,7 +47,7 @@ class Bookies:
         self._cluster, self._config = cluster, config
         self._placement = Placement(random.shuffle, rack_of, config.min_num_racks_per_write_quorum)
         self._registered = RegisteredBookies({}, {})
-        self._failed_at: dict[str, float] = {}
+        self._quarantine = Quarantine(config.bookie_failure_history_ms)
         self._version3, self._version2 = Version3(), Version2()
         self._clients = [
             BookieClient(
@@ -99,9 +101,17 @@ class Bookies:
             raise NotEnoughBookiesError(count, len(writable))
         return found
 
-    def replace(self, ensemble: tuple[str, ...], failed: Mapping[int, str]) -> Mapping[int, str]:
-        """Other bookies for those that failed, as many as there are."""
-        return self._placement.replacements(ensemble, failed, self._writable(), self._failed())
+    def replace(self, ensemble: tuple[str, ...], failed: Mapping[int, str], needed: bool) -> Replacements:
+        """Other bookies for those that failed; see `protocol.bookkeeper.writer.Replace`."""
+        return replacements(
+            self._placement,
+            self._quarantine,
+            self._writable(),
+            ensemble,
+            failed,
+            self._now_ms(),
+            needed=needed,
+        )
 
     def successors(self, lack: Lack) -> Repair | None:
         """Bookies for copies that are missing; None: there is none for any of them."""
@@ -119,7 +129,7 @@ class Bookies:
 
     def note_failure(self, bookie: str) -> None:
         """A bookie did not do what it was asked."""
-        self._failed_at[bookie] = asyncio.get_running_loop().time()
+        self._quarantine.failed(bookie, self._now_ms())
 
     # --- asking
 
@@ -175,10 +185,11 @@ class Bookies:
         return [name for name, found in self._registered.writable.items() if found and found.address]
 
     def _failed(self) -> list[str]:
-        if not self._failed_at:
-            return []
-        since = asyncio.get_running_loop().time() - self._config.bookie_failure_history_ms / 1000
-        return [bookie for bookie, at in self._failed_at.items() if at >= since]
+        return self._quarantine.avoided(self._now_ms())
+
+    @staticmethod
+    def _now_ms() -> int:
+        return int(asyncio.get_running_loop().time() * 1000)
 
     async def _follow(self) -> None:
         while True:

@@ -39,6 +39,7 @@ class RecoveryShell:
         self._loop = asyncio.get_running_loop()
         self._done: asyncio.Future[Result] = self._loop.create_future()
         self._storing: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     async def run(self) -> StoredMetadata:
         """Fence, copy, close; the metadata of the closed ledger.
@@ -54,6 +55,8 @@ class RecoveryShell:
         finally:
             if self._storing is not None:
                 self._storing.cancel()
+            if self._timer is not None:
+                self._timer.cancel()
         if result is Result.UNAUTHORIZED:
             raise LedgerPasswordError(
                 self._ledger_id, result, "a bookie refuses its password, or whoever speaks no TLS"
@@ -82,6 +85,16 @@ class RecoveryShell:
                 self._storing = self._loop.create_task(self._store(ready.proposal))
             if ready.done is not None and not self._done.done():
                 self._done.set_result(ready.done)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if (deadline_ms := self._machine.deadline_ms()) is not None:
+            self._timer = self._loop.call_at(deadline_ms / 1000, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._machine.tick(int(self._loop.time() * 1000))
+        self._follow()
 
     def _add(self, add: SendAdd) -> AddRequest:
         entry = pack_entry(

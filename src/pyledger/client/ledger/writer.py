@@ -294,8 +294,7 @@ class AsyncLedgerWriter:
             if not waiter.done():
                 waiter.set_result(None)
                 break
-        if self._config.add_quorum_timeout_ms:
-            self._set_timer()
+        self._set_timer()
 
     def _send(self, send: SendAdd) -> None:
         asked = self._frames.get(send.entry_id)
@@ -401,6 +400,7 @@ class AsyncLedgerWriter:
             self._timer = self._loop.call_at(deadline / 1000, self._tick)
 
     def _tick(self) -> None:
+        self._timer = None
         self._machine.tick(self._now_ms())
         self._follow()
 

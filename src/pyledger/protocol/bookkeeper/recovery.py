@@ -111,6 +111,16 @@ class LedgerRecovery:
             probe.answered(bookie, result, entry)
             self._scan(now_ms)
 
+    def tick(self, now_ms: int) -> None:
+        """Time passed."""
+        if self._writer is not None:
+            self._writer.tick(now_ms)
+            self._follow_writer()
+
+    def deadline_ms(self) -> int | None:
+        """When `tick` is needed."""
+        return None if self._writer is None or self._over else self._writer.deadline_ms()
+
     def add_answered(self, bookie: str, entry_id: int, result: Result) -> None:
         """A bookie answered an add, or did not in time."""
         if self._writer is not None and not self._over:

@@ -4,20 +4,39 @@ A shell sends what `ready` gives, stores a proposed metadata with compare-and-se
 Entries are confirmed strictly in order; none while the ensemble changes. An add that failed may still be
 found by a recovery: its outcome is unknown.
 
+A failed bookie is replaced where a better one is known. Without one it stays while entries get their quorum
+from the others; upstream ends the writer then, or changes the ensemble again and again.
+
 Source: BookKeeper client/LedgerHandle.java, PendingAddOp.java, EnsembleUtils.java.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import accumulate
 
 from pyledger.errors import InvariantError
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata, LedgerState
+from pyledger.protocol.bookkeeper.pending_adds import PendingAdd, PendingRun
 from pyledger.protocol.bookkeeper.results import FATAL_TO_WRITERS, Result
 
-Replace = Callable[[tuple[str, ...], Mapping[int, str]], Mapping[int, str]]
-"""Ensemble, and failed bookies by place; other bookies by place, as many as there are."""
+
+@dataclass(frozen=True, slots=True)
+class Replacements:
+    """Other bookies for those that failed.
+
+    Attributes:
+        others: By place, as many as there are.
+        retry_ms: When bookies that failed lately may be chosen again; None: there are none.
+    """
+
+    others: Mapping[int, str]
+    retry_ms: int | None = None
+
+
+Replace = Callable[[tuple[str, ...], Mapping[int, str], bool], Replacements]
+"""Gets the ensemble, failed bookies by place, and whether an entry lacks its quorum without others: else only
+bookies that have not failed lately are worth a change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,60 +98,6 @@ class WriterReady:
     runs: tuple[SendRun, ...] = ()
 
 
-@dataclass(slots=True)
-class PendingAdd:
-    """An entry that is not confirmed yet."""
-
-    entry_id: int
-    payload: bytes
-    length: int
-    last_add_confirmed: int
-    write_set: tuple[int, ...]
-    asked_ms: int
-    acknowledged: set[int] = field(default_factory=set)
-    """Places whose present bookie has it."""
-
-
-@dataclass(slots=True)
-class PendingRun:
-    """Entries that were given together, as long as nothing goes wrong and answers come in order.
-
-    Attributes:
-        first_entry_id: Of those that are not confirmed yet.
-        lengths: Of each, as `PendingAdd.length`.
-        acknowledged: How many of the first ones each place has.
-    """
-
-    first_entry_id: int
-    payloads: list[bytes]
-    lengths: list[int]
-    last_add_confirmed: int
-    asked_ms: int
-    acknowledged: list[int]
-
-    def confirm(self, count: int) -> None:
-        """Forget the first ones."""
-        self.first_entry_id += count
-        del self.payloads[:count], self.lengths[:count]
-        self.acknowledged = [max(0, one - count) for one in self.acknowledged]
-
-    def entries(self) -> Iterator[PendingAdd]:
-        """Each by itself."""
-        places = tuple(range(len(self.acknowledged)))
-        for at, (payload, length) in enumerate(zip(self.payloads, self.lengths, strict=True)):
-            having = {place for place in places if self.acknowledged[place] > at}
-            write_set = tuple((self.first_entry_id + at + place) % len(places) for place in places)
-            yield PendingAdd(
-                self.first_entry_id + at,
-                payload,
-                length,
-                self.last_add_confirmed,
-                write_set,
-                self.asked_ms,
-                having,
-            )
-
-
 class LedgerWriter:
     """The one writer of an open ledger, or of one in recovery.
 
@@ -186,6 +151,8 @@ class LedgerWriter:
         # Bookies that failed, by place; those that the proposal replaces.
         self._failed: dict[int, str] = {}
         self._replacing: dict[int, str] = {}
+        # An entry lacks its quorum, and bookies that might help rest until then.
+        self._retry_ms: int | None = None
         self._proposal: Proposal | None = None
         self._unstored: list[tuple[int, tuple[str, ...]]] = []
         self._closing = False
@@ -279,10 +246,15 @@ class LedgerWriter:
             self._fail(result)
         elif result is not Result.OK:
             self._failed[place] = bookie
+            if (op := self._find(entry_id)) is not None:
+                op.failed.add(place)
             if any(place in op.write_set for op in self._pending):
                 self._change_ensemble()
         elif (op := self._find(entry_id)) is not None and place in op.write_set:
             op.acknowledged.add(place)
+            op.failed.discard(place)
+            if self._failed and not any(place in one.failed for one in self._pending):
+                self._failed.pop(place, None)  # it stayed, and is back
             self._confirm()
 
     def stored(self, metadata: LedgerMetadata) -> None:
@@ -325,12 +297,19 @@ class LedgerWriter:
 
     def tick(self, now_ms: int) -> None:
         """Time passed."""
-        deadline = self.deadline_ms()
-        if deadline is not None and now_ms >= deadline:
+        late_ms = self._late_ms()
+        if late_ms is not None and now_ms >= late_ms:
             self._fail(Result.ADD_QUORUM_TIMEOUT)
+        elif self._retry_ms is not None and now_ms >= self._retry_ms:
+            self._retry_ms = None
+            self._change_ensemble()
 
     def deadline_ms(self) -> int | None:
         """When `tick` is needed."""
+        return min((one for one in (self._late_ms(), self._retry_ms) if one is not None), default=None)
+
+    def _late_ms(self) -> int | None:
+        """When the first entry has waited too long for its quorum."""
         waiting = self._pending or self._runs
         return waiting[0].asked_ms + self._timeout_ms if self._timeout_ms is not None and waiting else None
 
@@ -399,21 +378,30 @@ class LedgerWriter:
     # --- other bookies
 
     def _change_ensemble(self) -> None:
-        """Replace failed bookies, unless that is under way: then it goes on when that is done."""
+        """Replace failed bookies, unless that is under way: then it goes on when that is done.
+
+        Without another bookie those that failed stay, while no entry lacks its quorum for it.
+        """
         if not self._failed or self._proposal is not None or self.failure is not None or self._closing:
             return
         self._part_runs()
         if self._changes_left == 0:
             self._fail(Result.WRITE)
             return
-        others = self._replace(self._ensemble, dict(self._failed))
+        needed = any(self._lacks_quorum(op) for op in self._pending)
+        found = self._replace(self._ensemble, dict(self._failed), needed)
+        others, self._retry_ms = found.others, None
         if not others:
-            self._fail(Result.NOT_ENOUGH_BOOKIES)
+            if needed and found.retry_ms is None:
+                self._fail(Result.NOT_ENOUGH_BOOKIES)
+            elif needed:
+                self._retry_ms = found.retry_ms
             return
         if self._changes_left is not None:
             self._changes_left -= 1
-        # What cannot be replaced stays: it is looked at again when it fails again.
-        self._replacing, self._failed = self._failed, {}
+        self._replacing = {place: bookie for place, bookie in self._failed.items() if place in others}
+        # What cannot be replaced is looked at again once the others are.
+        self._failed = {place: bookie for place, bookie in self._failed.items() if place not in others}
         ensemble = tuple(others.get(place, bookie) for place, bookie in enumerate(self._ensemble))
         first = self.last_add_confirmed + 1
         wanted = self.metadata.with_ensemble(first, ensemble)
@@ -424,6 +412,10 @@ class LedgerWriter:
             self._changed()
         else:
             self._proposal = Proposal(self._stored, wanted)
+
+    def _lacks_quorum(self, op: PendingAdd) -> bool:
+        """Whether too few bookies are left that may still take an entry."""
+        return len(op.write_set) - len(op.failed) < self.metadata.ack_quorum
 
     def _settle(self) -> None:
         if self._proposal is None:
@@ -440,6 +432,7 @@ class LedgerWriter:
             for place in moved:
                 if place in op.write_set:
                     op.acknowledged.discard(place)
+                    op.failed.discard(place)
                     self._send(op, place)
         if any(place in op.write_set for op in self._pending for place in self._failed):
             self._change_ensemble()
@@ -452,6 +445,7 @@ class LedgerWriter:
         self._added += [Added(op.entry_id, result) for op in self._pending]
         self._pending.clear()
         self._pushed_length = self.length
+        self._retry_ms = None
 
     def _fail(self, result: Result) -> None:
         self.failure = result
