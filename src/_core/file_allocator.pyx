@@ -71,8 +71,8 @@ cdef class FileAllocator:
         """Files that stand ready."""
         return self.ahead.count
 
-    cdef int run(self, int depth, int64_t next_start) except -1:
-        """The body of the allocator thread."""
+    cdef int begin(self, int depth, int64_t next_start) except -1:
+        """Let `take` wait for files from `next_start` on, which `run` makes; the caller holds `roll_lock`."""
         cdef Ahead* ahead = &self.ahead
         if ahead.running or not 0 <= depth <= AHEAD_MAX:
             raise errors.InvariantError(f"{self.folder}: an allocator runs, or depth {depth} is impossible")
@@ -83,9 +83,13 @@ cdef class FileAllocator:
         ahead.running = True
         if ahead.count == 0:
             ahead.next_start = next_start
+        return 0
+
+    cdef void run(self):
+        """The body of the allocator thread, after `begin`."""
+        cdef Ahead* ahead = &self.ahead
         with nogil:
             make_files_ahead(ahead)
-        return 0
 
     cdef int stop(self) except -1:
         """Let `run` return and remove what stands ready."""

@@ -315,10 +315,15 @@ cdef class MappedFileQueue:
         Holds the interpreter lock neither while it waits nor while it works. Where making a file fails, the
         append that needs it gets the error, and the next one makes it try again.
         """
+        cdef int64_t start
         self.check_writable()
         if self.choose is not None:
             raise errors.InvariantError(f"{self.folder}: files made ahead lie in one folder")
-        self.allocator.run(depth, self.next_start())
+        with self.roll_lock:
+            # An append may be making the next file itself.
+            start = self.next_start()
+            self.allocator.begin(depth, start if self.spare is None else start + self.file_size_bytes)
+        self.allocator.run()
 
     def stop_allocator(self):
         """Let `run_allocator` return; the files it made and nobody used are removed."""
