@@ -347,6 +347,7 @@ cdef class RaftLog:
         Other threads may append meanwhile: nothing from before counts.
         """
         cdef bint staging = self.staging
+        cdef bint early
         if size_bytes + FILLER_BYTES_MIN > self.data.file_size_bytes:
             raise errors.RecordTooLargeError("an entry", size_bytes,
                                              self.data.file_size_bytes - FILLER_BYTES_MIN)
@@ -354,13 +355,14 @@ cdef class RaftLog:
             raise errors.RecordTooLargeError("the index of a batch", count * INDEX_UNIT_BYTES,
                                              self.units.file_size_bytes)
         while True:
-            if pos >= 0 and pos != self.place_of(size_bytes):
+            early = pos >= 0 and pos != self.place_of(size_bytes)
+            if early and not self.may_close_at(pos):
                 raise errors.EntryPositionError(self.data.folder, pos, self.place_of(size_bytes))
-            if self.has_room(size_bytes, count):
+            if not early and self.has_room(size_bytes, count):
                 self.staging = staging
                 return 0
             self.end_run()
-            self.extend(size_bytes, count)
+            self.extend(size_bytes, count, early)
 
     cdef int64_t place_of(self, int64_t size_bytes) noexcept:
         """Where an entry of so many bytes goes: behind the last one, or to the start of the next file."""
@@ -373,8 +375,15 @@ cdef class RaftLog:
             return file.start_offset + file.size_bytes
         return file.start_offset + position
 
-    cdef int extend(self, int64_t size_bytes, int64_t count) except -1:
-        """Do one thing that is missing for `has_room`. May let go of the interpreter lock."""
+    cdef bint may_close_at(self, int64_t pos) noexcept:
+        """Would a leader that has its next entry there have closed its last file early?"""
+        cdef MappedFile file = self.data.last
+        return (file is not None and file.wrote + self.staged_bytes > 0
+                and pos == file.start_offset + file.size_bytes)
+
+    cdef int extend(self, int64_t size_bytes, int64_t count, bint early) except -1:
+        """Do one thing that is missing for `has_room`; `early`: the last file is to be closed whatever its
+        room. May let go of the interpreter lock."""
         cdef MappedFile file
         self.data.check_writable()
         file = self.units.writable_file(self.next_index() * INDEX_UNIT_BYTES)
@@ -389,15 +398,25 @@ cdef class RaftLog:
         if file is not None and file.wrote >= file.size_bytes:
             self.sync_full()
         file = self.data.writable_file(0)
-        if file.wrote + size_bytes + FILLER_BYTES_MIN > file.size_bytes:
-            return self.fill(file)
+        if early or file.wrote + size_bytes + FILLER_BYTES_MIN > file.size_bytes:
+            return self.fill(file, size_bytes + FILLER_BYTES_MIN)
         return self.data.reserve(file, file.wrote + size_bytes + FILLER_BYTES_MIN)
 
-    cdef int fill(self, MappedFile file) except -1:
-        """Close the last file with a filler; its bytes beyond are zero already."""
-        cdef int failed = file.allocate_to(file.wrote + FILLER_BYTES_MIN)
-        if failed != 0:
-            raise_errno(failed, file.path, "allocate space for")
+    cdef int fill(self, MappedFile file, int64_t next_bytes) except -1:
+        """Close the last file with a filler, once the next one has room; its bytes beyond are zero already.
+
+        A full disk so leaves no filler: one that this member alone has gives later entries another place.
+        """
+        if self.data.spare is None or self.data.spare.allocated < next_bytes:
+            self.data.reserve(file, file.wrote + FILLER_BYTES_MIN)
+            make_spare(self.data)
+            try:
+                return self.data.reserve(self.data.spare, next_bytes)
+            except errors.StoreError:
+                with self.data.roll_lock:
+                    self.data.drop_files_ahead()
+                raise
+        ASSERT(file.wrote + FILLER_BYTES_MIN <= file.allocated)
         put_i32(file.base + file.wrote + 4, <int32_t>(file.size_bytes - file.wrote))
         put_i32(file.base + file.wrote, ENTRY_FILLER)
         self.data.publish(file, file.size_bytes, self.data.append_epoch)
