@@ -28,6 +28,7 @@ class Leader:
             random=random.Random(1),
             saved=TermState(1),
             now_ms=0,
+            incarnation=1,
             config=CONFIG,
         )
         self.node.state.change_to_leader(1)

@@ -1,6 +1,8 @@
 """Groups of our members over sockets and disks: what is acknowledged is in every folder."""
 
 import asyncio
+import errno
+import os
 import socket
 import threading
 from pathlib import Path
@@ -10,8 +12,10 @@ import pytest
 from pyledger.config.net import NetConfig
 from pyledger.config.raft_store import RaftStoreConfig
 from pyledger.errors import ListenError, NoLeaderError, RaftRefusedError, StoreLockedError
+from pyledger.log import logger
 from pyledger.protocol.raft.messages import AppendEntryRequest, Entry, PushEntryRequest, Request
 from pyledger.runtime import raft_server
+from pyledger.runtime.alarms import ALARMS_MAX, Alarms
 from pyledger.runtime.raft_server import RaftServer
 from pyledger.store.lock import StoreLock
 from pyledger.store.raft_reader import RaftReader
@@ -174,3 +178,64 @@ def test_one_member_alone_is_a_group_and_two_of_three_missing_are_none(tmp_path:
         await group.stop("n0")
 
     on_a_loop(work)
+
+
+def failing_term_file(number: int, times: int, patch: pytest.MonkeyPatch) -> list[str]:
+    """Let the flush of a term file fail, some times after the first one; returns what was flushed."""
+    flush, flushed = os.fsync, list[str]()
+
+    def fails(handle: int) -> None:
+        name = os.readlink(f"/proc/self/fd/{handle}")
+        if name.endswith("currterm.tmp"):
+            flushed.append(name)
+            if 1 < len(flushed) <= 1 + times:
+                raise OSError(number, os.strerror(number))
+        flush(handle)
+
+    patch.setattr(os, "fsync", fails)
+    return flushed
+
+
+def test_a_vote_waits_for_room_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(raft_server, "RETRY_MS", 10)
+    flushed = failing_term_file(errno.ENOSPC, 3, monkeypatch)
+
+    async def work() -> None:
+        async with group_of(tmp_path, 1) as group, client(group) as asking:
+            assert (await asking.append(b"after room was made")).term == 1
+            assert not group.members["n0"].node.failed
+
+    on_a_loop(work)
+    assert len(flushed) >= 5
+    assert "no space left" in caplog.text
+
+
+def test_a_vote_that_the_disk_refuses_ends_the_member(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    flushed = failing_term_file(errno.EIO, 1, monkeypatch)
+
+    async def work() -> None:
+        async with group_of(tmp_path, 1) as group, client(group) as asking:
+            member = group.members["n0"]
+            assert member.ended is not None
+            await member.ended.wait()
+            asking.timeout_ms = 100
+            with pytest.raises(NoLeaderError):
+                await asking.append(b"nobody takes it")
+            assert member.node.state.role.value == "candidate"
+
+    on_a_loop(work)
+    assert len(flushed) == 2, "a flush that failed is not tried again"
+    assert "member leaves its group" in caplog.text
+
+
+def test_alarms_that_come_with_every_request_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    alarms = Alarms(logger("raft"))
+    for now_ms in range(1000):
+        alarms.warn("no room", now_ms)
+    alarms.warn("no room", 20_000)
+    assert caplog.text.count("no room") == ALARMS_MAX + 1
+    assert "count=990" in caplog.text

@@ -35,6 +35,7 @@ def files_in(folder: Path) -> list[int]:
 
 def filled(path: Path, config: RaftStoreConfig) -> list[Entry]:
     with RaftStore(str(path), config) as store:
+        store.save_term_state(TermState(1))
         store.append_bodies(1, BODIES)
         store.set_committed(store.end_index)
         return list(store.entries(0, len(BODIES), 1 << 30))

@@ -6,7 +6,16 @@ import click
 
 from pyledger.cli import raft_network
 from pyledger.cli.messages import text_or_base64
-from pyledger.cli.output import counted, emit, print_problem, progress, tell, write_line
+from pyledger.cli.output import (
+    WrongUseError,
+    counted,
+    emit,
+    print_problem,
+    printable,
+    progress,
+    tell,
+    write_line,
+)
 from pyledger.cli.parameters import Number, json_option
 from pyledger.cli.raft_entries import entry_fields, entry_line
 from pyledger.errors import EXIT_PROBLEM
@@ -57,7 +66,9 @@ generation_option = click.option(
 @data_option
 @generation_option
 @json_option
+@click.pass_context
 def cat(
+    ctx: click.Context,
     folder: str,
     start: int | None,
     end: int | None,
@@ -67,13 +78,17 @@ def cat(
     generation: Any,
     as_json: bool,
 ) -> None:
-    """Print the entries of FOLDER, `dledger-<id>`, that recovery would find. Changes no byte of it."""
+    """Print the entries of FOLDER, `dledger-<id>`, that recovery would find. Changes no byte of it.
+
+    Exit 1 where the log ends before entries that it once had, or before damage: all that is left is printed.
+    """
     from pyledger.store.raft_reader import RaftReader
 
     with RaftReader.open(folder, data_paths=data_paths, generation=generation) as reader:
         for stranger in reader.folder.unusual:
             tell(f"note: {stranger.path}: {stranger.what}")
         printed = 0
+        shortfall = None
         for entry in reader.entries():
             if printed == limit or (end is not None and entry.index >= end):
                 break
@@ -84,6 +99,11 @@ def cat(
                 emit(entry_fields(entry) | (text_or_base64(entry.body) if body else {}))
             else:
                 write_line(entry_line(entry))
+        if reader.stop is not None:
+            shortfall = reader.shortfall(reader.stop)
+    if shortfall is not None:
+        tell(shortfall)
+        ctx.exit(EXIT_PROBLEM)
 
 
 @command.command("verify")
@@ -133,3 +153,48 @@ def verify(
         tell(f"{state}; {held}, {stop.first_index}..{stop.last_index}, term {stop.last_term}")
     if not sound:
         ctx.exit(EXIT_PROBLEM)
+
+
+@command.command("repair")
+@folder_argument
+@click.option("--group", default="default", show_default=True, help="Name of the group, with --peers.")
+@click.option("--peers", help="Set a lost term file: asks all other members for their terms. They must run.")
+@click.option("--term", type=Number(1, (1 << 62) - 1), help="Set it to this term instead.")
+@click.option("--cut", is_flag=True, help="End the log before missing entries; keep aside what follows.")
+@click.option("--accept-loss", is_flag=True, help="Vote again without the entries that were lost.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done; change nothing.")
+@data_option
+@json_option
+def repair(
+    folder: str,
+    group: str,
+    peers: str | None,
+    term: int | None,
+    cut: bool,
+    accept_loss: bool,
+    dry_run: bool,
+    data_paths: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Decide what a member must not decide by itself. FOLDER is that of a member that does not run.
+
+    A term is above those that all other members know, for this one may have voted in each of them.
+    --accept-loss may give up acknowledged entries: only where no other member has them.
+    """
+    from pyledger.store.raft_repair import last_term, repair_node
+
+    if term is None and peers is None and not cut and not accept_loss:
+        raise WrongUseError("nothing was decided: give --peers or --term, --cut or --accept-loss")
+    if term is None and peers is not None:
+        term = 1 + max(last_term(folder, data_paths), raft_network.highest_term(folder, group, peers))
+    steps = repair_node(
+        folder, term=term, cut=cut, accept_loss=accept_loss, data_paths=data_paths, dry_run=dry_run
+    )
+    for step in steps:
+        if as_json:
+            emit({"kind": "step", "action": step.action, "file": step.file, "detail": step.detail})
+        else:
+            would = "would " if dry_run else ""
+            write_line(printable(f"{would}{step.action} {step.file}: {step.detail}"))
+    if not steps:
+        tell("nothing to do")

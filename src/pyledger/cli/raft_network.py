@@ -1,6 +1,7 @@
 """`pyledger raft node`, append, get, status, transfer, bench: members of a group and what one asks them."""
 
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import click
 
 from pyledger.cli.messages import text_or_base64
 from pyledger.cli.network import run_client
-from pyledger.cli.output import emit, report, tell, write_line
+from pyledger.cli.output import CannotReachError, WrongUseError, emit, printable, report, tell, write_line
 from pyledger.cli.parameters import Number, json_option
 from pyledger.cli.raft_entries import entry_fields, entry_line
 from pyledger.cli.rows import read_lines
@@ -135,34 +136,116 @@ def get(ctx: click.Context, group: str, peers: str, timeout_ms: int, index: int,
 @group_option
 @peers_option
 @json_option
-def status(group: str, peers: str, as_json: bool) -> None:
-    """What each member says: its leader and its term. Members that do not answer stand without."""
+@click.pass_context
+def status(ctx: click.Context, group: str, peers: str, as_json: bool) -> None:
+    """What each member says: its leader, its term, its log, and why it cannot vote, if so.
+
+    Members that do not answer stand without, and Java's say less. Exit 1 when nobody leads; then the last
+    lines say what is lacking.
+    """
     from pyledger.client.raft_client import RaftClient
-    from pyledger.errors import PyLedgerError, RaftRefusedError
 
-    async def work() -> None:
+    async def work() -> list[dict[str, Any]]:
         async with RaftClient(group, peers) as client:
-            for member, address in client.peers.items():
-                found: dict[str, Any] = {"id": member, "address": address, "leaderId": None, "term": None}
-                said = "does not answer"
-                try:
-                    found["term"] = await client.term(member)
-                    found["leaderId"] = (await client.metadata(member)).leader_id
-                except RaftRefusedError as error:
-                    found["problem"] = said = str(error)
-                except PyLedgerError as error:
-                    found["problem"] = str(error)
-                if as_json:
-                    emit(found)
-                elif found["term"] is None:
-                    write_line(f"{member} {address} {said}")
-                else:
-                    leads = (
-                        "leads" if found["leaderId"] == member else f"follows {found['leaderId'] or 'nobody'}"
-                    )
-                    write_line(f"{member} {address} {leads} in term {found['term']}")
+            return [await _ask(client, member, address) for member, address in client.peers.items()]
 
-    run_client(work())
+    members = run_client(work())
+    for found in members:
+        if as_json:
+            emit(found)
+        else:
+            write_line(printable(_member_line(found)))
+    if not any(found["leaderId"] == found["id"] for found in members):
+        for line in _why_nobody_leads(members):
+            tell(line)
+        ctx.exit(EXIT_PROBLEM)
+
+
+async def _ask(client: Any, member: str, address: str) -> dict[str, Any]:
+    """What one member says of itself, as JSON fields."""
+    from pyledger.errors import PyLedgerError
+
+    found: dict[str, Any] = {"id": member, "address": address, "leaderId": None, "term": None}
+    try:
+        found["term"] = await client.term(member)
+        answer = await client.metadata(member)
+    except PyLedgerError as error:
+        return found | {"problem": str(error)}
+    found["leaderId"] = answer.leader_id
+    if (one := answer.status) is not None:
+        found |= {
+            "role": one.role,
+            "vote": one.vote,
+            "begin": one.begin_index,
+            "end": one.end_index,
+            "endTerm": one.end_term,
+            "committed": one.committed_index,
+            "cannotVote": one.cannot_vote,
+            "diskFull": one.disk_full,
+        }
+    return found
+
+
+def _member_line(found: Mapping[str, Any]) -> str:
+    """What a member says, for a person."""
+    head = f"{found['id']} {found['address']}"
+    if found["term"] is None:
+        return f"{head} {found['problem'] if 'refused' in found['problem'] else 'does not answer'}"
+    leads = "leads" if found["leaderId"] == found["id"] else f"follows {found['leaderId'] or 'nobody'}"
+    line = f"{head} {leads} in term {found['term']}"
+    if "end" in found:
+        last = "nothing" if found["end"] < 0 else f"{found['end']} of term {found['endTerm']}"
+        vote = found["vote"] or "nobody"
+        line += f"; its log ends with {last}, committed {found['committed']}, voted for {vote}"
+    if found.get("diskFull"):
+        line += "; its disk is full"
+    return line + (f"; cannot vote: {found['cannotVote']}" if found.get("cannotVote") else "")
+
+
+def _why_nobody_leads(members: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What a group lacks that elects nobody."""
+    needed = len(members) // 2 + 1
+    silent = [found["id"] for found in members if found["term"] is None]
+    barred = [found["id"] for found in members if found.get("cannotVote")]
+    able = len(members) - len(silent) - len(barred)
+    yield f"nobody leads: a leader needs {needed} votes of {len(members)} members, and {able} can vote"
+    if silent:
+        yield f"start {', '.join(silent)}, or find out why they do not answer"
+    if barred:
+        yield f"{', '.join(barred)} cannot vote before a leader has filled up what they lost"
+    if able >= needed:
+        yield "an election takes a few seconds; members that cannot reach one another elect nobody"
+    elif barred and not silent:
+        yield "where nobody has those entries any more: stop it, `pyledger raft repair FOLDER --accept-loss`"
+
+
+def highest_term(folder: str, group: str, peers: str) -> int:
+    """The highest term that the other members know.
+
+    Raises:
+        CannotReachError: one of them does not answer; this member may have voted for it.
+    """
+    from pyledger.client.raft_client import RaftClient
+    from pyledger.errors import PyLedgerError
+
+    self_id = Path(folder).resolve().name.removeprefix("dledger-")
+
+    async def work() -> int:
+        async with RaftClient(group, peers) as client:
+            if self_id not in client.peers:
+                raise WrongUseError(f"{self_id}, of whom the folder is, is not among the peers")
+            highest = 0
+            for member in client.peers:
+                if member != self_id:
+                    try:
+                        highest = max(highest, await client.term(member))
+                    except PyLedgerError as error:
+                        problem = f"{member} does not say in which term it is ({error})"
+                        remedy = "all others must, for this member may have voted for any of them"
+                        raise CannotReachError(f"{problem}; {remedy}") from error
+            return highest
+
+    return int(run_client(work()))
 
 
 @click.command("transfer")

@@ -61,6 +61,7 @@ from pyledger.errors.raft import (
     OutcomeUnknownError,
     RaftError,
     RaftRefusedError,
+    RaftTermError,
 )
 from pyledger.errors.remoting import (
     AnotherMasterError,
@@ -167,6 +168,7 @@ __all__ = [
     "QueueUnavailableError",
     "RaftError",
     "RaftRefusedError",
+    "RaftTermError",
     "ReadOnlyStoreError",
     "RebalanceError",
     "RecordTooLargeError",

@@ -1,6 +1,6 @@
 """Errors about the members of a DLedger group."""
 
-from pyledger.errors.base import EXIT_UNREACHABLE, PyLedgerError
+from pyledger.errors.base import EXIT_UNREACHABLE, EXIT_USAGE, PyLedgerError
 
 REMEDIES = {
     "UNKNOWN_GROUP": "it is in another group: name that one, with `--group` at the command line",
@@ -37,6 +37,20 @@ class NoLeaderError(RaftError):
     def __init__(self, group: str, waited_ms: int) -> None:
         self.group, self.waited_ms = group, waited_ms
         super().__init__(f"group {group!r} had no leader within {waited_ms} ms; are most of its members up?")
+
+
+class RaftTermError(RaftError):
+    """A term for a member whose own is lost that is not above all that are known."""
+
+    code = 1804
+    exit_code = EXIT_USAGE
+
+    def __init__(self, path: str, term: int, known: int) -> None:
+        self.path, self.term, self.known = path, term, known
+        super().__init__(
+            f"{path}: term {term} is not above {known}, which it knows already; "
+            "give one above those of all members"
+        )
 
 
 class OutcomeUnknownError(RaftError):

@@ -7,6 +7,7 @@ Writing to disk has a thread of its own, and whatever came meanwhile shares the 
 import asyncio
 import logging
 import os
+import secrets
 from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
@@ -15,7 +16,7 @@ from typing import NamedTuple, overload
 from pyledger.config.net import NetConfig
 from pyledger.config.raft import RaftConfig
 from pyledger.config.raft_store import RaftStoreConfig
-from pyledger.errors import ConfigError, MalformedBodyError, StoreError
+from pyledger.errors import ConfigError, MalformedBodyError, StoreError, StoreFullError
 from pyledger.log import event, logger
 from pyledger.net.client import RemotingClient
 from pyledger.net.connection import Connection
@@ -44,6 +45,7 @@ from pyledger.protocol.raft.ready import (
     Received,
     RoleChange,
 )
+from pyledger.runtime.alarms import Alarms
 from pyledger.runtime.work_thread import WorkThread
 from pyledger.store.clock import Clock, SystemClock
 from pyledger.store.raft_memory import RaftMemoryStore
@@ -72,6 +74,10 @@ log = logger("raft")
 
 HEADER_CODE = 200
 MAINTENANCE_MS = 500
+RETRY_MS = 1000
+"""After the disk was full when the term was to be saved."""
+INCARNATIONS = 1 << 53
+"""So many that none comes twice; each is a number that any JSON reader keeps exact."""
 OFFERED_TO = {RequestCode.METADATA, RequestCode.PUSH}
 """Requests whose answers say that raw ones are taken, too."""
 
@@ -183,6 +189,8 @@ class RaftServer:
         self._timer: asyncio.TimerHandle | None = None
         self._armed_ms: int | None = None
         self._care: asyncio.TimerHandle | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        self._alarms = Alarms(log)
         self._closing = False
         self._disk: WorkThread
         self.store: RaftStore | RaftMemoryStore
@@ -234,8 +242,11 @@ class RaftServer:
             random=self._random,
             saved=self.store.saved,
             now_ms=self._now_ms(),
+            incarnation=1 + secrets.randbelow(INCARNATIONS),
             config=self.config,
         )
+        for notice in self.store.notices:
+            event(log, logging.WARNING, "log recovered", what=notice)
         await self._server.start()
         self._maintain()
         self._pump()
@@ -248,7 +259,7 @@ class RaftServer:
         if self._closing:
             return
         self._closing = True
-        for handle in (self._planned, self._timer, self._care):
+        for handle in (self._planned, self._timer, self._care, self._retry):
             if handle is not None:
                 handle.cancel()
         await self._server.close(grace_ms=0)
@@ -323,7 +334,9 @@ class RaftServer:
         while (ready := node.ready()) is not None:
             self._do(ready)
         self._write_answers()
-        if node.damaged:
+        if node.failure is not None:
+            self._give_up(node.failure)
+        elif node.damaged:
             self._give_up("the log is damaged")
         self._arm(node.deadline_ms(), now_ms)
 
@@ -345,7 +358,7 @@ class RaftServer:
 
     def _do(self, ready: Ready) -> None:
         if ready.persist is not None:
-            self._disk.start(partial(self._persist, ready.persist), partial(self._persisted, ready.persist))
+            self._start_persist(ready.persist)
         for call in ready.calls:
             self._call(call)
         for token, response in ready.replies:
@@ -368,7 +381,7 @@ class RaftServer:
         if ready.committed_index is not None and self.on_committed is not None:
             self.on_committed(ready.committed_index)
         for alarm in ready.alarms:
-            event(log, logging.WARNING, "alarm", what=alarm)
+            self._alarms.warn(alarm, self._now_ms())
 
     def _answer(self, token: object, response: Response) -> None:
         assert isinstance(token, Asked)
@@ -428,6 +441,9 @@ class RaftServer:
             self._raw_peers.discard(call.peer)  # another program may answer there now
         self._take(CallFailed(call.call_id))
 
+    def _start_persist(self, persist: Persist) -> None:
+        self._disk.start(partial(self._persist, persist), partial(self._persisted, persist))
+
     def _persist(self, persist: Persist) -> None:
         if persist.flush:
             self.store.flush()
@@ -440,14 +456,20 @@ class RaftServer:
         if error is None:
             self.node.persisted(persist, self._now_ms())
             self._pump()
+        elif isinstance(error, StoreFullError):
+            # The term file is as it was, and nothing was said. It is written as a whole each time, so this
+            # tries no failed flush again.
+            self._alarms.warn(str(error), self._now_ms())
+            self._retry = self._loop.call_later(RETRY_MS / 1000, self._start_persist, persist)
         else:
             self._give_up(str(error))
 
     def _give_up(self, why: str) -> None:
         """The disk cannot be trusted: say nothing any more."""
-        event(log, logging.ERROR, "member leaves its group", why=why)
-        self.node.fail()
-        if self.ended is not None:
+        assert self.ended is not None
+        if not self.ended.is_set():
+            event(log, logging.ERROR, "member leaves its group", why=why)
+            self.node.fail(why)
             self.ended.set()
 
     # --- now and then
@@ -455,17 +477,20 @@ class RaftServer:
     def _maintain(self) -> None:
         self._care = self._loop.call_later(MAINTENANCE_MS / 1000, self._maintain)
         if isinstance(store := self.store, RaftStore):
-            store.disk_full = disk_is_full(store)
-            clean(store, self._clock)
+            try:
+                store.disk_full = disk_is_full(store)
+                clean(store, self._clock)
+            except (StoreError, OSError) as error:
+                self._alarms.warn(str(error), self._now_ms())
             now_ms = self._clock.monotonic_ms()
             if store.needs_care(now_ms):
                 self._disk.start(partial(store.take_care, now_ms), self._tended)
 
     def _tended(self, error: Exception | None) -> None:
-        if isinstance(error, StoreError):
-            self._give_up(str(error))
+        if isinstance(error, StoreFullError):
+            self._alarms.warn(str(error), self._now_ms())  # the checkpoint is as it was
         elif error is not None:
-            event(log, logging.WARNING, "checkpoint not written", why=str(error))
+            self._give_up(str(error))
 
 
 def answer_to(command: RemotingCommand, response: RequestOrResponse) -> RemotingCommand:

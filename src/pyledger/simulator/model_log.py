@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from random import Random
 
-from pyledger.errors import CorruptRecordError, OffsetOutOfRangeError, StoreFullError
+from pyledger.errors import CorruptRecordError, OffsetOutOfRangeError, StoreFullError, StoreIOError
 from pyledger.protocol.raft.messages import ENTRY_HEADER_BYTES, NO_INDEX, NO_TERM, Entry, TermState
 
 
@@ -23,7 +23,13 @@ class ModelLog:
         self.term_state = self.durable_term_state = TermState()
         self.committed_index = self.durable_committed_index = NO_INDEX
         self.lost_tail = self.durable_lost_tail = False
+        self.durable_end = self.promised_index = NO_INDEX
+        """As the file `durable-end` names it; what it named when the last start found less."""
         self.disk_full = False
+        self.breaks = False
+        """The next write of entries fails half done."""
+        self.term_lost = False
+        """The term file is gone; an operator has to set it."""
         self.corrupt: set[int] = set()
         self.cleaned = 0
         """Entries that were deleted at the head."""
@@ -76,6 +82,7 @@ class ModelLog:
             raise StoreFullError("model disk", "append to")
         first = len(self.log)
         for body in bodies:
+            self._break()
             size = ENTRY_HEADER_BYTES + len(body)
             self._append(Entry(len(self.log), term, self.end_position, size, body))
         return [entry.pos for entry in self.log[first:]]
@@ -88,7 +95,13 @@ class ModelLog:
             assert entry.index == len(self.log), "the machine leaves no gap"
             assert entry.pos == self.end_position, "places are equal in equal logs"
             self._append(entry)
+            self._break()
         return len(entries)
+
+    def _break(self) -> None:
+        if self.breaks:
+            self.breaks = False
+            raise StoreIOError("model disk", "write", "Input/output error")
 
     def _append(self, entry: Entry) -> None:
         self.wrote(entry, self.end_term)
@@ -102,6 +115,8 @@ class ModelLog:
         assert entry.index <= len(self.log), "no leader lacks the begin of its log"
         kept = entry.index < len(self.log) and self.log[entry.index].same_as(entry)
         del self.log[entry.index + kept :]
+        self.durable_end = min(self.durable_end, len(self.log) - 1)
+        self._break()
         if not kept:
             self._append(entry)
         self.corrupt = {index for index in self.corrupt if index < len(self.log)}
@@ -125,11 +140,13 @@ class ModelLog:
             self.start_flush()
         assert self.flushing is not None
         (self.durable_log, self.durable_lost_tail), self.flushing = self.flushing, None
+        same = sum(a is b for a, b in zip(self.durable_log, self.log, strict=False))
+        self.durable_end = min(same, len(self.durable_log)) - 1
         self.durable_committed_index = min(self.committed_index, len(self.durable_log) - 1)
 
     def save_term_state(self, state: TermState) -> None:
         """Replace the term file."""
-        self.durable_term_state = state
+        self.durable_term_state, self.term_lost = state, False
 
     def crash(self) -> None:
         """Lose what a power cut may lose."""
@@ -156,9 +173,13 @@ class ModelLog:
         bad = min((index for index in self.corrupt if index < len(self.log)), default=None)
         if bad is not None:
             del self.log[bad:]
+        if self.durable_end >= len(self.log):
             self.lost_tail = self.durable_lost_tail = True
+            self.promised_index = self.durable_end
         self.corrupt.clear()
+        self.breaks = False
         self.durable_log = list(self.log)
+        self.durable_end = len(self.log) - 1
         self.term_state = self.durable_term_state
         self.committed_index = min(self.durable_committed_index, len(self.log) - 1)
         self.durable_committed_index = self.committed_index

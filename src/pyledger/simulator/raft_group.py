@@ -38,6 +38,10 @@ HUNTED_EVERY = 5
 """Of so many histories one is that of leaders that are hunted: the seeds 4, 9, 14 and so on."""
 KINDS_HUNTED = (("crash", "damage", "jump", "transfer"), ("transfer",))
 """What happens besides the hunt, which sees to links. A process that lives on may get very old answers."""
+SICK_EVERY, SICK_AT = 10, 3
+"""Of so many histories one is that of sick disks: the seeds that end with 3."""
+KINDS_SICK = (*KINDS, *("full", "error", "term", "damage") * 2)
+"""What can happen there: no room for a while, a write that fails half done, a term file that is lost."""
 
 CONFIG = RaftConfig(
     heart_beat_time_interval_ms=200,
@@ -182,6 +186,8 @@ class RaftGroup:
         self.kinds = KINDS
         self.patience_ms = OPERATION_TIMEOUT_MS
         """How long a client waits for an answer."""
+        if seed % SICK_EVERY == SICK_AT:
+            self.kinds = KINDS_SICK
         if seed % HUNTED_EVERY == HUNTED_EVERY - 1:
             self.kinds = random.choice(KINDS_HUNTED)
             if "crash" not in self.kinds:
@@ -205,25 +211,20 @@ class RaftGroup:
         member = self.members[random.choice(self.names)]
         kind = random.choice(self.kinds)
         world.note(f"trouble {kind} {member.name}")
-        if kind == "crash":
-            self.stop(member)
-        elif kind == "power" and random.random() < 0.3:
-            for one in self.members.values():
-                self.stop(one)
-        elif kind == "cut":
-            self.network.cut.clear()
-            self.cut_links()
-        elif kind == "mend":
-            self.network.cut.clear()
-        elif kind == "alone":
-            self.isolate_leader()
-        elif kind == "jump":
-            member.clock.jump()
-            member.tick(member.life)
-        elif kind == "damage":
-            self.damage(member)
-        elif kind == "transfer":
-            self.hand_over(member)
+        deeds: dict[str, Callable[[RaftMember], None]] = {
+            "crash": self.stop,
+            "power": self.stop_all,
+            "cut": self.cut_links,
+            "mend": self.mend_links,
+            "alone": self.isolate_leader,
+            "jump": self.set_clock,
+            "damage": self.damage,
+            "transfer": self.hand_over,
+            "full": self.fill_disk,
+            "error": self.break_write,
+            "term": self.lose_term,
+        }
+        deeds[kind](member)
         world.after(random.randint(1, 2 * world.faults.crash_interval_ms), self.trouble)
 
     def stop(self, member: RaftMember) -> None:
@@ -235,7 +236,28 @@ class RaftGroup:
         random = self.world.random
         self.world.after(random.choice((5, 100, 3000)) + random.randint(0, 500), self._starter(member))
 
-    def isolate_leader(self) -> None:
+    def stop_all(self, _: RaftMember) -> None:
+        """Cut the power of all, at times."""
+        if self.world.random.random() < 0.3:
+            for one in self.members.values():
+                self.stop(one)
+
+    def mend_links(self, _: RaftMember) -> None:
+        """Let everybody be reached again."""
+        self.network.cut.clear()
+
+    @staticmethod
+    def set_clock(member: RaftMember) -> None:
+        """Let the clock of a member jump."""
+        member.clock.jump()
+        member.tick(member.life)
+
+    @staticmethod
+    def break_write(member: RaftMember) -> None:
+        """Let the next write of a member fail, half done."""
+        member.log.breaks = True
+
+    def isolate_leader(self, _: RaftMember | None = None) -> None:
         """Leave the newest leader with less than half of the group; often the next one soon after."""
         leaders = [one for one in self.members.values() if one.leads and one.node is not None]
         if self.world.healed or not leaders:
@@ -250,8 +272,9 @@ class RaftGroup:
         if random.random() < 0.7:
             self.world.after(random.randint(700, 1800), self.isolate_leader)
 
-    def cut_links(self) -> None:
+    def cut_links(self, _: RaftMember) -> None:
         """Cut some members off, in one direction or both."""
+        self.network.cut.clear()
         random = self.world.random
         self.cut_off(
             random.sample(self.names, random.randint(1, max(len(self.names) // 2, 1))), random.randrange(3)
@@ -277,6 +300,23 @@ class RaftGroup:
             return  # bytes of real files are spoilt by the tests of the store
         if unsound < (len(self.names) - 1) // 2 and member.log.log and not member.log.lost_tail:
             member.log.corrupt.add(self.world.random.randrange(len(member.log.log)))
+
+    def fill_disk(self, member: RaftMember) -> None:
+        """Leave no room for entries, for a while."""
+        member.log.disk_full = True
+        self.world.after(self.world.random.randint(50, 2000), partial(self.free_disk, member))
+
+    @staticmethod
+    def free_disk(member: RaftMember) -> None:
+        """Make room again."""
+        member.log.disk_full = False
+
+    def lose_term(self, member: RaftMember) -> None:
+        """Let a member start without its term file; the others' are there, as the way out asks for."""
+        if any(one.log.term_lost for one in self.members.values()):
+            return
+        self.stop(member)
+        member.log.term_lost = True
 
     def hand_over(self, member: RaftMember) -> None:
         """Ask the leader to make way for a member."""
@@ -304,6 +344,7 @@ class RaftGroup:
         self.network.cut.clear()
         world.note("healed")
         for member in self.members.values():
+            member.log.disk_full = member.log.breaks = False
             if member.node is not None and member.log.corrupt:
                 self.stop(member)  # whoever checks the folders finds it
         healed_ms = world.now_ms

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pyledger.config.raft import RaftConfig
-from pyledger.protocol.raft.messages import NO_INDEX, Entry, Request, Response
+from pyledger.protocol.raft.messages import NO_INDEX, Entry, Request, Response, TermState
 from pyledger.protocol.raft.node import RaftNode
 from pyledger.protocol.raft.ready import Answered, CallFailed, Event, Persist, Ready, Received, Role
 from pyledger.simulator.model_log import ModelLog
@@ -98,6 +98,8 @@ class RaftMember:
         self.life += 1
         self.leaving = False
         self.world.note(f"{self.name} starts at {self.log.end_index}@{self.log.end_term}")
+        if self.log.term_lost:
+            self._repair_term()
         self.node = RaftNode(
             group="g",
             self_id=self.name,
@@ -106,12 +108,23 @@ class RaftMember:
             random=self.world.random,
             saved=self.log.durable_term_state,
             now_ms=self.clock.now_ms,
+            incarnation=self.life,
             config=self.config,
         )
         self.told_committed = self.log.committed_index
         if self.fault is not None:
             self.fault(self)
         self.pump()
+
+    def _repair_term(self) -> None:
+        """What an operator does: nobody can have got this member's vote in a term that no other one knows."""
+        terms = [
+            max(one.log.durable_term_state.curr_term, one.node.state.term if one.node else 0)
+            for one in self.members.values()
+            if one is not self
+        ]
+        self.log.save_term_state(TermState(1 + max([self.log.end_term, 0, *terms])))
+        self.world.note(f"{self.name} gets term {self.log.durable_term_state.curr_term}")
 
     def crash(self) -> None:
         """End this life; the disk keeps what it likes of what was not flushed."""
@@ -143,7 +156,7 @@ class RaftMember:
         assert node is not None
         while (ready := node.ready()) is not None:
             self._do(node, ready)
-        if node.damaged and not self.leaving:
+        if (node.damaged or node.failed) and not self.leaving:
             self.leaving = True
             self.world.after(100, self.stop)
         deadline_ms = node.deadline_ms()

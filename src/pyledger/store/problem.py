@@ -44,6 +44,7 @@ KINDS = {
     "stale-tail": "bytes stand behind the last entry of a DLedger log",
     "index-unit": "the index of a DLedger log does not fit its data files",
     "index-beyond": "the index of a DLedger log names entries that are not there",
+    "lost-tail": "a DLedger log lacks entries that were durable once",
     "term": "the term file of a DLedger node does not fit its log",
     "bookie-journal": "a record of a bookie's journal is damaged; a start replays nothing behind it",
     "bookie-log": "an entry log of a bookie is damaged, or its map of ledgers is wrong",

@@ -12,19 +12,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyledger.errors import StoreFormatError, StoreIOError, StoreNotFoundError
+from pyledger.store.durable_end import DURABLE_END_FILE, UNREADABLE, read_durable_end
 from pyledger.store.folder import StoreFile, Unusual, length_of, names_in, offset_files, whole_file_size
 
 DATA_FOLDER = "data"
 INDEX_FOLDER = "index"
 TERM_FILE = "currterm"
 CHECKPOINT_FILE = "checkpoint"
+LOST_TAIL_FILE = "lost-tail"
 SNAPSHOT_FOLDER = "snapshot"
 INDEX_UNIT_BYTES = 32
 DATA_FILE_BYTES = 1 << 30
 INDEX_FILE_BYTES = INDEX_UNIT_BYTES * 5 * 1024 * 1024
 SMALL_FILE_BYTES_MAX = 1 << 16
 
-_KNOWN = {DATA_FOLDER, INDEX_FOLDER, SNAPSHOT_FOLDER, TERM_FILE, CHECKPOINT_FILE}
+_KNOWN = {
+    *(DATA_FOLDER, INDEX_FOLDER, SNAPSHOT_FOLDER),
+    *(TERM_FILE, CHECKPOINT_FILE, LOST_TAIL_FILE, DURABLE_END_FILE, "lock"),
+}
+_REPLACED = (TERM_FILE, CHECKPOINT_FILE, LOST_TAIL_FILE, DURABLE_END_FILE)
 _SIBLINGS = (".bak", ".tmp")
 
 
@@ -47,6 +53,11 @@ class RaftFolder:
     index_file_size_bytes: int
     vote: VoteState
     has_vote: bool
+    """`currterm` names a term. Without it a member does not know in which terms it has voted."""
+    lost_tail: Mapping[str, int] | None
+    """The log may lack entries that were durable: what is known of them; None: it has all."""
+    durable_end: int | None
+    """Last entry that was durable here; None where nobody said, `UNREADABLE` where that is damaged."""
     checkpoint: Mapping[str, int] | None
     """`committedIndex` and `endIndex`; None without the file, which generation B does not write."""
     has_snapshots: bool
@@ -81,10 +92,11 @@ def read_raft_folder(path: str | os.PathLike[str], data_paths: Sequence[str] = (
     for file, size_bytes in [*((f, data_size) for f in data), *((f, unit_size) for f in units)]:
         if file.size_bytes != size_bytes:
             unusual.append(Unusual(file.path, f"has {file.size_bytes} bytes, the others {size_bytes}"))
-    known = {*_KNOWN, *(name + end for name in (TERM_FILE, CHECKPOINT_FILE) for end in _SIBLINGS), "lock"}
+    known = {*_KNOWN, *(name + end for name in _REPLACED for end in _SIBLINGS)}
     unusual += [Unusual(os.path.join(root, n), "not a part of a node") for n in names if n not in known]
     vote = read_properties(os.path.join(root, TERM_FILE))
     checkpoint = read_properties(os.path.join(root, CHECKPOINT_FILE))
+    lost_tail = read_properties(os.path.join(root, LOST_TAIL_FILE))
     return RaftFolder(
         path=root,
         data_files=data,
@@ -92,11 +104,24 @@ def read_raft_folder(path: str | os.PathLike[str], data_paths: Sequence[str] = (
         index_files=units,
         index_file_size_bytes=unit_size,
         vote=vote_from(vote or {}, os.path.join(root, TERM_FILE)),
-        has_vote=vote is not None,
+        has_vote="currTerm" in (vote or {}),
+        lost_tail=None if lost_tail is None else _numbers(lost_tail, os.path.join(root, LOST_TAIL_FILE)),
+        durable_end=read_durable_end(root),
         checkpoint=None if checkpoint is None else _numbers(checkpoint, os.path.join(root, CHECKPOINT_FILE)),
         has_snapshots=any(n.startswith("snapshot_") for n in names_in(os.path.join(root, SNAPSHOT_FOLDER))),
         unusual=tuple(unusual),
     )
+
+
+def promised_index(folder: RaftFolder) -> int:
+    """The last entry that was durable and never cut on purpose, by what the folder says; -1: it says nothing.
+
+    Where `durable-end` is sound the end in the checkpoint may be older than a cut.
+    """
+    said = dict(folder.checkpoint or {})
+    if folder.durable_end not in (None, UNREADABLE):
+        said["endIndex"] = folder.durable_end
+    return max(*said.values(), (folder.lost_tail or {}).get("promisedIndex", -1), -1)
 
 
 def committed_end(folder: RaftFolder) -> int | None:
@@ -143,6 +168,7 @@ def read_properties(path: str) -> dict[str, str] | None:
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
+_NUMBERS = ("committedIndex", "endIndex", "promisedIndex")
 _REMEDY = "restore it from its .bak, if that is whole"
 
 
@@ -156,7 +182,7 @@ def vote_from(values: Mapping[str, str], path: str) -> VoteState:
 
 def _numbers(values: Mapping[str, str], path: str) -> dict[str, int]:
     try:
-        return {key: int(values[key]) for key in ("committedIndex", "endIndex") if key in values}
+        return {key: int(values[key]) for key in _NUMBERS if key in values}
     except ValueError as error:
         raise StoreFormatError(path, f"holds no numbers ({error})", _REMEDY) from error
 

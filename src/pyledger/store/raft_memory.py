@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 
 from pyledger.config.raft_store import RaftStoreConfig
-from pyledger.errors import OffsetOutOfRangeError, RecordTooLargeError, StoreFullError
+from pyledger.errors import OffsetOutOfRangeError, RecordTooLargeError, StoreFormatError, StoreFullError
 from pyledger.protocol.raft.messages import (
     ENTRY_HEADER,
     ENTRY_HEADER_BYTES,
@@ -48,8 +48,18 @@ class RaftMemoryStore:
         except BaseException:
             self.lock.release()
             raise
+        if found is not None and "currTerm" not in found:
+            self.lock.release()
+            raise StoreFormatError(
+                term_file,
+                "names no term: this member might vote twice in one",
+                "with all other members running, set it: "
+                f"`pyledger raft repair {path} --group GROUP --peers PEERS`",
+            )
         self.saved = TermState(vote.term, vote.vote_for)
         self.lost_tail = found is not None
+        self.promised_index = NO_INDEX
+        self.notices = [f"{path}: the entries were in memory, and are lost"] if self.lost_tail else []
 
     def close(self) -> None:
         """Let go of the folder; the entries are lost."""

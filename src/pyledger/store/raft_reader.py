@@ -16,7 +16,7 @@ from pyledger._core import EntryScan, EntryStop, LogView, MappedFile, read_entry
 from pyledger.errors import CorruptRecordError
 from pyledger.protocol.raft.messages import Entry
 from pyledger.store.folder import StoreFile
-from pyledger.store.raft_folder import RaftFolder, read_raft_folder
+from pyledger.store.raft_folder import RaftFolder, promised_index, read_raft_folder
 
 Generation = Literal["auto", "a", "b"]
 
@@ -38,6 +38,8 @@ class RaftReader:
         start = folder.data_files[0].start_offset if folder.data_files else 0
         self.start_offset = start
         self.generation = self._find_generation() if generation == "auto" else generation
+        self.stop: EntryStop | None = None
+        """Where `entries` ended, once it did."""
 
     @classmethod
     def open(
@@ -81,6 +83,7 @@ class RaftReader:
         walk = EntryScan(self.view, self.start_offset, any_position=self._any_position)
         yield from (Entry(*entry) for entry in walk)
         assert walk.stop is not None
+        self.stop = walk.stop
         self.refuse_hole(walk.stop)
 
     def read(self, offset: int) -> Entry:
@@ -90,6 +93,19 @@ class RaftReader:
     def refuse_hole(self, stop: EntryStop) -> None:
         """Raise CorruptRecordError when later entries stand behind the place where a walk ended."""
         refuse_hole(self.view, stop, self.path_at(stop.next_offset), of_b=self._any_position)
+
+    def shortfall(self, stop: EntryStop) -> str | None:
+        """Why a walk that ended here did not give all that the node once had; None where nothing tells so.
+
+        A torn entry at the end, which a crash leaves, is none.
+        """
+        promised, last = promised_index(self.folder), stop.last_index
+        if stop.status != "bad crc" and promised <= last and self.folder.lost_tail is None:
+            return None
+        what = f"the log ends with entry {last}, at offset {stop.next_offset}"
+        why = f": {stop.problem}" if stop.problem else ""
+        more = f"; entry {promised} was durable here" if promised > last else "; later ones may be lost"
+        return f"{self.path_at(stop.next_offset)}: {what}{why}{more}"
 
     def path_at(self, offset: int) -> str:
         """The data file that holds an offset (bytes); the node's folder when none does."""

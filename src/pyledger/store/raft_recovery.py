@@ -7,12 +7,45 @@ Source: DLedger DLedgerMmapFileStore.java (recover). Differs: every file is walk
 bytes behind the end become zero; a hole is an error.
 """
 
+import os
 from itertools import pairwise
 
 from pyledger._core import EntryStop, MappedFileQueue, RaftLog, read_entry, scan_entries
 from pyledger.errors import OffsetOutOfRangeError, StoreFormatError
-from pyledger.store.raft_folder import INDEX_UNIT_BYTES
+from pyledger.store.disk_error import disk_error
+from pyledger.store.raft_folder import INDEX_UNIT_BYTES, RaftFolder
 from pyledger.store.raft_reader import refuse_hole
+
+
+def drop_unfit_index(folder: RaftFolder) -> str | None:
+    """Remove index files that cannot be used as they are; `recover_log` makes all anew.
+
+    Returns:
+        What was found; None: they fit.
+
+    Raises:
+        StoreIOError: they cannot be removed.
+    """
+    size_bytes, files = folder.index_file_size_bytes, folder.index_files
+    unfit = next(
+        (
+            file
+            for number, file in enumerate(files)
+            if file.size_bytes != size_bytes
+            or size_bytes % INDEX_UNIT_BYTES
+            or file.start_offset != files[0].start_offset + number * size_bytes
+            or file.start_offset % size_bytes
+        ),
+        None,
+    )
+    if unfit is None:
+        return None
+    for file in reversed(folder.index_files):
+        try:
+            os.unlink(file.path)
+        except OSError as error:
+            raise disk_error(file.path, "remove", error) from error
+    return f"{unfit.path}: does not fit the index ({unfit.size_bytes} bytes); the index is written anew"
 
 
 def recover_log(log: RaftLog) -> EntryStop:
@@ -24,8 +57,7 @@ def recover_log(log: RaftLog) -> EntryStop:
 
     Durability: on return nothing behind the end can come back.
     """
-    for queue in (log.data, log.units):
-        _refuse_gaps(queue)
+    _refuse_gaps(log.data)
     if not log.data.files:
         log.clear_units()
         return scan_entries(log.data.view(), 0)
@@ -39,7 +71,9 @@ def recover_log(log: RaftLog) -> EntryStop:
         log.data.truncate(stop.next_offset)
         log.set_range(0, -1, -1)
         return stop
-    log.data.truncate(stop.next_offset)
+    # A filler behind the last entry closed the file for one that was never written: others may not have it.
+    log.data.truncate(stop.last_offset + read_entry(view, stop.last_offset)[3])
+    del view
     log.set_range(stop.first_index, stop.last_index, stop.last_term)
     _mend_index(log, stop)
     return stop
@@ -49,7 +83,7 @@ def _refuse_gaps(queue: MappedFileQueue) -> None:
     for before, after in pairwise(queue.files):
         if after.start_offset - before.start_offset != queue.file_size_bytes:
             problem = f"does not follow {before.start_offset}: a file is missing before it"
-            raise StoreFormatError(after.path, problem, "restore it, or let the group fill an empty folder")
+            raise StoreFormatError(after.path, problem, "restore it, or see `pyledger raft repair --cut`")
 
 
 def _mend_index(log: RaftLog, stop: EntryStop) -> None:

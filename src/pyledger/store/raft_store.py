@@ -18,8 +18,16 @@ from typing import Self
 from pyledger._core import EntryScan, MappedFileQueue, RaftLog
 from pyledger.atomic_file import flush_folder
 from pyledger.config.raft_store import RaftStoreConfig
-from pyledger.errors import EntryPositionError, OffsetOutOfRangeError, RecordTooLargeError, StoreFullError
+from pyledger.errors import (
+    EntryPositionError,
+    OffsetOutOfRangeError,
+    RecordTooLargeError,
+    StoreFormatError,
+    StoreFullError,
+)
 from pyledger.protocol.raft.messages import BodyRun, Entry, EntryRun, TermState
+from pyledger.store.disk_error import disk_error
+from pyledger.store.durable_end import UNREADABLE, DurableEnd
 from pyledger.store.lock import StoreLock
 from pyledger.store.meta_file import write_file
 from pyledger.store.raft_folder import (
@@ -27,14 +35,15 @@ from pyledger.store.raft_folder import (
     DATA_FOLDER,
     INDEX_FOLDER,
     INDEX_UNIT_BYTES,
+    LOST_TAIL_FILE,
     TERM_FILE,
     RaftFolder,
+    promised_index,
     read_raft_folder,
 )
-from pyledger.store.raft_recovery import recover_log
+from pyledger.store.raft_recovery import drop_unfit_index, recover_log
 from pyledger.store.retention import disk_usage
 
-LOST_TAIL_FILE = "lost-tail"
 CHUNK_BYTES = 1 << 20
 ENTRY_BYTES_MAX = 4 << 20
 NOTHING_ASKED = (-1, 0, 0, -1)
@@ -55,6 +64,10 @@ class RaftStore:
         self.patch_at = patch_at
         self.disk_full = False
         self.lost_tail = False
+        self.promised_index = -1
+        """With `lost_tail`: the last entry that is known to have been durable here; -1: none is known."""
+        self.notices: list[str] = []
+        """What an operator should know of how the log was found."""
         self._flushing = threading.Lock()
         self._flushed_index = -1
         self._regained = False
@@ -80,19 +93,64 @@ class RaftStore:
         self._flush_names()
         known = sorted({*self.data_paths, *self.config.read_only_data_paths})
         folder = read_raft_folder(self.path, known)
+        if unfit := drop_unfit_index(folder):
+            self.notices.append(unfit)
+            folder = read_raft_folder(self.path, known)
         self._make_log(folder)
         self.recovered = recover_log(self._log)  # flushes what a killed process left in the page cache
-        self.saved = TermState(folder.vote.term, folder.vote.vote_for)
-        promised = folder.checkpoint or {}
-        self._committed = min(promised.get("committedIndex", -1), self._log.end_index)
+        end_index = self._log.end_index
+        if self.recovered.problem:
+            where = self._log.data.find_file(self.recovered.next_offset)
+            self.notices.append(
+                f"{self.path if where is None else where.path}: the log ends with entry {end_index}, and "
+                f"bytes behind it were dropped: at offset {self.recovered.next_offset} "
+                f"{self.recovered.problem}"
+            )
+        self._committed = min((folder.checkpoint or {}).get("committedIndex", -1), end_index)
         if self._committed < self._log.begin_index:
             self._committed = -1
-        # What a checkpoint names was on disk; the marker outlives crashes until a leader filled the log up.
-        marked = os.path.exists(os.path.join(self.path, LOST_TAIL_FILE))
-        if marked or max(promised.values(), default=-1) > self._log.end_index:
-            self.lost_tail = True
-            write_file(Path(self.path, LOST_TAIL_FILE), b"", backup=False)
-        self._flushed_index = self._log.end_index
+        self._miss_tail(folder)
+        self._take_term(folder)
+        self._flushed_index = end_index
+        self._durable_end = DurableEnd(self.path, end_index)
+
+    def _miss_tail(self, folder: RaftFolder) -> None:
+        """Find out whether entries are gone that were durable: then this member must not vote.
+
+        The marker outlives crashes until a leader filled the log up.
+        """
+        end_index, promised = self._log.end_index, promised_index(folder)
+        unreadable = folder.durable_end == UNREADABLE
+        if folder.lost_tail is None and promised <= end_index and not unreadable:
+            return
+        self.lost_tail = True
+        self.promised_index = promised if promised > end_index else -1
+        write_lost_tail(self.path, self.promised_index, end_index)
+        known = f"entry {promised} was durable here" if promised > end_index else "entries may be lost"
+        self.notices.append(
+            f"{self.path}: {known}, the log ends with entry {end_index}: this member neither votes nor "
+            "stands for election until a leader has filled it up; `pyledger raft status` says more"
+        )
+
+    def _take_term(self, folder: RaftFolder) -> None:
+        """Take over term and vote. Without them a member might vote twice in a term.
+
+        Raises:
+            StoreFormatError: they are lost.
+        """
+        path, end_term = os.path.join(self.path, TERM_FILE), self._log.end_term
+        used = self._log.end_index >= 0 or self.lost_tail or folder.durable_end is not None
+        if (used and not folder.has_vote) or folder.vote.term < end_term:
+            found = f"names term {folder.vote.term}" if folder.has_vote else "is missing or names no term"
+            raise StoreFormatError(
+                path,
+                f"{found}, though the log reaches term {end_term}: this member might vote twice in a term",
+                "with all other members running, set it: "
+                f"`pyledger raft repair {self.path} --group GROUP --peers PEERS`",
+            )
+        self.saved = TermState(folder.vote.term, folder.vote.vote_for)
+        if not folder.has_vote:
+            self.save_term_state(self.saved)  # from now on one that is missing is lost
 
     def _flush_names(self) -> None:
         """Make the folder durable, and a term file whose writer was killed before its name was."""
@@ -142,8 +200,11 @@ class RaftStore:
             if self._log.data.failed is None and self._log.units.failed is None:
                 self.flush()
                 self.flush_units()
-                self.write_checkpoint()
+                self._durable_end.sync()
+                with contextlib.suppress(StoreFullError):  # the old checkpoint stands
+                    self.write_checkpoint()
         finally:
+            self._durable_end.close()
             self._log.close()
             self.lock.release()
 
@@ -227,8 +288,10 @@ class RaftStore:
                 return log.append_bodies(term, bodies.data)
             return log.append_many(term, bodies)
         except StoreFullError:
+            self.disk_full = True
             if log.end_index > end:
-                self._cut(end)
+                with self._flushing:
+                    self._cut(end)
             raise
 
     def append_entries(self, entries: Sequence[Entry]) -> int:
@@ -279,6 +342,7 @@ class RaftStore:
         log = self._log
         begin = log.begin_index
         self._run_asked = NOTHING_ASKED
+        self._expect_end(end_index)
         if end_index < begin:
             where, term = log.position_of(begin), -1
         else:
@@ -293,9 +357,16 @@ class RaftStore:
         """Drop everything; the log begins anew with this entry."""
         log = self._log
         self._run_asked = NOTHING_ASKED
+        self._expect_end(-1)
         log.clear()
         log.start_at(entry.index, entry.pos, -1)
         self._flushed_index = -1
+
+    def _expect_end(self, end_index: int) -> None:
+        """What is cut on purpose is not missed later, whenever the power goes."""
+        if end_index < self._durable_end.index:
+            self._durable_end.set(end_index)
+            self._durable_end.sync()
 
     def set_committed(self, index: int) -> None:
         """Entries up to `index` are committed."""
@@ -312,9 +383,15 @@ class RaftStore:
             while self._log.data.flush(0):
                 pass
             self._flushed_index = end_index
+            self._durable_end.set(end_index)
             if regained:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(os.path.join(self.path, LOST_TAIL_FILE))
+                path = os.path.join(self.path, LOST_TAIL_FILE)
+                try:
+                    os.unlink(path)
+                except FileNotFoundError:
+                    pass
+                except OSError as error:
+                    raise disk_error(path, "remove", error) from error
                 self._regained = False
 
     def flush_units(self) -> None:
@@ -340,16 +417,19 @@ class RaftStore:
         """Whether something is to be flushed, or the checkpoint to be written; see `take_care`."""
         log = self._log
         flushed = log.data.flushed_where >= log.data.max_offset and self._flushed_index == log.end_index
-        return not flushed or log.units.flushed_where < log.units.max_offset or self._checkpoint_due(now_ms)
+        synced = log.units.flushed_where >= log.units.max_offset and self._durable_end.is_synced
+        return not flushed or not synced or self._checkpoint_due(now_ms)
 
     def take_care(self, now_ms: int) -> None:
-        """Flush data and index; write the checkpoint if its interval is over.
+        """Flush data, index and `durable-end`; write the checkpoint if its interval is over.
 
         Args:
             now_ms: By a clock that does not go back.
         """
         self.flush()
         self.flush_units()
+        with self._flushing:
+            self._durable_end.sync()
         if self._checkpoint_due(now_ms):
             self._checkpoint_ms = now_ms
             self.write_checkpoint()
@@ -380,6 +460,12 @@ class RaftStore:
                 first = log.units.min_offset // INDEX_UNIT_BYTES
                 gone += log.units.delete_head(max(0, (begin - first) // per_file))
             return gone
+
+
+def write_lost_tail(path: str, promised_index: int, end_index: int) -> None:
+    """Mark a node's folder: its log ends with an entry, though another was durable there; durably."""
+    text = f"promisedIndex={promised_index}\nendIndex={end_index}\n"
+    write_file(Path(path, LOST_TAIL_FILE), text.encode(), backup=False)
 
 
 def write_term_state(path: str, state: TermState) -> None:

@@ -9,8 +9,16 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 from pyledger._core import EntryStop
+from pyledger.store.durable_end import DURABLE_END_FILE, UNREADABLE
 from pyledger.store.problem import Problem
-from pyledger.store.raft_folder import CHECKPOINT_FILE, INDEX_UNIT_BYTES, TERM_FILE, RaftFolder
+from pyledger.store.raft_folder import (
+    CHECKPOINT_FILE,
+    INDEX_UNIT_BYTES,
+    LOST_TAIL_FILE,
+    TERM_FILE,
+    RaftFolder,
+    promised_index,
+)
 from pyledger.store.raft_reader import RaftReader
 
 TAIL_SLICE_BYTES = 1 << 20
@@ -104,6 +112,13 @@ def _check_small_files(folder: RaftFolder, stop: EntryStop) -> Iterator[Problem]
     elif folder.vote.term < stop.last_term:
         detail = f"names term {folder.vote.term}, but the log reaches term {stop.last_term}"
         yield Problem("term", path, None, detail)
+    if folder.durable_end == UNREADABLE:
+        path = os.path.join(folder.path, DURABLE_END_FILE)
+        yield Problem("lost-tail", path, None, "cannot be read: which entries were durable here is not known")
+    elif folder.lost_tail is not None or (folder.durable_end or -1) > stop.last_index:
+        path = os.path.join(folder.path, DURABLE_END_FILE if folder.lost_tail is None else LOST_TAIL_FILE)
+        detail = f"entry {promised_index(folder)} was durable here, the log ends with entry {stop.last_index}"
+        yield Problem("lost-tail", path, None, detail)
     if folder.checkpoint is not None:
         path = os.path.join(folder.path, CHECKPOINT_FILE)
         committed = folder.checkpoint.get("committedIndex", -1)

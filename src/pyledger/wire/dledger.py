@@ -28,6 +28,7 @@ from pyledger.protocol.raft.messages import (
     HeartBeatResponse,
     LeadershipTransferRequest,
     LeadershipTransferResponse,
+    MemberStatus,
     MetadataRequest,
     MetadataResponse,
     PushEntryRequest,
@@ -151,6 +152,8 @@ def _written(name: str, value: Any) -> Any:
         return value.value
     if name == "peers":
         return dict(value)
+    if name == "status":
+        return {_camel(key): one for key, one in value._asdict().items() if one is not None}
     if name == "entries":
         return [_entry_members(entry) for entry in value]
     if isinstance(value, bytes):
@@ -199,6 +202,7 @@ def _encode_push(push: PushEntryRequest) -> str:
         f'"entry":{_entry_text(entries[0])},' if entries and not batch else "",
         f'"firstEntryIndex":{first},',
         _member("group", push.group),
+        "" if push.incarnation is None else f'"incarnation":{push.incarnation},',
         f'"lastEntryIndex":{last},',
         _member("leaderId", push.leader_id),
         _member("localId", push.local_id),
@@ -295,6 +299,22 @@ def _entry_of(value: Any) -> Entry:
     )
 
 
+def _status_of(value: Mapping[str, Any]) -> MemberStatus:
+    """What a member says of itself; a later one may say more."""
+    vote, cannot_vote = value.get("vote"), value.get("cannotVote")
+    return MemberStatus(
+        role=str(value["role"]),
+        term=int(value["term"]),
+        vote=None if vote is None else str(vote),
+        begin_index=int(value["beginIndex"]),
+        end_index=int(value["endIndex"]),
+        end_term=int(value["endTerm"]),
+        committed_index=int(value["committedIndex"]),
+        cannot_vote=None if cannot_vote is None else str(cannot_vote),
+        disk_full=bool(value["diskFull"]),
+    )
+
+
 _READERS: Mapping[str, Callable[[Any], Any]] = {
     "type": PushType,
     "vote_result": lambda value: VoteResult(value.replace("__", "_")),
@@ -304,4 +324,6 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "batch_msgs": lambda value: tuple(map(unbase64, value)),
     "peers": lambda value: tuple((str(peer), str(address)) for peer, address in value.items()),
     "index": int,
+    "incarnation": int,
+    "status": _status_of,
 }

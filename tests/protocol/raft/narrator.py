@@ -94,6 +94,7 @@ class Member:
         self.log = ModelLog(None, lambda *_: None)  # type: ignore[arg-type]
         self.node: RaftNode | None = None
         self.slow = False
+        self.lives = 0
         self.asked: Persist | None = None
 
 
@@ -104,6 +105,7 @@ class GroupNarrator:
         self.now_ms = 0
         self.members: dict[str, Member] = {}
         self.frames: list[Frame] = []
+        self.held: list[Frame] = []
         self.cut_off: list[str] = []
         self.said: list[str] = []
         self.config = RaftConfig(
@@ -131,6 +133,7 @@ class GroupNarrator:
         member = self.members[step.words[0]]
         for term in step.words[1].strip("()").split(","):
             member.log.append_bodies(int(term), (f"{term}".encode(),))
+        member.log.flush()
         member.log.committed_index = step.integer("committed", -1)
         member.log.cleaned = step.integer("begin", 0)
         member.log.lost_tail = step.named.get("lost") == "yes"
@@ -139,6 +142,7 @@ class GroupNarrator:
     def start(self, step: Step) -> None:
         for name in step.words or tuple(self.members):
             member = self.members[name]
+            member.lives += 1
             saved = TermState(step.integer("term", max(member.log.end_term, 0)), step.named.get("vote"))
             member.node = RaftNode(
                 group="g",
@@ -148,6 +152,7 @@ class GroupNarrator:
                 random=member.chance,
                 saved=saved,
                 now_ms=self.now_ms,
+                incarnation=member.lives,
                 config=self.config,
             )
             self.pump(member)
@@ -178,6 +183,8 @@ class GroupNarrator:
     def persist(self, member: Member) -> None:
         if member.asked is not None and member.node is not None:
             asked, member.asked = member.asked, None
+            if asked.flush:
+                member.log.flush()
             member.node.persisted(asked, self.now_ms)
             self.pump(member)
 
@@ -223,6 +230,19 @@ class GroupNarrator:
         lost = [one for one in self.frames if name in {one.source, one.target}]
         self.frames = [one for one in self.frames if one not in lost]
         self.said += [f"lost {one}" for one in lost]
+
+    def hold(self, step: Step) -> None:
+        """Frames whose text has all these words stay on their way until `release`."""
+        held = [one for one in self.frames if all(word in str(one) for word in step.words)]
+        self.frames = [one for one in self.frames if one not in held]
+        self.held += held
+        self.said += [f"holds {one}" for one in held]
+
+    def release(self, step: Step) -> None:
+        """What was held and has all these words arrives, before all else."""
+        freed = [one for one in self.held if all(word in str(one) for word in step.words)]
+        self.held = [one for one in self.held if one not in freed]
+        self.frames = [*freed, *self.frames]
 
     def cut(self, step: Step) -> None:
         self.cut_off = list(step.words)
@@ -302,6 +322,25 @@ class GroupNarrator:
         """Spoil an entry; the next start finds it, and what is behind it is gone."""
         self.members[step.words[0]].log.corrupt.add(int(step.words[1]))
 
+    def breaks(self, step: Step) -> None:
+        """The next write of entries fails, half done."""
+        self.members[step.words[0]].log.breaks = True
+
+    def disk(self, step: Step) -> None:
+        """`disk n0 full`, `disk n0 free`."""
+        self.members[step.words[0]].log.disk_full = step.words[1] == "full"
+
+    def status(self, step: Step) -> None:
+        """What a member says of itself to an operator."""
+        node = self.members[step.words[0]].node
+        assert node is not None
+        one = node.status
+        self.said.append(
+            f"{one.role} term={one.term} vote={one.vote} "
+            f"log={one.begin_index}..{one.end_index}@{one.end_term} "
+            f"committed={one.committed_index} cannot-vote={one.cannot_vote} disk-full={one.disk_full}"
+        )
+
     def restart(self, step: Step) -> None:
         self.members[step.words[0]].log.recover()
         self.start(step)
@@ -317,6 +356,8 @@ class GroupNarrator:
             role = (
                 f"{node.state.role.value} term={node.state.term} vote={node.state.vote}" if node else "down"
             )
+            if node is not None and node.failure is not None:
+                role = f"silent ({node.failure})"
             self.said.append(f"{name} {role} log=[{terms}] committed={member.log.committed_index}")
 
 
@@ -403,6 +444,7 @@ class VoteNarrator:
             random=member.chance,
             saved=TermState(step.integer("term"), step.named.get("voted")),
             now_ms=0,
+            incarnation=1,
             config=RaftConfig(preferred_leader_ids="n0" if "taking" in step.words else ""),
         )
         if "leader" in step.named:

@@ -35,6 +35,7 @@ class Group:
                 random=random.Random(1),
                 saved=TermState(1),
                 now_ms=0,
+                incarnation=1,
                 config=config,
             )
             for name in NAMES

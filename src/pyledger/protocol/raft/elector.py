@@ -70,6 +70,8 @@ class Elector:
         elif self.round is not None:
             if now_ms >= self.round.deadline_ms or self.round.term != state.term:
                 self._conclude(self.round, now_ms)
+            else:
+                self._conclude_if_over(self.round, now_ms)
         elif now_ms >= self.next_vote_ms and state.may_vote:
             if self.last_result is ParseResult.WAIT_TO_VOTE_NEXT:
                 state.next_term()
@@ -91,8 +93,7 @@ class Elector:
         this.add(state.self_id, self._vote(own, own=True))
         for peer in state.others:
             self.calls.send(peer, self._request(peer), partial(self._answered, this, peer), now_ms)
-        if this.is_over(state):
-            self._conclude(this, now_ms)
+        self._conclude_if_over(this, now_ms)
 
     def _request(self, peer: str) -> VoteRequest:
         state = self.state
@@ -110,7 +111,11 @@ class Elector:
         if this is not self.round or this.term != self.state.term:
             return
         this.add(peer, response if isinstance(response, VoteResponse) else None)
-        if this.is_over(self.state):
+        self._conclude_if_over(this, now_ms)
+
+    def _conclude_if_over(self, this: VoteRound, now_ms: int) -> None:
+        """The own vote counts once it is durable; a group of one waits for nothing else."""
+        if this.is_over(self.state) and self.state.outbox.term_is_durable:
             self._conclude(this, now_ms)
 
     def _conclude(self, this: VoteRound, now_ms: int) -> None:

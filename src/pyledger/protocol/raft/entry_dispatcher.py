@@ -13,7 +13,7 @@ from pyledger.errors import CorruptRecordError, OffsetOutOfRangeError
 from pyledger.protocol.raft.ack_checker import QuorumAckChecker
 from pyledger.protocol.raft.calls import Calls
 from pyledger.protocol.raft.codes import ResponseCode
-from pyledger.protocol.raft.member_state import MemberState
+from pyledger.protocol.raft.member_state import FULL_PAUSE_MS, MemberState
 from pyledger.protocol.raft.messages import (
     NO_INDEX,
     Entry,
@@ -59,6 +59,10 @@ class EntryDispatcher:
         self._drop_all()
         self.asking = False
         """A COMPARE or TRUNCATE has no answer yet."""
+        self.incarnation = 0
+        """Of the follower when it answered the last comparison."""
+        self.refused_index = NO_INDEX
+        """First entry of the last push that did not fit the follower's log."""
         self.paused_until_ms = 0
         self.last_push_ms: int | None = None
         self.quota_from_ms = self.quota_used_bytes = 0
@@ -126,6 +130,7 @@ class EntryDispatcher:
             entry=entries[0] if entries and not many else None,
             batch_entry=entries if many else (),
             commit_index=state.storage.committed_index,
+            incarnation=self.incarnation,
         )
 
     def _ask(self, now_ms: int) -> None:
@@ -152,6 +157,7 @@ class EntryDispatcher:
             self.change_state(PushType.APPEND, index)
         elif kind is PushType.COMPARE and code in COMPARED:
             assert isinstance(response, PushEntryResponse)
+            self.incarnation = response.incarnation or 0
             self._compared(response)
         else:
             if kind is PushType.TRUNCATE:  # the follower may have lost since what was compared
@@ -241,18 +247,24 @@ class EntryDispatcher:
                 first += sent
 
     def _acknowledged(
-        self, epoch: int, first: int, count: int, response: Response | None, _now_ms: int
+        self, epoch: int, first: int, count: int, response: Response | None, now_ms: int
     ) -> None:
         if not self._is_current(epoch) or not isinstance(response, PushEntryResponse):
             return
         if response.code == ResponseCode.INCONSISTENT_STATE:
+            if first == self.refused_index:  # comparing again found nothing: it will not fit soon
+                self.paused_until_ms = now_ms + self.config.dispatcher_pause_ms
+            self.refused_index = first
             self.change_state(PushType.COMPARE)
+        elif response.code == ResponseCode.DISK_FULL:
+            self.state.full_until_ms[self.peer] = now_ms + FULL_PAUSE_MS
         elif response.code == ResponseCode.SUCCESS and response.index == first:
             # Followers before 0.2.6 do not tell how many they took: one is sure.
             taken = min(max(response.count, 1), count)
             push = self.pending.get(first)
             if push is not None and push.count <= taken:
                 self._drop(first)
+            self.refused_index = NO_INDEX
             self.checker.raise_water_mark(self.peer, first + taken - 1)
 
     def _is_current(self, epoch: int) -> bool:

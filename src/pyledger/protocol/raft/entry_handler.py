@@ -151,6 +151,14 @@ class EntryHandler:
             self.state.found_damage(error)
             return False
 
+    def _compared_by(self, request: PushEntryRequest) -> bool:
+        """Was a push made after this leader compared the log that stands here now?
+
+        It then counts nothing that was acknowledged before the last start. Java's leaders do not say; their
+        pushes come in the order in which they were sent.
+        """
+        return self.compared and request.incarnation in (None, self.state.incarnation)
+
     def _check(self, request: PushEntryRequest) -> ResponseCode | None:
         """Why a push must not be served, if so."""
         state = self.state
@@ -165,7 +173,7 @@ class EntryHandler:
             return ResponseCode.INCONSISTENT_TERM
         if request.leader_id != state.leader_id:
             return ResponseCode.INCONSISTENT_LEADER
-        if request.type is PushType.APPEND and state.lost_tail and not self.compared:
+        if request.type is PushType.APPEND and state.lost_tail and not self._compared_by(request):
             return ResponseCode.INCONSISTENT_STATE  # the leader must forget what was acknowledged before
         return None
 
@@ -207,7 +215,7 @@ class EntryHandler:
         if state.damaged:
             self._refuse(token, request, ResponseCode.DISK_ERROR)
             return
-        if not same and not self.compared and self.config.check_pushes:
+        if not same and not self._compared_by(request) and self.config.check_pushes:
             # Decided by what this member had before its last start.
             self._refuse(token, request, ResponseCode.INCONSISTENT_STATE)
             return
@@ -250,7 +258,7 @@ class EntryHandler:
         known = state.verified_index if self.config.check_pushes else state.storage.end_index
         if request.term >= state.term:
             state.commit(min(request.commit_index, known))
-        if state.lost_tail and self.compared:
+        if state.lost_tail and self._compared_by(request):
             self._regain(request.commit_index)
 
     def _regain(self, committed_index: int) -> None:
@@ -278,6 +286,7 @@ class EntryHandler:
             count=count,
             begin_index=storage.begin_index,
             end_index=storage.end_index,
+            incarnation=self.state.incarnation,
         )
 
     def _refuse(self, token: Hashable, request: PushEntryRequest, code: ResponseCode) -> None:

@@ -12,6 +12,9 @@ from pyledger.protocol.raft.outbox import Outbox
 from pyledger.protocol.raft.ports import LogStorage, RandomSource
 from pyledger.protocol.raft.ready import Role, RoleChange
 
+FULL_PAUSE_MS = 10_000
+"""A peer that lacked room is not asked to lead for so long; a leader without room asks no sooner again."""
+
 
 class MemberState:
     """What all parts of a member share.
@@ -29,6 +32,7 @@ class MemberState:
         random: RandomSource,
         config: RaftConfig,
         saved: TermState,
+        incarnation: int,
     ) -> None:
         self.group, self.self_id, self.addresses = group, self_id, dict(peers)
         self.peers = tuple(peers)
@@ -36,6 +40,7 @@ class MemberState:
         self.storage, self.outbox, self.random, self.config = storage, outbox, random, config
         self.role = Role.CANDIDATE
         self.leader_id: str | None = None
+        self.incarnation = incarnation
         self.term, self.vote = saved
         self.known_max_term = NO_TERM
         self.transferee: str | None = None
@@ -46,6 +51,8 @@ class MemberState:
         """An entry could not be read: a matter for recovery, with the next start."""
         self.verified_index = NO_INDEX
         """Follower: up to here the log is the leader's, as found in this term."""
+        self.full_until_ms: dict[str, int] = {}
+        """Peers that lacked room for entries, and until when they are not asked to lead."""
         self.role_changed: list[Callable[[], None]] = []
 
     def is_quorum(self, count: int) -> bool:
@@ -61,6 +68,20 @@ class MemberState:
     def may_vote(self) -> bool:
         """Is the log known to hold all that this member acknowledged?"""
         return not self.lost_tail and not self.damaged
+
+    @property
+    def cannot_vote(self) -> str | None:
+        """Why this member neither votes nor stands for election, for an operator; None: it does."""
+        storage = self.storage
+        if self.damaged:
+            return "an entry is damaged; it starts anew to drop it"
+        if not self.lost_tail:
+            return None
+        what, last = "it may have lost entries that it acknowledged", storage.promised_index
+        known = (
+            "" if last == NO_INDEX else f" (entry {last} was durable, the log ends with {storage.end_index})"
+        )
+        return f"{what}{known}; a leader has to fill it up"
 
     @property
     def ledger_end_term(self) -> int:

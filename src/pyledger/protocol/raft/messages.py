@@ -211,13 +211,15 @@ class HeartBeatResponse(RequestOrResponse):
 class PushEntryRequest(RequestOrResponse):
     """A leader tells a follower: take this, compare this, cut here, so much is committed.
 
-    Of `entry` and `batch_entry` at most one is there; COMMIT has neither.
+    Of `entry` and `batch_entry` at most one is there; COMMIT has neither. `incarnation` is that of the
+    follower which answered the leader's last comparison, 0 before any; Java's leaders send None.
     """
 
     type: PushType = PushType.APPEND
     entry: Entry | None = None
     batch_entry: Sequence[Entry] = ()
     commit_index: int = NO_INDEX
+    incarnation: int | None = None
 
     @property
     def entries(self) -> Sequence[Entry]:
@@ -237,6 +239,8 @@ class PushEntryResponse(RequestOrResponse):
     """Entries that were taken; followers before 0.2.6 do not tell, which reads as 0."""
     begin_index: int = NO_INDEX
     end_index: int = NO_INDEX
+    incarnation: int | None = None
+    """Of the follower; None: one of Java's."""
 
 
 @value_type(kw_only=True)
@@ -291,11 +295,28 @@ class MetadataRequest(RequestOrResponse):
     """Who leads, and who is a member?"""
 
 
+class MemberStatus(NamedTuple):
+    """How a member is, for an operator; only members of ours say so."""
+
+    role: str
+    term: int
+    vote: str | None
+    """For whom it voted in its term."""
+    begin_index: int
+    end_index: int
+    end_term: int
+    committed_index: int
+    cannot_vote: str | None
+    """Why it neither votes nor stands for election; None: it does."""
+    disk_full: bool
+
+
 @value_type(kw_only=True)
 class MetadataResponse(RequestOrResponse):
     """The leader as far as it is known; members with their addresses. The term stays -1."""
 
     peers: tuple[tuple[str, str], ...] = ()
+    status: MemberStatus | None = None
 
 
 @value_type(kw_only=True)

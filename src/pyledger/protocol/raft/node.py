@@ -7,7 +7,13 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Protocol
 
 from pyledger.config.raft import RaftConfig
-from pyledger.errors import CorruptRecordError, OffsetOutOfRangeError, StoreError, StoreFullError
+from pyledger.errors import (
+    CorruptRecordError,
+    OffsetOutOfRangeError,
+    RecordTooLargeError,
+    StoreError,
+    StoreFullError,
+)
 from pyledger.protocol.raft.ack_checker import QuorumAckChecker
 from pyledger.protocol.raft.calls import Calls
 from pyledger.protocol.raft.codes import ResponseCode
@@ -25,6 +31,7 @@ from pyledger.protocol.raft.messages import (
     HeartBeatResponse,
     LeadershipTransferRequest,
     LeadershipTransferResponse,
+    MemberStatus,
     MetadataRequest,
     MetadataResponse,
     PushEntryRequest,
@@ -90,6 +97,7 @@ class RaftNode:
         random: RandomSource,
         saved: TermState,
         now_ms: int,
+        incarnation: int,
         config: RaftConfig | None = None,
     ) -> None:
         """Begin as a candidate.
@@ -102,13 +110,16 @@ class RaftNode:
             random: Chance.
             saved: The term file.
             now_ms: The time, in ms of any monotonic clock.
+            incarnation: A number above 0 that no earlier process of this member had.
             config: None: the defaults.
         """
         self.config = config or RaftConfig()
         self.now_ms = now_ms
         self.storage = storage
         self.outbox = Outbox(storage.end_index, flush_before_ack=self.config.flush_before_ack)
-        self.state = MemberState(group, self_id, peers, storage, self.outbox, random, self.config, saved)
+        self.state = MemberState(
+            group, self_id, peers, storage, self.outbox, random, self.config, saved, incarnation
+        )
         self.calls = Calls(self.outbox, self.config.rpc_timeout_ms)
         self.elector = Elector(self.state, self.calls, now_ms)
         self.heart_beats = HeartBeats(self.state, self.calls, self.elector)
@@ -131,7 +142,8 @@ class RaftNode:
         self.leader_runs = [*self.runs, *(part.run for part in leading)]
         self.deadlines: Sequence[Callable[[], int | None]] = [part.deadline_ms for part in always]
         self.leader_deadlines = [*self.deadlines, *(part.deadline_ms for part in leading)]
-        self.failed = False
+        self.failure: str | None = None
+        """Why this member says and does nothing any more: its disk cannot be trusted."""
 
     def _role_changed(self) -> None:
         state = self.state
@@ -143,13 +155,14 @@ class RaftNode:
             else:
                 state.outbox.wrote_log(state.storage.end_index)
 
+    @property
+    def failed(self) -> bool:
+        """Is this member silent for good?"""
+        return self.failure is not None
+
     def step(self, event: Event, now_ms: int) -> None:
         """Take one event, at a time in ms."""
-        if self.failed:
-            return
-        self.now_ms = max(self.now_ms, now_ms)
-        self._take(event)
-        self._run()
+        self.step_all((event,), now_ms)
 
     def _take(self, event: Event) -> None:
         match event:
@@ -169,23 +182,35 @@ class RaftNode:
 
         Cost: what follows from appends, pushes and their answers is found once for all that stand together.
         """
-        due = False
-        for event in events:
-            if self.failed:
-                return
-            self.now_ms = max(self.now_ms, now_ms)
-            self._take(event)
-            due = is_replication(event)
-            if not due:
+        if self.failed:
+            return
+        self.now_ms = max(self.now_ms, now_ms)
+        try:
+            due = False
+            for event in events:
+                self._take(event)
+                due = is_replication(event)
+                if not due:
+                    self._run()
+            if due:
                 self._run()
-        if due:
-            self._run()
+        except (StoreError, OSError) as error:
+            self.fail(str(error))
 
     def tick(self, now_ms: int) -> None:
         """Time went on, to `now_ms`."""
-        if not self.failed:
-            self.now_ms = max(self.now_ms, now_ms)
+        self._go_on(now_ms)
+
+    def _go_on(self, now_ms: int, persist: Persist | None = None) -> None:
+        if self.failed:
+            return
+        self.now_ms = max(self.now_ms, now_ms)
+        try:
+            if persist is not None:
+                self.outbox.persisted(persist, self.state.term)
             self._run()
+        except (StoreError, OSError) as error:
+            self.fail(str(error))
 
     def _run(self) -> None:
         state, now_ms = self.state, self.now_ms
@@ -210,10 +235,7 @@ class RaftNode:
 
     def persisted(self, persist: Persist, now_ms: int) -> None:
         """What was asked is durable now, at a time in ms."""
-        if not self.failed:
-            self.now_ms = max(self.now_ms, now_ms)
-            self.outbox.persisted(persist, self.state.term)
-            self._run()
+        self._go_on(now_ms, persist)
 
     @property
     def takes_appends(self) -> bool:
@@ -227,12 +249,17 @@ class RaftNode:
         """Was an entry found that cannot be read? The shell should start this member again, from recovery."""
         return self.state.damaged
 
-    def fail(self) -> None:
-        """What was asked could not be made durable: say nothing any more, lead nobody."""
-        self.failed = True
+    def fail(self, why: str) -> None:
+        """The disk failed, so nobody knows what is stored: say nothing any more, lead nobody.
+
+        Nothing is tried again: after a failed flush the kernel may have dropped what was to be written.
+        """
+        self.failure = self.failure or why
 
     def deadline_ms(self) -> int | None:
         """When `tick` is needed at the latest, in ms of the clock that the other calls are given."""
+        if self.failed:
+            return None
         soonest = None
         for deadline in self.leader_deadlines if self.state.role is Role.LEADER else self.deadlines:
             time = deadline()
@@ -265,8 +292,26 @@ class RaftNode:
                 self._get(token, request)
             case MetadataRequest():
                 peers = tuple(state.addresses.items())
-                answer = MetadataResponse(group=state.group, leader_id=state.leader_id, peers=peers)
+                answer = MetadataResponse(
+                    group=state.group, leader_id=state.leader_id, peers=peers, status=self.status
+                )
                 self.outbox.reply(token, answer)
+
+    @property
+    def status(self) -> MemberStatus:
+        """How this member is, for an operator."""
+        state, storage = self.state, self.storage
+        return MemberStatus(
+            state.role.value,
+            state.term,
+            state.vote,
+            storage.begin_index,
+            storage.end_index,
+            storage.end_term,
+            storage.committed_index,
+            state.cannot_vote,
+            storage.disk_full,
+        )
 
     def _refuse(self, token: Hashable, request: Request, code: ResponseCode) -> None:
         state = self.state
@@ -291,7 +336,8 @@ class RaftNode:
             places = self.storage.append_bodies(self.state.term, bodies)
         except StoreFullError:
             self._refuse(token, request, ResponseCode.DISK_FULL)
-        except StoreError as error:
+            self.transfer.make_way(self.now_ms)
+        except RecordTooLargeError as error:
             self.outbox.alarm(str(error))
             self._refuse(token, request, ResponseCode.UNEXPECTED_ARGUMENT)
         else:
@@ -307,7 +353,7 @@ class RaftNode:
             first = storage.end_index + 1
             try:
                 places = storage.append_bodies(state.term, bodies)
-            except StoreError:
+            except (StoreFullError, RecordTooLargeError):
                 pass  # nothing was appended: find out whose fault it is
             else:
                 self.checker.wait_each(tokens, first, places, self.now_ms)

@@ -41,6 +41,11 @@ class Outbox:
         self.term_sequence = self.write_sequence
         self.term_state = state
 
+    @property
+    def term_is_durable(self) -> bool:
+        """Is the term file as it was last to be saved?"""
+        return self.term_sequence <= self.durable_sequence
+
     def wrote_log(self, end_index: int) -> None:
         """Entries were appended; the log ends at `end_index`."""
         if self.flush_before_ack:
@@ -71,7 +76,7 @@ class Outbox:
             self._say(Reply(token, response))
 
     def _say(self, item: Call | Reply) -> None:
-        if self.term_sequence > self.durable_sequence:
+        if not self.term_is_durable:
             self.held.append((self.term_sequence, None, item))
         elif isinstance(item, Call):
             self.calls.append(item)

@@ -10,7 +10,8 @@ class LogStorage(Protocol):
     """The log, as its owner sees it: what was appended can be read at once, and is durable after `flush`.
 
     No call waits for the disk but `flush` and `save_term_state`; these two are for the shell, which calls
-    them when `Ready.persist` asks. An empty log has begin, end and end term -1.
+    them when `Ready.persist` asks. An empty log has begin, end and end term -1. Any call may raise another
+    `StoreError` or `OSError` besides those named: then nobody knows what is stored, and the member stops.
     """
 
     @property
@@ -36,6 +37,10 @@ class LogStorage(Protocol):
     @property
     def lost_tail(self) -> bool:
         """After a start: entries that were durable may be missing (damage, or never flushed)."""
+
+    @property
+    def promised_index(self) -> int:
+        """With `lost_tail`: the last entry that is known to have been durable here; -1: none is known."""
 
     def regained_tail(self) -> None:
         """The log holds again all that was durable once: `lost_tail` ends.

@@ -4,7 +4,7 @@ Source: DLedger DLedgerServer.java (handleLeadershipTransfer, checkPreferredLead
 (handleTakeLeadership).
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,7 +13,7 @@ from pyledger.protocol.raft.calls import Calls
 from pyledger.protocol.raft.codes import ResponseCode
 from pyledger.protocol.raft.elector import Elector
 from pyledger.protocol.raft.heart_beats import HeartBeats
-from pyledger.protocol.raft.member_state import MemberState
+from pyledger.protocol.raft.member_state import FULL_PAUSE_MS, MemberState
 from pyledger.protocol.raft.messages import (
     NO_TERM,
     LeadershipTransferRequest,
@@ -45,6 +45,8 @@ class Transfer:
         self.taking: Taking | None = None
         self.transferee_until_ms: int | None = None
         self.next_check_ms: int | None = None
+        self.makes_way_ms: int | None = None
+        """When a leader without room may look for another one again."""
         state.role_changed.append(self._role_changed)
 
     def handle(self, token: Hashable, request: LeadershipTransferRequest, now_ms: int) -> None:
@@ -86,11 +88,15 @@ class Transfer:
             transferee_id=transferee,
             take_leadership_ledger_index=state.storage.end_index,
         )
-        self.calls.send(transferee, request, partial(self._given, token, state.term), now_ms)
+        self.calls.send(transferee, request, partial(self._given, token, state.term, transferee), now_ms)
         return None
 
-    def _given(self, token: Hashable | None, term: int, response: Response | None, _now_ms: int) -> None:
+    def _given(
+        self, token: Hashable | None, term: int, transferee: str, response: Response | None, now_ms: int
+    ) -> None:
         state = self.state
+        if response is not None and response.code == ResponseCode.DISK_FULL:
+            state.full_until_ms[transferee] = now_ms + FULL_PAUSE_MS
         if state.is_leader and state.term == term:
             state.transferee = None
         if token is None:
@@ -106,6 +112,8 @@ class Transfer:
             return ResponseCode.INCONSISTENT_LEADER
         if self.taking is not None:
             return ResponseCode.LEADER_TRANSFERRING
+        if state.storage.disk_full:
+            return ResponseCode.DISK_FULL
         wait_ms = self.config.leadership_transfer_wait_timeout_ms
         self.taking = Taking(token, request, now_ms + wait_ms)
         self._stand(now_ms)
@@ -152,6 +160,25 @@ class Transfer:
             self.transferee_until_ms = state.transferee = None  # appends must not be refused for ever
         if state.is_leader and self.config.preferred_leader_ids:
             self._check_preferred(now_ms)
+        if state.is_leader and state.storage.disk_full:
+            self.make_way(now_ms)
+
+    def make_way(self, now_ms: int) -> None:
+        """This leader has no room for entries: let another one lead, if one is there."""
+        state = self.state
+        if state.transferee is not None or (self.makes_way_ms is not None and now_ms < self.makes_way_ms):
+            return
+        best = self._best(state.others, now_ms)
+        if best is not None:
+            self.makes_way_ms = now_ms + FULL_PAUSE_MS
+            state.outbox.alarm(f"no room for entries: {best} is asked to lead")
+            self._give(best, state.term, now_ms, None)
+
+    def _best(self, peers: Sequence[str], now_ms: int) -> str | None:
+        """Of these the live one with room that has the most of the log."""
+        full = self.state.full_until_ms
+        live = [one for one in peers if self.heart_beats.live.get(one) and full.get(one, now_ms) <= now_ms]
+        return max(live, key=self.checker.water_mark, default=None)
 
     def _check_preferred(self, now_ms: int) -> None:
         state, interval_ms = self.state, self.config.check_preferred_leader_interval_ms
@@ -163,9 +190,8 @@ class Transfer:
         preferred = self.config.preferred_leader_ids.split(";")
         if state.self_id in preferred or state.transferee is not None:
             return
-        live = [peer for peer in preferred if self.heart_beats.live.get(peer)]
-        if live:
-            best = max(live, key=self.checker.water_mark)
+        best = self._best(preferred, now_ms)
+        if best is not None:
             self._give(best, state.term, now_ms, None)
 
     def _answer(self, token: Hashable, code: int, term: int) -> None:
