@@ -18,8 +18,8 @@ from pyledger.config.ha import HaConfig
 
 FRAME_HEADER = struct.Struct(">qi")
 """Where the bytes stand in the log, and how many they are; 0: a heartbeat."""
-OFFSET_MAX = (1 << 63) - 1
-"""Greatest physical offset (bytes) that can be written down."""
+OFFSET_MAX = 10**18
+"""Physical offset (bytes) that no log reaches: a folder of log files takes no names beyond."""
 
 
 class SlaveState(Enum):
