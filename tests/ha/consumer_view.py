@@ -52,8 +52,9 @@ class QueueView:
     min_offset: int
     max_offset: int
     messages: tuple[Message, ...]
-    offset_of_last_time: int
-    """Of the first message with the time of the last one, as a search by time finds it; -1 without any."""
+    found_by_time_ms: int
+    """Time of the message that a search for the last one's time finds; -1 without any. Which one of several
+    with the same time differs between brokers."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,16 @@ class ConsumerView:
     topics: Mapping[str, Any]
     groups: Mapping[str, Any]
 
+    def of_topic(self, topic: str) -> "ConsumerView":
+        """What is there of one topic: a broker may write to its own topics until it ends."""
+        return replace(
+            self,
+            queues={key: one for key, one in self.queues.items() if key[0] == topic},
+            found_by_key={key: one for key, one in self.found_by_key.items() if key[0] == topic},
+            group_offsets={key: one for key, one in self.group_offsets.items() if key[0] == topic},
+            topics={name: one for name, one in self.topics.items() if name == topic},
+        )
+
     def reaching_back_to(self, log_start: int) -> "ConsumerView":
         """What is left of it at a broker whose log begins at a physical offset (bytes).
 
@@ -82,10 +93,7 @@ class ConsumerView:
             messages = tuple(one for one in view.messages if one.physical_offset >= log_start)
             if messages:
                 least = messages[0].queue_offset
-                by_time = max(least, view.offset_of_last_time)
-                queues[queue] = replace(
-                    view, min_offset=least, messages=messages, offset_of_last_time=by_time
-                )
+                queues[queue] = replace(view, min_offset=least, messages=messages)
         found = {
             key: here
             for key, places in self.found_by_key.items()
@@ -228,6 +236,7 @@ async def _queue(client: RawPeer, topic: str, queue_id: int) -> QueueView:
     while offset < end:
         request = pull(topic, queue_id, offset, consumer_group=VIEWER)
         answer = await client.request(request)
+        assert "nextBeginOffset" in answer.ext_fields, (topic, queue_id, answer.code, answer.remark)
         if not answer.body:
             # A removed tail, or a batch: what a consumer does is to go on where it is told.
             assert int(answer.ext_fields["nextBeginOffset"]) > offset, (topic, queue_id, offset, answer)
@@ -236,7 +245,8 @@ async def _queue(client: RawPeer, topic: str, queue_id: int) -> QueueView:
     by_time = -1
     if messages:
         code, at_ms = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, messages[-1].stored_ms
-        by_time = await _offset(client, code, topic, queue_id, timestamp=at_ms)
+        at = await _offset(client, code, topic, queue_id, timestamp=at_ms)
+        by_time = next((one.stored_ms for one in messages if one.queue_offset == at), -1)
     return QueueView(least, end, tuple(messages), by_time)
 
 

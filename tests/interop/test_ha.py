@@ -13,6 +13,7 @@ import pytest
 from pyledger.broker.keeper import BrokerKeeper
 from pyledger.broker.server import Broker
 from pyledger.config.broker import BrokerConfig
+from pyledger.config.delivery import DeliveryConfig
 from pyledger.config.ha import HaConfig
 from pyledger.config.store import StoreConfig
 from pyledger.message import Message
@@ -24,8 +25,9 @@ from pyledger.wire.codes import RequestCode
 from pyledger.wire.offsets import ConsumerOffsetTable, DelayOffsetTable
 from pyledger.wire.topic_config import SubscriptionGroupTable, TopicConfigTable
 from tests.broker.peers import asked
+from tests.ha.consumer_view import consumer_view, differences, same_for_consumers
 from tests.ha.link import linked
-from tests.ha.pair import QUICK, SMALL, Pair, brokers, replication, until
+from tests.ha.pair import QUICK, SMALL, Pair, brokers, port_of, replication, until
 from tests.interop.peers import PEER_VERSIONS, Peers, RocketMQ, build, serving
 from tests.net.peers import raw
 from tests.ports import free_ports
@@ -178,8 +180,11 @@ async def java_slave_serves(java: RocketMQ, folder: Path) -> None:
             await asyncio.to_thread(java.run, *consume(pair, "early", 100))
             while await tables(master_port) != await slave_tables(java.version, slave_port, folder):
                 await asyncio.sleep(1)
+            seen = await same_for_consumers(master_port, slave_port, tables=False)
             count = stored(master)
             await master.close()
+            alone = await consumer_view(slave_port)
+            assert not differences(seen.of_topic("Crossed"), alone.of_topic("Crossed"), tables=False)
             (*_, summary) = await asyncio.to_thread(java.run, *consume(pair, "late", count))
             assert summary["accepted"] == count
 
@@ -204,7 +209,10 @@ async def our_slave_follows(java: RocketMQ, folder: Path, role: str) -> None:
             await equal_logs(folder / "1", folder / "java")
             while await tables(master_port) != await tables(slave_port):
                 await asyncio.sleep(0.5)
+            seen = await same_for_consumers(master_port, slave_port)
             count = stored(slave)
+        alone = await consumer_view(slave_port)
+        assert not differences(seen.of_topic("Crossed"), alone.of_topic("Crossed"))
         # The master is gone: a consumer reads at the slave, and goes on when the master has come back.
         consumer = java.start(*consume(pair, "readers", count + 20))
         await until(lambda: read_by(slave, "readers") >= count)
@@ -230,7 +238,8 @@ def slave_config(pair: Pair, ha_address: str) -> BrokerKeeper:
     ha = HaConfig(role="slave", master_address=ha_address, **QUICK)  # type: ignore[arg-type]
 
     def make(config: BrokerConfig, ha: HaConfig) -> Broker:
-        return Broker(config, store=StoreConfig(**{**SMALL, **FILES}), ha=ha)  # type: ignore[arg-type]
+        store = StoreConfig(**{**SMALL, **FILES})  # type: ignore[arg-type]
+        return Broker(config, delivery=DeliveryConfig(slave_read=True), store=store, ha=ha)
 
     return BrokerKeeper(make, config, ha)
 
@@ -269,7 +278,8 @@ async def our_slave_in_trouble(java: RocketMQ, folder: Path) -> None:
         async with slave_config(pair, link.address) as slave:
             await until(lambda: slave.broker.store.max_offset > end)
             await until(lambda: newest_files(folder / "1") == newest_files(folder / "java"))
-            assert slave.broker.store.min_offset > 0
+            seen = await same_for_consumers(port, port_of(slave.broker), tables=False)
+            assert seen.log_start == slave.broker.store.min_offset > 0
 
 
 def newest_files(folder: Path) -> tuple[str, bytes]:
