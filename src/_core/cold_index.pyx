@@ -249,6 +249,7 @@ def survey_blocks(LogView view not None, int64_t start, int64_t end, int64_t blo
             clear_facts(&facts)
         if s.record_count % 65536 == 0:
             PyErr_CheckSignals()
+    view.check_intact(start, end)
     if facts.count > 0:
         blocks.append((begin, facts.count, facts.least, facts.greatest, topics))
     blocks += [(at, 0, 0, 0, set()) for at in range(sound_end, end, block_bytes)]

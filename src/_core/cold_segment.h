@@ -28,6 +28,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "file_mapping.h"
 #include "lz4_block.h"
 #include "page.h"
 
@@ -50,12 +51,15 @@ enum {
 
 typedef struct {
     int64_t stamp; /* epoch of the last touch */
+    int32_t begin; /* as it was unpacked; `begin` is `end` when it could not be */
+    int32_t end;
     int32_t pins;
     uint8_t state;
     uint8_t damaged;
 } cold_block;
 
 typedef struct cold_segment {
+    file_mapping *mapping;
     const uint8_t *packed; /* the file */
     int64_t packed_bytes;
     int64_t blocks_end; /* of the LZ4 blocks in the file */
@@ -98,6 +102,12 @@ static inline int64_t cold_start(const cold_segment *s, int64_t block) {
                                    : (int64_t)load_le32(s->entries + block * COLD_ENTRY_BYTES + 8);
 }
 
+/* Whether a block lies in the segment. The index is read where it stands, and may change while it is read:
+   a file that is cut short reads as zeroes. */
+static inline int cold_fits(const cold_segment *s, int64_t begin, int64_t end) {
+    return 0 <= begin && begin < end && end <= s->size_bytes && end - begin <= COLD_BLOCK_BYTES_MAX;
+}
+
 /* The first position at or behind another one where a huge page can begin. */
 static inline int64_t cold_next_huge(const cold_segment *s, int64_t position) {
     return position + (int64_t)(-(uintptr_t)(s->base + position) & (COLD_HUGE - 1));
@@ -126,16 +136,21 @@ static int64_t cold_find(cold_segment *s, int64_t position) {
 
 static void cold_drop(cold_segment *s, int64_t b, int64_t cutoff) {
     cold_block *block = &s->table[b];
-    int64_t begin = cold_start(s, b), end = cold_start(s, b + 1);
+    const int64_t begin = block->begin, end = block->end;
     int64_t first = page_ceiling(begin), last = page_ceiling(end);
     const int64_t ahead = cold_next_huge(s, end);
     int64_t next = b + 1;
     int left = 0;
-    if (!cold_take(&block->state, COLD_READY, COLD_DROPPING))
+    if (begin == end || !cold_take(&block->state, COLD_READY, COLD_DROPPING))
         return;
     if (COLD_LOAD(&block->stamp) >= cutoff || COLD_LOAD(&block->pins) || COLD_LOAD(&s->holds)) {
         COLD_STORE(&block->state, COLD_READY);
         return;
+    }
+    /* Of a file that is cut the index is no guide to neighbours: only what this block has alone goes. */
+    if (is_damaged(s->mapping)) {
+        last = page_floor(end);
+        goto drop;
     }
     /* A page that is shared with a neighbour goes when both are empty. */
     if (first > begin && b > 0 && cold_start(s, b - 1) <= first - page_bytes)
@@ -149,6 +164,7 @@ static void cold_drop(cold_segment *s, int64_t b, int64_t cutoff) {
         next++;
     if (next < s->block_count && cold_start(s, next) < last)
         last = page_floor(cold_start(s, next));
+drop:
     if (first < last)
         madvise(s->base + first, (size_t)(last - first), MADV_DONTNEED);
     if (left)
@@ -286,6 +302,13 @@ static void cold_make_ahead(cold_segment *s, int64_t b, int64_t begin, int64_t e
 static void cold_fill(cold_segment *s, int64_t b) {
     const int64_t begin = cold_start(s, b), end = cold_start(s, b + 1);
     const int64_t first = page_floor(begin);
+    if (!cold_fits(s, begin, end)) {
+        s->table[b].damaged = 1;
+        s->table[b].begin = s->table[b].end = 0;
+        return;
+    }
+    s->table[b].begin = (int32_t)begin;
+    s->table[b].end = (int32_t)end;
     cold_make_ahead(s, b, begin, end);
     madvise(s->base + first, (size_t)(page_ceiling(end) - first), MADV_POPULATE_WRITE);
     s->table[b].damaged = cold_unpack(s, b, begin, end) != 0;
@@ -316,11 +339,11 @@ static inline void cold_touch(cold_segment *s, int64_t b) {
 static int cold_load(cold_segment *s, int64_t position, int64_t end) {
     while (position < end) {
         int64_t b = cold_find(s, position);
-        if (b < 0 || cold_start(s, b + 1) > s->size_bytes
-                || cold_start(s, b + 1) - cold_start(s, b) > COLD_BLOCK_BYTES_MAX)
+        const int64_t next = cold_start(s, b + 1);
+        if (b < 0 || next <= position || !cold_fits(s, cold_start(s, b), next))
             return -1;
         cold_touch(s, b);
-        position = cold_start(s, b + 1);
+        position = next;
     }
     return 0;
 }
@@ -339,6 +362,8 @@ static void cold_pin(cold_segment *s, int64_t position, int64_t end, int32_t by)
         if (b < 0)
             return;
         COLD_ADD(&s->table[b].pins, by);
+        if (cold_start(s, b + 1) <= position)
+            return;
         position = cold_start(s, b + 1);
     }
 }
@@ -362,14 +387,14 @@ static void cold_close(cold_segment *s) {
     if (s->next != NULL)
         s->next->link = s->link;
     for (int64_t b = 0; b < s->block_count && s->ready_blocks > 0; b++) {
-        if (s->table[b].state == COLD_READY) {
+        if (s->table[b].state == COLD_READY && s->table[b].begin < s->table[b].end) {
             s->ready_blocks--;
-            COLD_ADD(&cold_unpacked_bytes, cold_start(s, b) - cold_start(s, b + 1));
+            COLD_ADD(&cold_unpacked_bytes, s->table[b].begin - s->table[b].end);
         }
     }
     pthread_mutex_unlock(&cold_guard);
     munmap(s->base, (size_t)s->region_bytes);
-    munmap((void *)s->packed, (size_t)s->packed_bytes);
+    unmap_file(s->mapping, 0);
     free(s);
 }
 

@@ -7,8 +7,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp
 from posix.fcntl cimport O_CLOEXEC, O_RDONLY, open as c_open
-from posix.mman cimport (MAP_ANONYMOUS, MAP_FAILED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, PROT_READ,
-                         PROT_WRITE, mmap, munmap)
+from posix.mman cimport (MAP_ANONYMOUS, MAP_FAILED, MAP_NORESERVE, MAP_PRIVATE, PROT_READ,
+                         PROT_WRITE, mmap)
 from posix.stat cimport fstat, struct_stat
 from posix.unistd cimport close as c_close
 
@@ -22,6 +22,7 @@ cdef extern from "cold_segment.h" nogil:
     ctypedef struct cold_block:
         uint8_t damaged
     ctypedef struct cold_segment:
+        file_mapping* mapping
         const uint8_t* packed
         int64_t packed_bytes
         int64_t blocks_end
@@ -76,8 +77,6 @@ cdef const char* judge_segment(const uint8_t* packed, int64_t packed_bytes) noex
     """What keeps a mapped file from being a cold segment; NULL when it is one."""
     cdef const uint8_t* trailer = packed + packed_bytes - COLD_TRAILER_BYTES
     cdef int64_t entries, index_bytes
-    if packed_bytes == 0:
-        return "is empty"
     if packed_bytes < FRAME_HEAD_BYTES + FRAME_END_BYTES + COLD_TRAILER_BYTES:
         return "is too short for a cold segment"
     if load_le32(packed) != FRAME_MAGIC or (packed[4] & 0xF0) != FRAME_FLAGS:
@@ -98,13 +97,15 @@ cdef const char* judge_segment(const uint8_t* packed, int64_t packed_bytes) noex
     return NULL
 
 
-cdef cold_segment* map_segment(const uint8_t* packed, int64_t packed_bytes) noexcept nogil:
+cdef cold_segment* map_segment(file_mapping* mapping, int64_t packed_bytes) noexcept nogil:
     """A segment over a mapped file that `judge_segment` passed; NULL when there is no memory."""
+    cdef const uint8_t* packed = mapping.base
     cdef const uint8_t* trailer = packed + packed_bytes - COLD_TRAILER_BYTES
     cdef cold_segment* s = <cold_segment*>calloc(1, sizeof(cold_segment))
     cdef void* region
     if s == NULL:
         return NULL
+    s.mapping = mapping
     s.packed = packed
     s.packed_bytes = packed_bytes
     s.block_count = load_le32(trailer + AT_BLOCKS)
@@ -127,8 +128,8 @@ cdef cold_segment* map_segment(const uint8_t* packed, int64_t packed_bytes) noex
 cdef cold_segment* open_segment(str path, const char* c_path) except NULL:
     """Map a cold segment. Only its first and its last page are read."""
     cdef struct_stat facts
-    cdef void* address = MAP_FAILED
-    cdef const char* problem
+    cdef file_mapping* mapping = NULL
+    cdef const char* problem = "is empty"
     cdef cold_segment* s = NULL
     cdef int failed = 0
     cdef int fd = c_open(c_path, O_RDONLY | O_CLOEXEC)
@@ -137,16 +138,17 @@ cdef cold_segment* open_segment(str path, const char* c_path) except NULL:
     if fstat(fd, &facts) != 0:
         failed = errno
     elif facts.st_size > 0:
-        address = mmap(NULL, <size_t>facts.st_size, PROT_READ, MAP_SHARED, fd, 0)
-        failed = errno if address == MAP_FAILED else 0
+        mapping = map_file(fd, facts.st_size, PROT_READ)
+        failed = errno if mapping == NULL else 0
     c_close(fd)
     if failed != 0:
         raise_errno(failed, path, "map")
-    problem = judge_segment(<const uint8_t*>address, facts.st_size)
-    if problem == NULL:
-        s = map_segment(<const uint8_t*>address, facts.st_size)
-    if s == NULL and address != MAP_FAILED:
-        munmap(address, <size_t>facts.st_size)
+    if mapping != NULL:
+        problem = judge_segment(mapping.base, facts.st_size)
+        if problem == NULL:
+            s = map_segment(mapping, facts.st_size)
+        if s == NULL:
+            unmap_file(mapping, False)
     if problem != NULL:
         raise errors.StoreFormatError(path, problem.decode("ascii"), COLD_REMEDY)
     if s == NULL:

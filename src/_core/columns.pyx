@@ -248,6 +248,7 @@ cdef class ColumnBuilder:
                 if s.offset - walked >= FILL_SLICE_BYTES:
                     walked = s.offset
                     PyErr_CheckSignals()
+        view.check_intact(start, s.offset + 1)
         self.next_offset = s.offset
         return self._end_fill(status, s.offset)
 
@@ -308,6 +309,7 @@ cdef class ColumnBuilder:
             offset = get_i64(first + self.next_index * CQ_UNIT_BYTES) if self.next_index < count else 0
         finally:
             PyBuffer_Release(&buffer)
+        view.check_intact(view.start_offset, view.end_offset)
         return self._end_fill(status, offset)
 
     cdef int fill_by_units(self, LogView view, const uint8_t* units, int64_t count) noexcept nogil:

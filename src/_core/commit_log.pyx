@@ -8,6 +8,7 @@ from _core.posix cimport wall_clock_ms
 from _core.raft_layout cimport ENTRY_BYTES_MAX, ENTRY_HEAD_BYTES
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.errno cimport EIO
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc
 
@@ -395,6 +396,8 @@ cdef class CommitLog:
             d.queue_offset = appender.next_offset if units > 0 else 0
         self.stamp(d)
         encode_record(file.write_base() + position, t, d, properties_length(d), size_bytes)
+        if not file.intact():
+            queue.fail(EIO, file.path)
         if units > 0:
             appender.next_offset = d.queue_offset + units
         if self.head_bytes:

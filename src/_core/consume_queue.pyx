@@ -156,9 +156,11 @@ cdef class ConsumeQueue(UnitQueue):
         if unit == NULL:
             raise errors.OffsetOutOfRangeError(queue_offset, self.min_offset, self.max_offset)
         tags_code = get_i64(unit + 12)
+        found = get_i64(unit), get_i32(unit + 8)
+        self.check_intact()
         if self.ext is not None and tags_code <= EXT_ADDRESS_MAX:
             tags_code = self.ext.tags_code(tags_code)
-        return get_i64(unit), get_i32(unit + 8), tags_code
+        return *found, tags_code
 
     def units(self, int64_t start, int64_t count):
         """View raw 20-byte units from queue offset `start` without copying; ends at the file's end.
@@ -310,6 +312,8 @@ cdef class ConsumeQueue(UnitQueue):
                 count += 1
         answer = search_spans(view, spans, count, self.min_where, timestamp_ms, upper)
         free(spans)
+        self.check_intact()
+        view.check_intact(view.start_offset, view.end_offset)
         return min(max(answer, self.min_offset), self.max_offset)
 
     def delete_head(self, int64_t min_physical_offset):

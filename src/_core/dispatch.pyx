@@ -274,6 +274,11 @@ cdef class Dispatcher:
                 return status
             self._publish()
             status = self._parse_group(view, end)
+            if not view.intact(self.where, self.parsed_where + 1):
+                # Nothing of the group may be put; it is parsed again should the log come back.
+                self.record_count = self.key_count = 0
+                self.parsed_where = self.where
+                return WALK_DAMAGED
             if self.record_count == 0:
                 self._publish()
                 return status
@@ -421,7 +426,9 @@ cdef class Dispatcher:
         cdef PendingRecord* pending = &self.records[self.records_done]
         if status == WALK_NO_MEMORY:
             raise MemoryError()
-        if status == WALK_CORRUPT:
+        if status == WALK_DAMAGED:
+            view.check_intact(self.parsed_where, view.end_offset)
+        if status == WALK_CORRUPT or status == WALK_DAMAGED:
             raise_corrupt(view, self.parsed_where, "no record stands here")
         try:
             if status < WALK_INDEX:

@@ -1,7 +1,7 @@
 # Where a mapped file has data, and making what follows a place zero. Holes are skipped: reading one through
 # the mapping would take memory for it.
 from _core.posix cimport SEEK_DATA, SEEK_HOLE, fdatasync, lseek
-from libc.errno cimport ENXIO, errno
+from libc.errno cimport EIO, ENXIO, errno
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 from posix.fcntl cimport O_CLOEXEC, O_RDONLY, O_RDWR, open as c_open
@@ -40,7 +40,7 @@ cdef int64_t search_data(MappedFile file, int fd, int64_t position) noexcept nog
         while position < end:
             length = min(end - position, 4096 - (position & 4095))
             if any_set(file.base + position, length):
-                while file.base[position] == 0:
+                while position < end and file.base[position] == 0:
                     position += 1
                 return position
             position += length
@@ -80,6 +80,8 @@ cdef int zero_rest(MappedFile file, int64_t position, bint sync) noexcept nogil:
             begin += length
     if failed == 0 and sync and fdatasync(fd) != 0:
         failed = errno
+    if failed == 0 and not file.intact():
+        failed = EIO
     c_close(fd)
     if file.pool != NULL:
         memset(file.pool + position, 0, <size_t>(file.size_bytes - position))

@@ -242,6 +242,7 @@ cdef class IndexFile:
         c.end_physical = get_i64(c.base + AT_END_PHYSICAL)
         c.slots_used = get_i32(c.base + AT_SLOTS_USED)
         c.count = min(max(get_i32(c.base + AT_INDEX_COUNT), 1), <int32_t>entries)
+        self.file.check_intact()
         if not self.readonly:
             self._reserve_used()
         return 0
@@ -327,6 +328,7 @@ cdef class IndexFile:
                 self._header(), self.cursor.entries - self.cursor.base, self.cursor.file_size, number, &hash,
                 &physical, &seconds, &previous):
             raise errors.OffsetOutOfRangeError(number, 1, self.entry_count)
+        self.file.check_intact()
         return hash, physical, seconds, previous
 
     cdef int select(self, int32_t wanted, int64_t begin_ms, int64_t end_ms, int64_t* found, int found_count,

@@ -180,6 +180,7 @@ cdef class IndexFileSet:
             end = get_i64(file.cursor.base + AT_END_TIMESTAMP)
             if begin_ms <= end and end_ms >= begin:
                 count = file.select(hash, begin_ms, end_ms, found, count, limit)
+            file.file.check_intact()
             if begin < begin_ms or count >= limit:
                 break
         return sorted([found[i] for i in range(count)])

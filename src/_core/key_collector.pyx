@@ -58,6 +58,7 @@ cdef class KeyCollector:
             cold_leave()
         if status == WALK_NO_MEMORY:
             raise MemoryError()
+        view.check_intact(start_offset, where + 1)
         return where
 
     cdef int _walk(self, LogView view, int64_t* where, int64_t end) noexcept nogil:

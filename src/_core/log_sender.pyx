@@ -3,7 +3,7 @@
 # or a file ends, and keeps what the kernel did not take of the last frame in mind.
 # Invariant: `next` is where the next frame begins; the frame before it may be unfinished.
 from _core.posix cimport iovec, load_acquire, store_release
-from libc.errno cimport EAGAIN, EINTR, errno
+from libc.errno cimport EAGAIN, EINTR, EIO, errno
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 from posix.unistd cimport usleep
 
@@ -145,6 +145,8 @@ cdef class LogSender:
         cdef int outcome
         cold_enter()
         outcome = self.gather(view, stop, &frames)
+        if outcome == SEND_ALL and not view.intact(self.next - self.begun_size, stop):
+            outcome = FEED_ERRNO + EIO
         if outcome == SEND_ALL and frames.count > 0:
             outcome = self.give(&frames)
         cold_leave()

@@ -11,7 +11,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from posix.fcntl cimport O_CLOEXEC, O_RDONLY, open as c_open
-from posix.mman cimport MAP_FAILED, MAP_SHARED, PROT_READ, mmap, munmap
+from posix.mman cimport PROT_READ
 from posix.stat cimport fstat, struct_stat
 from posix.unistd cimport close as c_close
 
@@ -47,6 +47,7 @@ cdef bint unpack_record(cold_segment* cold, int64_t position, int64_t available)
 
 cdef struct Span:
     const uint8_t* base
+    file_mapping* mapping
     int64_t start                    # physical offset of the first byte
     int64_t readable                 # bytes that may be read from base
     cold_segment* cold               # unpacks them on demand; NULL for an ordinary file
@@ -56,18 +57,18 @@ cdef struct Span:
 
 cdef void map_span(Span* span) noexcept nogil:
     """Map a file that nobody has mapped; when that fails, nothing of it is readable."""
-    cdef void* address = MAP_FAILED
     cdef struct_stat facts
     cdef int fd = c_open(span.path, O_RDONLY | O_CLOEXEC)
     if fd >= 0:
         # It was measured long ago: a page behind its end now would end the process.
         span.readable = min(span.readable, facts.st_size if fstat(fd, &facts) == 0 else 0)
-        address = mmap(NULL, <size_t>span.readable, PROT_READ, MAP_SHARED, fd, 0)
+        if span.readable > 0:
+            span.mapping = map_file(fd, span.readable, PROT_READ)
         c_close(fd)
-    if address == MAP_FAILED:
+    if span.mapping == NULL:
         span.readable = 0
     else:
-        span.base = <const uint8_t*>address
+        span.base = span.mapping.base
 
 
 @cython.final
@@ -102,6 +103,7 @@ cdef class LogView:
             self.span_count = i + 1
             self.spans[i].base = file.base
             self.spans[i].cold = file.cold
+            self.spans[i].mapping = file.mapping if file.cold == NULL else file.cold.mapping
             self.has_cold |= file.cold != NULL
             self.spans[i].start = file.start_offset
             self.spans[i].readable = max(0, min(file.mapped_bytes, end_offset - file.start_offset))
@@ -114,8 +116,8 @@ cdef class LogView:
     def __dealloc__(self):
         cdef int i
         for i in range(self.span_count):
-            if self.spans[i].is_late and self.spans[i].base != NULL:
-                munmap(<void*>self.spans[i].base, <size_t>self.spans[i].readable)
+            if self.spans[i].is_late and self.spans[i].mapping != NULL:
+                unmap_file(self.spans[i].mapping, False)
             (<MappedFile>self.files[i]).unpin()
         free(self.spans)
 
@@ -135,6 +137,31 @@ cdef class LogView:
                     map_span(&self.spans[middle])
                 return &self.spans[middle]
         return NULL
+
+    cdef bint intact(self, int64_t begin, int64_t end) noexcept nogil:
+        """Whether what was read in a range of the log, until now, were bytes of its files."""
+        cdef int i
+        if damaged_mappings == 0:
+            return True
+        for i in range(self.span_count):
+            if (self.spans[i].start < end and begin < self.spans[i].start + self.file_size_bytes
+                    and is_damaged(self.spans[i].mapping)):
+                return False
+        return True
+
+    cdef inline int check_intact(self, int64_t begin, int64_t end) except -1:
+        """Raise when what was read in a range were not bytes of its files: before any of it is given away."""
+        if not self.intact(begin, end):
+            self.raise_damaged(begin, end)
+        return 0
+
+    cdef int raise_damaged(self, int64_t begin, int64_t end) except -1:
+        cdef int i
+        for i in range(self.span_count):
+            if self.spans[i].start < end and is_damaged(self.spans[i].mapping):
+                if begin < self.spans[i].start + self.file_size_bytes:
+                    raise_damaged((<MappedFile>self.files[i]).path)
+        return 0
 
     cdef const uint8_t* at(self, int64_t offset, int64_t* available) noexcept nogil:
         """Pointer to `offset` and the bytes readable from there within its file; NULL outside.
@@ -258,7 +285,9 @@ cdef class LogView:
             raise errors.OffsetOutOfRangeError(offset, self.start_offset, self.end_offset)
         if span.cold != NULL:
             return bytes(self.view(offset, length))
-        return PyBytes_FromStringAndSize(<const char*>span.base + position, length)
+        copy = PyBytes_FromStringAndSize(<const char*>span.base + position, length)
+        self.check_intact(offset, offset + length)
+        return copy
 
     def view(self, int64_t offset, int64_t length):
         """View `length` bytes at a physical offset without copying; the file stays mapped meanwhile."""
@@ -267,4 +296,5 @@ cdef class LogView:
         if span == NULL or length < 0 or length > span.readable - (offset - span.start):
             raise errors.OffsetOutOfRangeError(offset, self.start_offset, self.end_offset)
         position = offset - span.start
+        self.check_intact(offset, offset + length)
         return (<MappedFile>self.files[span - self.spans]).export_range(position, length)

@@ -3,14 +3,14 @@
 # readers never pass `committed` (which equals `wrote` without a pool).
 # No descriptor stays open: a store of thousands of queues must not run out of them.
 from _core.posix cimport (MS_SYNC, fdatasync, fork_generation, load_acquire, msync, page_floor, store_release,
-                          unmap_in_steps, watch_forks)
+                          watch_forks)
 from _core.status cimport STATUS_CLOSED, STATUS_READ_ONLY
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.errno cimport EINTR, errno
+from libc.errno cimport EINTR, EIO, errno
 from libc.stdint cimport int64_t, uint8_t
 from posix.fcntl cimport O_CLOEXEC, O_RDONLY, O_RDWR, open as c_open
-from posix.mman cimport MAP_FAILED, MAP_SHARED, PROT_READ, PROT_WRITE, mmap, munmap
+from posix.mman cimport PROT_READ, PROT_WRITE, munmap
 from posix.stat cimport fstat, struct_stat
 from posix.unistd cimport close as c_close, pwrite
 
@@ -31,7 +31,8 @@ cdef class MappedFile:
     cdef readonly int64_t size_bytes        # nominal; a cut file maps less
     cdef readonly int64_t mapped_bytes
     cdef readonly bint readonly
-    cdef uint8_t* base                      # the mapping; readers use only this
+    cdef file_mapping* mapping
+    cdef uint8_t* base                      # of the mapping; readers use only this
     cdef cold_segment* cold                 # unpacks into `base`; NULL for an ordinary file
     cdef uint8_t* pool                      # transient pool: appends go here until commit; else NULL
     cdef int64_t wrote
@@ -140,6 +141,7 @@ cdef class MappedFile:
         """Take over a mapping that `make_mapped_file` made."""
         global mapped_count
         mapped_count += 1
+        self.mapping = made.file
         self.base = made.base
         self.pool = made.pool
         self.pool_fd = made.pool_fd
@@ -152,7 +154,6 @@ cdef class MappedFile:
     cdef int _open_existing(self, str path, int flags, int protection, int64_t size_bytes) except -1:
         global mapped_count
         cdef struct_stat facts
-        cdef void* address = NULL
         cdef int failed = 0
         cdef int fd
         self._name(path)
@@ -165,15 +166,15 @@ cdef class MappedFile:
             self.size_bytes = size_bytes or facts.st_size
             self.mapped_bytes = min(<int64_t>facts.st_size, self.size_bytes)
             if self.mapped_bytes > 0:
-                address = mmap(NULL, <size_t>self.mapped_bytes, protection, MAP_SHARED, fd, 0)
-                if address == MAP_FAILED:
+                self.mapping = map_file(fd, self.mapped_bytes, protection)
+                if self.mapping == NULL:
                     failed = errno
-                    address = NULL
         c_close(fd)
         if failed != 0:
             raise_errno(failed, path, "map")
-        self.base = <uint8_t*>address
-        mapped_count += address != NULL
+        if self.mapping != NULL:
+            self.base = self.mapping.base
+            mapped_count += 1
         self.closed = False
         self.set_positions(self.mapped_bytes)
         return 0
@@ -193,20 +194,18 @@ cdef class MappedFile:
     cdef int map_again(self) except -1:
         """Undo `let_go`."""
         global mapped_count
-        cdef void* address
-        cdef int fd
+        cdef int failed, fd
         if self.base != NULL or self.closed or self.mapped_bytes == 0:
             return 0
         fd = c_open(self.c_path, (O_RDONLY if self.readonly else O_RDWR) | O_CLOEXEC)
         if fd < 0:
             raise_errno(errno, self.path, "open")
-        address = mmap(NULL, <size_t>self.mapped_bytes,
-                       PROT_READ if self.readonly else PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
-        failed = errno if address == MAP_FAILED else 0
+        self.mapping = map_file(fd, self.mapped_bytes, PROT_READ if self.readonly else PROT_READ | PROT_WRITE)
+        failed = errno if self.mapping == NULL else 0
         c_close(fd)
         if failed:
             raise_errno(failed, self.path, "map")
-        self.base = <uint8_t*>address
+        self.base = self.mapping.base
         mapped_count += 1
         return 0
 
@@ -218,7 +217,8 @@ cdef class MappedFile:
             self.base = NULL
             mapped_count -= 1
         elif self.base != NULL:
-            munmap(self.base, <size_t>self.mapped_bytes)
+            unmap_file(self.mapping, False)
+            self.mapping = NULL
             self.base = NULL
             mapped_count -= 1
 
@@ -319,6 +319,8 @@ cdef class MappedFile:
         """Make committed bytes durable. 0, or an errno, which stays latched. One caller at a time."""
         cdef int64_t end = load_acquire(&self.committed)
         cdef int64_t begin = self.flushed & -FLUSH_ALIGN_BYTES
+        if self.flush_errno == 0 and is_damaged(self.mapping):
+            self.flush_errno = EIO
         if self.flush_errno != 0:
             return self.flush_errno
         if end <= self.flushed or self.base == NULL and self.closed:
@@ -330,6 +332,8 @@ cdef class MappedFile:
                 self.flush_errno = errno
         elif msync(self.base + begin, <size_t>(end - begin), MS_SYNC) != 0:
             self.flush_errno = errno
+        elif is_damaged(self.mapping):
+            self.flush_errno = EIO
         if self.flush_errno == 0:
             store_release(&self.flushed, end)
         return self.flush_errno
@@ -370,6 +374,7 @@ cdef class MappedFile:
         finally:
             self.range_only = False
         load_cold(self, position, position + length)
+        self.check_intact()
         return whole[position:position + length]
 
     def read(self, int64_t position, int64_t length):
@@ -382,7 +387,19 @@ cdef class MappedFile:
                                                self.start_offset + end)
         if self.cold != NULL:
             return bytes(self.export_range(position, length))
-        return PyBytes_FromStringAndSize(<char*>self.base + position, length)
+        copy = PyBytes_FromStringAndSize(<char*>self.base + position, length)
+        self.check_intact()
+        return copy
+
+    cdef inline bint intact(self) noexcept nogil:
+        """Whether all that was read through the mapping were bytes of the file."""
+        return not is_damaged(self.mapping if self.cold == NULL else self.cold.mapping)
+
+    cdef inline int check_intact(self) except -1:
+        """Raise when bytes that were read or written through the mapping are not the file's."""
+        if not self.intact():
+            raise_damaged(self.path)
+        return 0
 
     def close(self):
         """Unmap and close. Raises BufferError while a buffer is alive; a log view only delays unmapping."""
@@ -395,24 +412,21 @@ cdef class MappedFile:
     cdef void retire(self):
         """Close for all new use; the mapping goes with the last buffer or log view on it."""
         global mapped_count
-        cdef uint8_t* base = self.base
-        cdef size_t mapped_bytes = <size_t>self.mapped_bytes
+        cdef file_mapping* mapping = self.mapping
         self.closed = True
         if self.exports or self.pins:
             return
         if self.cold != NULL:
             self._unmap()
             return
+        self.mapping = NULL
         self.base = NULL
         self._unmap()
-        if base != NULL:
+        if mapping != NULL:
             mapped_count -= 1
             with nogil:
                 # Steps let a writer's threads in between; who only reads may close ten thousand files.
-                if self.readonly:
-                    munmap(base, mapped_bytes)
-                else:
-                    unmap_in_steps(base, mapped_bytes)
+                unmap_file(mapping, not self.readonly)
 
     cdef void pin(self) noexcept:
         self.pins += 1

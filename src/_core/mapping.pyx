@@ -7,8 +7,7 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.stdio cimport snprintf
 from libc.string cimport memcmp, memcpy, strlen
 from posix.fcntl cimport O_CLOEXEC, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, open as c_open
-from posix.mman cimport (MAP_ANONYMOUS, MAP_FAILED, MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE, mmap,
-                         munmap)
+from posix.mman cimport (MAP_ANONYMOUS, MAP_FAILED, MAP_PRIVATE, PROT_READ, PROT_WRITE, mmap, munmap)
 from posix.unistd cimport close as c_close, ftruncate
 
 from pyledger import errors
@@ -81,7 +80,23 @@ cdef bint is_offset_name(str name):
     return len(name) == 20 and name.startswith("00") and name.isascii() and name.isdecimal()
 
 
+cdef extern from "file_mapping.h" nogil:
+    ctypedef struct file_mapping:
+        uint8_t* base
+    int64_t damaged_mappings
+    file_mapping* map_file(int fd, int64_t length, int protection)
+    void unmap_file(file_mapping* m, bint in_steps)
+    bint is_damaged(const file_mapping* m)
+
+
+cdef int raise_damaged(str path) except -1:
+    """Raise for a mapping whose bytes are gone: the kernel gave a SIGBUS in place of them."""
+    raise errors.StoreIOError(path, "read", "it was cut short while it was mapped, or its disk does not give "
+                              "its bytes; look at the disk, then at the folder with `pyledger verify`")
+
+
 cdef struct Mapping:
+    file_mapping* file
     uint8_t* base
     uint8_t* pool
     int64_t allocated                # bytes with blocks behind them
@@ -211,6 +226,7 @@ cdef int make_mapped_file(const char* path, int64_t size_bytes, int64_t allocate
     cdef void* address
     cdef bint paced
     cdef int failed, fd = -1
+    made.file = NULL
     made.base = NULL
     made.pool = NULL
     made.pool_fd = -1
@@ -218,11 +234,11 @@ cdef int make_mapped_file(const char* path, int64_t size_bytes, int64_t allocate
     failed = create_file(path, size_bytes, made.allocated, &fd)
     if failed != 0:
         return failed
-    address = mmap(NULL, <size_t>size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
-    if address == MAP_FAILED:
+    made.file = map_file(fd, size_bytes, PROT_READ | PROT_WRITE)
+    if made.file == NULL:
         failed = errno
     else:
-        made.base = <uint8_t*>address
+        made.base = made.file.base
     if failed == 0 and pooled:
         address = mmap(NULL, <size_t>size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
         if address == MAP_FAILED:
@@ -243,8 +259,9 @@ cdef int make_mapped_file(const char* path, int64_t size_bytes, int64_t allocate
 
 
 cdef void drop_mapping(Mapping* made, int64_t size_bytes) noexcept nogil:
-    if made.base != NULL:
-        munmap(made.base, <size_t>size_bytes)
+    if made.file != NULL:
+        unmap_file(made.file, False)
+        made.file = NULL
         made.base = NULL
     if made.pool != NULL:
         munmap(made.pool, <size_t>size_bytes)

@@ -191,9 +191,14 @@ cdef class StoredMessage:
         if self.pinned:
             self.view.pin_record(self.physical_offset, self.record.size_bytes, -1)
 
+    cdef object sound(self, value):
+        """A value that was read from the record, unless its bytes are gone."""
+        self.view.check_intact(self.physical_offset, self.physical_offset + self.record.size_bytes)
+        return value
+
     @property
     def topic(self):
-        return decode_text(self.record.topic, self.record.topic_bytes)
+        return self.sound(decode_text(self.record.topic, self.record.topic_bytes))
 
     @property
     def queue_id(self):
@@ -230,12 +235,14 @@ cdef class StoredMessage:
     @property
     def born_host(self):
         cdef char text[64]
-        return text[:write_host(self.record.born_host, self.record.born_host_bytes, text)].decode("ascii")
+        cdef int length = write_host(self.record.born_host, self.record.born_host_bytes, text)
+        return self.sound(text[:length].decode("ascii"))
 
     @property
     def store_host(self):
         cdef char text[64]
-        return text[:write_host(self.record.store_host, self.record.store_host_bytes, text)].decode("ascii")
+        cdef int length = write_host(self.record.store_host, self.record.store_host_bytes, text)
+        return self.sound(text[:length].decode("ascii"))
 
     @property
     def reconsume_times(self):
@@ -255,7 +262,7 @@ cdef class StoredMessage:
 
     @property
     def tags_code(self):
-        return tags_code_of(&self.record)
+        return self.sound(tags_code_of(&self.record))
 
     @property
     def transaction_type(self):
@@ -270,7 +277,7 @@ cdef class StoredMessage:
     @property
     def body(self):
         """The stored bytes, packed ones as they are."""
-        return PyBytes_FromStringAndSize(<const char*>self.record.body, self.record.body_bytes)
+        return self.sound(PyBytes_FromStringAndSize(<const char*>self.record.body, self.record.body_bytes))
 
     @property
     def body_view(self):
@@ -293,22 +300,26 @@ cdef class StoredMessage:
             return self.body
         if _body_unpacker is None:
             raise errors.InvariantError("no body unpacker is set; import pyledger.store")
-        return _body_unpacker(self.body_view, self.record.sys_flag, limit_bytes=limit_bytes,
-                              place=f"message at physical offset {self.physical_offset}")
+        try:
+            return self.sound(_body_unpacker(self.body_view, self.record.sys_flag, limit_bytes=limit_bytes,
+                                             place=f"message at physical offset {self.physical_offset}"))
+        except errors.CorruptBodyError:
+            self.sound(None)
+            raise
 
     @property
     def properties(self):
         """All properties as Java keeps them: empty names and values dropped, the last of several wins."""
         if self._properties is None:
-            self._properties = properties_of(&self.record)
+            self._properties = self.sound(properties_of(&self.record))
         return self._properties
 
     cdef str _property(self, const char* name, int32_t name_bytes):
         cdef const uint8_t* value = NULL
         cdef int32_t value_bytes = 0
         if not find_property(&self.record, name, name_bytes, &value, &value_bytes):
-            return None
-        return decode_text(value, value_bytes)
+            return self.sound(None)
+        return self.sound(decode_text(value, value_bytes))
 
     @property
     def tags(self):
@@ -326,7 +337,7 @@ cdef class StoredMessage:
     def msg_id(self):
         """RocketMQ's offset message id: store host and physical offset in upper-case hex."""
         cdef char text[64]
-        return text[:write_message_id(&self.record, text)].decode("ascii")
+        return self.sound(text[:write_message_id(&self.record, text)].decode("ascii"))
 
     @property
     def record_view(self):
@@ -378,6 +389,7 @@ cdef int parse_sound(LogView view, int64_t offset, int checks, Record* record) e
     status = parse_record(where, available, record)
     if status == PARSED_RECORD:
         status = check_record(record, offset, checks)
+    view.check_intact(offset, offset + 1)
     if status != PARSED_RECORD:
         raise errors.CorruptRecordError(view.path_at(offset), offset, _PROBLEMS[status])
     return status
@@ -448,9 +460,12 @@ cdef class MessageScan:
 
     def __next__(self):
         cdef Record record
+        cdef int64_t before
         cold_enter()
         try:
+            before = self.state.offset
             self.status = next_record(self.view, self.end, self.checks, &self.state, &record)
+            self.view.check_intact(before, self.state.offset + 1)
             if self.status == PARSED_RECORD:
                 return wrap_record(self.view, &record, self.state.last_record_offset)
         finally:

@@ -82,15 +82,6 @@ cdef extern from *:
     static void count_fork(void) { fork_generation++; }
     static inline void watch_forks(void) { pthread_atfork(NULL, NULL, count_fork); }
 
-    /* The kernel locks the address space for each call: a big file must not stop all threads for long. */
-    static inline void unmap_in_steps(void *base, size_t length) {
-        const size_t step = 4 << 20;
-        char *at = base;
-        for (; length > step; at += step, length -= step)
-            munmap(at, step);
-        munmap(at, length);
-    }
-
     /* Gives the core away, if somebody waits for it. */
     static inline void pause_briefly(void) {
         const struct timespec pause = {0, 50000};
@@ -105,7 +96,6 @@ cdef extern from *:
     """
     int fork_generation
     void watch_forks() noexcept nogil
-    void unmap_in_steps(void* base, size_t length) noexcept nogil
     int64_t wall_clock_ms() noexcept nogil
     void pause_briefly() noexcept nogil
     enum: MADV_POPULATE_READ

@@ -202,6 +202,8 @@ cdef class _PullWalk:
                     cold_leave()
             unit += unit_bytes
             scanned_max -= 1
+        queue.check_intact()
+        self.log.check_intact(self.log.start_offset, self.log.end_offset)
         return next_offset
 
     cdef int64_t read(self, UnitQueue queue, PullLimits limits, int64_t queue_offset) except -1:
@@ -315,4 +317,5 @@ def count_tagged_units(UnitQueue queue not None, int64_t start, int64_t end, tup
             unit += CQ_UNIT_BYTES
             where += CQ_UNIT_BYTES
             available -= CQ_UNIT_BYTES
+    queue.check_intact()
     return where // CQ_UNIT_BYTES - start, matched

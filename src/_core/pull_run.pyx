@@ -60,6 +60,7 @@ cdef class PullRun:
                 if records == NULL:
                     raise errors.OffsetOutOfRangeError(ranges.starts[j], ranges.log.start_offset,
                                                        ranges.log.end_offset)
+                ranges.log.check_intact(ranges.starts[j], ranges.starts[j] + ranges.lengths[j])
                 to += ranges.lengths[j]
         self.heads = self.ranges = None
         self.parts = [whole]

@@ -12,7 +12,8 @@ cdef enum:
     WALK_CORRUPT = -30               # the bytes at `where` are no record
     WALK_NO_MEMORY = -31
     WALK_NEEDS_QUEUE = -32
-    WALK_INDEX = -33                 # added to a status that the index gave
+    WALK_DAMAGED = -33               # bytes of the log are gone
+    WALK_INDEX = -34                 # added to a status that the index gave
 
 cdef struct QueueEntry:
     uint64_t hash

@@ -7,7 +7,7 @@ from _core.raft_layout cimport (ENTRY_BYTES_MAX, ENTRY_FILLER, ENTRY_HEAD_BYTES,
                                 FILLER_BYTES_MIN, INDEX_UNIT_BYTES, Entry, parse_entry, put_entry_head,
                                 put_index_unit)
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.errno cimport EINTR, errno
+from libc.errno cimport EINTR, EIO, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
@@ -274,6 +274,8 @@ cdef class RaftLog:
             self.staged_count += 1
             self.staged_term = e.term
             return 0
+        if not (file.intact() and unit_file.intact()):
+            self.data.fail(EIO, file.path)
         self.data.publish(file, e.pos - file.start_offset + e.size_bytes, epoch)
         self.end_index = e.index
         self.end_term = e.term
@@ -477,7 +479,9 @@ cdef class RaftLog:
         """The entry of an index, as a tuple; see `scan_entries`."""
         cdef Entry entry
         find_entry(self, index, &entry)
-        return entry_tuple(&entry)
+        found = entry_tuple(&entry)
+        check_entry_intact(self)
+        return found
 
     def read_run(self, int64_t first, int64_t count_max, int64_t bytes_max):
         """The bytes of entries from `first` on, that index, and how many they are; see _core.pyi."""

@@ -29,9 +29,19 @@ cdef int find_entry(RaftLog log, int64_t index, Entry* e) except -1:
             status = ENTRY_BAD_INDEX
         elif is_sealed(e) and entry_body_crc(e.body, e.body_bytes) != e.body_crc:
             status = PARSED_BAD_CRC
+    check_entry_intact(log)
     if status != PARSED_RECORD:
         problem = _ENTRY_PROBLEMS.get(status, "a filler stands here, no entry")
         raise errors.CorruptRecordError(log.data.folder if file is None else file.path, offset, problem)
+    return 0
+
+
+cdef int check_entry_intact(RaftLog log) except -1:
+    """Raise when bytes of an index file or a data file are gone: any, as that is rare and looked at once."""
+    cdef MappedFile file
+    if damaged_mappings != 0:
+        for file in log.units.run + log.data.run:
+            file.check_intact()
     return 0
 
 
@@ -57,14 +67,18 @@ cdef tuple copy_entries(RaftLog log, int64_t first, int64_t count_max, int64_t b
         if index > log.end_index or index - first >= count_max:
             break
     stretches.append(PyBytes_FromStringAndSize(<const char*>start, end - start))
+    check_entry_intact(log)
     return b"".join(stretches), first, index - first
 
 
 cdef int64_t unit_field(RaftLog log, int64_t index, int at) except? -1:
     cdef MappedFile file
+    cdef int64_t value
     if not log.begin_index <= index <= log.end_index:
         raise errors.OffsetOutOfRangeError(index, log.begin_index, log.end_index)
     file = log.units.find(index * INDEX_UNIT_BYTES)
     if file is None:
         raise errors.CorruptRecordError(log.units.folder, index * INDEX_UNIT_BYTES, "has no index unit")
-    return get_i64(file.base + (index * INDEX_UNIT_BYTES - file.start_offset) + at)
+    value = get_i64(file.base + (index * INDEX_UNIT_BYTES - file.start_offset) + at)
+    file.check_intact()
+    return value

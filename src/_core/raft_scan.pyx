@@ -214,6 +214,7 @@ def scan_entries(LogView view not None, int64_t start, *, LogView units=None, in
     while status == SCAN_PAUSED:
         with nogil:
             status = walk_slice(view, units, SCAN_SLICE_BYTES, &w)
+        view.check_intact(start, w.offset + 1)
         PyErr_CheckSignals()
         if progress is not None:
             progress(w.offset)
@@ -238,11 +239,15 @@ cdef class EntryScan:
 
     def __next__(self):
         cdef Entry entry
+        cdef int64_t before
         cdef int status
         if self.stop is None:
+            before = self.walk.offset
             status = next_entry(self.view, None, &self.walk, &entry)
-            if status == PARSED_RECORD:
-                return entry_tuple(&entry)
+            found = entry_tuple(&entry) if status == PARSED_RECORD else None
+            self.view.check_intact(before, self.walk.offset + 1)
+            if found is not None:
+                return found
             self.stop = entry_stop(&self.walk, status)
         raise StopIteration
 
@@ -259,9 +264,12 @@ def read_entry(LogView view not None, int64_t offset):
         if entry_body_crc(entry.body, entry.body_bytes) != entry.body_crc:
             status = PARSED_BAD_CRC
     if status != PARSED_RECORD:
+        view.check_intact(offset, offset + 1)
         problem = _ENTRY_PROBLEMS[status] if status != PARSED_BLANK else "a filler stands here, no entry"
         raise errors.CorruptRecordError(view.path_at(offset), offset, problem)
-    return entry_tuple(&entry)
+    found = entry_tuple(&entry)
+    view.check_intact(offset, offset + 1)
+    return found
 
 
 def seal_entry(bytes head not None, body not None):

@@ -10,7 +10,7 @@
 from _core.layout cimport PARSED_BLANK, PARSED_RECORD, PARSED_SHORT, Record, get_i32, get_i64, parse_record
 from _core.posix cimport MADV_NORMAL, MADV_RANDOM, iovec, load_acquire, madvise, pwritev, store_release
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.errno cimport EINTR, errno
+from libc.errno cimport EINTR, EIO, errno
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcpy, memset
 from posix.fcntl cimport O_CLOEXEC, O_RDWR, open as c_open
@@ -225,6 +225,8 @@ cdef class ReplicaLog:
             outcome = write_at(self.fd, parts, position)
         if outcome == 0:
             outcome = self.walk(file, position + parts.size)
+            if not file.intact():
+                return EIO
         if outcome != 0:
             memset(file.write_base() + position, 0, <size_t>parts.size)
             return outcome

@@ -276,6 +276,7 @@ def scan(LogView view not None, int64_t start, end=None, *, bint check=True, bin
             cold_enter()
             status = scan_slice(view, stop, SCAN_SLICE_BYTES, checks, &s)
             cold_leave()
+        view.check_intact(start, s.offset + 1)
         PyErr_CheckSignals()
         if progress is not None:
             progress(s.offset)
@@ -320,6 +321,7 @@ def split_log(LogView view not None, int64_t start, int64_t end, *, int64_t step
             if view.parse(s.offset, &record) == PARSED_BLANK:
                 s.offset = view.next_file_offset(s.offset)
             cold_leave()
+        view.check_intact(begin, s.offset + 1)
         PyErr_CheckSignals()
         if s.offset < end:
             cuts.append(s.offset)
@@ -337,4 +339,5 @@ def find_next_record(LogView view not None, int64_t offset, end=None):
         cold_enter()
         found = find_sound_record(view, offset, stop)
         cold_leave()
+    view.check_intact(offset, stop if found < 0 else found + 1)
     return None if found < 0 else found

@@ -74,6 +74,7 @@ cdef class UnitCollector:
         cdef int64_t where = view.start_offset if start_offset is None else start_offset
         cdef int64_t end = min(view.end_offset, view.end_offset if end_offset is None else end_offset)
         cdef int status = 0
+        cdef int64_t begin = where
         cdef QueueEntry* entry = NULL
         if self.where < 0:
             self.fill_units = GAP_UNITS_FREE
@@ -86,6 +87,7 @@ cdef class UnitCollector:
                 cold_leave()
             if status == WALK_NO_MEMORY:
                 raise MemoryError()
+            view.check_intact(begin, where + 1)
             if status != WALK_NEEDS_QUEUE:
                 self.where = where
                 return where

@@ -264,6 +264,14 @@ cdef class UnitQueue:
         available[0] -= available[0] % self.cursor.unit_bytes
         return file.base + (where - file.start_offset)
 
+    cdef int check_intact(self) except -1:
+        """Raise when units that were read are not the files': before any of them is given away."""
+        cdef MappedFile file
+        if damaged_mappings != 0:
+            for file in self.files:
+                file.check_intact()
+        return 0
+
     cdef int64_t first_where(self) noexcept:
         return (<MappedFile>self.files[0]).start_offset if self.files else 0
 
@@ -343,6 +351,7 @@ cdef class UnitQueue:
                 where = file.start_offset + at
         if self.files and good == self.first_where():
             self.incomplete = True       # a queue is made for its first unit
+        self.check_intact()
         return count
 
     cdef int _zero_tail(self) except -1:
