@@ -45,7 +45,9 @@ def serve(name: str, make: Callable[[], Service]) -> None:
     import signal
 
     from pyledger.net.loop import run
+    from pyledger.net.sockets import raise_descriptor_limit
 
+    raise_descriptor_limit()
     as_json = click.get_current_context().meta.get(_AS_JSON, False)
 
     async def main() -> bool:

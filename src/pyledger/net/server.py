@@ -18,7 +18,14 @@ from pyledger.errors import ListenError
 from pyledger.log import event, logger
 from pyledger.net.connection import Connection, Handler
 from pyledger.net.endpoint import Endpoint, Quick
-from pyledger.net.sockets import ACCEPT_PAUSE_S, OUT_OF_RESOURCES, bound_socket, prepare, reason_of
+from pyledger.net.sockets import (
+    ACCEPT_PAUSE_S,
+    OUT_OF_RESOURCES,
+    bound_socket,
+    first_kept_descriptor,
+    prepare,
+    reason_of,
+)
 from pyledger.net.stream import FrameStream
 from pyledger.net.tls import TLS_HELLO, server_context
 from pyledger.wire.framing import StreamDecoder
@@ -77,6 +84,7 @@ class RemotingServer:
         self._listener: socket.socket | None = None
         self._endpoint: Endpoint[Connection] | None = None
         self._full = False
+        self._first_kept = 0
         self._resume: asyncio.TimerHandle | None = None
         self.port = port
 
@@ -110,6 +118,7 @@ class RemotingServer:
         listener = self._listener
         assert listener is not None
         host, port = self._address
+        self._first_kept = first_kept_descriptor()
         try:
             listener.listen(self._config.server_socket_backlog)
         except OSError as error:
@@ -188,8 +197,10 @@ class RemotingServer:
                     )
                     return
                 continue  # the peer has gone already
-            if len(self._endpoint.connections) + len(self._unopened) >= self._config.connections_max:
-                self._refuse(accepted)
+            count = len(self._endpoint.connections) + len(self._unopened)
+            # The system gives the lowest descriptor that is free.
+            if count >= self._config.connections_max or accepted.fileno() >= self._first_kept:
+                self._refuse(accepted, count)
                 continue
             self._full = False
             self._unopened.add(accepted)
@@ -202,11 +213,16 @@ class RemotingServer:
         if self._on_open is not None:
             self._on_open(connection)
 
-    def _refuse(self, accepted: socket.socket) -> None:
+    def _refuse(self, accepted: socket.socket, count: int) -> None:
         accepted.close()
         if not self._full:
             self._full = True
-            event(log, logging.WARNING, "too many connections", connections_max=self._config.connections_max)
+            limits = {
+                "count": count,
+                "connections_max": self._config.connections_max,
+                "first_descriptor_kept_for_files": self._first_kept,
+            }
+            event(log, logging.WARNING, "too many connections", **limits)
 
     async def _open(self, accepted: socket.socket) -> None:
         assert self._endpoint is not None

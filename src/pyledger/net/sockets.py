@@ -1,13 +1,33 @@
 """Sockets and addresses as remoting wants them."""
 
 import asyncio
+import contextlib
 import errno
+import resource
 import socket
 from typing import Any
 
 ACCEPT_PAUSE_S = 1.0
 """How long nothing is accepted after the system ran out of file descriptors or memory."""
 OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+FILES_SHARE, FILES_MAX = 4, 1024
+"""Of the file descriptors that a process may have, this part is left to files, but no more than so many."""
+
+
+def raise_descriptor_limit() -> None:
+    """Let this process have as many file descriptors as it may let itself have, as a JVM does."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def first_kept_descriptor() -> int:
+    """The first file descriptor that no connection may take: peers must not keep a server from its files."""
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if soft == resource.RLIM_INFINITY:
+        return 1 << 31
+    return soft - min(soft // FILES_SHARE, FILES_MAX)
 
 
 def prepare(target: socket.socket, send_bytes: int, receive_bytes: int) -> None:
