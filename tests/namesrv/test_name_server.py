@@ -148,6 +148,25 @@ def test_broker_goes_with_its_connection_and_a_client_does_not_matter(run: Run, 
     run(main())
 
 
+def test_all_brokers_of_a_connection_go_with_it(run: Run, tmp_path: Path) -> None:
+    """More than may ask to leave at a time, after one of them has, whatever timeouts they announced."""
+
+    async def main() -> None:
+        async with name_server(tmp_path, unregister_queue_capacity=2) as server:
+            async with peer(server) as broker:
+                for number in range(20):
+                    said = registration(
+                        f"h:{number}", broker_name=f"b{number}", heartbeat_timeout_millis=1 << 60
+                    )
+                    assert (await broker.request(said)).code == 0
+                leaving = BROKER | {"brokerName": "b0", "brokerAddr": "h:0"}
+                await broker.request(asked(RequestCode.UNREGISTER_BROKER, **leaving))
+                assert len(server.routes.clusters().brokers) == 19
+            await until(lambda: server.routes.describe(0) == "empty")
+
+    run(main())
+
+
 def test_broker_that_falls_silent_is_removed_and_its_connection_closed(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import resource
 import socket
 import struct
 import tracemalloc
@@ -245,3 +246,27 @@ def test_requests_in_work_count_after_their_connection(run: Run) -> None:
             await until(lambda: memory.total_bytes == 0)
 
     run(main())
+
+
+def test_connections_leave_descriptors_to_files(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    async def main() -> None:
+        with socket.socket() as plain:
+            room = plain.fileno() + 20
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (room * 4 // 3, hard))
+            async with AsyncExitStack() as stack:
+                server = await stack.enter_async_context(serving())
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+                peers = [await stack.enter_async_context(raw(server.port)) for _ in range(30)]
+                assert await peers[-1].ended()
+                descriptors = [one.socket.fileno() for one in server.connections]
+                assert 1 <= len(descriptors) < 30
+                assert max(descriptors) < room
+                assert (await peers[0].request(RemotingCommand.request(ECHO))).code == 0
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    run(main())
+    assert caplog.text.count("too many connections") == 1

@@ -58,8 +58,6 @@ Method = Callable[[Connection, RemotingCommand], Answer]
 
 ZONE_NAME = "__ZONE_NAME"
 ZONE_MODE = "__ZONE_MODE"
-IS_BROKER = "namesrv.is_broker"
-"""Key in the data of a connection on which a broker registered."""
 FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 REFUSED = "requests that change the name server are refused; run it with admin_enabled = true to allow them"
 
@@ -204,7 +202,6 @@ class RequestProcessor:
         answer = self.routes.register(said, connection, self._now_ms())
         if answer is None:
             return request.response(ResponseCode.SYSTEM_ERROR, "register broker failed")
-        connection.data[IS_BROKER] = True
         if is_new:
             where = {"name": broker.broker_name, "id": broker.broker_id, "address": broker.broker_addr}
             event(log, logging.INFO, "broker registered", cluster=broker.cluster, **where)
@@ -220,13 +217,12 @@ class RequestProcessor:
         table = self.kv.table.table(ORDER_TOPIC_NAMESPACE)
         return b"" if table is None else KVTable(table=table).encode()
 
-    def unregister_broker(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    def unregister_broker(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """104."""
         header = request.header(headers.UnRegisterBrokerRequestHeader)
         broker = BrokerIdentity(header.cluster_name, header.broker_name, header.broker_addr, header.broker_id)
         if not self.routes.unregister(broker):
             return request.response(ResponseCode.SYSTEM_ERROR)
-        connection.data.pop(IS_BROKER, None)
         event(log, logging.INFO, "broker leaves", name=broker.broker_name, address=broker.broker_addr)
         self._removals_due()
         return request.response()

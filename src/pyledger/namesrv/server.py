@@ -14,7 +14,7 @@ from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.errors import RemotingError
 from pyledger.log import event, logger
 from pyledger.namesrv.kv_config import DEFAULT_PATH, KVConfig
-from pyledger.namesrv.processor import IS_BROKER, RequestProcessor
+from pyledger.namesrv.processor import RequestProcessor
 from pyledger.net.client import RemotingClient
 from pyledger.net.connection import Connection
 from pyledger.net.server import RemotingServer
@@ -28,6 +28,9 @@ log = logger("namesrv")
 
 FIRST_SCAN_MS = 5_000
 NOTICE_TIMEOUT_MS = 300
+LOGGED_MAX = 16
+"""Brokers that go together and have a line each in the log."""
+REMOVED_AT_ONCE = 1_000
 
 
 class NameServer:
@@ -125,28 +128,36 @@ class NameServer:
         loop = asyncio.get_running_loop()
         self._scan = loop.call_later(self.routes.config.scan_interval_ms / 1000, self._expire)
         expired = self.routes.expire(self._now_ms())
-        for broker in expired:
+        for broker in expired[:LOGGED_MAX]:
             where = {"cluster": broker.cluster, "address": broker.broker_addr}
             event(log, logging.WARNING, "broker expired", **where, silent_ms=broker.silent_ms)
+        if len(expired) > LOGGED_MAX:
+            event(log, logging.WARNING, "more brokers expired", count=len(expired) - LOGGED_MAX)
+        for broker in expired:
             if isinstance(broker.channel, Connection):
                 broker.channel.close()
-        if expired:
+        if self.routes.is_removing:
             self._removals_due()
 
     def _connection_closed(self, connection: Connection) -> None:
-        if self._server is not None and connection.data.get(IS_BROKER):
-            for address in self.routes.close_channel(connection):
-                event(log, logging.WARNING, "broker connection closed", address=address)
-                self._removals_due()
+        if self._server is None or not (addresses := self.routes.close_channel(connection)):
+            return
+        for address in addresses[:LOGGED_MAX]:
+            event(log, logging.WARNING, "broker connection closed", address=address)
+        if len(addresses) > LOGGED_MAX:
+            event(log, logging.WARNING, "more brokers on it", count=len(addresses) - LOGGED_MAX)
+        self._removals_due()
 
     def _removals_due(self) -> None:
-        """Remove what is queued, all of this turn of the loop at once."""
+        """Remove what is queued, all of this turn of the loop at once, but not so many that others wait."""
         if self._removal is None:
             self._removal = asyncio.get_running_loop().call_soon(self._remove)
 
     def _remove(self) -> None:
         self._removal = None
-        self._notify(self.routes.remove_queued())
+        self._notify(self.routes.remove_queued(REMOVED_AT_ONCE))
+        if self.routes.is_removing:
+            self._removals_due()
 
     # --- notices
 

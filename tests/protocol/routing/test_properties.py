@@ -1,5 +1,6 @@
 """What must hold of a route table whatever brokers and operators do, in any order."""
 
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -7,8 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyledger.config.namesrv import NamesrvConfig
-from pyledger.protocol.routing.model import BrokerIdentity, QueueRoute, Registration, TopicRoute
-from pyledger.protocol.routing.table import RouteTable
+from pyledger.protocol.routing.model import (
+    BrokerIdentity,
+    QueueMapping,
+    QueueRoute,
+    Registration,
+    TopicRoute,
+)
+from pyledger.protocol.routing.table import MEMBERS_MAX, RouteTable
 from pyledger.topic import DataVersion, Permission
 
 NAMES = ("broker-a", "broker-b")
@@ -23,6 +30,11 @@ BROKERS = st.builds(
 QUEUES = st.builds(
     QueueRoute, st.just(""), st.just(4), st.just(4), st.sampled_from([Permission(4), Permission(6)])
 )
+MAPPINGS = st.dictionaries(
+    st.sampled_from(TOPICS),
+    st.builds(QueueMapping, st.just("T"), st.sampled_from(NAMES), st.just(4), st.just(0)),
+    max_size=2,
+)
 SAID = st.builds(
     Registration,
     BROKERS,
@@ -31,6 +43,7 @@ SAID = st.builds(
     filter_servers=st.sampled_from([None, (), ("f",)]),
     enable_acting_master=st.sampled_from([None, False, True]),
     zone_name=st.sampled_from([None, "north"]),
+    queue_mappings=MAPPINGS,
     heartbeat_timeout_ms=st.sampled_from([None, 10]),
 )
 STEPS = st.lists(
@@ -141,6 +154,48 @@ def test_everything_goes_when_all_fall_silent(steps: list[tuple[str, Any]]) -> N
     for _ in range(2):
         player.play("wait", 1_000_000)
     assert player.table.describe(player.now_ms) == "empty"
+    assert not [name for name, held in vars(player.table).items() if isinstance(held, dict) and held]
+
+
+def cost_of_a_crowd(count: int) -> float:
+    """Processor time (s) of brokers that come by one channel; half of them expire, half go with it."""
+    table = RouteTable()
+    before = time.process_time()
+    for number in range(count):
+        broker = BrokerIdentity(f"c{number}", f"b{number}", f"{number}", 0)
+        topics = {f"t{number}": QueueRoute("", 4, 4, Permission(6))}
+        timeout_ms = 10 if number % 2 else None
+        table.register(
+            Registration(
+                broker, {**topics, "T": topics[f"t{number}"]}, DataVersion(), heartbeat_timeout_ms=timeout_ms
+            ),
+            "channel",
+            0,
+        )
+    assert len(table.expire(1_000)) == count // 2
+    table.remove_queued()
+    assert len(table.close_channel("channel")) == count - count // 2
+    table.remove_queued()
+    assert table.describe(1_000) == "empty"
+    return time.process_time() - before
+
+
+def test_brokers_cost_the_same_however_many_there_are() -> None:
+    small = min(cost_of_a_crowd(2_000) for _ in range(3))
+    assert cost_of_a_crowd(10_000) < 10 * small + 0.1
+
+
+def test_a_broker_name_has_a_limited_number_of_addresses() -> None:
+    table = RouteTable()
+    for number in range(MEMBERS_MAX):
+        said = Registration(BrokerIdentity("C", "b", f"{number}", number), {}, DataVersion())
+        assert table.register(said, "channel", 0) is not None
+    more = BrokerIdentity("C", "b", "more", MEMBERS_MAX)
+    assert table.register(Registration(more, {}, DataVersion()), "channel", 0) is None
+    assert (
+        table.register(Registration(replace(more, broker_id=0), {}, DataVersion()), "channel", 0) is not None
+    )
+    assert len(table.member_group("b")) == MEMBERS_MAX
 
 
 @given(STEPS, SAID)

@@ -6,12 +6,14 @@ one broker of its name has an address.
 
 Invariant: an address stands under one id of its broker name only.
 Invariant: a broker name that stands in a topic is known, unless a clean-up for it is still in the queue.
+Invariant: what a broker costs that registers or leaves depends on what it said, not on how many others are.
 
 Source: RocketMQ namesrv/.../RouteInfoManager.java, BatchUnregistrationService.java.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from pyledger.config.namesrv import NamesrvConfig
 from pyledger.protocol.routing.model import (
@@ -34,6 +36,8 @@ from pyledger.topic import DataVersion, Permission
 
 BROKER_TIMEOUT_MS = 120_000
 SYNC_MEMBER_TOPIC_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
+MEMBERS_MAX = 1_000
+"""Addresses of one broker name, all of which are looked at together."""
 
 
 @dataclass(slots=True)
@@ -45,6 +49,10 @@ class Brokers:
     addrs: dict[int, str]
     enable_acting_master: bool = False
     zone_name: str | None = None
+    clusters: set[str] = field(default_factory=set)
+    topics: set[str] = field(default_factory=set)
+    mappings: set[tuple[str, str]] = field(default_factory=set)
+    """Topics, and broker names in them, whose queues it mapped."""
 
     def route(self) -> BrokerRoute:
         """The same as a value, ids in order."""
@@ -82,6 +90,10 @@ class RouteTable:
         self._brokers: dict[str, Brokers] = {}
         self._clusters: dict[str, dict[str, None]] = {}
         self._live: dict[tuple[str, str], LiveBroker] = {}
+        # Which brokers a channel stands for, by the identity of a channel that some live broker keeps.
+        self._places: dict[int, dict[tuple[str, str], None]] = {}
+        # Under which names and ids an address of a cluster stands.
+        self._bound: dict[tuple[str, str], dict[tuple[str, int], None]] = {}
         self._filter_servers: dict[tuple[str, str], tuple[str, ...]] = {}
         self._queue_mappings: dict[str, dict[str, QueueMapping]] = {}
         self._leaving: dict[BrokerIdentity, None] = {}
@@ -96,36 +108,41 @@ class RouteTable:
 
         Returns:
             What to answer and whom to notify; None refuses: a broker id that is not known yet must report all
-            its topics, not one.
+            its topics, not one, and a broker name has at most `MEMBERS_MAX` ids.
         """
         broker = said.broker
-        self._clusters.setdefault(broker.cluster, {})[broker.broker_name] = None
         brokers = self._brokers.get(broker.broker_name)
         if brokers is None:
             brokers = self._brokers[broker.broker_name] = Brokers(broker.cluster, broker.broker_name, {})
+        elif broker.broker_id not in brokers.addrs and len(brokers.addrs) >= MEMBERS_MAX:
+            return None
+        self._clusters.setdefault(broker.cluster, {})[broker.broker_name] = None
+        brokers.clusters.add(broker.cluster)
         before = brokers.route()
         brokers.enable_acting_master = bool(said.enable_acting_master)
         brokers.zone_name = said.zone_name
         is_new_min = broker.broker_id < min(brokers.addrs, default=0)
         for other in [i for i, a in brokers.addrs.items() if a == broker.broker_addr]:
             if other != broker.broker_id:
-                del brokers.addrs[other]
+                self._unbind(brokers, other)
         if broker.broker_addr != before.broker_addrs.get(broker.broker_id) or brokers.route() != before:
             self.generation += 1
         place = (broker.cluster, broker.broker_addr)
         if self._is_outdated(said, brokers.addrs.get(broker.broker_id)):
-            self._live.pop(place, None)
+            self._not_live(place)
             return Registered()
         is_first = broker.broker_id not in brokers.addrs
         if is_first and len(said.topics) == 1:
             return None
-        brokers.addrs[broker.broker_id] = broker.broker_addr
+        self._bind(brokers, broker.broker_id, broker.broker_addr)
         is_prime_slave = said.enable_acting_master is not None and MASTER_ID < broker.broker_id == min(
             brokers.addrs
         )
         if broker.broker_id == MASTER_ID or is_prime_slave:
             self._take_topics(said, is_first, is_prime_slave and brokers.enable_acting_master)
         timeout_ms = BROKER_TIMEOUT_MS if said.heartbeat_timeout_ms is None else said.heartbeat_timeout_ms
+        self._not_live(place)
+        self._places.setdefault(id(channel), {})[place] = None
         self._live[place] = LiveBroker(now_ms, timeout_ms, said.data_version, channel, said.ha_server_addr)
         if said.filter_servers is not None:
             self._set_filter_servers(place, said.filter_servers)
@@ -133,6 +150,29 @@ class RouteTable:
         if is_new_min and self.config.notify_min_broker_id_changed:
             notices = (min_id_change(brokers.addrs, None, said.ha_server_addr),)
         return self._answer(broker, brokers, notices)
+
+    def _bind(self, brokers: Brokers, broker_id: int, addr: str) -> None:
+        """Give an id of a broker name an address."""
+        if brokers.addrs.get(broker_id) != addr:
+            self._unbind(brokers, broker_id)
+            brokers.addrs[broker_id] = addr
+            self._bound.setdefault((brokers.cluster, addr), {})[brokers.name, broker_id] = None
+
+    def _unbind(self, brokers: Brokers, broker_id: int) -> None:
+        """Take the address of an id, if it has one."""
+        if (addr := brokers.addrs.pop(broker_id, None)) is not None:
+            bound = self._bound[brokers.cluster, addr]
+            del bound[brokers.name, broker_id]
+            if not bound:
+                del self._bound[brokers.cluster, addr]
+
+    def _not_live(self, place: tuple[str, str]) -> None:
+        """Nobody speaks for a broker any more."""
+        if (live := self._live.pop(place, None)) is not None:
+            places = self._places[id(live.channel)]
+            del places[place]
+            if not places:
+                del self._places[id(live.channel)]
 
     def _set_filter_servers(self, place: tuple[str, str], filter_servers: tuple[str, ...]) -> None:
         if self._filter_servers.pop(place, ()) != filter_servers:
@@ -162,7 +202,8 @@ class RouteTable:
         broker = said.broker
         is_changed = is_first or self.is_changed(broker.cluster, broker.broker_addr, said.data_version)
         if self.config.delete_topic_with_broker_registration and not said.queue_mappings:
-            self._forget(broker.broker_name, [topic for topic in self._topics if topic not in said.topics])
+            known = self._brokers[broker.broker_name].topics
+            self._forget(broker.broker_name, [topic for topic in known if topic not in said.topics])
         for topic, reported in said.topics.items():
             queues = self._topics.setdefault(topic, {})
             if is_changed or broker.broker_name not in queues:
@@ -170,17 +211,23 @@ class RouteTable:
                 queues[broker.broker_name] = replace(
                     reported, broker_name=broker.broker_name, permission=permission
                 )
+                self._brokers[broker.broker_name].topics.add(topic)
                 self.generation += 1
         if is_changed:
             for topic, mapping in said.queue_mappings.items():
+                self._brokers[broker.broker_name].mappings.add((topic, mapping.broker_name))
                 self._queue_mappings.setdefault(topic, {})[mapping.broker_name] = mapping
                 self.generation += 1
 
     def _forget(self, broker_name: str, topics: Iterable[str]) -> None:
+        """Forget the queues that a broker name has of topics."""
         for topic in topics:
-            if self._topics[topic].pop(broker_name, None) is not None:
+            queues = self._topics[topic]
+            if queues.pop(broker_name, None) is not None:
                 self.generation += 1
-            if not self._topics[topic]:
+                if (brokers := self._brokers.get(broker_name)) is not None:
+                    brokers.topics.discard(topic)
+            if not queues:
                 del self._topics[topic]
 
     def is_changed(self, cluster: str, broker_addr: str, version: DataVersion) -> bool:
@@ -212,66 +259,70 @@ class RouteTable:
         for broker in expired:
             self._leave(broker.cluster, broker.broker_addr)
         heard = {addr: None for _, addr in self._live}
-        for brokers in list(self._brokers.values()):
+        for brokers in self._brokers.values():
             for broker_id, addr in brokers.addrs.items():
                 if addr not in heard:
-                    self.unregister(BrokerIdentity(brokers.cluster, brokers.name, addr, broker_id))
-        if homeless := [brokers.name for brokers in self._brokers.values() if not brokers.addrs]:
-            for name in homeless:
-                self._remove_name(name)
-            self._clean_topics(homeless, [])
+                    self._leaving[BrokerIdentity(brokers.cluster, brokers.name, addr, broker_id)] = None
+        if homeless := [brokers for brokers in self._brokers.values() if not brokers.addrs]:
+            for brokers in homeless:
+                self._remove_name(brokers)
             self.generation += 1
         return tuple(expired)
 
     def close_channel(self, channel: object) -> tuple[str, ...]:
         """Queue the removal of the brokers whose channel this is; returns their addresses."""
-        places = [place for place, live in self._live.items() if live.channel is channel]
+        places = tuple(self._places.get(id(channel), ()))
         for cluster, addr in places:
             self._leave(cluster, addr)
         return tuple(addr for _, addr in places)
 
     def _leave(self, cluster: str, addr: str) -> None:
-        for brokers in self._brokers.values():
-            for broker_id, bound in brokers.addrs.items():
-                if brokers.cluster == cluster and bound == addr:
-                    self.unregister(BrokerIdentity(cluster, brokers.name, addr, broker_id))
-                    return
+        """Queue the removal of who stands under an address, however many wait already."""
+        for name, broker_id in self._bound.get((cluster, addr), ()):
+            self._leaving[BrokerIdentity(cluster, name, addr, broker_id)] = None
+            return
         # Another address took its id over: nothing is left of it but this.
-        self._live.pop((cluster, addr), None)
+        self._not_live((cluster, addr))
         self._filter_servers.pop((cluster, addr), None)
 
     def unregister(self, broker: BrokerIdentity) -> bool:
-        """Queue the removal of a broker; False when the queue is full."""
+        """Queue the removal of a broker that asks for it; False when the queue is full."""
         if broker not in self._leaving and len(self._leaving) >= self.config.unregister_queue_capacity:
             return False
         self._leaving[broker] = None
         return True
 
-    def remove_queued(self) -> tuple[MinBrokerIdChange, ...]:
-        """Remove all brokers whose removal is queued, and say who must be told."""
-        gone: list[str] = []
-        reduced: list[str] = []
-        self.generation += bool(self._leaving)
+    @property
+    def is_removing(self) -> bool:
+        """Whether brokers wait for their removal."""
+        return bool(self._leaving)
+
+    def remove_queued(self, at_most: int | None = None) -> tuple[MinBrokerIdChange, ...]:
+        """Remove all brokers whose removal is queued, or so many at most, and say who must be told."""
+        leaving = list(islice(self._leaving, at_most))
+        reduced: dict[str, Brokers] = {}
+        self.generation += bool(leaving)
         changes: dict[str, tuple[Brokers, str]] = {}
-        for broker in self._leaving:
+        for broker in leaving:
+            del self._leaving[broker]
             place = (broker.cluster, broker.broker_addr)
-            self._live.pop(place, None)
+            self._not_live(place)
             self._filter_servers.pop(place, None)
             brokers = self._brokers.get(broker.broker_name)
             if brokers is None:
                 continue
             was_min = broker.broker_id == min(brokers.addrs, default=None)
             for broker_id in [i for i, a in brokers.addrs.items() if a == broker.broker_addr]:
-                del brokers.addrs[broker_id]
+                self._unbind(brokers, broker_id)
             if brokers.addrs:
-                reduced.append(broker.broker_name)
+                reduced[broker.broker_name] = brokers
                 if was_min:
                     changes[broker.broker_name] = (brokers, broker.broker_addr)
             else:
-                gone.append(broker.broker_name)
-                self._remove_name(broker.broker_name)
-        self._leaving.clear()
-        self._clean_topics(gone, reduced)
+                self._remove_name(brokers)
+        for name, brokers in reduced.items():
+            if name in self._brokers and brokers.acts_without_master():
+                self._make_read_only(brokers)
         if not self.config.notify_min_broker_id_changed:
             return ()
         return tuple(
@@ -280,32 +331,27 @@ class RouteTable:
             if name in self._brokers and brokers.enable_acting_master
         )
 
-    def _remove_name(self, broker_name: str) -> None:
-        del self._brokers[broker_name]
-        for cluster, names in list(self._clusters.items()):
-            names.pop(broker_name, None)
+    def _remove_name(self, brokers: Brokers) -> None:
+        """Forget a broker name without address, and all that it said."""
+        self._forget(brokers.name, tuple(brokers.topics))
+        for topic, name in brokers.mappings:
+            if (mappings := self._queue_mappings.get(topic)) is not None:
+                mappings.pop(name, None)
+                if not mappings:
+                    del self._queue_mappings[topic]
+        for cluster in brokers.clusters:
+            names = self._clusters[cluster]
+            del names[brokers.name]
             if not names:
                 del self._clusters[cluster]
+        del self._brokers[brokers.name]
 
-    def _clean_topics(self, gone: list[str], reduced: list[str]) -> None:
-        """Forget the queues of names without address; without a master queues become read-only."""
-        gone = [name for name in gone if name not in self._brokers]
-        masterless = [
-            name for name in reduced if name in self._brokers and self._brokers[name].acts_without_master()
-        ]
-        if not gone and not masterless:
-            return
-        for topic in list(self._topics):
+    def _make_read_only(self, brokers: Brokers) -> None:
+        """Without a master the queues of a broker name become read-only."""
+        for topic in brokers.topics:
             queues = self._topics[topic]
-            for name in gone:
-                queues.pop(name, None)
-            if not queues:
-                del self._topics[topic]
-            for name in masterless:
-                if name in queues:
-                    queues[name] = replace(
-                        queues[name], permission=queues[name].permission & ~Permission.WRITE
-                    )
+            permission = queues[brokers.name].permission & ~Permission.WRITE
+            queues[brokers.name] = replace(queues[brokers.name], permission=permission)
 
     def route(self, topic: str, order_topic_conf: str | None = None) -> TopicRoute | None:
         """Where a topic is; None when no known broker holds it.
@@ -381,16 +427,21 @@ class RouteTable:
         if not by_name or topic in self._topics or not by_name.keys() <= self._brokers.keys():
             return False
         self._topics[topic] = by_name
+        for name in by_name:
+            self._brokers[name].topics.add(topic)
         self.generation += 1
         return True
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
         """Forget a topic, or its queues on the brokers of one cluster."""
         if not cluster:
-            self._topics.pop(topic, None)
+            self._forget_topic(topic, self._topics.get(topic, ()))
             self.generation += 1
             return
-        for name in self._clusters.get(cluster, {}):
+        self._forget_topic(topic, self._clusters.get(cluster, ()))
+
+    def _forget_topic(self, topic: str, broker_names: Iterable[str]) -> None:
+        for name in tuple(broker_names):
             if topic in self._topics:
                 self._forget(name, [topic])
 
