@@ -7,7 +7,7 @@ import pytest
 
 from pyledger.config.store import StoreConfig
 from pyledger.message import Message
-from pyledger.store import opening
+from pyledger.store import lock
 from pyledger.store.checkpoint import StoreCheckpoint
 from pyledger.store.clock import SystemClock
 from pyledger.store.flush_thread import LogFlusher, QueueFlusher
@@ -127,14 +127,14 @@ def test_the_folder_is_looked_at_again_once_it_is_locked(
 
     class LateLock(StoreLock):
         def acquire(self) -> "LateLock":
-            monkeypatch.setattr(opening, "StoreLock", StoreLock)
+            monkeypatch.setattr(lock, "StoreLock", StoreLock)
             with MessageStore.open(tmp_path, mapped_file_size_bytes=65536) as other:
                 other.put(Message("t", b"of the other"))
             (tmp_path / "abort").touch()
             super().acquire()
             return self
 
-    monkeypatch.setattr(opening, "StoreLock", LateLock)
+    monkeypatch.setattr(lock, "StoreLock", LateLock)
     with MessageStore.open(tmp_path) as store:
         assert store.config.mapped_file_size_bytes == 65536
         assert not store.recovery.clean
