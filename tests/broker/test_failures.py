@@ -7,6 +7,8 @@ import pytest
 
 from pyledger.broker.table_file import TableFile
 from pyledger.errors import StoreIOError
+from pyledger.wire.codes import RequestCode, ResponseCode
+from tests.broker.peers import asked, broker, peer, send
 from tests.fault_injection.shim import compiler, run_child
 
 STORY = """
@@ -60,3 +62,28 @@ def test_a_table_whose_folder_cannot_be_made_is_tried_again(tmp_path: Path) -> N
     above.unlink()
     asyncio.run(file.save())
     assert (above / "config" / "empty").exists()
+
+
+def test_a_table_that_cannot_be_written_is_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def until_written_again() -> None:
+        async with broker(tmp_path) as one, peer(one) as client:
+            assert (await client.request(send("T", b"a topic"))).code == ResponseCode.SUCCESS
+            in_the_way = tmp_path / "store" / "config" / "consumerOffset.json.tmp"
+            in_the_way.mkdir()
+            change = asked(
+                RequestCode.UPDATE_CONSUMER_OFFSET, consumerGroup="g", topic="T", queueId=0, commitOffset=1
+            )
+            assert (await client.request(change)).code == ResponseCode.SUCCESS
+            for _ in range(3):
+                await one.parts.tables.save_changed()
+            in_the_way.rmdir()
+            for _ in range(3):
+                await one.parts.tables.save_changed()
+
+    with caplog.at_level("INFO", "pyledger.broker"):
+        asyncio.run(until_written_again())
+    lines = [record.getMessage() for record in caplog.records if "table" in record.getMessage()]
+    assert [line[:19] for line in lines] == ["table not written p", "table written again"]
+    assert '"g"' in (tmp_path / "store" / "config" / "consumerOffset.json").read_text()

@@ -84,6 +84,7 @@ class BrokerTables:
         self.producers = ProducerTable(delivery)
         self.locks = QueueLocks(delivery)
         self._bound_offsets(store, slave=config.broker_id != 0)
+        self._problems: dict[TableFile, str] = {}
         self.topics_file = TableFile(self.folder, lambda: self.topics.version, self._topic_table)
         self.groups_file = TableFile(self.folder, lambda: self.groups.version, self._group_table)
         # A popped message is passed by its group's offset: the record that notes it must be on disk before.
@@ -130,12 +131,21 @@ class BrokerTables:
         self.groups.auto_create = delivery.auto_create_groups
 
     async def save_changed(self) -> None:
-        """Write what has changed; what cannot be written is tried again by the next call."""
+        """Write what has changed; what cannot be written is tried again by the next call.
+
+        One line says so when it begins, or its cause changes, and one when it ends.
+        """
         for file in self.files:
+            before = self._problems.pop(file, None)
             try:
                 await file.save()
             except StoreError as problem:
-                event(log, logging.WARNING, "table not written", problem=problem)
+                self._problems[file] = str(problem)
+                if str(problem) != before:
+                    event(log, logging.WARNING, "table not written", problem=problem)
+            else:
+                if before is not None:
+                    event(log, logging.INFO, "table written again", after=before)
 
     async def hand_over(self, store: MessageStore) -> None:
         """At the end, after all was saved: leave upstream's broker a log of the timer messages that wait."""
