@@ -164,23 +164,27 @@ cdef void file_path(char* into, const char* folder, int64_t start) noexcept nogi
     snprintf(into, PATH_BYTES_MAX, b"%s/%020lld", folder, <long long>start)
 
 
-cdef void discard_file(const char* path, Mapping* made, int64_t size_bytes) noexcept nogil:
-    """Remove a file that nobody uses."""
+cdef void release_file(Mapping* made, int64_t size_bytes) noexcept nogil:
     drop_mapping(made, size_bytes)
     if made.pool_fd >= 0:
         c_close(made.pool_fd)
-    unlink(path)
 
 
 cdef void remove_files_ahead(Ahead* ahead) noexcept nogil:
+    """Remove what stands ready, the last file first.
+
+    Who is killed meanwhile, or a file that stays, must not leave a gap in the run: no store opens with one.
+    """
     cdef char[PATH_BYTES_MAX] path
     cdef Mapping* made
+    cdef bint keeps = False
     while ahead.count > 0:
-        made = &ahead.made[ahead.first]
-        file_path(path, ahead.folder, ahead.next_start - ahead.count * ahead.file_size_bytes)
-        discard_file(path, made, ahead.file_size_bytes)
-        ahead.first = (ahead.first + 1) % AHEAD_MAX
         ahead.count -= 1
+        ahead.next_start -= ahead.file_size_bytes
+        made = &ahead.made[(ahead.first + ahead.count) % AHEAD_MAX]
+        release_file(made, ahead.file_size_bytes)
+        file_path(path, ahead.folder, ahead.next_start)
+        keeps = keeps or unlink(path) != 0
 
 
 cdef void make_files_ahead(Ahead* ahead) noexcept nogil:
@@ -202,7 +206,8 @@ cdef void make_files_ahead(Ahead* ahead) noexcept nogil:
             # Whoever takes it may rely on its name: no flush has to wait for the folder.
             failed = sync_folder(ahead.folder)
             if failed != 0:
-                discard_file(path, &made, ahead.file_size_bytes)
+                release_file(&made, ahead.file_size_bytes)
+                unlink(path)
         pthread_mutex_lock(&ahead.mutex)
         ahead.making = False
         ahead.failed = failed

@@ -202,7 +202,10 @@ cdef int create_file(const char* path, int64_t size_bytes, int64_t allocated_byt
         if failed == 0:
             # The kernel shows a mapping by the name that was opened.
             created[0] = c_open(path, O_RDWR | O_CLOEXEC)
-            return 0 if created[0] >= 0 else errno
+            if created[0] < 0:
+                failed = errno
+                unlink(path)
+            return failed
         if failed != ENOENT:
             return failed
     fd = c_open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o644)

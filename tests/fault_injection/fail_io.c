@@ -8,13 +8,15 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/types.h>
 #include <unistd.h>
 
-enum { MSYNC, FDATASYNC, FSYNC, FALLOCATE, FTRUNCATE, PWRITE };
+enum { MSYNC, FDATASYNC, FSYNC, FALLOCATE, FTRUNCATE, PWRITE, OPEN, UNLINK };
 
 static volatile int64_t *control;
 
@@ -92,3 +94,37 @@ ssize_t pwrite(int fd, const void *data, size_t length, off_t offset) {
 }
 
 ssize_t pwrite64(int fd, const void *data, size_t length, off_t offset) { return pwrite(fd, data, length, offset); }
+
+/* Of opens and removals those of files whose names are offsets: a digit comes last. */
+static int is_offset(const char *path) {
+    size_t length = strlen(path);
+    return length > 0 && path[length - 1] >= '0' && path[length - 1] <= '9' && strncmp(path, "/proc", 5) != 0;
+}
+
+int open64(const char *path, int flags, ...) {
+    static int (*next)(const char *, int, ...);
+    va_list more;
+    va_start(more, flags);
+    int mode = va_arg(more, int);
+    va_end(more);
+    int number = is_offset(path) ? chosen(OPEN) : 0;
+    if (number) {
+        errno = number;
+        return -1;
+    }
+    if (!next)
+        next = dlsym(RTLD_NEXT, "open64");
+    return next(path, flags, mode);
+}
+
+int unlink(const char *path) {
+    static int (*next)(const char *);
+    int number = is_offset(path) ? chosen(UNLINK) : 0;
+    if (number) {
+        errno = number;
+        return -1;
+    }
+    if (!next)
+        next = dlsym(RTLD_NEXT, "unlink");
+    return next(path);
+}

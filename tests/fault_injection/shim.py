@@ -29,6 +29,8 @@ class Call(IntEnum):
     FALLOCATE = 3
     FTRUNCATE = 4
     PWRITE = 5
+    OPEN = 6
+    UNLINK = 7
 
 
 def compiler() -> str | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.errors import StoreError, StoreFormatError
+from pyledger.errors import StoreError, StoreFormatError, StoreIOError
 from pyledger.message import Message
 from pyledger.store.message_store import MessageStore
 from tests.fault_injection.shim import ROOT, compiler, run_child
@@ -182,6 +182,58 @@ def test_rows_that_the_disk_refuses_fail_the_store(tmp_path: Path) -> None:
 
 
 @needs_compiler
+@pytest.mark.parametrize("number", ["EMFILE", "EIO"])
+def test_a_new_file_that_cannot_be_opened_leaves_no_name_behind(tmp_path: Path, number: str) -> None:
+    printed = child(
+        """
+        store = MessageStore.open(sys.argv[1], **SMALL)
+        store.put(Message("t", bytes(9000)))
+        stored = 1
+        number = getattr(errno, sys.argv[2])
+        # What was made ahead is used up first; then each try finds no name that an earlier one left.
+        for _ in range(3):
+            faults.fail(Call.OPEN, number)
+            try:
+                while True:
+                    store.put(Message("t", bytes(9000)))
+                    stored += 1
+            except StoreIOError as error:
+                assert os.strerror(number) in str(error), error
+            faults.heal(Call.OPEN)
+        store.put(Message("t", b"again"))
+        store.close()
+        print(stored)
+        """,
+        tmp_path,
+        number,
+    )
+    with MessageStore.open(tmp_path / "store") as store:
+        assert store.recovery.clean
+        assert store.queue_range("t", 0).max_offset == int(printed) + 1
+
+
+@needs_compiler
+@pytest.mark.parametrize("kept", [0, 1, 2])
+def test_files_ahead_that_stay_leave_no_gap_in_the_log(tmp_path: Path, kept: int) -> None:
+    """Which of them cannot be removed, or was not yet when the process was killed, does not matter."""
+    child(
+        """
+        store = MessageStore.open(sys.argv[1], **SMALL)
+        store.put(Message("t", b"first"))
+        while len(os.listdir(sys.argv[1] + "/commitlog")) < 5:
+            time.sleep(0.01)
+        faults.fail(Call.UNLINK, errno.EIO, after=int(sys.argv[2]))
+        store.close()
+        """,
+        tmp_path,
+        str(kept),
+    )
+    assert len(os.listdir(tmp_path / "store" / "commitlog")) > 1
+    with MessageStore.open(tmp_path / "store") as store:
+        assert store.put(Message("t", b"second")).queue_offset == 1
+
+
+@needs_compiler
 def test_a_full_disk_in_dispatch_loses_nothing(tmp_path: Path) -> None:
     """The log has room, the queue files do not: messages wait in the log and appear when there is room."""
     printed = child(
@@ -215,6 +267,52 @@ def test_a_read_only_folder_is_one_clear_error(tmp_path: Path) -> None:
             MessageStore.open(tmp_path / "s")
     finally:
         (tmp_path / "s").chmod(0o700)
+
+
+def test_a_queue_folder_that_cannot_be_looked_at_refuses_the_store(tmp_path: Path) -> None:
+    """Taken for no folder, its queue would give out its offsets a second time."""
+    folder = tmp_path / "store"
+    with MessageStore.open(folder) as store:
+        store.put(Message("t", b"first"))
+    for name in ("consumequeue/t", "consumequeue", "commitlog", "index"):
+        home, aside = folder / name, tmp_path / "aside"
+        home.rename(aside)
+        home.symlink_to(home)  # a loop: the system cannot say what it is
+        with pytest.raises(StoreIOError, match=home.name):
+            MessageStore.open(folder)
+        home.unlink()
+        aside.rename(home)
+    with MessageStore.open(folder) as store:
+        assert store.put(Message("t", b"second")).queue_offset == 1
+
+
+@needs_compiler
+def test_an_open_or_close_that_fails_says_so_and_lets_the_folder_go(tmp_path: Path) -> None:
+    printed = child(
+        """
+        path = sys.argv[1]
+        with MessageStore.open(path, **SMALL) as store:
+            store.put(Message("t", b"first"))
+        tried = 0
+        for after in range(100):
+            before = faults.failed(Call.FSYNC)
+            faults.fail(Call.FSYNC, errno.EIO, after=after)
+            try:
+                store = MessageStore.open(path)
+                store.close()
+            except StoreError:
+                tried += 1
+            faults.heal(Call.FSYNC)
+            if faults.failed(Call.FSYNC) == before:
+                break
+        assert tried > 1
+        with MessageStore.open(path) as store:
+            assert store.put(Message("t", b"second")).queue_offset == 1
+        print("ok")
+        """,
+        tmp_path,
+    )
+    assert printed == "ok\n"
 
 
 def test_a_file_in_place_of_the_folder_is_one_clear_error(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ class StoreFolder:
         root = home_of(self.path, kind)
         for topic in sorted(names_in(root)):
             topic_path = os.path.join(root, topic)
-            if not os.path.isdir(topic_path):
+            if not is_folder(topic_path):
                 continue
             for queue_id in sorted(int(name) for name in names_in(topic_path) if _is_queue_id(name)):
                 yield topic, queue_id, os.path.join(topic_path, str(queue_id))
@@ -163,15 +163,15 @@ def read_folder(path: str | os.PathLike[str], *, entries: bool = False) -> Store
         StoreFormatError: the folder keeps its log in another form (DLedger).
     """
     root = os.fspath(path)
-    if not os.path.isdir(root):
+    if not is_folder(root):
         raise StoreNotFoundError(root, "this is not a folder" if os.path.lexists(root) else "no such folder")
     names = names_in(root)
     dledger = tuple(os.path.join(root, n) for n in sorted(names) if n.startswith(_ENTRY_FOLDER_PREFIX))
     log_path = os.path.join(root, LOG_FOLDER)
     unusual = [u for name in sorted(names) if (u := _judge(root, name))]
-    log_files = _log_files(log_path, unusual) if os.path.isdir(log_path) else []
+    log_files = _log_files(log_path, unusual) if is_folder(log_path) else []
     entry_files = _entry_files(root, log_files) if entries else None
-    if entry_files is None and ((dledger and not log_files) or not os.path.isdir(log_path)):
+    if entry_files is None and ((dledger and not log_files) or not is_folder(log_path)):
         _refuse(root, names, dledger, reads_entries=entries)
     log_files += entry_files or ()
     size_bytes = whole_file_size(log_files, DEFAULT_LOG_FILE_BYTES)
@@ -242,7 +242,7 @@ def on_files(path: str, act: Callable[[StoreFolder], T]) -> T:
 
 def holds_log(path: str) -> bool:
     """Whether a folder is a store by the folders in it: of a plain log, or of one that DLedger keeps."""
-    return os.path.isdir(os.path.join(path, LOG_FOLDER)) or bool(_entry_homes(path))
+    return is_folder(os.path.join(path, LOG_FOLDER)) or bool(_entry_homes(path))
 
 
 def log_extent_bytes(path: str) -> tuple[int, int]:
@@ -268,7 +268,7 @@ def _entry_homes(root: str) -> list[str]:
     """Where DLedger keeps the entries of each of its logs in a folder."""
     names = sorted(name for name in names_in(root) if name.startswith(_ENTRY_FOLDER_PREFIX))
     homes = (os.path.join(root, name, ENTRY_FOLDER) for name in names)
-    return [home for home in homes if os.path.isdir(home)]
+    return [home for home in homes if is_folder(home)]
 
 
 def set_aside(root: str, name: str) -> str:
@@ -279,7 +279,7 @@ def set_aside(root: str, name: str) -> str:
 def home_of(root: str, name: str) -> str:
     """Path of a folder of derived files: where a rebuild that was cut off left it, when that is so."""
     home, aside = os.path.join(root, name), set_aside(root, name)
-    return aside if not os.path.isdir(home) and os.path.isdir(aside) else home
+    return aside if not is_folder(home) and is_folder(aside) else home
 
 
 def offset_files(path: str) -> list[StoreFile]:
@@ -331,6 +331,20 @@ def names_in(path: str) -> list[str]:
         raise StoreIOError(path, "list", error.strerror or str(error)) from error
 
 
+def is_folder(path: str) -> bool:
+    """Whether there is a folder of that path.
+
+    Raises:
+        StoreIOError: the system cannot say. Who took that for "no" would give out queue offsets again.
+    """
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise StoreIOError(path, "look at", error.strerror or str(error)) from error
+
+
 def length_of(path: str) -> int:
     """Length of a regular file (bytes); -1 for anything else, or when it went away meanwhile."""
     facts = _facts_of(path)
@@ -370,14 +384,14 @@ def _refuse(root: str, names: Sequence[str], dledger: Sequence[str], *, reads_en
         )
     if any(_OFFSET_NAME.fullmatch(name) for name in names):
         raise StoreNotFoundError(root, "this is a folder of log or queue files, not a store")
-    inside = [n for n in sorted(names) if os.path.isdir(os.path.join(root, n, LOG_FOLDER))]
+    inside = [n for n in sorted(names) if is_folder(os.path.join(root, n, LOG_FOLDER))]
     hint = f"did you mean {os.path.join(root, inside[0])}? no" if inside else "no"
     raise StoreNotFoundError(root, f"{hint} `{LOG_FOLDER}` folder in it")
 
 
 def _judge(root: str, name: str) -> Unusual | None:
     path = os.path.join(root, name)
-    known = _KNOWN_FOLDERS if os.path.isdir(path) else _KNOWN_FILES
+    known = _KNOWN_FOLDERS if is_folder(path) else _KNOWN_FILES
     if name in known or name.startswith(_ENTRY_FOLDER_PREFIX) or _holds_rocksdb(path):
         return None
     if name.startswith(REPAIR_PREFIX):

@@ -76,13 +76,13 @@ class StoreLock:
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
             write_word(descriptor)
+            facts = os.fstat(descriptor)
         except (BlockingIOError, PermissionError) as error:
             os.close(descriptor)
             raise StoreLockedError(os.path.dirname(self.path)) from error
         except OSError as error:
             os.close(descriptor)
             raise StoreIOError(self.path, "lock", error.strerror or str(error)) from error
-        facts = os.fstat(descriptor)
         self._descriptor, self._owner_pid = descriptor, os.getpid()
         self._key = (facts.st_dev, facts.st_ino)
         _held[self._key] = self._owner_pid

@@ -96,7 +96,11 @@ class MessageStore:
         parts = open_parts(
             os.fspath(path), config, options, create=create, truncate_at_corruption=truncate_at_corruption
         )
-        return cls(StoreServices(parts, clock or SystemClock(), usage, bulk=bulk))
+        try:
+            return cls(StoreServices(parts, clock or SystemClock(), usage, bulk=bulk))
+        except BaseException:
+            parts.lock.release()
+            raise
 
     # -- writing
 

@@ -31,6 +31,7 @@ from pyledger.store.folder import (
     LOG_FOLDER,
     QUEUE_FOLDER,
     StoreFolder,
+    is_folder,
     read_folder,
     refuse_foreign_parts,
 )  # fmt: skip
@@ -96,7 +97,16 @@ def open_parts(
     if config is None:
         StoreConfig.from_options(**options)
     refuse_foreign_parts(path)
-    _prepare_folder(path, create=create)
+    try:
+        _prepare_folder(path, create=create)
+        return _open_locked(path, config, options, truncate_at_corruption=truncate_at_corruption)
+    except OSError as error:
+        raise disk_error(error.filename or path, "open", error) from error
+
+
+def _open_locked(
+    path: str, config: StoreConfig | None, options: Mapping[str, object], *, truncate_at_corruption: bool
+) -> StoreParts:
     lock = lock_store(path).acquire()
     try:
         check_room(path)
@@ -113,8 +123,8 @@ def open_parts(
 
 def _prepare_folder(path: str, *, create: bool) -> None:
     """See that there is a folder to lock; make it, and an empty log in it, when it is not there."""
-    if create and not os.path.isdir(os.path.join(path, LOG_FOLDER)):
-        if os.path.isdir(path):
+    if create and not is_folder(os.path.join(path, LOG_FOLDER)):
+        if is_folder(path):
             _refuse_other_folder(path)
         try:
             os.makedirs(os.path.join(path, LOG_FOLDER))
@@ -130,7 +140,7 @@ def _refuse_other_folder(path: str) -> None:
     for name in os.listdir(path):
         if (len(name) == 20 and name.isdecimal()) or name.startswith("dledger-"):
             read_folder(path)
-    if any(os.path.isdir(os.path.join(path, name)) for name in (QUEUE_FOLDER, BATCH_QUEUE_FOLDER)):
+    if any(is_folder(os.path.join(path, name)) for name in (QUEUE_FOLDER, BATCH_QUEUE_FOLDER)):
         raise StoreFormatError(
             path,
             "there are consume queues but no commit log",
@@ -235,8 +245,12 @@ def write_abort(path: str) -> None:
 
 def remove_abort(path: str) -> None:
     """Take the mark away: everything is on disk and the queues are complete."""
-    os.unlink(os.path.join(path, ABORT_FILE))
-    flush_folder(Path(path))
+    abort = os.path.join(path, ABORT_FILE)
+    try:
+        os.unlink(abort)
+        flush_folder(Path(path))
+    except OSError as error:
+        raise disk_error(abort, "remove", error) from error
 
 
 def _assemble(path: str, config: StoreConfig, lock: StoreLock, recovered: RecoveredStore) -> StoreParts:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from pyledger._core import BatchConsumeQueue, ConsumeQueue, LogView, mapped_file_count, sync_file_system
 from pyledger.errors import StoreFormatError
 from pyledger.message import QueueRange
-from pyledger.store.folder import BATCH_QUEUE_FOLDER, QUEUE_EXT_FOLDER, QUEUE_FOLDER, StoreFolder
+from pyledger.store.folder import BATCH_QUEUE_FOLDER, QUEUE_EXT_FOLDER, QUEUE_FOLDER, StoreFolder, is_folder
 
 AnyQueue = ConsumeQueue | BatchConsumeQueue
 QueueKey = tuple[str, int]
@@ -40,7 +40,7 @@ class ConsumeQueueSet:
         """Lets files of queues go while no dispatch runs."""
         self._parked_up_to = 0
         ext_folder = os.path.join(store_path, QUEUE_EXT_FOLDER)
-        self._ext_folder = ext_folder if os.path.isdir(ext_folder) else None
+        self._ext_folder = ext_folder if is_folder(ext_folder) else None
 
     def load(self, folder: StoreFolder) -> None:
         """Open every queue that has a folder.

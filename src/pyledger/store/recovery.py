@@ -18,7 +18,7 @@ from pyledger.config.store import StoreConfig
 from pyledger.errors import CorruptRecordError, StoreFormatError, StoreFullError
 from pyledger.store import checkpoint as checkpoint_file
 from pyledger.store.checkpoint import StoreCheckpoint
-from pyledger.store.folder import CHECKPOINT_FILE, INDEX_FOLDER, LOG_FOLDER, StoreFolder
+from pyledger.store.folder import CHECKPOINT_FILE, INDEX_FOLDER, LOG_FOLDER, StoreFolder, is_folder
 from pyledger.store.log_end import LogEnd, find_log_end, start_file_offset
 from pyledger.store.queue_set import ConsumeQueueSet
 
@@ -247,7 +247,7 @@ def _open_index(
     if not config.index_enabled:
         return None, False
     index_path = os.path.join(path, INDEX_FOLDER)
-    missing = not os.path.isdir(index_path)
+    missing = not is_folder(index_path)
     if missing:
         # Empty, it says at the next opening that no message has a key: the log need not be walked for them.
         # Where it cannot be made, dispatch tries again for the first key.

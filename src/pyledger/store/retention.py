@@ -11,6 +11,8 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from pyledger.store.disk_error import disk_error
+
 MS_PER_HOUR = 3_600_000
 MANUAL_ROUNDS = 20
 """Rounds that one request on demand stays good for, as upstream."""
@@ -105,7 +107,17 @@ def count_expired(
     """
     count = 0
     for path in paths[:-1][:batch_max]:
-        if not immediate and os.stat(path).st_mtime_ns // 1_000_000 + reserved_ms > now_ms:
+        if not immediate and _changed_ms(path) + reserved_ms > now_ms:
             break
         count += 1
     return count
+
+
+def _changed_ms(path: str) -> int:
+    """When a file was changed last (ms since 1970 UTC); 0: somebody else removed it."""
+    try:
+        return os.stat(path).st_mtime_ns // 1_000_000
+    except FileNotFoundError:
+        return 0
+    except OSError as error:
+        raise disk_error(path, "look at", error) from error

@@ -290,19 +290,21 @@ class StoreServices:
         clean = False
         try:
             try:
-                if self._latch.cause is None:
-                    self._flusher.flush_all()
+                try:
+                    if self._latch.cause is None:
+                        self._flusher.flush_all()
+                finally:
+                    # Also after a failure: no thread may work on files that are about to be unmapped.
+                    self._stop_threads()
+                clean = self._finish()
             finally:
-                # Also after a failure: no thread may work on files that are about to be unmapped.
-                self._stop_threads()
-            clean = self._finish()
+                self._release()
+            if clean:
+                remove_abort(parts.path)
         except PyLedgerError as error:
             self._failed("close", error)
             event(log, logging.ERROR, "store closed with a failure", path=parts.path, reason=error)
         finally:
-            self._release()
-            if clean:
-                remove_abort(parts.path)
             parts.lock.release()
 
     def abandon(self) -> None:

@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 from pyledger.atomic_file import flush_folder
-from pyledger.store.folder import DERIVED_FOLDERS, REBUILD_FOLDER, set_aside
+from pyledger.store.folder import DERIVED_FOLDERS, REBUILD_FOLDER, is_folder, set_aside
 
 
 def swap_in(root: str) -> None:
@@ -19,9 +19,9 @@ def swap_in(root: str) -> None:
     flush_folder(Path(root))
     for name in DERIVED_FOLDERS:
         home, new = os.path.join(root, name), os.path.join(beside, name)
-        if not os.listdir(new) and not os.path.exists(home):
+        if not os.listdir(new) and not is_folder(home):
             continue
-        if os.path.exists(home):
+        if is_folder(home):
             os.rename(home, set_aside(root, name))
         os.rename(new, home)
     flush_folder(Path(beside))
@@ -33,11 +33,11 @@ def swap_in(root: str) -> None:
 def settle_swap(root: str) -> None:
     """Undo a swap that was cut off: old folders go back where nothing took their place. Under the lock."""
     beside = os.path.join(root, REBUILD_FOLDER)
-    if not os.path.isdir(beside):
+    if not is_folder(beside):
         return
     for name in DERIVED_FOLDERS:
         old, home = set_aside(root, name), os.path.join(root, name)
-        if os.path.isdir(old) and not os.path.exists(home):
+        if is_folder(old) and not is_folder(home):
             os.rename(old, home)
     flush_folder(Path(root))
     remove_tree(beside)
