@@ -404,3 +404,32 @@ def test_fork_has_ids_of_its_own() -> None:
     os.close(writing)
     assert len(other) == len(made) == 32
     assert other[8:20] != made[8:20]
+
+
+def test_who_takes_the_place_of_a_dead_broker_is_found_at_once(run: Run) -> None:
+    """Not when all routes are looked at next, which is an hour away here."""
+    late = ClientConfig(poll_name_server_interval_ms=3_600_000)
+
+    async def main() -> None:
+        async with (
+            cluster("broker-a") as peers,
+            cluster("broker-a") as others,
+            AsyncProducer("G", peers.address, client=late, retries=0) as producer,
+        ):
+            await producer.send(ORDER)
+            [dead] = peers.brokers
+            assert dead.server is not None
+            await dead.server.close()
+            peers.brokers = others.brokers
+            failed = 0
+            async with asyncio.timeout(10):
+                while not others.brokers[0].of(SEND):
+                    try:
+                        await producer.send(ORDER)
+                    except SendError:
+                        failed += 1
+                        await asyncio.sleep(0.01)
+            # One question or, on a busy machine, a few: not one for each message that failed.
+            assert 2 <= len(peers.questions) <= 2 + failed
+
+    run(main())

@@ -26,6 +26,9 @@ from pyledger.protocol.routing.model import TopicRoute
 
 log = logger("client")
 
+DOUBT_INTERVAL_S = 0.5
+"""Between two questions about a topic whose broker cannot be reached."""
+
 
 class RouteCache:
     """Routes by topic, and the addresses of all brokers that they name."""
@@ -42,6 +45,9 @@ class RouteCache:
         self._routes: dict[str, TopicRoute] = {}
         self._publish: dict[str, tuple[MessageQueue, ...]] = {}
         self._asking: dict[str, asyncio.Task[TopicRoute]] = {}
+        self._doubted: dict[str, float] = {}
+        """When a route was in doubt last, by the event loop's clock."""
+        self._doubts: set[asyncio.Task[None]] = set()
         self.addresses: dict[str, dict[int, str]] = {}
         self.version = 0
         """Another one after each change."""
@@ -75,6 +81,19 @@ class RouteCache:
             except (RemotingError, WireError) as error:
                 level = logging.DEBUG if isinstance(error, NoRouteError) else logging.WARNING
                 event(log, level, "route not refreshed", topic=topic, error=error)
+
+    def doubt(self, topic: str) -> None:
+        """A broker of a topic cannot be reached: ask in the background whether another has taken its place.
+
+        Upstream's client waits for its next look at all routes, up to 30 s.
+        """
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._doubted.get(topic, 0.0) + DOUBT_INTERVAL_S:
+            return
+        self._doubted[topic] = loop.time()
+        task = loop.create_task(self.refresh_all((topic,)))
+        self._doubts.add(task)
+        task.add_done_callback(self._doubts.discard)
 
     @property
     def topics(self) -> Collection[str]:

@@ -289,6 +289,7 @@ class Sender:
 
     def _failed(self, out: Outgoing, error: RemotingError) -> None:
         """The first attempt failed: try again in a task, where that may help."""
+        self._note_failure(out, error)
         loop = asyncio.get_running_loop()
         if (
             len(out.tried) < self._attempts(out)
@@ -323,6 +324,10 @@ class Sender:
             error = raised
         self._end(out, result, error)
 
+    def _note_failure(self, out: Outgoing, error: RemotingError) -> None:
+        if isinstance(error, RemotingConnectError):
+            self._client.routes.doubt(out.topic)
+
     def _attempts(self, out: Outgoing) -> int:
         chosen = out.queue is not None or out.select is not None
         return 1 if chosen or out.mode is SendMode.ONEWAY else 1 + self._config.retries
@@ -354,6 +359,7 @@ class Sender:
                 result = await self._attempt(out, target, out.mode)
             except RemotingError as error:
                 failure = error
+                self._note_failure(out, error)
                 if not tries_again(out.mode, error):
                     break
             else:
