@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from pyledger.errors import MalformedBodyError
 from pyledger.protocol.raft.codes import RequestCode
-from pyledger.protocol.raft.messages import AppendEntryRequest, MetadataRequest, PushEntryResponse
+from pyledger.protocol.raft.messages import (
+    AppendEntryRequest,
+    Entry,
+    MetadataRequest,
+    PushEntryRequest,
+    PushEntryResponse,
+    PushType,
+)
 from pyledger.wire.dledger import (
     CODES,
     READ_INDEX,
@@ -114,3 +121,11 @@ def test_damage_is_refused_or_read_but_never_crashes(code: int, at: int, noise: 
         decode_request(code, body[:cut] + noise + body[cut + len(noise) :])
     except MalformedBodyError:
         return
+
+
+def test_entries_of_fewer_bytes_than_any_member_writes_are_refused() -> None:
+    empty = Entry(index=0, term=0, pos=0, size=48, body=b"")
+    said = PushEntryRequest(group="g", remote_id="n0", type=PushType.APPEND, batch_entry=(empty,) * 5_000)
+    assert decode_request(RequestCode.PUSH, encode_body(said)) == said
+    with pytest.raises(MalformedBodyError, match="objects and lists"):
+        decode_request(RequestCode.PUSH, b'{"batchEntry":[' + b"{}," * 5_000 + b"{}]}")
