@@ -117,7 +117,7 @@ def test_a_mark_that_cannot_be_read_counts_as_entries_lost(tmp_path: Path, conte
     assert read_durable_end(str(path)) == 4
 
 
-@pytest.mark.parametrize("change", ["removed", "empty", "zeroes", "lower"])
+@pytest.mark.parametrize("change", ["removed", "empty", "zeroes", "lower", "noise", "words"])
 def test_a_lost_term_file_stops_the_start_until_it_is_set(tmp_path: Path, change: str) -> None:
     path = tmp_path / "dledger-n1"
     written(path, 5)
@@ -125,7 +125,13 @@ def test_a_lost_term_file_stops_the_start_until_it_is_set(tmp_path: Path, change
     if change == "removed":
         term_file.unlink()
     else:
-        contents = {"empty": b"", "zeroes": bytes(3), "lower": b"voteLeader=n0\ncurrTerm=2\n"}
+        contents = {
+            "empty": b"",
+            "zeroes": bytes(3),
+            "lower": b"voteLeader=n0\ncurrTerm=2\n",
+            "noise": bytes(range(128, 256)),
+            "words": b"currTerm=three\n",
+        }
         term_file.write_bytes(contents[change])
     assert kinds(path) == {"term"}
     for _ in range(2):
@@ -151,12 +157,16 @@ def test_a_member_that_voted_misses_its_term_file_without_a_log_too(tmp_path: Pa
     (tmp_path / "dledger-n1" / "currterm").unlink()
     with pytest.raises(StoreFormatError, match="might vote twice"):
         RaftStore.open(tmp_path / "dledger-n1", SMALL)
+    (tmp_path / "dledger-n1" / "durable-end").unlink()
+    (tmp_path / "dledger-n1" / "currterm").write_bytes(b"\xff\xfe")
+    with pytest.raises(StoreFormatError, match="might vote twice"):
+        RaftStore.open(tmp_path / "dledger-n1", SMALL)
     memory = tmp_path / "dledger-n2"
     store_in_memory = RaftMemoryStore(str(memory))
     store_in_memory.save_term_state(TermState(4, "n0"))
     store_in_memory.close()
-    (memory / "currterm").write_bytes(b"")
-    for _ in range(2):
+    for content in (b"", b"", b"\xff\xfe"):
+        (memory / "currterm").write_bytes(content)
         with pytest.raises(StoreFormatError, match="might vote twice"):
             RaftMemoryStore(str(memory))
 

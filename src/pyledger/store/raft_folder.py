@@ -74,7 +74,7 @@ def read_raft_folder(path: str | os.PathLike[str], data_paths: Sequence[str] = (
 
     Raises:
         StoreNotFoundError: there is no such folder, or it holds no DLedger log.
-        StoreFormatError: `currterm` or `checkpoint` cannot be parsed.
+        StoreFormatError: `checkpoint` cannot be parsed.
     """
     root = os.fspath(path)
     if not os.path.isdir(root):
@@ -94,7 +94,7 @@ def read_raft_folder(path: str | os.PathLike[str], data_paths: Sequence[str] = (
             unusual.append(Unusual(file.path, f"has {file.size_bytes} bytes, the others {size_bytes}"))
     known = {*_KNOWN, *(name + end for name in _REPLACED for end in _SIBLINGS)}
     unusual += [Unusual(os.path.join(root, n), "not a part of a node") for n in names if n not in known]
-    vote = read_properties(os.path.join(root, TERM_FILE))
+    vote = read_vote(os.path.join(root, TERM_FILE))
     checkpoint = read_properties(os.path.join(root, CHECKPOINT_FILE))
     lost_tail = read_properties(os.path.join(root, LOST_TAIL_FILE))
     return RaftFolder(
@@ -103,8 +103,8 @@ def read_raft_folder(path: str | os.PathLike[str], data_paths: Sequence[str] = (
         data_file_size_bytes=data_size,
         index_files=units,
         index_file_size_bytes=unit_size,
-        vote=vote_from(vote or {}, os.path.join(root, TERM_FILE)),
-        has_vote="currTerm" in (vote or {}),
+        vote=vote or VoteState(0, None),
+        has_vote=vote is not None,
         lost_tail=None if lost_tail is None else _numbers(lost_tail, os.path.join(root, LOST_TAIL_FILE)),
         durable_end=read_durable_end(root),
         checkpoint=None if checkpoint is None else _numbers(checkpoint, os.path.join(root, CHECKPOINT_FILE)),
@@ -172,11 +172,18 @@ _NUMBERS = ("committedIndex", "endIndex", "promisedIndex")
 _REMEDY = "restore it from its .bak, if that is whole"
 
 
-def vote_from(values: Mapping[str, str], path: str) -> VoteState:
-    """The term and vote that `currterm` names; no term is term 0."""
-    text = values.get("currTerm", "0")
+def read_vote(path: str) -> VoteState | None:
+    """The term and vote that `currterm` names; None where they are lost, and who votes might vote twice.
+
+    That is so where it is missing or cannot be parsed: its `.bak` names an older term, so it is no help.
+    """
+    try:
+        values = read_properties(path) or {}
+    except StoreFormatError:
+        return None
+    text = values.get("currTerm", "")
     if not text.isascii() or not text.isdecimal() or len(text) > 19:
-        raise StoreFormatError(path, f"names {text!r} as its term", _REMEDY)
+        return None
     return VoteState(int(text), values.get("voteLeader") or None)
 
 

@@ -21,7 +21,7 @@ from pyledger.protocol.raft.messages import (
     TermState,
 )
 from pyledger.store.lock import StoreLock
-from pyledger.store.raft_folder import TERM_FILE, read_properties, vote_from
+from pyledger.store.raft_folder import TERM_FILE, read_vote
 from pyledger.store.raft_store import ENTRY_BYTES_MAX, write_term_state
 
 
@@ -43,12 +43,12 @@ class RaftMemoryStore:
         self.lock = StoreLock(path).acquire()
         try:
             term_file = os.path.join(path, TERM_FILE)
-            found = read_properties(term_file)
-            vote = vote_from(found or {}, term_file)
+            vote = read_vote(term_file)
         except BaseException:
             self.lock.release()
             raise
-        if found is not None and "currTerm" not in found:
+        began_before = os.path.lexists(term_file)
+        if began_before and vote is None:
             self.lock.release()
             raise StoreFormatError(
                 term_file,
@@ -56,8 +56,8 @@ class RaftMemoryStore:
                 "with all other members running, set it: "
                 f"`pyledger raft repair {path} --group GROUP --peers PEERS`",
             )
-        self.saved = TermState(vote.term, vote.vote_for)
-        self.lost_tail = found is not None
+        self.saved = TermState(vote.term, vote.vote_for) if vote is not None else TermState(0, None)
+        self.lost_tail = began_before
         self.promised_index = NO_INDEX
         self.notices = [f"{path}: the entries were in memory, and are lost"] if self.lost_tail else []
 

@@ -140,7 +140,7 @@ class RaftStore:
         """
         path, end_term = os.path.join(self.path, TERM_FILE), self._log.end_term
         used = self._log.end_index >= 0 or self.lost_tail or folder.durable_end is not None
-        if (used and not folder.has_vote) or folder.vote.term < end_term:
+        if (not folder.has_vote and (used or os.path.lexists(path))) or folder.vote.term < end_term:
             found = f"names term {folder.vote.term}" if folder.has_vote else "is missing or names no term"
             raise StoreFormatError(
                 path,
