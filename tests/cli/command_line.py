@@ -83,3 +83,15 @@ def on_terminal(*arguments: str | Path, **environment: str) -> str:
     os.close(master)
     assert process.wait(60) == 0
     return shown.decode()
+
+
+def into_closed_pipe(*arguments: str | Path) -> tuple[int, bytes]:
+    """Exit code and stderr of a command whose output nobody reads."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    process = subprocess.Popen(
+        [*COMMAND, *map(str, arguments)], stdout=writing, stderr=subprocess.PIPE, env=ENVIRONMENT
+    )
+    os.close(writing)
+    _, err = process.communicate(timeout=60)
+    return process.returncode, err

@@ -1,5 +1,6 @@
 """Ends that come from outside: a reader that has seen enough, a full disk, Ctrl-C."""
 
+import json
 import os
 import signal
 import subprocess
@@ -7,24 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command_line import COMMAND, ENVIRONMENT, on_terminal, own_case
+from tests.cli.command_line import COMMAND, ENVIRONMENT, into_closed_pipe, on_terminal, own_case, pyledger
 
 
 @pytest.fixture(scope="module")
 def flights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return own_case("flights-5").unpack(tmp_path_factory.mktemp("flights"))
-
-
-def into_closed_pipe(*arguments: str | Path) -> tuple[int, bytes]:
-    """Exit code and stderr of a command whose output nobody reads."""
-    reading, writing = os.pipe()
-    os.close(reading)
-    process = subprocess.Popen(
-        [*COMMAND, *map(str, arguments)], stdout=writing, stderr=subprocess.PIPE, env=ENVIRONMENT
-    )
-    os.close(writing)
-    _, err = process.communicate(timeout=60)
-    return process.returncode, err
 
 
 @pytest.mark.parametrize(
@@ -96,3 +85,14 @@ def test_tables_are_drawn_on_a_terminal_only(flights: Path) -> None:
     assert "\x1b[" not in on_terminal("info", flights, NO_COLOR="1").replace("\x1b[1m", "").replace(
         "\x1b[0m", ""
     )
+
+
+def test_files_are_packed_though_nobody_reads_of_it(tmp_path: Path) -> None:
+    """A closed pipe ends what only tells; what changes something is done to its end."""
+    store, lines = tmp_path / "store", tmp_path / "lines.jsonl"
+    lines.write_text("".join(json.dumps({"text": "x" * 900}) + "\n" for _ in range(40)))
+    assert pyledger("write", store, "--topic", "T", lines, "--set", "mappedFileSizeCommitLog=8KiB").code == 0
+    sealed = len(list((store / "commitlog").iterdir())) - 1
+    assert sealed > 2
+    assert into_closed_pipe("archive", store, "--older-than", "0s", "--json") == (0, b"")
+    assert pyledger("info", store, "--json").json[0]["archivedFiles"] == sealed

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyledger.broker.background import BackgroundNode
-from tests.cli.command_line import Finished, pyledger
+from tests.cli.command_line import Finished, into_closed_pipe, pyledger, spawn
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -117,6 +117,25 @@ def test_lines_and_whole_files(node: BackgroundNode, form: str) -> None:
     Path("text").write_bytes(b"one\n\ntwo\r\n")
     assert pyledger("produce", "--topic", "Text", "--in", form, "text").code == 0
     assert sorted(node.bodies("Text")) == ([b"one", b"two"] if form == "lines" else [b"one\n\ntwo\r\n"])
+
+
+def test_all_is_sent_though_nobody_reads_the_answers(node: BackgroundNode) -> None:
+    assert pyledger("topic", "create", "Text").code == 0
+    Path("text").write_text("".join(f"{number}\n" for number in range(2000)))
+    code, err = into_closed_pipe("produce", "-n", node.address, "--topic", "Text", "--json", "text")
+    assert (code, err) == (0, b"")
+    assert len(node.bodies("Text")) == 2000
+
+
+def test_a_send_that_fails_tells_what_is_stored(node: BackgroundNode) -> None:
+    assert pyledger("topic", "create", "Text").code == 0
+    Path("text").write_text("one\n" * 300 + "x" * (5 << 20) + "\n" + "two\n" * 300)
+    found = spawn("produce", "-n", node.address, "--topic", "Text", "text")
+    assert found.code == 1
+    told, error = found.err.splitlines()
+    assert int(told.split()[0]) <= len(node.bodies("Text"))
+    assert told.endswith("stored before this; of those under way some may be, too")
+    assert "the limit is" in error
 
 
 def test_batches_and_places(node: BackgroundNode) -> None:

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from pyledger.config.bookie import BookieConfig
 from pyledger.config.fields import Fixed
 from pyledger.config.loader import ConfigFile, load
 from pyledger.config.namesrv import NamesrvConfig
@@ -110,6 +111,38 @@ def test_properties_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     (tmp_path / "bytes.conf").write_bytes(b"\xff")
     with pytest.raises(ConfigError, match="is not text"):
         ConfigFile(tmp_path / "bytes.conf")
+    (tmp_path / "value.conf").write_bytes(b"brokerName=\xcb\xf9")
+    with pytest.raises(ConfigError, match=r"value\.conf: brokerName: is not text"):
+        ConfigFile(tmp_path / "value.conf")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        pytest.param(b"\xef\xbb\xbflistenPort=9999\n", id="byte order mark"),
+        pytest.param("# \u6240\u5c5e\u96c6\u7fa4\nlistenPort=9999\n".encode("gbk"), id="comment in GBK"),
+    ],
+)
+def test_marks_and_comments_of_editors_do_not_stop_a_start(tmp_path: Path, raw: bytes) -> None:
+    path = tmp_path / "namesrv.conf"
+    path.write_bytes(raw)
+    file = ConfigFile(path, {})
+    assert file.load(NamesrvConfig, "namesrv").port == 9999
+    assert file.ignored({}) == ()
+
+
+def test_toml_under_another_name_is_rejected(tmp_path: Path) -> None:
+    """Read as properties its texts would keep their quotes: a store would lie in a folder of another name."""
+    with pytest.raises(ConfigError, match=r"\[broker\] is of a TOML file; let its name end in \.toml"):
+        ConfigFile(properties_file(tmp_path, '[broker]\nstore_path = "/data/store"\n'), {})
+
+
+def test_a_setting_that_is_given_twice_is_named_as_in_the_file(tmp_path: Path) -> None:
+    text = "journalDirectory=data/journal\njournalDirectories=/disk/journal\n"
+    with pytest.raises(
+        ConfigError, match="journalDirectories: the same setting as journalDirectory; give one"
+    ):
+        ConfigFile(properties_file(tmp_path, text), {}).load(BookieConfig, "bookie")
 
 
 def test_wrong_value_is_named_as_it_was_written(tmp_path: Path) -> None:

@@ -152,6 +152,21 @@ def test_a_fixed_key_takes_only_what_happens_here(tmp_path: Path, server: str, k
     assert one.remedy in str(caught.value)
 
 
+def test_names_of_older_brokers_have_no_effect_as_upstream(tmp_path: Path) -> None:
+    """Many files still have them; RocketMQ's brokers of today do not know them, and keep their default."""
+    path = tmp_path / "broker.conf"
+    path.write_text("mapedFileSizeCommitLog=1048576\nmapedFileSizeConsumeQueue=300000\n")
+    found, ignored = loaded("broker", path)
+    assert ignored == ("mapedFileSizeCommitLog", "mapedFileSizeConsumeQueue")
+    assert found["store"] == StoreConfig()
+
+
+def test_the_longest_timer_delay_is_upstreams(tmp_path: Path) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_text("timerMaxDelaySec=2592000\n")
+    assert loaded("broker", path)[0]["delivery"] == DeliveryConfig(timer_delay_max_ms=2_592_000_000)
+
+
 def test_settings_that_upstream_counts_in_another_unit(tmp_path: Path) -> None:
     path = tmp_path / "bk_server.conf"
     path.write_text(

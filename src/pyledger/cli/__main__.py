@@ -70,7 +70,9 @@ def _run(arguments: Sequence[str]) -> int:
         error.show()
         return error.exit_code
     except click.ClickException as error:
-        return _complain(error.format_message(), error.exit_code, as_json=as_json)
+        cause = error.__cause__
+        error_code = cause.code if isinstance(cause, PyLedgerError) else None
+        return _complain(error.format_message(), error.exit_code, as_json=as_json, error_code=error_code)
     return code if isinstance(code, int) else 0
 
 

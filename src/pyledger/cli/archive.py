@@ -4,7 +4,7 @@ import contextlib
 
 import click
 
-from pyledger.cli.output import counted, emit, printable, tell, write_line
+from pyledger.cli.output import counted, emit_done, printable, tell, write_done
 from pyledger.cli.parameters import json_option, parse_size, parse_time, store_argument
 
 EXAMPLES = """\b
@@ -48,7 +48,7 @@ def command(store: str, older_than: int, block_size: int, dry_run: bool, as_json
         for file in done:
             files, original, packed = files + 1, original + file.original_bytes, packed + file.packed_bytes
             if as_json:
-                emit(
+                emit_done(
                     {
                         "kind": "file",
                         "file": file.path,
@@ -60,10 +60,10 @@ def command(store: str, older_than: int, block_size: int, dry_run: bool, as_json
                     }
                 )
             elif dry_run:
-                write_line(printable(f"would pack {file.path}: {file.original_bytes:,} bytes"))
+                write_done(printable(f"would pack {file.path}: {file.original_bytes:,} bytes"))
             else:
                 sizes = f"{file.original_bytes:,} bytes in {file.packed_bytes:,}"
-                write_line(printable(f"packed {file.target}: {sizes}"))
+                write_done(printable(f"packed {file.target}: {sizes}"))
     if not as_json:
         share = f"; {original / packed:.2f} to 1" if packed else ""
         verb = "would be packed; nothing was changed" if dry_run and files else f"packed{share}"

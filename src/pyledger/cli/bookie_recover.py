@@ -6,7 +6,7 @@ import click
 
 from pyledger.cli.ledger_options import client_of, metadata_option
 from pyledger.cli.network import run_client
-from pyledger.cli.output import counted, emit, tell, write_line
+from pyledger.cli.output import counted, emit, emit_done, tell, write_done
 from pyledger.cli.parameters import json_option
 from pyledger.errors import EXIT_PROBLEM
 
@@ -76,8 +76,8 @@ def _print(one: Any, as_json: bool) -> None:
     if as_json:
         told = {"ledgerId": one.ledger_id, "outcome": one.outcome.value, "fragments": one.fragments}
         done = {"closed": one.closed, "copiedBytes": one.copied_bytes, "problem": one.problem or None}
-        emit({"kind": "ledger", **told, **done})
+        emit_done({"kind": "ledger", **told, **done})
         return
     facts = f"{counted(one.fragments, 'fragment')}, {one.copied_bytes:,} bytes" if one.fragments else ""
     end = " closed" if one.closed else ""
-    write_line(f"{one.ledger_id} {one.outcome.value}{end} {one.problem or facts}".rstrip())
+    write_done(f"{one.ledger_id} {one.outcome.value}{end} {one.problem or facts}".rstrip())

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from pyledger.cli.streams import discard_output
 from pyledger.errors import EXIT_PROBLEM, EXIT_UNREACHABLE, EXIT_USAGE
 
 Advance = Callable[[int], None]
@@ -83,6 +84,19 @@ def report(text: str, fields: Mapping[str, Any], *, as_json: bool) -> None:
 def emit(fields: Mapping[str, Any]) -> None:
     """Print one JSON line."""
     sys.stdout.write(json_line(fields) + "\n")
+
+
+def write_done(text: str) -> None:
+    """Print one line about a thing that was done; when nobody reads it, the rest is done all the same."""
+    try:
+        write_line(text)
+    except BrokenPipeError:
+        discard_output()
+
+
+def emit_done(fields: Mapping[str, Any]) -> None:
+    """Print one JSON line as `write_done` does."""
+    write_done(json_line(fields))
 
 
 def json_line(fields: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ from typing import Any, BinaryIO
 import click
 
 from pyledger.cli.network import client_config, network_options, run_client
-from pyledger.cli.output import WrongUseError, counted, emit, tell
+from pyledger.cli.output import WrongUseError, counted, emit_done, tell
 from pyledger.cli.parameters import Number
 from pyledger.cli.rows import field_text, read_json_lines, read_lines, read_whole
 
@@ -130,7 +130,7 @@ async def send_all(
             )
             sent += len(part)
             if as_json:
-                emit(
+                emit_done(
                     {
                         "status": result.status,
                         "brokerName": result.queue.broker_name,
@@ -144,11 +144,19 @@ async def send_all(
         running: set[asyncio.Task[None]] = set()
         # Messages of one key keep their order only when one waits for the other.
         width = 1 if sharding_key else IN_FLIGHT
-        while part := list(islice(rows, batch)):
-            running.add(asyncio.create_task(send(part)))
-            if len(running) >= width:
-                done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    task.result()
-        await asyncio.gather(*running)
+        try:
+            while part := list(islice(rows, batch)):
+                running.add(asyncio.create_task(send(part)))
+                if len(running) >= width:
+                    done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                    for task in done:
+                        task.result()
+                    running -= done
+            await asyncio.gather(*running)
+        except BaseException:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+            tell(f"{counted(sent, 'message')} stored before this; of those under way some may be, too")
+            raise
     return sent

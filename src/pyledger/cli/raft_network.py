@@ -9,7 +9,17 @@ import click
 
 from pyledger.cli.messages import text_or_base64
 from pyledger.cli.network import run_client
-from pyledger.cli.output import CannotReachError, WrongUseError, emit, printable, report, tell, write_line
+from pyledger.cli.output import (
+    CannotReachError,
+    WrongUseError,
+    emit,
+    emit_done,
+    printable,
+    report,
+    tell,
+    write_done,
+    write_line,
+)
 from pyledger.cli.parameters import Number, json_option
 from pyledger.cli.raft_entries import entry_fields, entry_line
 from pyledger.cli.rows import read_lines
@@ -98,11 +108,11 @@ def append(group: str, peers: str, timeout_ms: int, bodies: tuple[str, ...], as_
             for body in lines:
                 done = await client.append(body)
                 if as_json:
-                    emit(
+                    emit_done(
                         {"index": done.index, "term": done.term, "pos": done.pos, "leaderId": done.leader_id}
                     )
                 else:
-                    write_line(f"{done.index} term {done.term} @{done.pos}")
+                    write_done(f"{done.index} term {done.term} @{done.pos}")
 
     run_client(work())
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import sys
 from collections.abc import Iterator
 from itertools import chain, count
 from typing import Any, BinaryIO
@@ -58,8 +59,13 @@ def read_json_lines(source: BinaryIO) -> Iterator[Row]:
             fields = decode(body.decode("utf-8"))
         except UnicodeDecodeError as error:
             raise click.ClickException(f"line {number}: not UTF-8 at byte {error.start}") from error
-        except (ValueError, RecursionError) as error:
+        except json.JSONDecodeError as error:
             raise click.ClickException(f"line {number}: not JSON: {error}") from error
+        except RecursionError as error:
+            raise click.ClickException(f"line {number}: is nested too deeply") from error
+        except ValueError as error:
+            digits = sys.get_int_max_str_digits()
+            raise click.ClickException(f"line {number}: a number has more than {digits:,} digits") from error
         if type(fields) is not dict:
             raise click.ClickException(f"line {number}: {_named(fields)}, not a JSON object")
         yield number, fields, body, done

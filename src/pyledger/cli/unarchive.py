@@ -4,7 +4,7 @@ import contextlib
 
 import click
 
-from pyledger.cli.output import counted, emit, printable, tell, write_line
+from pyledger.cli.output import counted, emit_done, printable, tell, write_done
 from pyledger.cli.parameters import json_option, store_argument
 
 EXAMPLES = """\b
@@ -27,7 +27,7 @@ def command(store: str, dry_run: bool, as_json: bool) -> None:
         for file in done:
             files, original = files + 1, original + file.original_bytes
             if as_json:
-                emit(
+                emit_done(
                     {
                         "kind": "file",
                         "file": file.path,
@@ -39,7 +39,7 @@ def command(store: str, dry_run: bool, as_json: bool) -> None:
                 )
             else:
                 verb = "would unpack" if dry_run else "unpacked"
-                write_line(printable(f"{verb} {file.path}: {file.original_bytes:,} bytes"))
+                write_done(printable(f"{verb} {file.path}: {file.original_bytes:,} bytes"))
     if not as_json:
         verb = "would be unpacked; nothing was changed" if dry_run else "unpacked"
         tell(f"{counted(files, 'file')} {verb}" if files else "no file is packed")

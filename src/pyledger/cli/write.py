@@ -93,6 +93,7 @@ def _append(
     total: int | None,
 ) -> int:
     """Append all rows; return how many. When something ends it before, say how many are stored."""
+    from pyledger.errors import IllegalMessageError, RecordTooLargeError
     from pyledger.store.message_store import MessageStore
 
     count = before = 0
@@ -114,7 +115,10 @@ def _append(
                             chosen_queues[key] = chosen
                 if tag_field is not None:
                     tag = field_text(fields, tag_field, number)
-                puts[chosen](body, tag, key)
+                try:
+                    puts[chosen](body, tag, key)
+                except (RecordTooLargeError, IllegalMessageError) as error:
+                    raise click.ClickException(f"line {number}: {error}") from error
                 count += 1
                 if not count % _STEP:
                     advance(done)

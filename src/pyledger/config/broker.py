@@ -19,6 +19,7 @@ ANY_ADDRESS = ("0.0.0.0", "::", "")
 
 _ONE_ROOT = "every reader of a store knows only its root folder; leave the key out, and "
 _NO_ROCKSDB = "PyLedger keeps no RocksDB; use the files of `storeType=default`"
+_NO_LIGHT_QUEUES = "PyLedger writes no light queues (`%LMQ%…`); leave it off"
 _AUTH = "set acl_path to a file of users and rules, see docs/security.md"
 
 FIXED = {
@@ -44,7 +45,12 @@ FIXED = {
     "brokerConfigPaths": Fixed(
         (), "there is no broker container; run one `pyledger broker -c` for each file"
     ),
+    "enableLmq": Fixed(("false",), _NO_LIGHT_QUEUES),
+    "enableMultiDispatch": Fixed(("false",), _NO_LIGHT_QUEUES),
     "brokerConfigPath": ANY,
+    "mapedFileSizeCommitLog": ANY,
+    "mapedFileSizeConsumeQueue": ANY,
+    "mapedFileSizeConsumeQueueExt": ANY,
     "mappedFileSizeConsumeQueueExt": ANY,
     "fetchNamesrvAddrByAddressServer": Fixed(("false",), "list the name servers in namesrvAddr"),
     "aclEnable": Fixed(("false",), _AUTH),

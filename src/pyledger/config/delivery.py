@@ -98,8 +98,14 @@ class DeliveryConfig:
     recall: bool = setting(False, upstream="recallMessageEnable")
     """Let producers take back timer messages that wait."""
 
-    timer_delay_max_ms: int = setting(259_200_000, unit="ms", range=(1000, 366 * DAY_MS), upstream=None)
-    """Longest delay of a timer message, 3 days; upstream's `timerMaxDelaySec` in ms."""
+    timer_delay_max_ms: int = setting(
+        259_200_000,
+        unit="ms",
+        range=(1000, 366 * DAY_MS),
+        upstream="timerMaxDelaySec",
+        upstream_factor=1000,
+    )
+    """Longest delay of a timer message, 3 days."""
 
     timer_messages_max: int = setting(1_000_000, unit="messages", range=(1, INT_MAX), upstream=None)
     """Timer messages that may wait; each takes some 200 bytes of memory. One more is refused."""

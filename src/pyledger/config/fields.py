@@ -175,12 +175,14 @@ def build(kind: type[S], options: Mapping[str, object]) -> S:
     known = settings_of(kind)
     by_name = {name: one for one in known for name in one.names}
     values: dict[str, Any] = {}
+    given: dict[str, str] = {}
     for name, value in options.items():
         one = by_name.get(name)
         if one is None:
             raise ConfigError(name, "unknown setting", suggestion(name, by_name))
-        if one.name in values:
-            raise ConfigError(name, f"the same setting as {one.name}", "give one of the two")
+        if one.name in given:
+            raise ConfigError(name, f"the same setting as {given[one.name]}", "give one of the two")
+        given[one.name] = name
         values[one.name] = convert(one, name, value)
     return kind(**values)
 

@@ -169,11 +169,18 @@ class ConfigFile:
 def read_properties(path: Path) -> dict[str, str]:
     """The keys of a properties file; those without a value are left out, as upstream does.
 
+    Comments may have any encoding: many files have theirs in GBK.
+
     Raises:
-        ConfigError: the file cannot be read.
+        ConfigError: the file cannot be read, a key or value is not UTF-8, or it is TOML.
     """
-    try:
-        text = _read(path).decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ConfigError(str(path), f"is not text: {error}") from error
-    return {key: value.strip() for key, value in properties.parse(text).items() if value.strip()}
+    pairs = properties.parse(_read(path).decode("utf-8-sig", "surrogateescape"))
+    for key, value in pairs.items():
+        try:
+            f"{key}{value}".encode()
+        except UnicodeEncodeError as error:
+            place = f"{path}: {key}" if key.isidentifier() else str(path)
+            raise ConfigError(place, "is not text in UTF-8") from error
+        if key.startswith("["):
+            raise ConfigError(str(path), f"{key} is of a TOML file", "let its name end in .toml")
+    return {key: value.strip() for key, value in pairs.items() if value.strip()}
