@@ -77,8 +77,8 @@ def command(
         raise WrongUseError("--key-field needs --in json")
     rows = made_up(count, size_bytes) if count else read(source, form, fields.pop("key_field"))
     fields.pop("key_field", None)
-    config = client_config(namesrv, access_key, secret_key)
-    sent = run_client(send_all(rows, group, config, batch, sharding_key, as_json, fields))
+    client = client_config(namesrv, access_key, secret_key)
+    sent = run_client(send_all(rows, group, client, batch, sharding_key, as_json, fields))
     if not as_json:
         tell(f"{counted(sent, 'message')} stored")
 
@@ -105,7 +105,7 @@ def read(source: BinaryIO, form: str, key_field: str | None) -> Iterator[tuple[b
 async def send_all(
     rows: Iterator[tuple[bytes, str | None]],
     group: str,
-    config: Any,
+    client: Any,
     batch: int,
     sharding_key: str | None,
     as_json: bool,
@@ -118,7 +118,7 @@ async def send_all(
     from pyledger.client import AsyncProducer, Message
 
     sent = 0
-    async with AsyncProducer(group, client=config, send_timeout_ms=30_000) as producer:
+    async with AsyncProducer(group, client=client, send_timeout_ms=30_000) as producer:
 
         async def send(part: list[tuple[bytes, str | None]]) -> None:
             nonlocal sent
