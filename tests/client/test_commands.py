@@ -168,3 +168,15 @@ def test_examples_in_help_work(node: BackgroundNode, name: str) -> None:
         words = [node.broker_address if word == "127.0.0.1:10911" else word for word in shlex.split(line)[1:]]
         done = pyledger(*words)
         assert done.code == 0, (line, done.err)
+
+
+def test_what_shall_speak_tls_never_speaks_plain_text(
+    node: BackgroundNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The servers here have no certificate."""
+    sending = ["produce", "--topic", "Orders", "--count", "1"]
+    for words in (["topic", "list"], sending, ["mqadmin", "topicList"]):
+        assert pyledger(*words).code == 0
+        with monkeypatch.context() as patch:
+            patch.setenv("PYLEDGER_TLS_CLIENT_ENABLED", "true")
+            assert pyledger(*words).code == 3

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from pyledger.cli.ledger_cluster import bookie_rows, format_cluster, is_metadata
-from pyledger.cli.network import client_config, network_options, run_client
+from pyledger.cli.network import client_of_options, network_options, run_client
 from pyledger.cli.output import counted, emit, report, tell, write_line
 from pyledger.cli.parameters import json_option
 from pyledger.cli.topic import print_rows
@@ -32,7 +32,7 @@ def list_brokers(namesrv: str, access_key: str, secret_key: str, as_json: bool) 
     from pyledger.client.admin import AsyncAdmin
 
     async def work() -> Any:
-        async with AsyncAdmin(client=client_config(namesrv, access_key, secret_key)) as admin:
+        async with AsyncAdmin(client=client_of_options(namesrv, access_key, secret_key)) as admin:
             return await admin.clusters()
 
     known = run_client(work())
@@ -62,7 +62,7 @@ def status(address: str, namesrv: str, access_key: str, secret_key: str, as_json
     from pyledger.client.admin import AsyncAdmin
 
     async def work() -> Any:
-        async with AsyncAdmin(client=client_config(namesrv, access_key, secret_key)) as admin:
+        async with AsyncAdmin(client=client_of_options(namesrv, access_key, secret_key)) as admin:
             return await admin.broker_status(address)
 
     table = dict(sorted(run_client(work()).items()))

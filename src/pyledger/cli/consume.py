@@ -7,7 +7,7 @@ import click
 
 from pyledger.cli.network import (
     FORMAT_HELP,
-    client_config,
+    client_of_options,
     formatted,
     network_options,
     parse_format,
@@ -73,13 +73,13 @@ def command(
         raise WrongUseError("--json and --format exclude each other")
     if sql is not None and tags != "*":
         raise WrongUseError("--tags and --sql exclude each other")
-    config = client_config(namesrv, access_key, secret_key)
+    client = client_of_options(namesrv, access_key, secret_key)
     choice = (tags if sql is None else sql, sql is not None)
-    run_client(print_all(config, topic, group, choice, start, limit, exit_at_end, pattern, as_json))
+    run_client(print_all(client, topic, group, choice, start, limit, exit_at_end, pattern, as_json))
 
 
 async def print_all(
-    config: Any,
+    client: Any,
     topic: str,
     group: str | None,
     choice: tuple[str, bool],
@@ -102,9 +102,9 @@ async def print_all(
     if limit == 0:
         return
     if group is None:
-        await read_queues(config, topic, choice, start, exit_at_end, take)
+        await read_queues(client, topic, choice, start, exit_at_end, take)
     else:
-        await poll_group(config, topic, group, choice, start, exit_at_end, take)
+        await poll_group(client, topic, group, choice, start, exit_at_end, take)
 
 
 def show(message: Any, pattern: str | None, as_json: bool) -> None:
@@ -125,7 +125,7 @@ def show(message: Any, pattern: str | None, as_json: bool) -> None:
 
 
 async def read_queues(
-    config: Any, topic: str, choice: tuple[str, bool], start: str | int, exit_at_end: bool, take: Take
+    client: Any, topic: str, choice: tuple[str, bool], start: str | int, exit_at_end: bool, take: Take
 ) -> None:
     """Read all queues at once, until `take` has enough."""
     import asyncio
@@ -133,7 +133,7 @@ async def read_queues(
     from pyledger.client import AsyncPullConsumer, PullStatus
 
     expression, is_sql = choice
-    async with AsyncPullConsumer("pyledger-consume", client=config) as consumer:
+    async with AsyncPullConsumer("pyledger-consume", client=client) as consumer:
 
         async def read(queue: Any) -> bool:
             """Whether `take` has enough."""
@@ -165,7 +165,7 @@ async def read_queues(
 
 
 async def poll_group(
-    config: Any,
+    client: Any,
     topic: str,
     group: str,
     choice: tuple[str, bool],
@@ -178,7 +178,7 @@ async def poll_group(
 
     where = {"begin": "first_offset", "end": "last_offset"}.get(str(start), "timestamp")
     moment_ms = start if isinstance(start, int) else 0
-    consumer = AsyncLitePullConsumer(group, client=config, consume_from=where, consume_timestamp_ms=moment_ms)
+    consumer = AsyncLitePullConsumer(group, client=client, consume_from=where, consume_timestamp_ms=moment_ms)
     consumer.subscribe(topic, choice[0], sql=choice[1])
     async with consumer:
         idle = 0

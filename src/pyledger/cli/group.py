@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from pyledger.cli.network import client_config, network_options, run_client
+from pyledger.cli.network import client_of_options, network_options, run_client
 from pyledger.cli.output import confirm, counted, emit, format_time, report, tell
 from pyledger.cli.parameters import Number, if_exists_option, json_option, parse_time, yes_option
 from pyledger.cli.topic import print_rows
@@ -30,7 +30,7 @@ def list_groups(namesrv: str, access_key: str, secret_key: str, as_json: bool) -
     from pyledger.client.admin import AsyncAdmin
 
     async def work() -> Any:
-        async with AsyncAdmin(client=client_config(namesrv, access_key, secret_key)) as admin:
+        async with AsyncAdmin(client=client_of_options(namesrv, access_key, secret_key)) as admin:
             return await admin.groups()
 
     rows = [
@@ -52,7 +52,7 @@ def show(
     from pyledger.client.admin import AsyncAdmin
 
     async def work() -> Any:
-        async with AsyncAdmin(client=client_config(namesrv, access_key, secret_key)) as admin:
+        async with AsyncAdmin(client=client_of_options(namesrv, access_key, secret_key)) as admin:
             progress, members = await admin.progress(group, topic), await admin.members(group)
             # Brokers answer 0 for a group that they do not know, as upstream's do.
             if members is None and not any(one.consumer_offset > 0 for one in progress.queues.values()):
@@ -121,7 +121,7 @@ def create(
     )
 
     async def work() -> tuple[str, ...]:
-        async with AsyncAdmin(client=client_config(namesrv, access_key, secret_key)) as admin:
+        async with AsyncAdmin(client=client_of_options(namesrv, access_key, secret_key)) as admin:
             return await admin.create_group(wanted, cluster=cluster)
 
     brokers = run_client(work())
@@ -152,7 +152,7 @@ def delete(
         confirm(f"Delete the group {group}?")
 
     async def work() -> None:
-        async with AsyncAdmin(client=client_config(namesrv, access_key, secret_key)) as admin:
+        async with AsyncAdmin(client=client_of_options(namesrv, access_key, secret_key)) as admin:
             if not if_exists:
                 await require_group(admin, group)
             await admin.delete_group(group, forget_offsets=not keep_offsets)
@@ -186,7 +186,7 @@ def reset(
     from pyledger.client.admin import AsyncAdmin
 
     async def work() -> Any:
-        async with AsyncAdmin(client=client_config(namesrv, access_key, secret_key)) as admin:
+        async with AsyncAdmin(client=client_of_options(namesrv, access_key, secret_key)) as admin:
             return await admin.reset_offset(group, topic, target_ms)
 
     rows = [

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from pyledger.cli.network import client_config, network_options, run_client
+from pyledger.cli.network import client_of_options, network_options, run_client
 from pyledger.cli.output import emit, write_line
 from pyledger.cli.parameters import Number, json_option
 
@@ -30,7 +30,7 @@ def status(address: str, namesrv: str, access_key: str, secret_key: str, as_json
     from pyledger.client.replication import ReplicationAdmin
 
     async def work() -> Any:
-        async with ReplicationAdmin(client=client_config(namesrv, access_key, secret_key)) as admin:
+        async with ReplicationAdmin(client=client_of_options(namesrv, access_key, secret_key)) as admin:
             return await admin.status(address)
 
     show(run_client(work()).document(), as_json)
@@ -52,7 +52,7 @@ def promote(
     from pyledger.client.replication import ReplicationAdmin
 
     async def work() -> Any:
-        async with ReplicationAdmin(client=client_config(namesrv, access_key, secret_key)) as admin:
+        async with ReplicationAdmin(client=client_of_options(namesrv, access_key, secret_key)) as admin:
             return await admin.promote(address, role, force=force)
 
     show(run_client(work()).document(), as_json)
@@ -70,7 +70,7 @@ def demote(
     from pyledger.client.replication import ReplicationAdmin
 
     async def work() -> Any:
-        async with ReplicationAdmin(client=client_config(namesrv, access_key, secret_key)) as admin:
+        async with ReplicationAdmin(client=client_of_options(namesrv, access_key, secret_key)) as admin:
             return await admin.demote(address, broker_id)
 
     show(run_client(work()).document(), as_json)

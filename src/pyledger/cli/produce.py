@@ -5,7 +5,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from pyledger.cli.network import client_config, network_options, run_client
+from pyledger.cli.network import client_of_options, network_options, run_client
 from pyledger.cli.output import WrongUseError, counted, emit_done, tell
 from pyledger.cli.parameters import Number
 from pyledger.cli.rows import field_text, read_json_lines, read_lines, read_whole
@@ -77,7 +77,7 @@ def command(
         raise WrongUseError("--key-field needs --in json")
     rows = made_up(count, size_bytes) if count else read(source, form, fields.pop("key_field"))
     fields.pop("key_field", None)
-    client = client_config(namesrv, access_key, secret_key)
+    client = client_of_options(namesrv, access_key, secret_key)
     sent = run_client(send_all(rows, group, client, batch, sharding_key, as_json, fields))
     if not as_json:
         tell(f"{counted(sent, 'message')} stored")

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from pyledger.cli.network import client_config, network_options, run_client
+from pyledger.cli.network import client_of_options, network_options, run_client
 from pyledger.cli.output import confirm, emit, format_time, print_table, report, write_line
 from pyledger.cli.parameters import Number, if_exists_option, json_option, yes_option
 
@@ -34,7 +34,7 @@ def list_topics(namesrv: str, access_key: str, secret_key: str, show_all: bool, 
     from pyledger.protocol.delivery.name_rules import is_retry_or_dlq, is_system_topic
 
     async def work() -> tuple[str, ...]:
-        async with AsyncAdmin(client=client_config(namesrv, access_key, secret_key)) as admin:
+        async with AsyncAdmin(client=client_of_options(namesrv, access_key, secret_key)) as admin:
             found = await admin.topics()
             if show_all:
                 return found
@@ -60,7 +60,7 @@ def show(topic: str, namesrv: str, access_key: str, secret_key: str, as_json: bo
     from pyledger.client.admin import AsyncAdmin
 
     async def work() -> Any:
-        async with AsyncAdmin(client=client_config(namesrv, access_key, secret_key)) as admin:
+        async with AsyncAdmin(client=client_of_options(namesrv, access_key, secret_key)) as admin:
             return await admin.topic_offsets(topic)
 
     rows = [
@@ -123,7 +123,7 @@ def create(
     )
 
     async def work() -> tuple[str, ...]:
-        async with AsyncAdmin(client=client_config(namesrv, access_key, secret_key)) as admin:
+        async with AsyncAdmin(client=client_of_options(namesrv, access_key, secret_key)) as admin:
             return await admin.create_topic(wanted, cluster=cluster, address=broker)
 
     brokers = run_client(work())
@@ -154,7 +154,7 @@ def delete(
         confirm(f"Delete {topic} and its messages?")
 
     async def work() -> None:
-        async with AsyncAdmin(client=client_config(namesrv, access_key, secret_key)) as admin:
+        async with AsyncAdmin(client=client_of_options(namesrv, access_key, secret_key)) as admin:
             if not if_exists:
                 await admin.topic_route(topic)
             await admin.delete_topic(topic, cluster=cluster)

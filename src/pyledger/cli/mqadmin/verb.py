@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from pyledger.cli.network import KEY_OPTIONS, client_config, namesrv_option, run_client
+from pyledger.cli.network import KEY_OPTIONS, client_of_options, namesrv_option, run_client
 from pyledger.cli.output import WrongUseError, emit, printable, write_line
 from pyledger.cli.parameters import INT64_MAX, json_option
 
@@ -93,7 +93,7 @@ def verb(name: str, *options: Option[Any], table: dict[str, click.Command]) -> C
             from pyledger.client.admin import AsyncAdmin
 
             async def do() -> None:
-                async with AsyncAdmin(client=client_config(namesrv, access_key, secret_key)) as admin:
+                async with AsyncAdmin(client=client_of_options(namesrv, access_key, secret_key)) as admin:
                     await work(admin, Printer(as_json), **given)
 
             run_client(do())
