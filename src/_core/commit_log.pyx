@@ -17,7 +17,6 @@ import re
 from pyledger import errors
 
 cdef object _TOPIC_ALLOWED = re.compile(r"[%|a-zA-Z0-9_-]+")
-cdef str _LIGHT_QUEUE_PREFIX = "%LMQ%"
 
 cdef enum:
     BLANK_BYTES = 8
@@ -55,8 +54,6 @@ cdef bytes check_topic(str topic, bint strict):
     cdef bytes encoded
     if strict and _TOPIC_ALLOWED.fullmatch(topic) is None:
         raise errors.IllegalMessageError(f"topic {topic!r} may hold only letters, digits and %|_-")
-    if strict and topic.startswith(_LIGHT_QUEUE_PREFIX):
-        raise errors.IllegalMessageError(f"topic {topic!r} names a light queue, which PyLedger does not write")
     if topic in ("", ".", "..") or "/" in topic or "\0" in topic:
         raise errors.IllegalMessageError(f"topic {topic!r} cannot be the name of a folder")
     try:

@@ -55,6 +55,8 @@ INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
 
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
+LIGHT_QUEUE_PREFIX = "%LMQ%"
+"""Of the topics of light queues: their units name records of other topics."""
 DEFAULT_TOPIC = "TBW102"
 """Template of topics that a first send creates."""
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"

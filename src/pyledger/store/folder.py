@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from pyledger.config.store import BATCH_UNIT_BYTES, CONSUME_QUEUE_UNIT_BYTES
 from pyledger.errors import StoreFormatError, StoreIOError, StoreNotFoundError
+from pyledger.names import LIGHT_QUEUE_PREFIX
 from pyledger.store.cold_trailer import original_size
 
 LOG_FOLDER = "commitlog"
@@ -30,8 +31,6 @@ STAGING_FOLDER = "spark"
 """Rows that Spark writes and that are not published yet."""
 CONFIG_FOLDER = "config"
 ROCKSDB_QUEUE_FOLDER = "consumequeue_rocksdb"
-LMQ_PREFIX = "%LMQ%"
-"""Of the topics of light queues: their units name records of other topics."""
 CHECKPOINT_FILE = "checkpoint"
 ABORT_FILE = "abort"
 LOCK_FILE = "lock"
@@ -215,7 +214,9 @@ def refuse_foreign_parts(path: str) -> None:
         problem = f"its consume queues are kept in RocksDB ({os.path.basename(rocksdb[0])})"
     elif tables := [name for name in sorted(names_in(config)) if _holds_rocksdb(os.path.join(config, name))]:
         problem = f"{', '.join(tables)} of its broker are kept in RocksDB"
-    elif light := next((name for name in sorted(names_in(queues)) if name.startswith(LMQ_PREFIX)), None):
+    elif light := next(
+        (name for name in sorted(names_in(queues)) if name.startswith(LIGHT_QUEUE_PREFIX)), None
+    ):
         problem = f"it has light queues ({light})"
     if problem:
         raise StoreFormatError(

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from pyledger._core import LogView, UnitCollector, UnitRun, find_next_record
 from pyledger.errors import IllegalMessageError
-from pyledger.store.folder import BATCH_QUEUE_FOLDER, LMQ_PREFIX, QUEUE_FOLDER, StoreFolder, offset_files
+from pyledger.names import LIGHT_QUEUE_PREFIX
+from pyledger.store.folder import BATCH_QUEUE_FOLDER, QUEUE_FOLDER, StoreFolder, offset_files
 from pyledger.store.problem import Problem, Severity
 from pyledger.store.queue_units import StoredQueue, open_stored
 from pyledger.store.views import BATCH_CQ_UNIT, CQ_UNIT, differing_units, same_bytes
@@ -40,7 +41,7 @@ class QueueCheck:
         for kind, batch in ((QUEUE_FOLDER, False), (BATCH_QUEUE_FOLDER, True)):
             for topic, queue_id, _ in self.folder.queue_folders(kind):
                 # The records of a light queue name the queues that they stand in besides.
-                if not topic.startswith(LMQ_PREFIX):
+                if not topic.startswith(LIGHT_QUEUE_PREFIX):
                     self._stored[topic, queue_id] = batch
         self._collector = UnitCollector({name[0] for name, batch in self._stored.items() if batch})
 

@@ -3,7 +3,8 @@
 Names come from the network and become parts of paths, so nothing else may pass.
 
 Differs: upstream takes sends for its timer topic, its revive topics and all other topics of its own that
-start with `rmq_sys_`, offsets of its own groups, and names with a second prefix, such as `%RETRY%%RETRY%x`.
+start with `rmq_sys_`, offsets of its own groups, names with a second prefix, such as `%RETRY%%RETRY%x`, and
+messages for the topic of a light queue, `%LMQ%x`.
 
 Source: RocketMQ common/.../TopicValidator.java, Validators.java, MixAll.java.
 """
@@ -47,6 +48,8 @@ def topic_problem(topic: str) -> str | None:
         return f"The specified topic is longer than topic max length {limit}."
     if is_retry_or_dlq(topic) and is_retry_or_dlq(topic[topic.index("%", 1) + 1 :]):
         return "The specified topic has more than one prefix of a group."
+    if topic.startswith(names.LIGHT_QUEUE_PREFIX):
+        return "The specified topic is the name of a light queue, which this broker does not write."
     return None
 
 
