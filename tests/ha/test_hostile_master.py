@@ -72,7 +72,7 @@ def test_frames_of_any_kind_leave_whole_records(
         start, whole = max(0, store.min_offset), replica.whole_offset
         assert store.max_offset == whole
         assert not whole or scan(store.log_view(), start, check=False).next_offset == whole
-        assert len(list((folder / "commitlog").iterdir())) <= 3  # the last, and two made ahead
+        assert len(store.log_view().files) <= 1
     # Nothing of it keeps the store from being opened, or is dropped then.
     with MessageStore.open(folder, **SMALL) as store:
         assert store.max_offset == whole
