@@ -17,6 +17,7 @@ import re
 from pyledger import errors
 
 cdef object _TOPIC_ALLOWED = re.compile(r"[%|a-zA-Z0-9_-]+")
+cdef str _LIGHT_QUEUE_PREFIX = "%LMQ%"
 
 cdef enum:
     BLANK_BYTES = 8
@@ -54,6 +55,8 @@ cdef bytes check_topic(str topic, bint strict):
     cdef bytes encoded
     if strict and _TOPIC_ALLOWED.fullmatch(topic) is None:
         raise errors.IllegalMessageError(f"topic {topic!r} may hold only letters, digits and %|_-")
+    if strict and topic.startswith(_LIGHT_QUEUE_PREFIX):
+        raise errors.IllegalMessageError(f"topic {topic!r} names a light queue, which is not written here")
     if topic in ("", ".", "..") or "/" in topic or "\0" in topic:
         raise errors.IllegalMessageError(f"topic {topic!r} cannot be the name of a folder")
     try:

@@ -300,6 +300,18 @@ def test_prepared_and_rolled_back_records_are_in_no_queue(store: MessageStore) -
     assert [m.queue_offset for m in store.messages()] == [0, 0, 0]
 
 
+def test_no_message_makes_a_folder_that_nobody_opens_again(tmp_path: Path) -> None:
+    """A queue of that name is a light queue, and a store with one is not opened for writing."""
+    with MessageStore.open(tmp_path / "s", **SMALL) as store:
+        message = Message("%LMQ%x", b"x")
+        for put in (lambda: store.put(message), lambda: store.put_batch([message, message])):
+            with pytest.raises(IllegalMessageError, match="light queue"):
+                put()
+        store.put(Message("orders", b"x"))
+    with MessageStore.open(tmp_path / "s", **SMALL) as store:
+        assert [message.body for message in store.get("orders", 0, 0).messages] == [b"x"]
+
+
 @pytest.mark.parametrize("topic", ["", ".", "..", "a/b", "../../x", "a\0b", "a\nb", "x" * 300])
 def test_a_topic_that_could_leave_the_folder_is_refused(store: MessageStore, topic: str) -> None:
     with pytest.raises(IllegalMessageError):
