@@ -145,7 +145,7 @@ cdef class UnitQueue:
     cdef int _remove_files(self, list files) except -1:
         # Unlinked, not unmapped: views that readers hold stay good until they are released.
         for file in files:
-            os.unlink((<MappedFile>file).path)
+            remove_file((<MappedFile>file).path)
         if files:
             make_names_durable(self.folder)
         return 0

@@ -80,6 +80,17 @@ def test_a_round_deletes_no_more_log_files_than_allowed(tmp_path: Path) -> None:
         assert store.delete_expired(immediate=True) == []
 
 
+@pytest.mark.parametrize("folder", ["commitlog", "consumequeue/t/0", "consumequeue/t/1"])
+def test_a_file_that_somebody_removed_before_does_not_end_cleaning(tmp_path: Path, folder: str) -> None:
+    with MessageStore.open(tmp_path, **SMALL) as store:
+        fill(store)
+        age(store, 100)
+        gone = min((tmp_path / folder).iterdir())
+        gone.unlink()
+        assert str(gone) in store.delete_expired()
+        assert store.put(Message("t", b"more")).queue_offset == 200
+
+
 def test_messages_read_before_a_deletion_stay_readable(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path, **SMALL) as store:
         fill(store)
