@@ -97,7 +97,8 @@ cdef inline void encode_record(uint8_t* to, const RecordTemplate* t, const Draft
     put_i64(at - 12, d.prepared_transaction_offset)
     put_i32(at - 4, <int32_t>d.body_bytes)
     # The CRC is of the bytes as they stand here: a body in shared memory may change under our eyes.
-    memcpy(at, d.body, <size_t>d.body_bytes)
+    if d.body_bytes > 0:             # an empty one need not stand anywhere
+        memcpy(at, d.body, <size_t>d.body_bytes)
     put_i32(to + AT_BODY_CRC, body_crc_of(at, <size_t>d.body_bytes))
     at += d.body_bytes
     memcpy(at, t.topic_field, <size_t>t.topic_field_bytes)
