@@ -29,6 +29,7 @@
 #include <sys/mman.h>
 
 #include "file_mapping.h"
+#include "checks.h"
 #include "lz4_block.h"
 #include "page.h"
 
@@ -266,6 +267,7 @@ static int cold_unpack(const cold_segment *s, int64_t b, int64_t begin, int64_t 
     const uint64_t place = load_le64(s->entries + b * COLD_ENTRY_BYTES);
     const uint8_t *in;
     uint32_t length;
+    ASSERT(0 <= b && b < s->block_count && cold_fits(s, begin, end));
     if (place > (uint64_t)s->blocks_end || s->blocks_end - (int64_t)place < 8)
         return -1;
     in = s->packed + place;
@@ -323,6 +325,7 @@ static void cold_fill(cold_segment *s, int64_t b) {
 static inline void cold_touch(cold_segment *s, int64_t b) {
     cold_block *block = &s->table[b];
     const int64_t epoch = __atomic_load_n(&cold_epoch, __ATOMIC_RELAXED);
+    ASSERT(0 <= b && b < s->block_count);
     if (__atomic_load_n(&block->stamp, __ATOMIC_RELAXED) < epoch)
         COLD_STORE(&block->stamp, epoch);
     while (COLD_LOAD(&block->state) != COLD_READY) {

@@ -94,6 +94,8 @@ cdef inline int put_key(IndexCursor* c, int32_t hash, int64_t physical_offset, i
         status = reserve_entries(c, entry + INDEX_ENTRY_BYTES - c.base)
         if status < 0:
             return status
+    ASSERT(entry + INDEX_ENTRY_BYTES <= c.base + c.reserved)
+    ASSERT(c.base + INDEX_HEADER_BYTES <= slot and slot + INDEX_SLOT_BYTES <= c.entries)
     previous = get_i32(slot)
     if previous <= 0 or previous > c.count:
         previous = 0

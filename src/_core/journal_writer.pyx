@@ -150,6 +150,7 @@ cdef class JournalWriter:
         pthread_mutex_lock(&self.lock)
         roomy = make_room(&self.filling, size_bytes)
         if roomy:
+            ASSERT(size_bytes >= 0 and self.filling.filled + size_bytes <= self.filling.capacity)
             memcpy(self.filling.base + self.filling.filled, record, size_bytes)
             self.filling.filled += size_bytes
             store_release(&self.appended_bytes, self.appended_bytes + size_bytes)
@@ -168,6 +169,7 @@ cdef class JournalWriter:
         roomy = make_room(&self.filling, 4 + size_bytes)
         if roomy:
             at = self.filling.base + self.filling.filled
+            ASSERT(size_bytes >= 0 and self.filling.filled + 4 + size_bytes <= self.filling.capacity)
             put_i32(at, <int>size_bytes)
             memcpy(at + 4, body, size_bytes)
             self.filling.filled += 4 + size_bytes

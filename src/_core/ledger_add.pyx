@@ -91,6 +91,7 @@ def encode_copies(uint64_t number, int64_t ledger_id, bytes key not None, list e
         memcpy(at, PyBytes_AS_STRING(entry), PyBytes_GET_SIZE(entry))
         at += PyBytes_GET_SIZE(entry)
         number += 1
+    ASSERT(at == <uint8_t*>PyBytes_AS_STRING(made) + whole_bytes)
     return made
 
 
@@ -139,6 +140,7 @@ cdef class AddEncoder:
                                 <const uint8_t*>PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload))
             entry_id += 1
             number += 1
+        ASSERT(at == <uint8_t*>PyBytes_AS_STRING(made) + whole_bytes)
         return made
 
     cdef bytes frame(self, uint64_t number, int64_t entry_id, int64_t confirmed, int64_t length,

@@ -100,6 +100,7 @@ def split_entries(body):
                 return None
             found.append(PyBytes_FromStringAndSize(<const char*>at + 4, size_bytes))
             at += 4 + size_bytes
+        ASSERT(at == end)
     finally:
         PyBuffer_Release(&view)
     return tuple(found)
@@ -125,6 +126,7 @@ def cut_entries(bytes data not None, int64_t location, bytes slots not None, int
             break
         found.append(PyBytes_FromStringAndSize(<const char*>base + at, size_bytes))
         at += size_bytes
+        ASSERT(at <= end)
         entry_id += 1
         slot += 8
     return found

@@ -73,6 +73,7 @@ static inline const uint8_t *lz4_length(const uint8_t *in, const uint8_t *in_end
 static inline void lz4_copy_match(uint8_t *out, size_t distance, size_t length, size_t room) {
     const uint8_t *from = out - distance;
     uint8_t *end = out + length;
+    ASSERT(distance > 0 && length <= room);
     if (room - length < LZ4_COPY) {
         while (out < end)
             *out++ = *from++;
@@ -108,6 +109,7 @@ static int lz4_decode(const uint8_t *in, size_t in_size, uint8_t *const out_star
         const uint8_t token = *in++;
         size_t length = token >> 4;
         size_t distance;
+        ASSERT(out <= out_end);
         if (length == 15 && (in = lz4_length(in, in_end, &length)) == NULL)
             return -1;
         if (length > (size_t)(in_end - in) || length > (size_t)(out_end - out))

@@ -308,6 +308,7 @@ cdef class SendHead:
             else:
                 to = self.put_json(start + 8, out, opaque, born_ms)
             head_bytes = to - start - 8
+            ASSERT(8 + head_bytes + with_body * body.len <= PyBytes_GET_SIZE(frame))
             if head_bytes + 4 + body.len > 0x7FFFFFFF:
                 raise errors.FrameError(f"a body of {body.len} bytes fits in no frame")
             put_i32(start, <int32_t>(head_bytes + 4 + body.len))

@@ -62,6 +62,7 @@ cdef class PullRun:
                                                        ranges.log.end_offset)
                 ranges.log.check_intact(ranges.starts[j], ranges.starts[j] + ranges.lengths[j])
                 to += ranges.lengths[j]
+        ASSERT(to == <uint8_t*>PyBytes_AS_STRING(whole) + self.total_bytes)
         self.heads = self.ranges = None
         self.parts = [whole]
         return 0

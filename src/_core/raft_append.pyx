@@ -270,6 +270,7 @@ cdef class AppendHead:
         cdef Py_ssize_t length
         to = put_ascii(put_decimal(to, opaque), b',"serializeTypeCurrentRPC":"JSON","version":')
         header_bytes = put_ascii(put_decimal(to, CURRENT_VERSION), b"}") - header
+        ASSERT(header_bytes <= APPEND_HEADER_BYTES_MAX)
         for item in run[1:]:
             if not PyBytes_CheckExact(item):
                 raise TypeError(f"a body is bytes, not {type(item).__name__}")
@@ -288,6 +289,7 @@ cdef class AppendHead:
             put_i32(to, <int32_t>length)
             memcpy(to + 4, PyBytes_AS_STRING(item), <size_t>length)
             to += 4 + length
+        ASSERT(to == <uint8_t*>PyBytes_AS_STRING(frame) + size_bytes)
         return frame
 
 

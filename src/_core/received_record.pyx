@@ -238,6 +238,7 @@ def read_records(bytes data not None, type kind not None, str broker_name not No
         status = parse_record(base + at, record_bytes, &message.record)
         if status != PARSED_RECORD:
             refuse_record(at, status)
+        ASSERT(message.record.properties + message.record.properties_bytes == base + at + record_bytes)
         message.owner = data
         message.broker_name = broker_name
         if not keeps_queue:

@@ -107,6 +107,7 @@ cdef inline void encode_record(uint8_t* to, const RecordTemplate* t, const Draft
     at += 2
     if properties_bytes > 0:
         at = encode_properties(at, d)
+    ASSERT(at == to + size_bytes - d.crc_property * CRC_PROPERTY_BYTES)
     if d.crc_property:
         put_crc_property(to, size_bytes)
 

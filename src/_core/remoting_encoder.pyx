@@ -177,6 +177,7 @@ cdef class _ResponseWriter:
             self.to[0] = c'}'
             self.to += 1
         size = self.to - self.start - 8
+        ASSERT(size + 8 <= PyBytes_GET_SIZE(self.room))
         if size > HEADER_BYTES_LIMIT or body_bytes < 0 or size + 4 + body_bytes > 0x7FFFFFFF:
             raise errors.FrameError(f"a header of {size} and a body of {body_bytes} bytes fit in no frame")
         put_i32(self.start, <int32_t>(size + 4 + body_bytes))

@@ -311,6 +311,7 @@ cdef bint read_binary_head(const uint8_t* p, const uint8_t* end, CommandHead* he
         head.values[head.count] = TextSpan(p, size, False)
         head.count += 1
         p += size
+    ASSERT(p == end)
     return True
 
 

@@ -248,6 +248,7 @@ cdef class ReplicaFeed:
         cdef ssize_t got
         cdef int64_t begin_ns = monotonic_ns()
         cdef int64_t now_ns = begin_ns
+        ASSERT(0 <= self.begin <= self.end <= FEED_BUFFER_BYTES)
         if self.begin > 0:
             memmove(self.buffer, self.buffer + self.begin, <size_t>(self.end - self.begin))
             self.end -= self.begin

@@ -154,6 +154,7 @@ cdef class SendRun:
                 to[15 - digit] = <uint8_t>HEX_DIGITS[offset & 15]
                 offset >>= 4
             to += 16
+        ASSERT(to == <uint8_t*>PyBytes_AS_STRING(ids) + PyBytes_GET_SIZE(ids))
         return ids
 
 

@@ -71,6 +71,7 @@ cdef inline uint8_t* next_unit(UnitCursor* c, int* status) noexcept nogil:
         if c.base == NULL or c.position == c.file_size:
             status[0] = STATUS_END_OF_FILE
             return NULL
+        ASSERT(c.position + c.unit_bytes <= c.file_size)
         while c.position + c.unit_bytes > c.reserved:
             status[0] = reserve_chunk(c)
             if status[0] < 0:
@@ -80,6 +81,8 @@ cdef inline uint8_t* next_unit(UnitCursor* c, int* status) noexcept nogil:
 
 cdef inline void publish_unit(UnitCursor* c, int64_t next_queue_offset,
                               int64_t max_physical_offset) noexcept nogil:
+    ASSERT(c.base != NULL)
+    ASSERT(c.position + c.unit_bytes <= c.reserved)
     c.position += c.unit_bytes
     c.max_physical_offset = max_physical_offset
     store_release(c.wrote, c.position)

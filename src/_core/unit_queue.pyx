@@ -262,6 +262,8 @@ cdef class UnitQueue:
         if file.base == NULL or available[0] < self.cursor.unit_bytes:
             return NULL
         available[0] -= available[0] % self.cursor.unit_bytes
+        ASSERT(where >= file.start_offset)
+        ASSERT(where - file.start_offset + available[0] <= file.mapped_bytes)
         return file.base + (where - file.start_offset)
 
     cdef int check_intact(self) except -1:
