@@ -12,7 +12,7 @@ PARALLEL := -n auto --maxprocesses=4 --dist=loadgroup --no-loadscope-reorder -p 
 
 .DEFAULT_GOAL := help
 .PHONY: demo-report chaos-raft chaos-bookies kill-masters sim sim-soak help setup build build-debug annotate demo smoke test all-tests test-all interop interop-live bench bench-report \
-	compare lint type tidy docs rewrite format package clean
+	compare lint type tidy docs rewrite format package clean sanitize
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "make %-13s %s\n", $$1, $$2 }'
@@ -40,6 +40,9 @@ build: $(NATIVE)  ## compile the native module in place
 build-debug: $(READY)  ## the same with bounds checks and assertions; `make build` afterwards goes back
 	PYLEDGER_DEBUG=1 $(BIN)/python setup.py --quiet build_ext --inplace --force
 	@touch -d @0 $(NATIVE) build/lib*/pyledger/_core.*.so
+
+sanitize: $(READY)  ## the native tests on a module with ASan, UBSan and assertions, in build/sanitized; ends after SECONDS=
+	$(BIN)/python tools/sanitize.py $(if $(SECONDS),--seconds $(SECONDS))
 
 annotate: $(READY)  ## build/cython/src/_core/_core.html: the lines that touch Python objects
 	PYLEDGER_ANNOTATE=1 $(BIN)/python setup.py --quiet build_ext --inplace --force

@@ -20,6 +20,9 @@ DEBUG = os.environ.get("PYLEDGER_DEBUG") == "1"
 ANNOTATE = os.environ.get("PYLEDGER_ANNOTATE") == "1"
 CORE = Path("src/_core")
 SOURCE_ROOTS = ("src", "spark_ext")
+# What the caller asks for with CFLAGS stands; else -g0 undoes the -g of many an interpreter: debug
+# information would be nine tenths of the file.
+OPTIMIZED = any(flag.startswith("-O") for flag in shlex.split(os.environ.get("CFLAGS", "")))
 
 
 class CheckedBuildExt(build_ext):
@@ -53,12 +56,11 @@ core = Extension(
     sources=[str(CORE / "_core.pyx")],
     include_dirs=[str(CORE)],
     depends=[str(path) for path in sorted(CORE.glob("*.[ph]*")) if path.name != "_core.pyx"],
-    # -g0 undoes the -g of many an interpreter: debug information would be nine tenths of the file.
     extra_compile_args=[
         "-Wall",
         "-Wextra",
         "-Wno-unused-parameter",
-        *(["-O1", "-g"] if DEBUG else ["-O3", "-g0"]),
+        *([] if OPTIMIZED else ["-O1", "-g"] if DEBUG else ["-O3", "-g0"]),
     ],
     extra_link_args=["-pthread"],
     define_macros=[("PYLEDGER_ASSERT", "1")] if DEBUG else [("NDEBUG", "1")],
