@@ -24,3 +24,9 @@ def test_event_below_the_level_formats_nothing() -> None:
             raise AssertionError("formatted")
 
     event(logger("store"), logging.DEBUG, "queue truncated", value=Unprintable())
+
+
+def test_every_event_can_be_written_as_utf_8(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="pyledger.store"):
+        event(logger("store"), logging.INFO, "topic created", topic="caf\xe9 \udcff")
+    assert caplog.records[0].getMessage() == "topic created topic=caf\xe9 \\udcff"

@@ -28,4 +28,7 @@ def event(target: logging.Logger, level: int, message: str, /, **fields: object)
     """
     if target.isEnabledFor(level):
         text = "".join(f" {name}={value}" for name, value in fields.items())
+        if not text.isascii():
+            # What a peer or a user gave may hold lone surrogates, which no file takes.
+            text = text.encode("utf-8", "backslashreplace").decode("utf-8")
         target.log(level, "%s%s", message, text, extra={"event": message, "fields": fields}, stacklevel=2)

@@ -72,7 +72,7 @@ def words(path: tuple[str, ...], command: click.Command, given: dict[str, str]) 
 
 def check(found: Finished, said: list[str]) -> None:
     """An exit code of the table, and an error as JSON where it is not 0."""
-    shown = ([word[:40] for word in said], found.code, found.err[-300:])
+    shown = ascii(([word[:40] for word in said], found.code, found.err[-300:]))
     assert found.code in DOCUMENTED, shown
     assert "Traceback" not in found.err, shown
     for line in found.lines:
