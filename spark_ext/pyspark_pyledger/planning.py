@@ -111,6 +111,16 @@ def placed_folders(
     return [(f"{f}#{count}" if count else f, f) for f, count in zip(folders, counts, strict=True)]
 
 
+def _may_hold_log(path: str) -> bool:
+    """Whether a folder is a store, or cannot be looked at: opening it then tells why."""
+    if os.path.basename(path) == "lost+found":
+        return False
+    try:
+        return holds_log(path)
+    except StoreIOError:
+        return True
+
+
 def store_folders(path: str) -> Iterator[str]:
     """The store folders that a path means: itself, or the broker folders in it.
 
@@ -124,7 +134,7 @@ def store_folders(path: str) -> Iterator[str]:
         children = sorted(os.listdir(path))
     except OSError as error:
         raise StoreNotFoundError(path, error.strerror or "cannot be listed") from error
-    brokers = [child for child in children if holds_log(os.path.join(path, child))]
+    brokers = [child for child in children if _may_hold_log(os.path.join(path, child))]
     if not brokers:
         above = os.path.dirname(os.path.abspath(path))
         remedy = (f"did you mean {above}?",) if holds_log(above) else ()

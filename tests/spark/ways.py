@@ -81,7 +81,7 @@ def stream_table(**options: str) -> pa.Table:
 def cat_rows(folder: Path, *options: str) -> list[Row]:
     """`pyledger cat`."""
     done = pyledger("cat", folder, "--json", "--body", "sha256", "--order", "queue", *options)
-    assert done.code == 0, done.err
+    assert done.code == 0 or "the log ends at physical offset" in done.error["message"], done.err
     return sorted(({name: line.get(name) for name in IN_CAT} for line in done.json), key=place)
 
 
