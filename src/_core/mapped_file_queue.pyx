@@ -261,7 +261,8 @@ cdef class MappedFileQueue:
         """Add the next file unless another thread already did. Waits without the interpreter lock."""
         with self.roll_lock:
             self.check_writable()
-            if self.last is not full:
+            # A truncation may have made room in it meanwhile.
+            if self.last is not full or full is not None and full.wrote < full.size_bytes:
                 return 0
             if self.spare is None:
                 self.spare = self.make_file(first_start if full is None else self.next_start())
