@@ -122,10 +122,10 @@ def test_what_occurs_again_is_the_same_object() -> None:
     ids=["root", "parent", "container", "text", "key", "values", "levels"],
 )
 def test_references_that_stand_for_much_more_than_the_document_are_rejected(text: str) -> None:
-    began = time.process_time()
+    began = time.thread_time()
     with pytest.raises(MalformedJsonError, match="references"):
         parse(text)
-    assert time.process_time() - began < 1
+    assert time.thread_time() - began < 1
 
 
 def test_references_that_stand_for_as_much_as_their_text_are_followed() -> None:
@@ -152,12 +152,12 @@ UNITS = (
 def test_a_document_costs_in_proportion_to_its_size(start: str, units: list[str], end: str) -> None:
     def cost_s(characters: int) -> float:
         text = start + "".join(units) * (characters // len("".join(units))) + end
-        began = time.process_time()
+        began = time.thread_time()
         with contextlib.suppress(MalformedJsonError):
             parse(text)
-        return time.process_time() - began
+        return time.thread_time() - began
 
-    assert cost_s(32_000) < 0.1
+    assert min(cost_s(32_000) for _ in range(2)) < 0.1
     assert min(cost_s(128_000) for _ in range(2)) < 0.2
 
 

@@ -73,11 +73,11 @@ def test_an_arrival_does_not_look_at_other_queues() -> None:
         assert table.park(
             number, channel=number % 1000, topic="T", queue_id=number, offset=0, hold_ms=hold_ms, now_ms=0
         )
-    start = time.process_time()
+    start = time.thread_time()
     for number in range(1000):
         assert table.arrive("T", 1_000_000 + number, 1) == []
         assert len(table.arrive("T", number, 1)) == 1
-    assert time.process_time() - start < 5, "each arrival looked at all of them"
+    assert time.thread_time() - start < 5, "each arrival looked at all of them"
     assert len(table.tick(20_000)) == 99_000
     assert table.describe() == "nothing is parked"
     assert table.deadline_ms() is None

@@ -184,10 +184,10 @@ def test_an_expression_costs_in_proportion_to_its_length(unit: str) -> None:
         return parser_steps
 
     assert steps(16_000) <= 5 * steps(4_000) + 1_000
-    began = time.process_time()
+    began = time.thread_time()
     with contextlib.suppress(SqlSyntaxError):
         SqlFilter("a=1" + unit * (16_000 // len(unit)))
-    assert time.process_time() - began < 1
+    assert time.thread_time() - began < 1
 
 
 def test_an_error_shows_the_beginning_of_its_expression() -> None:
