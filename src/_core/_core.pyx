@@ -2,6 +2,7 @@
 include "status.pyx"
 include "digest.pyx"
 include "quorum.pyx"
+include "interpreter_lock.pyx"
 include "waker.pyx"
 include "mapping.pyx"
 include "cold_segment.pyx"

@@ -11,9 +11,6 @@ cdef extern from "Python.h":
     uint32_t PyUnicode_READ(int kind, void* data, Py_ssize_t at) nogil
     bint Py_UNICODE_ISALNUM(uint32_t character) nogil
     str PyUnicode_Substring(object text, Py_ssize_t start, Py_ssize_t end)
-    ctypedef struct PyThreadState
-    PyThreadState* PyEval_SaveThread()
-    void PyEval_RestoreThread(PyThreadState* state)
 
 cdef enum:
     LENIENT_DEPTH_MAX = 100
@@ -21,7 +18,7 @@ cdef enum:
     LENIENT_KEY_DIGITS_MAX = 20
     QUICK_DIGITS_MAX = 18
     TEXT_END = 0x110000              # behind the last character
-    SLICE_VALUES = 4096              # after that many values a waiting thread gets the interpreter lock
+    SLICE_VALUES = 1024              # after that many values others may have the interpreter lock
 
 cdef dict LENIENT_ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0"}
 cdef dict LENIENT_CONSTANTS = {"true": True, "false": False, "null": None}
@@ -90,13 +87,11 @@ cdef class _LenientParser:
     cdef object value(self, int depth):
         """Any value."""
         cdef uint32_t start = self.peek()
-        cdef PyThreadState* state
         if depth > LENIENT_DEPTH_MAX:
             raise self.wrong("nested too deeply")
         self.values += 1
         if self.values % SLICE_VALUES == 0:
-            state = PyEval_SaveThread()
-            PyEval_RestoreThread(state)
+            let_others_run()
         if start == c'{' or start == c'[':
             self.containers_left -= 1
             if self.containers_left < 0:

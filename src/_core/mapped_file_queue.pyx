@@ -258,10 +258,9 @@ cdef class MappedFileQueue:
         return file
 
     cdef int roll(self, MappedFile full, int64_t first_start) except -1:
-        """Add the next file unless another thread already did. Waits without the interpreter lock."""
+        """Add the next file, unless another thread did or a truncation made room. Waits without the GIL."""
         with self.roll_lock:
             self.check_writable()
-            # A truncation may have made room in it meanwhile.
             if self.last is not full or full is not None and full.wrote < full.size_bytes:
                 return 0
             if self.spare is None:

@@ -8,16 +8,14 @@ from libc.stdint cimport int64_t, uint8_t
 from pyledger import errors
 
 cdef enum:
-    YIELD_BYTES = 4 << 20            # after so many bytes of one call others may have a turn
+    YIELD_BYTES = 1 << 20            # after so many bytes of one call others may have a turn
 
 
 cdef inline int64_t yield_if_due(Draft* d, int64_t since_yield) noexcept:
     """Give others a turn when one call has appended many bytes; the bytes since the last turn."""
     if since_yield <= YIELD_BYTES:
         return since_yield
-    with nogil:
-        pass
-    if d.follows_clock:
+    if let_others_run() and d.follows_clock:
         d.store_timestamp = 0
     return 0
 
