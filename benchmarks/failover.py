@@ -3,8 +3,8 @@
     python -m benchmarks.failover [--brokers ours|java] [--rounds 3] [--poll 30000]
 
 Three brokers, a name server of ours, a producer of ours and RocketMQ's (5.3.3). Both send one message after
-another and try none again by themselves. The broker that leads is killed with `kill -9`. Told for each round,
-in ms after it:
+another and try none again by themselves. The broker that leads is killed with `kill -9`. Each round
+prints, in ms after it:
 
 registered  when the name server knows another broker as the master
 ours        when our producer's next message is stored; it asks for routes every 30 s

@@ -1,6 +1,6 @@
 """Builds the native module with AddressSanitizer, UBSan and assertions, and runs tests on it.
 
-It stands in build/sanitized, beside links to the Python sources; what `make build` has made stays.
+It lies in build/sanitized, beside links to the Python sources; what `make build` has made stays.
 
     python tools/sanitize.py [--seconds 300] [tests ...]
     UBSAN_OPTIONS=halt_on_error=0 python tools/sanitize.py -- --maxfail=0 tests   # all that UBSan finds

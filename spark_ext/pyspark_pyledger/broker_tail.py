@@ -103,7 +103,7 @@ class BrokerTail:
             raise next(iter(self.unavailable.values()))
 
     async def _learn_queues(self) -> None:
-        """Add what name servers tell to what they ever told."""
+        """Add the routes that name servers report to those known before."""
         for topic in self._options.topics or ():
             try:
                 queues = await self._consumer.queues(topic)

@@ -131,7 +131,7 @@ def test_entries_of_many_threads(tmp_path: Path) -> None:
 
 
 def test_appends_wait_for_a_truncation(tmp_path: Path) -> None:
-    """Who appends while the log is cut lands behind the cut, and keeps what it was told."""
+    """A record appended while the log is truncated lies behind the cut, at the offset that was returned."""
     log, _ = open_logs(tmp_path, dledger=False)
     body = bytes(500)
     places = [log.append("t", 0, body)[0] for _ in range(20)]

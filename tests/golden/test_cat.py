@@ -47,7 +47,7 @@ def columns(line: Line) -> Line:
 
 
 def told_at_the_end(golden: GoldenCase) -> tuple[int, str]:
-    """Exit code and message for a log: one that was closed in good order and ends at damage is an error."""
+    """Exit code and message for a log: one that was closed properly and ends at damage is an error."""
     if not golden.name.startswith("torn-clean"):
         return 0, ""
     end = golden.summary["maxPhysicalOffset"]

@@ -5,9 +5,29 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from pyledger.config.net import TlsConfig
+from pyledger.net.tls import client_context
 from pyledger.protocol.ha.master import REPORT
 
 PIECE_BYTES = 4096
+
+
+async def first_bytes(port: int, tls: TlsConfig | None = None, address: str = "127.0.0.1") -> bytes:
+    """What an empty slave at an address of this machine gets; nothing, when it is rejected."""
+    context = client_context(tls) if tls else None
+    try:
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", port, ssl=context, local_addr=(address, 0)
+        )
+    except OSError:
+        return b""
+    try:
+        writer.write(REPORT.pack(0))
+        return await reader.read(4096)
+    except OSError:
+        return b""
+    finally:
+        writer.close()
 
 
 class Link:

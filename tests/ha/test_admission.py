@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import socket
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -32,6 +31,7 @@ from pyledger.wire.codes import ResponseCode
 from pyledger.wire.ha_status import HaStatus
 from pyledger.wire.remoting import RemotingCommand
 from pyledger.wire.topic_config import KVTable
+from tests.ha.link import first_bytes
 from tests.ha.pair import SMALL, brokers, replication, same_view, until
 from tests.ha.test_links import service_of
 from tests.ha.test_pairs import following, send_many
@@ -43,33 +43,17 @@ ELSEWHERE = "127.0.0.2"
 """Not one of the addresses that always count as this machine."""
 
 
-async def first_bytes(port: int) -> bytes:
-    """What a slave at another address gets that begins with nothing; nothing, when it is refused."""
-    plain = socket.socket()
-    plain.setblocking(False)
-    plain.bind((ELSEWHERE, 0))
-    await asyncio.get_running_loop().sock_connect(plain, ("127.0.0.1", port))
-    reader, writer = await asyncio.open_connection(sock=plain)
-    try:
-        writer.write(REPORT.pack(0))
-        return await reader.read(100)
-    except ConnectionError:
-        return b""
-    finally:
-        writer.close()
-
-
 def test_only_slaves_that_are_known_get_the_log(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with brokers(tmp_path) as pair:
             master = await pair.start(0, "async_master")
             await send_many(master, 3)
             port = service_of(master).port
-            assert await first_bytes(port) == b""
+            assert await first_bytes(port, address=ELSEWHERE) == b""
             assert not service_of(master).connections
             # The name server tells of a slave there.
             await pair.start(1, "slave", advertised_host=ELSEWHERE)
-            assert await first_bytes(port)
+            assert await first_bytes(port, address=ELSEWHERE)
 
     run(main())
 

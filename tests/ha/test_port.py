@@ -17,13 +17,13 @@ from pyledger.config.net import TlsConfig
 from pyledger.config.store import StoreConfig
 from pyledger.errors import ConfigError
 from pyledger.message import Message
-from pyledger.net.tls import client_context
 from pyledger.protocol.ha.admission import Admission
 from pyledger.protocol.ha.master import REPORT
 from pyledger.protocol.ha.slave import FRAME_HEADER
 from pyledger.runtime.ha_service import HaService
 from pyledger.store.clock import SystemClock
 from pyledger.store.message_store import MessageStore
+from tests.ha.link import first_bytes
 from tests.ha.pair import SMALL, brokers, same_view, until
 from tests.ha.test_links import service_of
 from tests.ha.test_pairs import send_many
@@ -65,22 +65,6 @@ async def serving(
             yield service
         finally:
             await service.close()
-
-
-async def first_bytes(port: int, tls: TlsConfig | None = None) -> bytes:
-    """What a slave that begins with nothing gets; nothing, when it is rejected."""
-    try:
-        context = client_context(tls) if tls else None
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
-    except OSError:
-        return b""
-    try:
-        writer.write(REPORT.pack(0))
-        return await reader.read(4096)
-    except OSError:
-        return b""
-    finally:
-        writer.close()
 
 
 def test_a_broker_without_slaves_opens_no_port_for_them(run: Run, tmp_path: Path) -> None:

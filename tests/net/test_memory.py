@@ -21,7 +21,7 @@ from pyledger.net.server import RemotingServer
 from pyledger.wire.native import AppendDecoder
 from pyledger.wire.remoting import RemotingCommand, encode_frame
 from tests.net.conftest import Run
-from tests.net.peers import ECHO, RawPeer, echo, raw, serving, until
+from tests.net.peers import ECHO, Handler, RawPeer, echo, raw, serving, until
 
 MIB = 1 << 20
 LIMIT_BYTES = 2 * MIB
@@ -103,19 +103,25 @@ def test_answers_that_are_not_read(run: Run) -> None:
     run(main())
 
 
+def slow_handler() -> tuple[asyncio.Event, list[int], Handler]:
+    """A handler whose answers wait for the gate; the gate, and the sizes of the bodies it has begun with."""
+    gate = asyncio.Event()
+    begun: list[int] = []
+
+    async def slow(request: RemotingCommand) -> RemotingCommand:
+        await gate.wait()
+        return request.response(0)
+
+    def handler(_connection: Connection, request: RemotingCommand) -> asyncio.Future[RemotingCommand]:
+        begun.append(len(request.body))
+        return asyncio.ensure_future(slow(request))
+
+    return gate, begun, handler
+
+
 def test_requests_in_work(run: Run) -> None:
     async def main() -> None:
-        gate = asyncio.Event()
-        begun: list[int] = []
-
-        async def slow(request: RemotingCommand) -> RemotingCommand:
-            await gate.wait()
-            return request.response(0)
-
-        def handler(_connection: Connection, request: RemotingCommand) -> asyncio.Future[RemotingCommand]:
-            begun.append(len(request.body))
-            return asyncio.ensure_future(slow(request))
-
+        gate, begun, handler = slow_handler()
         # Nobody is cut while the handler takes its time.
         async with serving(handler, config=CONFIG) as server, AsyncExitStack() as stack:
             # Four fit; what the others have begun fits, too, when those are answered.
@@ -223,17 +229,7 @@ def test_what_is_counted_is_what_is_held(run: Run, kind: str) -> None:
 @pytest.mark.usefixtures("no_collector")
 def test_requests_in_work_count_after_their_connection(run: Run) -> None:
     async def main() -> None:
-        gate = asyncio.Event()
-        begun: list[int] = []
-
-        async def slow(request: RemotingCommand) -> RemotingCommand:
-            await gate.wait()
-            return request.response(0)
-
-        def handler(_connection: Connection, request: RemotingCommand) -> asyncio.Future[RemotingCommand]:
-            begun.append(len(request.body))
-            return asyncio.ensure_future(slow(request))
-
+        gate, begun, handler = slow_handler()
         async with serving(handler) as server:
             assert server._endpoint is not None
             memory = server._endpoint.memory

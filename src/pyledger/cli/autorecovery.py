@@ -11,10 +11,9 @@ from pyledger.cli.parameters import INT32_MAX, Number, json_option
 from pyledger.cli.serving import (
     begin_start,
     config_option,
-    log_level_option,
     log_to_stderr,
-    ready_json_option,
     serve,
+    server_options,
 )
 
 EXAMPLES = """\b
@@ -33,8 +32,7 @@ def command() -> None:
 @metadata_option
 @click.option("--id", "name", default="", help="Its name among candidates.  [default: HOST:PROCESS]")
 @config_option
-@log_level_option
-@ready_json_option
+@server_options
 def serve_command(metadata: str, name: str, config_path: Path | None, log_level: str) -> None:
     """Run a candidate for auditor and a replication worker until SIGTERM or SIGINT.
 

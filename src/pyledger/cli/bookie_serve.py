@@ -13,10 +13,9 @@ from pyledger.cli.serving import (
     config_option,
     listen_option,
     log_ignored,
-    log_level_option,
     log_to_stderr,
-    ready_json_option,
     serve,
+    server_options,
 )
 
 EXAMPLES = """\b
@@ -64,8 +63,7 @@ _OF_ONE_BOOKIE = {
     help="Folder of entry logs and indexes; give one for each disk.  [default: FOLDER/ledgers]",
 )
 @config_option
-@log_level_option
-@ready_json_option
+@server_options
 def command(
     folder: Path | None,
     count: int | None,

@@ -10,10 +10,9 @@ from pyledger.cli.serving import (
     config_option,
     listen_option,
     log_ignored,
-    log_level_option,
     log_to_stderr,
-    ready_json_option,
     serve,
+    server_options,
 )
 
 if TYPE_CHECKING:
@@ -33,8 +32,7 @@ Examples:
     "--store", "store_path", type=click.Path(path_type=Path, file_okay=False), help="Folder of the store."
 )
 @listen_option("127.0.0.1:10911")
-@log_level_option
-@ready_json_option
+@server_options
 def command(
     config_path: Path | None,
     namesrv: str | None,

@@ -9,10 +9,9 @@ from pyledger.cli.serving import (
     config_option,
     listen_option,
     log_ignored,
-    log_level_option,
     log_to_stderr,
-    ready_json_option,
     serve,
+    server_options,
 )
 
 EXAMPLES = """\b
@@ -27,8 +26,7 @@ Examples:
 @listen_option("127.0.0.1:9876")
 @config_option
 @click.option("--admin", is_flag=True, help="Answer requests that change the name server, too.")
-@log_level_option
-@ready_json_option
+@server_options
 def command(listen: tuple[str, int] | None, config_path: Path | None, admin: bool, log_level: str) -> None:
     """Run a name server until SIGTERM or SIGINT. Prints `READY namesrv HOST:PORT` once it answers.
 

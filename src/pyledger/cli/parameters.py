@@ -49,7 +49,7 @@ def parse_size(text: str) -> int:
 
 
 class Number(click.ParamType[int]):
-    """A whole number within bounds; as long as any number of Java's unless it is told otherwise."""
+    """A whole number within bounds; by default as long as any number of Java's."""
 
     name = "integer"
 

@@ -26,10 +26,9 @@ from pyledger.cli.rows import read_lines
 from pyledger.cli.serving import (
     begin_start,
     config_option,
-    log_level_option,
     log_to_stderr,
-    ready_json_option,
     serve,
+    server_options,
 )
 from pyledger.errors import EXIT_PROBLEM
 
@@ -55,8 +54,7 @@ timeout_option = click.option(
 )
 @click.option("--upstream-times", is_flag=True, help="Times that a group with Java nodes needs.")
 @config_option
-@log_level_option
-@ready_json_option
+@server_options
 def node(
     group: str,
     self_id: str,

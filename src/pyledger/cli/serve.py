@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from pyledger.cli.parameters import Number
-from pyledger.cli.serving import begin_start, log_level_option, log_to_stderr, ready_json_option, serve
+from pyledger.cli.serving import begin_start, log_to_stderr, serve, server_options
 
 PORT = Number(0, 65535)
 EXAMPLES = """\b
@@ -30,8 +30,7 @@ Examples:
 @click.option(
     "--sync-flush", is_flag=True, help="Acknowledge a message when it is on disk, not when it is in memory."
 )
-@log_level_option
-@ready_json_option
+@server_options
 def command(
     dev: bool, store_path: Path, namesrv_port: int, port: int, sync_flush: bool, log_level: str
 ) -> None:

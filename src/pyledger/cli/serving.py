@@ -124,20 +124,25 @@ config_option = click.option(
     help="Settings: a TOML file, or upstream's own properties.",
 )
 _AS_JSON = "pyledger.ready_as_json"
-ready_json_option = click.option(
+_ready_json_option = click.option(
     "--json",
     is_flag=True,
     expose_value=False,
     callback=lambda ctx, _param, value: ctx.meta.update({_AS_JSON: value}),
     help="A JSON line in place of READY.",
 )
-log_level_option = click.option(
+_log_level_option = click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
     show_default=True,
     help="Least level of what is logged to stderr.",
 )
+
+
+def server_options(command: F) -> F:
+    """`--log-level` and `--json`, which every server has."""
+    return _log_level_option(_ready_json_option(command))
 
 
 def parsed_address(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[str, int] | None:

@@ -15,7 +15,7 @@ from pyledger.store.meta_file import write_file
 
 DURABLE_END_FILE = "durable-end"
 UNREADABLE = -2
-"""What stands in the file is not what was written: nobody knows which entries were durable."""
+"""What the file holds is not what was written: nobody knows which entries were durable."""
 _CONTENT_BYTES_MAX = 256
 
 

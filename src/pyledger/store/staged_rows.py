@@ -111,7 +111,7 @@ def _state(folder: Path, age_ms: int) -> tuple[State, str]:
     if age_ms >= STALE_MS:
         days = age_ms // 86_400_000
         return "abandoned", f"rows that a job has staged {days} days ago, and has not published"
-    return "unknown", "rows that a job has staged; whether it still runs cannot be told here"
+    return "unknown", "rows that a job has staged; whether it still runs cannot be determined here"
 
 
 def _has_journal(folder: Path) -> bool:
