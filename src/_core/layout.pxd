@@ -1,5 +1,6 @@
 # The byte layouts of the RocketMQ store: offsets, magic codes, big-endian get and put, and the one
 # parser of a commit-log record. See docs/formats/commit_log.md for the grammar.
+from _core.status cimport ASSERT
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy
 
@@ -196,6 +197,7 @@ cdef inline int parse_record(const uint8_t* p, int64_t available, Record* r) noe
     if r.properties_bytes < 0 or at + r.properties_bytes != r.size_bytes:
         return PARSED_BAD_SIZE
     r.properties = p + at
+    ASSERT(r.body + r.body_bytes < r.topic and r.properties + r.properties_bytes == p + r.size_bytes)
     return PARSED_RECORD
 
 

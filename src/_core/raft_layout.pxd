@@ -2,6 +2,7 @@
 # See docs/formats/dledger.md.
 from _core.layout cimport (PARSED_BAD_MAGIC, PARSED_BAD_SIZE, PARSED_BLANK, PARSED_RECORD, PARSED_SHORT,
                            get_i32, get_i64, put_i32, put_i64)
+from _core.status cimport ASSERT
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 cdef enum:
@@ -55,6 +56,7 @@ cdef inline int parse_entry(const uint8_t* p, int64_t available, Entry* e) noexc
     e.chain_crc = get_i32(p + 36)
     e.body_crc = get_i32(p + 40)
     e.body = p + ENTRY_HEAD_BYTES
+    ASSERT(e.body + e.body_bytes == p + e.size_bytes and e.size_bytes <= available)
     return PARSED_RECORD
 
 

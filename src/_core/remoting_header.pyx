@@ -136,6 +136,7 @@ cdef const uint8_t* read_json_value(const uint8_t* p, const uint8_t* end, TextSp
             p += 1
         if p == first or (first[0] == c'0' and (p - first > 1 or first > span.at)) or p - first > DIGITS_MAX:
             return NULL
+    ASSERT(span.at <= p <= end)
     span.size = <int32_t>(p - span.at)
     if p < end and (p[0] == c',' or p[0] == c'}' or p[0] <= c' '):
         return p
@@ -385,6 +386,7 @@ cdef int64_t unescape(uint8_t* to, const TextSpan* span) noexcept nogil:
             if point < 0:
                 return -1
         out = put_utf8(out, point)
+        ASSERT(p <= end and out - to <= p - span.at)
     return out - to
 
 

@@ -219,6 +219,7 @@ cdef class ReplicaLog:
         """Write at the end of a file that is ready. 0; an errno or REFUSED_…: nothing of it stays."""
         cdef int64_t position = file.wrote
         cdef int outcome = 0
+        ASSERT(parts.size >= 0 and position + parts.size <= file.allocated <= file.size_bytes)
         if file.pool != NULL:
             copy_to(file.pool + position, parts)
         else:

@@ -1,3 +1,7 @@
+cdef extern from "checks.h" nogil:
+    # Ends the process of a checked build where the condition does not hold.
+    void ASSERT(bint condition)
+
 # Negative results of C-level functions. status.pyx turns them into exceptions, in one place.
 cdef enum:
     STATUS_OK = 0

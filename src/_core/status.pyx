@@ -1,4 +1,5 @@
 # One table from status code to exception. Native code raises our classes and nothing else.
+from _core.status cimport ASSERT  # no-cython-lint: the other fragments use it
 from _core.status cimport STATUS_CLOSED, STATUS_READ_ONLY, STATUS_STORE_FAILED, STATUS_STORE_FULL
 
 import os
@@ -42,7 +43,6 @@ cdef int raise_status(int status, str path, str doing) except -1:
 
 cdef extern from "checks.h" nogil:
     const char* BUILD_KIND
-    void ASSERT(bint condition)
 
 
 def build_kind():

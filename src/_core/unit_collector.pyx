@@ -198,6 +198,7 @@ cdef inline uint8_t* room_for(QueueEntry* entry, int64_t size_bytes) noexcept no
             return NULL
         entry.units = <uint8_t*>units
         entry.room_bytes = room
+    ASSERT(entry.used_bytes + size_bytes <= entry.room_bytes)
     entry.used_bytes += size_bytes
     return entry.units + entry.used_bytes - size_bytes
 
