@@ -12,6 +12,7 @@ from pyledger.errors import BookieCookieError
 from pyledger.metadata.bookies import RegisteredBookies
 from pyledger.metadata.cluster import Cluster, locate
 from pyledger.protocol.bookkeeper.messages import PRIORITY_HIGH, Status
+from pyledger.runtime import bookie_server
 from pyledger.runtime.bookie_server import BookieServer
 from pyledger.store.bookie_folder import BookiePaths
 from tests.interop.bookkeeper_peers import zookeeper
@@ -150,8 +151,22 @@ def test_what_finds_no_room_goes_to_another_disk(tmp_path: Path, disks: tuple[Pa
     asyncio.run(play())
 
 
-def test_what_found_no_room_is_not_lost(tmp_path: Path, disks: tuple[Path, Path]) -> None:
+async def all_read(bookie: BookieServer, count: int) -> None:
+    """The first entries of a ledger are there."""
+    peer = await Peer.connect(bookie.address)
+    for entry_id in range(count):
+        assert (await peer.read(1, entry_id)).entry == entry_of(1, entry_id, BODY), entry_id
+    await peer.close()
+
+
+def test_what_found_no_room_is_not_lost(
+    tmp_path: Path,
+    disks: tuple[Path, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """Whatever was acknowledged is in the journal until it is elsewhere, however often that is tried."""
+    monkeypatch.setattr(bookie_server, "RETRY_S", 0.01)
 
     async def play() -> None:
         address = f"sqlite:{tmp_path / 'metadata.db'}"
@@ -168,14 +183,19 @@ def test_what_found_no_room_is_not_lost(tmp_path: Path, disks: tuple[Path, Path]
             await until_registered(cluster, read_only=True)
             await peer.close()
             await bookie.close()
+            again = on(address, tmp_path, disks[:1], disk_check_interval_ms=86_400_000, **never)
+            await again.start()
+            await until_registered(cluster, read_only=True)
+            await all_read(again, count)  # those that found no room, from memory
+            await again.close()
             subprocess.run(["mount", "-o", "remount,size=8m", str(disks[0])], check=True)
             again = on(address, tmp_path, disks[:1])
             await again.start()
-            peer = await Peer.connect(again.address)
-            for entry_id in range(count):
-                assert (await peer.read(1, entry_id)).entry == entry_of(1, entry_id, BODY), entry_id
-            await peer.close()
+            await until_registered(cluster, read_only=False)
+            await all_read(again, count)
             await again.close()
+            said = caplog.text.count("alarm what=no room for entries")
+            assert 1 <= said <= 4, "not each time that it is tried"
 
     asyncio.run(play())
 

@@ -15,7 +15,7 @@ from pyledger.errors import ListenError, NoLeaderError, RaftRefusedError, StoreL
 from pyledger.log import logger
 from pyledger.protocol.raft.messages import AppendEntryRequest, Entry, PushEntryRequest, Request
 from pyledger.runtime import raft_server
-from pyledger.runtime.alarms import ALARMS_MAX, Alarms
+from pyledger.runtime.alarms import ALARM_INTERVAL_MS, ALARMS_MAX, Alarms
 from pyledger.runtime.raft_server import RaftServer
 from pyledger.store.lock import StoreLock
 from pyledger.store.raft_reader import RaftReader
@@ -212,6 +212,23 @@ def test_a_vote_waits_for_room_on_the_disk(
     assert "no space left" in caplog.text
 
 
+def test_a_member_without_room_for_its_term_still_says_how_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(raft_server, "RETRY_MS", 1)
+    flushed = failing_term_file(errno.ENOSPC, 1 << 30, monkeypatch)
+
+    async def work() -> None:
+        async with group_of(tmp_path, 1) as group, client(group) as asking:
+            await until(lambda: len(flushed) > 20)
+            status = (await asking.metadata("n0")).status
+            assert status is not None
+            assert status.role == "candidate"
+
+    on_a_loop(work)
+    assert caplog.text.count("no space left") == 1, "one line, however often it is tried"
+
+
 def test_a_vote_that_the_disk_refuses_ends_the_member(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -236,6 +253,8 @@ def test_alarms_that_come_with_every_request_are_counted(caplog: pytest.LogCaptu
     alarms = Alarms(logger("raft"))
     for now_ms in range(1000):
         alarms.warn("no room", now_ms)
-    alarms.warn("no room", 20_000)
-    assert caplog.text.count("no room") == ALARMS_MAX + 1
-    assert "count=990" in caplog.text
+        alarms.warn(f"entry {now_ms} does not fit", now_ms)
+    alarms.warn("no room", ALARM_INTERVAL_MS)
+    assert caplog.text.count("no room") == 2
+    assert caplog.text.count("does not fit") == ALARMS_MAX - 1
+    assert f"count={2000 - ALARMS_MAX}" in caplog.text

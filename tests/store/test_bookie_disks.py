@@ -116,7 +116,9 @@ def test_entry_logs_and_indexes_are_spread(tmp_path: Path) -> None:
     again.close()
 
 
-def test_a_full_folder_is_left_and_used_again(tmp_path: Path) -> None:
+def test_a_full_folder_is_left_and_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rooms = dict.fromkeys(DISKS, Room(100, 50, 5))
+    monkeypatch.setattr(bookie_disks, "room_of", lambda folder: rooms[Path(folder).parent.name])
     store = opened(tmp_path, log_bytes=1 << 20)
     full, other = store.disks.folders
     add(store, 0)
@@ -130,7 +132,10 @@ def test_a_full_folder_is_left_and_used_again(tmp_path: Path) -> None:
         look(store, entry_id + 1)
     assert files(tmp_path, DISKS[0], "*.idx") == set()
     assert store.disks.choose() == other
-    store.disks.look()  # its disk has room, whatever was said
+    store.disks.look()
+    assert store.disks.full == {full}, "its disk says that it has room, and had not when it was asked for it"
+    rooms[DISKS[0]] = Room(100, 50, 6)  # as after a file was removed
+    store.disks.look()
     assert {store.disks.choose(), store.disks.choose()} == {full, other}
     store.close()
     again = opened(tmp_path)

@@ -1,5 +1,6 @@
 """The journal of a running bookie: batches, their seals, what a crash leaves, what a start takes over."""
 
+import errno
 import os
 import shutil
 import threading
@@ -9,7 +10,15 @@ import pytest
 
 from pyledger._core import JournalWriter
 from pyledger.config.bookie import BookieConfig
-from pyledger.errors import LedgerFileError, StoreClosedError, StoreError, StoreFailedError, StoreLockedError
+from pyledger.errors import (
+    LedgerFileError,
+    StoreClosedError,
+    StoreError,
+    StoreFailedError,
+    StoreFullError,
+    StoreIOError,
+    StoreLockedError,
+)
 from pyledger.protocol.bookkeeper.bookie import (
     EntryRecord,
     FenceRecord,
@@ -214,3 +223,53 @@ def test_a_journal_that_the_mark_names_must_be_there(tmp_path: Path) -> None:
         path.unlink()
     with pytest.raises(LedgerFileError, match="is not there"):
         opened(tmp_path)
+
+
+def test_a_journal_that_ends_before_the_mark_is_an_error(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    (_, position) = store.journals.marks[0]
+    store.close()
+    newest = max((tmp_path / "journal/current").glob("*.txn"))
+    os.truncate(newest, position - 1)
+    with pytest.raises(
+        LedgerFileError, match=rf"byte {position - 1}: the file ends here, before byte {position}"
+    ):
+        opened(tmp_path)
+
+
+def test_a_journal_that_finds_no_room_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_file: int) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", refuse)
+        with pytest.raises(StoreFullError, match=r"make .*\.txn: no space left"):
+            opened(tmp_path)
+    assert list((tmp_path / "journal/current").glob("*.txn")) == []
+    opened(tmp_path).close()
+
+
+@pytest.mark.parametrize("damage", ["cut", "removed", "a folder"])
+def test_a_damaged_entry_log_hides_no_other_ledger(tmp_path: Path, damage: str) -> None:
+    """The last entry of a ledger is looked at when a bookie starts."""
+    kept, lost = 1, 2
+    for ledger_id in (kept, lost):
+        store = opened(tmp_path)
+        store.ledgers[ledger_id] = LedgerAtBookie(KEY)
+        store.journals.writers[0].append(encode_record(KeyRecord(ledger_id, KEY)))
+        wait_for(store, add(store, ledger_id, 0))
+        store.close()
+    log = max((tmp_path / "ledgers/current").glob("*.log"))
+    if damage == "cut":
+        os.truncate(log, 1024)
+    else:
+        log.unlink()
+        if damage == "a folder":
+            log.mkdir()
+    store = opened(tmp_path)
+    try:
+        assert store.get(kept, 0) == entry_of(kept, 0, b"0")
+        with pytest.raises((LedgerFileError, StoreIOError), match=log.name):
+            store.get(lost, 0)
+    finally:
+        store.close()

@@ -274,12 +274,12 @@ class BookieDesk:
             asker.connection.abort()
 
     def _room(self, request: m.BookieInfoRequest) -> m.BookieInfoResponse:
-        total, free = self._store.disks.room()
+        room = self._store.disks.room()
         return m.BookieInfoResponse(
             status=Status.EOK,
             txn_id=request.txn_id,
-            total_disk_capacity=total if request.requested & TOTAL_CAPACITY else None,
-            free_disk_space=free if request.requested & FREE_SPACE else None,
+            total_disk_capacity=room.total_bytes if request.requested & TOTAL_CAPACITY else None,
+            free_disk_space=room.free_bytes if request.requested & FREE_SPACE else None,
         )
 
     # --- what waits

@@ -17,6 +17,7 @@ from pyledger.log import event, logger
 from pyledger.metadata.cluster import Cluster
 from pyledger.net.ledger_server import IDLE_SECONDS, LedgerConnection, LedgerServer
 from pyledger.protocol.bookkeeper.bookie import BookieRules
+from pyledger.runtime.alarms import Alarms
 from pyledger.runtime.bookie_collector import BookieCollector
 from pyledger.runtime.bookie_desk import BookieDesk
 from pyledger.runtime.bookie_membership import BookieMembership
@@ -96,6 +97,7 @@ class BookieServer:
         )
         self._disk = ThreadPoolExecutor(1, "bookie-disk")
         self._reads = ThreadPoolExecutor(READ_THREADS, "bookie-read")
+        self._alarms = Alarms(log)
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._moving: asyncio.Future[None] | None = None
         self._collector: BookieCollector | None = None
@@ -222,7 +224,7 @@ class BookieServer:
                 connection.go_on()
         elif isinstance(error, StoreFullError):
             # Nothing is lost: it is all in the journal. It goes to another disk, or nothing more may come.
-            event(log, logging.ERROR, "no room for entries", problem=error)
+            self._alarms.warn(f"no room for entries: {error}", self._clock.monotonic_ms())
             self._store.disks.leave_out(error.path)
             everywhere = self._store.disks.all_full
             if everywhere:

@@ -8,6 +8,7 @@ Source: BookKeeper bookie/LedgerDirsManager.java, LedgerDirsMonitor.java.
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from pyledger.errors import StoreIOError
@@ -18,6 +19,8 @@ class Room(NamedTuple):
 
     total_bytes: int
     free_bytes: int
+    free_files: int = 0
+    """How many more files it can have; 0 on file systems that do not count them, too."""
 
     @property
     def used_percent(self) -> float:
@@ -43,6 +46,7 @@ class LedgerDisks:
         """
         self.folders = tuple(folders)
         self.full: frozenset[str] = frozenset()
+        self._refused: dict[str, Room] = {}
         self._full_percent, self._writable_percent = full_percent, writable_percent
         self._turn = 0
 
@@ -62,12 +66,29 @@ class LedgerDisks:
             folder
             for folder, room in zip(self.folders, rooms, strict=True)
             if room.used_percent > (self._writable_percent if folder in self.full else self._full_percent)
+            or self._still_refuses(folder, room)
         )
         return rooms
 
+    def _still_refuses(self, folder: str, room: Room) -> bool:
+        refused = self._refused.get(folder)
+        if refused is None:
+            return False
+        if room.free_bytes > refused.free_bytes or room.free_files > refused.free_files:
+            del self._refused[folder]
+            return False
+        return True
+
     def leave_out(self, path: str) -> None:
-        """A file of one of the folders could not grow: it is full, whatever its disk says of itself."""
-        self.full |= {folder for folder in self.folders if path.startswith(folder + os.sep)}
+        """A file of one of the folders could not grow: it is full, whatever its disk says of itself.
+
+        It stays left out until the disk has more room than now, in bytes or in files.
+        """
+        for folder in self.folders:
+            if path.startswith(folder + os.sep):
+                self.full |= {folder}
+                with suppress(StoreIOError):  # a disk that is gone is found by `look`
+                    self._refused[folder] = room_of(folder)
 
     def avoids(self, folder: str) -> bool:
         """Whether what grows in a folder should go on in another one."""
@@ -103,7 +124,7 @@ def room_of(folder: str) -> Room:
         found = os.statvfs(folder)
     except OSError as error:
         raise StoreIOError(folder, "look at", error.strerror or str(error)) from error
-    return Room(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+    return Room(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize, found.f_favail)
 
 
 def write_at(file: int, data: bytes | memoryview, position: int) -> None:

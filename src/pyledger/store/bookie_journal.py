@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pyledger._core import JournalWriter
 from pyledger.atomic_file import flush_folder
 from pyledger.config.bookie import BookieConfig
-from pyledger.errors import LedgerFileError, StoreIOError
+from pyledger.errors import LedgerFileError
 from pyledger.log import event, logger
 from pyledger.store.bookie_folder import journal_files
 from pyledger.store.clock import Clock
+from pyledger.store.disk_error import disk_error
 from pyledger.wire.ledger.journal import HEADER_BYTES, JournalRecord, header, records, start_of, whole_end
 
 log = logger("store")
@@ -36,13 +37,16 @@ def replayed_records(
         map_file: Gives the bytes of a file.
 
     Raises:
-        LedgerFileError: A record is damaged, or a batch that others follow.
+        LedgerFileError: A record is damaged, or a batch that others follow; or the file ends before the mark.
     """
     first, position = mark
     for number, path in sorted(files.items()):
         if number < first:
             continue
         data = map_file(path)
+        if number == first and len(data) < position:
+            problem = f"the file ends here, before byte {position} that the last mark names"
+            raise LedgerFileError(path, len(data), problem)
         start = start_of(path, data)
         start = max(start, position) if number == first else start
         for one in records(path, data[: whole_end(path, number, data, start)], start):
@@ -100,6 +104,7 @@ class Journal:
         """Make the first file and write from now on.
 
         Raises:
+            StoreFullError: No room.
             StoreIOError: The operating system refused.
         """
         self._next_file()
@@ -139,9 +144,11 @@ class Journal:
                 flush_folder(self.folder)
             except BaseException:
                 os.close(file)
+                with contextlib.suppress(OSError):
+                    os.unlink(path)
                 raise
         except OSError as error:
-            raise StoreIOError(path, "make", error.strerror or str(error)) from error
+            raise disk_error(path, "make", error) from error
         self._close_file()
         self._file = file
         self.writer.open_file(path, file, self._number, HEADER_BYTES)
@@ -181,6 +188,7 @@ class Journals:
         """Make the first file of each and write from now on.
 
         Raises:
+            StoreFullError: No room.
             StoreIOError: The operating system refused.
         """
         for one in self._journals:

@@ -8,6 +8,7 @@ what nobody changes any more.
 Source: BookKeeper bookie/BookieImpl.java, SyncThread.java, InterleavedLedgerStorage.java.
 """
 
+import logging
 import os
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ from typing import Any, Self
 
 from pyledger._core import AddIntake
 from pyledger.config.bookie import BookieConfig
-from pyledger.errors import StoreFullError, StoreIOError
+from pyledger.errors import LedgerFileError, StoreFullError, StoreIOError
+from pyledger.log import event, logger
 from pyledger.protocol.bookkeeper.bookie import BookieRules, LedgerAtBookie
 from pyledger.store.bookie_compaction import compaction, logs_worth_compacting
 from pyledger.store.bookie_disks import LedgerDisks, write_at
@@ -30,6 +32,8 @@ from pyledger.store.disk_error import disk_error
 from pyledger.store.lock import StoreLock
 from pyledger.wire.ledger.entry import HEADER
 from pyledger.wire.ledger.journal import encode_mark
+
+log = logger("store")
 
 Entries = dict[int, dict[int, bytes]]
 """By ledger and entry."""
@@ -335,10 +339,16 @@ class BookieStore:
                 entry_id_max=ENTRY_ID_MAX,
                 step_max=STEP_MAX,
             )
-            # All that was replayed is on disk before the first request.
-            checkpoint = self._take(self.journals.marks)
-            self.write_checkpoint(checkpoint)
-            self.end_checkpoint(checkpoint)
+            # All that was replayed goes to disk before the first request. Where it finds no room it is read
+            # from memory, and the journals keep it.
+            self._begun = checkpoint = self._take(self.journals.marks)
+            try:
+                self.write_checkpoint(checkpoint)
+            except StoreFullError as error:
+                self.disks.leave_out(error.path)
+                event(log, logging.ERROR, "no room for entries, they stay in the journal", problem=error)
+            else:
+                self.end_checkpoint(checkpoint)
             for ledger_id in self.ledgers:
                 self._learn_confirmed(ledger_id)
         except BaseException:
@@ -358,12 +368,19 @@ class BookieStore:
                 self._indexes.settle()
 
     def _learn_confirmed(self, ledger_id: int) -> None:
-        """What the last entry and the explicit packet tell of the last confirmed entry."""
+        """What the last entry and the explicit packet tell of the last confirmed entry.
+
+        An entry that cannot be read is an error for who asks for it; other ledgers can be read.
+        """
         ledger = self.ledgers[ledger_id]
         if ledger.packet is not None:
             ledger.tell(ledger.packet)
-        if (last := self.last_ids.get(ledger_id)) is not None and (entry := self.get(ledger_id, last)):
-            ledger.last_add_confirmed = max(ledger.last_add_confirmed, HEADER.unpack_from(entry)[2])
+        try:
+            last = self.last_ids.get(ledger_id)
+            if last is not None and (entry := self.get(ledger_id, last)):
+                ledger.last_add_confirmed = max(ledger.last_add_confirmed, HEADER.unpack_from(entry)[2])
+        except (LedgerFileError, StoreIOError) as error:
+            event(log, logging.ERROR, "last entry of a ledger is lost here", ledger=ledger_id, problem=error)
 
     def dead_logs(self) -> list[int]:
         """Entry logs that hold nothing but ledgers that were removed. In the thread that writes checkpoints.
@@ -426,5 +443,5 @@ def _made(folder: str) -> str:
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
-        raise StoreIOError(folder, "make", error.strerror or str(error)) from error
+        raise disk_error(folder, "make", error) from error
     return folder

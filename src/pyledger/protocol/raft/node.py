@@ -295,7 +295,7 @@ class RaftNode:
                 answer = MetadataResponse(
                     group=state.group, leader_id=state.leader_id, peers=peers, status=self.status
                 )
-                self.outbox.reply(token, answer)
+                self.outbox.reply_at_once(token, answer)
 
     @property
     def status(self) -> MemberStatus:

@@ -1,7 +1,8 @@
 """What the machine says, held back until what it depends on is durable.
 
-Two rules. While the term file is not durable, nothing is said at all. An acknowledgement of entries waits
-until they are durable, and is dropped when the term changed meanwhile: then they may be gone again.
+Two rules. While the term file is not durable, nothing is said but how this member is. An acknowledgement of
+entries waits until they are durable, and is dropped when the term changed meanwhile: then they may be gone
+again.
 """
 
 from collections.abc import Hashable
@@ -10,6 +11,8 @@ from pyledger.protocol.raft.messages import NO_INDEX, PeerRequest, PushEntryResp
 from pyledger.protocol.raft.ready import Appended, AppendedEach, Call, Persist, Ready, Reply, RoleChange
 
 ALARMS_MAX = 100
+HELD_MAX = 10_000
+"""Calls and replies that wait for the term file; more are left out, as if they were lost on their way."""
 
 
 class Outbox:
@@ -68,6 +71,10 @@ class Outbox:
         """Answer, at once if the term file allows it."""
         self._say(Reply(token, response))
 
+    def reply_at_once(self, token: Hashable, response: Response) -> None:
+        """Answer something on which nobody relies when terms and votes are counted."""
+        self.replies.append(Reply(token, response))
+
     def acknowledge(self, token: Hashable, response: PushEntryResponse) -> None:
         """Answer that entries are stored, once they are durable."""
         if self.log_sequence > self.durable_sequence:
@@ -77,7 +84,8 @@ class Outbox:
 
     def _say(self, item: Call | Reply) -> None:
         if not self.term_is_durable:
-            self.held.append((self.term_sequence, None, item))
+            if len(self.held) < HELD_MAX:
+                self.held.append((self.term_sequence, None, item))
         elif isinstance(item, Call):
             self.calls.append(item)
         else:
