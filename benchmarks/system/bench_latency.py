@@ -105,6 +105,7 @@ def bench_pyledger(rounds: Rounds, loop: str, tmp_path: Path) -> None:
         p999_us=ordered[count * 999 // 1000] / 1e3,
         p9999_us=ordered[count * 9999 // 10000] / 1e3,
         max_us=ordered[-1] / 1e3,
+        over_3_us=sum(taken > 3_000 for taken in ordered),
         over_2_ms=sum(taken > 2_000_000 for taken in ordered),
         involuntary_switches=switches,
         messages=count,

@@ -2,8 +2,8 @@
 # Invariant: flushed <= committed <= wrote <= size, each published after the bytes it covers, by one writer;
 # readers never pass `committed` (which equals `wrote` without a pool).
 # No descriptor stays open: a store of thousands of queues must not run out of them.
-from _core.posix cimport (MS_SYNC, fdatasync, fork_generation, load_acquire, msync, page_floor, store_release,
-                          watch_forks)
+from _core.posix cimport (MADV_DONTNEED, MS_SYNC, fdatasync, fork_generation, load_acquire, madvise, msync,
+                          page_floor, store_release, watch_forks)
 from _core.status cimport STATUS_CLOSED, STATUS_READ_ONLY
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -21,6 +21,7 @@ watch_forks()
 cdef enum:
     # A multiple of every system's page. What is clean before the first byte costs a flush nothing.
     FLUSH_ALIGN_BYTES = 64 << 10
+    UNMAP_BYTES_MIN = 16 << 10       # one call for less costs more than it saves
 
 
 cdef class MappedFile:
@@ -330,13 +331,26 @@ cdef class MappedFile:
         elif self.pool_fd >= 0:
             if fdatasync(self.pool_fd) != 0:
                 self.flush_errno = errno
-        elif msync(self.base + begin, <size_t>(end - begin), MS_SYNC) != 0:
-            self.flush_errno = errno
-        elif is_damaged(self.mapping):
-            self.flush_errno = EIO
+        else:
+            self.unmap_full_pages(end)
+            if msync(self.base + begin, <size_t>(end - begin), MS_SYNC) != 0:
+                self.flush_errno = errno
+            elif is_damaged(self.mapping):
+                self.flush_errno = EIO
         if self.flush_errno == 0:
             store_release(&self.flushed, end)
         return self.flush_errno
+
+    cdef void unmap_full_pages(self, int64_t end) noexcept nogil:
+        """Drop the page-table entries of the pages that a flush writes; the page cache keeps the bytes.
+
+        Else the kernel write-protects these pages one by one and interrupts all processors for each: that
+        slows appends meanwhile. This is one interrupt for all, and a reader maps such a page again.
+        """
+        cdef int64_t first = page_floor(self.flushed)
+        cdef int64_t last = page_floor(end)
+        if last - first >= UNMAP_BYTES_MIN:
+            madvise(self.base + first, <size_t>(last - first), MADV_DONTNEED)
 
     def flush(self):
         """Make everything committed durable; return the flushed position (bytes).

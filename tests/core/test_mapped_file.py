@@ -14,7 +14,7 @@ from threading import Barrier
 import pytest
 
 from pyledger import errors
-from pyledger._core import CommitLog, MappedFile, MappedFileQueue
+from pyledger._core import CommitLog, MappedFile, MappedFileQueue, MessageScan
 
 SIZE_BYTES = 65536
 NAME = "00000000000000131072"
@@ -183,6 +183,34 @@ def test_readonly_file_is_not_written(path: Path) -> None:
             write()
     with pytest.raises(TypeError):
         memoryview(file)[0] = 1  # type: ignore[index]
+
+
+def resident_bytes(path: Path) -> int:
+    """Bytes of a file that this process has page-table entries for."""
+    lines = iter(Path("/proc/self/smaps").read_text().splitlines())
+    for line in lines:
+        if line.endswith(str(path)):
+            return next(int(line.split()[1]) << 10 for line in lines if line.startswith("Rss:"))
+    raise AssertionError(f"{path} is not mapped")
+
+
+def test_flush_drops_the_page_table_entries_of_full_pages(tmp_path: Path) -> None:
+    """Left to the kernel, each page is write-protected by itself, with an interrupt of all processors."""
+    queue = MappedFileQueue(str(tmp_path), 1 << 20, allocate_chunk_bytes=4096)
+    log = CommitLog(queue)
+    bodies = [bytes([number]) * 1000 for number in range(250)]
+    for body in bodies[:200]:
+        log.append("t", 0, body)
+    (file,) = queue.files
+    path = Path(file.path)
+    assert resident_bytes(path) > 200_000
+    assert file.flush() == file.wrote_position
+    # The kernel maps the pages around the one that is read, so nothing is read before this.
+    assert resident_bytes(path) <= 8 << 12
+    for body in bodies[200:]:
+        log.append("t", 0, body)
+    assert [message.body for message in MessageScan(queue.view(), 0)] == bodies
+    queue.close()
 
 
 def test_flush_moves_the_flushed_position_to_the_committed_one(tmp_path: Path) -> None:
