@@ -9,7 +9,11 @@
    The handler is there from the first mapping on. A fault at any other address, and a signal that a process
    sent, go to the handler that was there before (faulthandler, a JVM in the same process).
 
-   What the handler reads is never freed, and changes by atomic stores: it takes no lock. */
+   What the handler reads is never freed, and changes by atomic stores: it takes no lock.
+
+   Where the address space has a limit (`ulimit -v`), mappings leave some of it to the heap. If files took the
+   last of it, the next small allocation anywhere would fail: the interpreter, and others' native code, abort
+   or crash then. A file that cannot be mapped is an error like any other (ENOMEM). */
 #ifndef PYLEDGER_FILE_MAPPING_H
 #define PYLEDGER_FILE_MAPPING_H
 
@@ -20,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include "page.h"
 
@@ -30,7 +35,7 @@ typedef struct file_mapping {
     struct file_mapping *next_free;
 } file_mapping;
 
-enum { MAPPINGS_OF_BLOCK = 512 };
+enum { MAPPINGS_OF_BLOCK = 512, HEAP_ROOM_BYTES = 256 << 20, HEAP_SHARE = 8 };
 
 typedef struct mapping_block {
     file_mapping mappings[MAPPINGS_OF_BLOCK];
@@ -131,9 +136,24 @@ static void give_mapping_back(file_mapping *m) {
     pthread_mutex_unlock(&mappings_guard);
 }
 
+/* Whether a mapping of so many bytes leaves the heap its room: 256 MiB, but no more than an eighth of all. */
+static int leaves_heap_room(int64_t length) {
+    struct rlimit limit;
+    rlim_t room;
+    void *probe;
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return 1;
+    room = limit.rlim_cur / HEAP_SHARE < HEAP_ROOM_BYTES ? limit.rlim_cur / HEAP_SHARE : HEAP_ROOM_BYTES;
+    probe = mmap(NULL, (size_t)length + room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (probe == MAP_FAILED)
+        return 0;
+    munmap(probe, (size_t)length + room);
+    return 1;
+}
+
 /* Maps the beginning of a file, shared. NULL: errno says why not. */
 static file_mapping *map_file(int fd, int64_t length, int protection) {
-    file_mapping *m = take_mapping();
+    file_mapping *m = leaves_heap_room(length) ? take_mapping() : NULL;
     void *address;
     int failed;
     if (m == NULL) {

@@ -2,7 +2,7 @@
 from _core.posix cimport (AT_FDCWD, AT_SYMLINK_FOLLOW, MADV_NORMAL, MADV_POPULATE_WRITE, MADV_RANDOM,
                           O_TMPFILE, SYNC_FILE_RANGE_WRITE, fsync, linkat, load_acquire, madvise,
                           pause_briefly, posix_fallocate, sync_file_range, syncfs, unlink)
-from libc.errno cimport EINTR, ENOENT, errno
+from libc.errno cimport EINTR, ENOENT, ENOMEM, errno
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdio cimport snprintf
 from libc.string cimport memcmp, memcpy, strlen
@@ -86,6 +86,7 @@ cdef extern from "file_mapping.h" nogil:
     int64_t damaged_mappings
     file_mapping* map_file(int fd, int64_t length, int protection)
     void unmap_file(file_mapping* m, bint in_steps)
+    bint leaves_heap_room(int64_t length)
     bint is_damaged(const file_mapping* m)
 
 
@@ -234,6 +235,8 @@ cdef int make_mapped_file(const char* path, int64_t size_bytes, int64_t allocate
     made.pool = NULL
     made.pool_fd = -1
     made.allocated = min(allocate_chunk_bytes, size_bytes) if allocate_chunk_bytes > 0 else size_bytes
+    if not leaves_heap_room(2 * size_bytes if pooled else size_bytes):
+        return ENOMEM
     failed = create_file(path, size_bytes, made.allocated, &fd)
     if failed != 0:
         return failed

@@ -21,6 +21,8 @@ REST_MS = 5
 more than the append of one. Nobody waits for it: readers dispatch what they need."""
 LITTLE_BYTES = 64 << 10
 WAITS = "dispatch waits"
+LOGGED_MAX = 8
+"""Queues that stall in one round and have a line each in the log."""
 UNCONFIRMED_MS = 2
 """Pause while records wait for their flush: nobody wakes this thread for it when requests are few."""
 
@@ -82,10 +84,12 @@ class DispatchWork:
             self._retry_at_ms = now_ms + RETRY_MS
             self._dispatcher.retry(view)
         stalled = self._dispatcher.stalled
-        for topic, queue_id, physical_offset, _, error in stalled:
-            if (topic, queue_id) not in self._stalled:
-                what = {"topic": topic, "queue_id": queue_id} if topic else {"part": "index"}
-                event(log, logging.WARNING, WAITS, **what, physical_offset=physical_offset, reason=error)
+        fresh = [one for one in stalled if one[:2] not in self._stalled]
+        for topic, queue_id, physical_offset, _, error in fresh[:LOGGED_MAX]:
+            what = {"topic": topic, "queue_id": queue_id} if topic else {"part": "index"}
+            event(log, logging.WARNING, WAITS, **what, physical_offset=physical_offset, reason=error)
+        if len(fresh) > LOGGED_MAX:
+            event(log, logging.WARNING, "dispatch waits for more queues", count=len(fresh) - LOGGED_MAX)
         if self._stalled and not stalled:
             event(log, logging.INFO, "dispatch goes on", physical_offset=self._dispatcher.dispatched_where)
         self._stalled = {(topic, queue_id) for topic, queue_id, *_ in stalled}
