@@ -15,13 +15,21 @@ def logger(package: str) -> logging.Logger:
     return logging.getLogger(f"{ROOT}.{package}")
 
 
-def event(target: logging.Logger, level: int, message: str, /, **fields: object) -> None:
+def event(
+    target: logging.Logger,
+    level: int,
+    message: str,
+    error: BaseException | None = None,
+    /,
+    **fields: object,
+) -> None:
     """Log one event, such as `event(log, logging.INFO, "store recovered", max_offset=4096)`.
 
     Args:
         target: Logger of the package that the event happened in.
         level: Level of `logging`.
         message: Fixed text, lower case, without values.
+        error: Logged with its traceback.
         fields: The values, in the order they are to be read.
 
     Cost: nothing is formatted unless a handler wants the level.
@@ -31,4 +39,5 @@ def event(target: logging.Logger, level: int, message: str, /, **fields: object)
         if not text.isascii():
             # What a peer or a user gave may hold lone surrogates, which no file takes.
             text = text.encode("utf-8", "backslashreplace").decode("utf-8")
-        target.log(level, "%s%s", message, text, extra={"event": message, "fields": fields}, stacklevel=2)
+        extra = {"event": message, "fields": fields}
+        target.log(level, "%s%s", message, text, exc_info=error, extra=extra, stacklevel=2)

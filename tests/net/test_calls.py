@@ -121,6 +121,29 @@ def test_failing_handler_answers_code_1_and_shows_only_errors_of_ours(
     assert caplog.text.count("request failed") == 1
 
 
+def test_requests_that_fail_one_after_another_have_one_traceback(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async def later(_connection: Connection, command: RemotingCommand) -> Answer:
+            raise ValueError("no such thing")
+
+        table = HandlerTable()
+        table.register(2, later)
+        async with serving(table) as server:
+            for _ in range(3):
+                async with calling() as client:
+                    command = RemotingCommand.request(2)
+                    calls = [client.call(address(server), command, 5_000) for _ in range(100)]
+                    assert {one.remark for one in await asyncio.gather(*calls)} == {UNEXPECTED_REMARK}
+            assert caplog.text.count("Traceback") == 1
+
+    run(main())
+    assert caplog.text.count("request failed peer=") == 1
+    assert caplog.text.count("request failed again") == 1
+    assert "count=299" in caplog.text
+
+
 def test_handler_table_rejects_while_it_is_told_to(run: Run) -> None:
     async def main() -> None:
         busy = True

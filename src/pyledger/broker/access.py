@@ -12,7 +12,7 @@ from pyledger.broker.addresses import peer_of
 from pyledger.broker.parts import Method, Reply
 from pyledger.errors import WireError
 from pyledger.group import SubscriptionGroup
-from pyledger.log import event, logger
+from pyledger.log import logger
 from pyledger.net.connection import Connection
 from pyledger.protocol.access.model import AccessRules, Need, ResourceKind, User
 from pyledger.protocol.access.needs import MAKE, consuming, needs_of
@@ -94,8 +94,7 @@ class AccessControl:
 
 def refused(connection: Connection, request: RemotingCommand, problem: str) -> RemotingCommand:
     """The answer to who may not do what it asks for."""
-    place = {"code": request.code, "peer": connection.remote_address}
-    event(log, logging.WARNING, "access denied", **place, problem=problem)
+    connection.report(log, logging.WARNING, "access denied", code=request.code, problem=problem)
     return request.response(ResponseCode.NO_PERMISSION, problem)
 
 

@@ -31,19 +31,17 @@ def guarded(parts: BrokerParts, method: Method) -> Method:
     """A method that changes the broker, behind the question who asks."""
 
     def handle(connection: Connection, request: RemotingCommand) -> Reply:
-        place = {"code": request.code, "peer": connection.remote_address}
         problem = None
         if not parts.config.admin_enabled:
             problem = REFUSED
         elif parts.access_rules is None and not is_local(connection):
             problem = REFUSED_REMOTE
         if problem is not None:
-            event(log, logging.WARNING, "change refused", **place)
+            connection.report(log, logging.WARNING, "change refused", code=request.code)
             return request.response(ResponseCode.NO_PERMISSION, problem)
         fields = {name: value for name, value in request.ext_fields.items() if name not in SECRET_FIELDS}
-        event(
-            log, logging.INFO, "change asked", **place, user=request.ext_fields.get(ACCESS_KEY), fields=fields
-        )
+        who = {"peer": connection.remote_address, "user": request.ext_fields.get(ACCESS_KEY)}
+        event(log, logging.INFO, "change asked", code=request.code, **who, fields=fields)
         return method(connection, request)
 
     return handle

@@ -140,10 +140,10 @@ class RequestProcessor:
 
     def _guarded(self, method: Method) -> Method:
         def handle(connection: Connection, request: RemotingCommand) -> Answer:
-            place = {"code": request.code, "peer": connection.remote_address}
             if not self.routes.config.admin_enabled:
-                event(log, logging.WARNING, "change refused", **place)
+                connection.report(log, logging.WARNING, "change refused", code=request.code)
                 return request.response(ResponseCode.NO_PERMISSION, REFUSED)
+            place = {"code": request.code, "peer": connection.remote_address}
             event(log, logging.INFO, "change asked", **place, fields=request.ext_fields)
             return method(connection, request)
 

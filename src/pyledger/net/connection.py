@@ -7,6 +7,7 @@ Source: RocketMQ remoting/.../netty/NettyRemotingAbstract.java.
 """
 
 import asyncio
+import logging
 import socket
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -408,7 +409,7 @@ class Connection(FrameStream):
 
     def _failure(self, request: RemotingCommand, error: BaseException) -> RemotingCommand:
         if not isinstance(error, PyLedgerError):
-            log.error("request failed code=%d peer=%s", request.code, self.remote_address, exc_info=error)
+            self.report(log, logging.ERROR, "request failed", error, code=request.code)
             return request.response(ResponseCode.SYSTEM_ERROR, UNEXPECTED_REMARK)
         remark = f"{type(error).__name__}: {error}"[:REMARK_CHARACTERS_MAX]
         return request.response(ResponseCode.SYSTEM_ERROR, remark)

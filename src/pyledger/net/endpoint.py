@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from pyledger.config.net import NetConfig
+from pyledger.net.event_limiter import EventLimiter
 from pyledger.net.fair_queue import FairQueue
 from pyledger.net.late import Late
 from pyledger.net.memory import HeldMemory, Holder
@@ -85,6 +86,7 @@ class Endpoint(Generic[C]):
         "async_permits",
         "connections",
         "decoder",
+        "events",
         "fair_queue",
         "going_away",
         "handler",
@@ -117,6 +119,7 @@ class Endpoint(Generic[C]):
         self.limits = Limits.of(config, server=server)
         self.wheel = TimerWheel(loop)
         self.connections: dict[C, None] = {}
+        self.events = EventLimiter(loop)
         self.fair_queue = FairQueue(loop)
         self.memory = HeldMemory(loop, self.limits.held_bytes_max, lambda: self.connections)
         self.going_away = False
@@ -159,3 +162,4 @@ class Endpoint(Generic[C]):
         await self.wait_until_empty((CLOSE_TIMEOUT_MS + 1_000) / 1000)
         self.wheel.close()
         self.memory.close()
+        self.events.close()

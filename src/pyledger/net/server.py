@@ -21,6 +21,7 @@ from pyledger.net.endpoint import Endpoint, Quick
 from pyledger.net.sockets import (
     ACCEPT_PAUSE_S,
     OUT_OF_RESOURCES,
+    address_text,
     bound_socket,
     first_kept_descriptor,
     prepare,
@@ -185,7 +186,7 @@ class RemotingServer:
         loop = self._endpoint.loop
         for _ in range(ACCEPTS_PER_TURN):
             try:
-                accepted, _peer = self._listener.accept()
+                accepted, peer = self._listener.accept()
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
@@ -204,7 +205,7 @@ class RemotingServer:
                 continue
             self._full = False
             self._unopened.add(accepted)
-            task = loop.create_task(self._open(accepted))
+            task = loop.create_task(self._open(accepted, address_text(peer)))
             self._opening.add(task)
             task.add_done_callback(self._opening.discard)
 
@@ -224,7 +225,7 @@ class RemotingServer:
             }
             event(log, logging.WARNING, "too many connections", **limits)
 
-    async def _open(self, accepted: socket.socket) -> None:
+    async def _open(self, accepted: socket.socket, peer: str) -> None:
         assert self._endpoint is not None
         endpoint, context = self._endpoint, self._context
         try:
@@ -240,7 +241,8 @@ class RemotingServer:
                 ssl_handshake_timeout=None if context is None else self._tls.handshake_timeout_ms / 1000,
             )
         except (OSError, TimeoutError, ssl.SSLError) as error:
-            event(log, logging.INFO, "connection not opened", problem=str(error) or type(error).__name__)
+            problem = str(error) or type(error).__name__
+            endpoint.events.event(log, logging.INFO, "connection not opened", peer=peer, problem=problem)
             accepted.close()
         except asyncio.CancelledError:
             accepted.close()

@@ -345,8 +345,20 @@ class FrameStream(asyncio.Protocol):
         self._flush()
 
     def _refuse(self, error: FrameError) -> None:
-        event(log, logging.WARNING, "frame refused", peer=self.remote_address, problem=error)
+        self.report(log, logging.WARNING, "frame refused", problem=error)
         self.abort()
+
+    def report(
+        self,
+        target: logging.Logger,
+        level: int,
+        message: str,
+        error: BaseException | None = None,
+        /,
+        **fields: object,
+    ) -> None:
+        """Log what the peer caused, at a bounded rate; see `EventLimiter`."""
+        self.endpoint.events.event(target, level, message, error, peer=self.remote_address, **fields)
 
     def must_pause(self) -> bool:
         """After each request: write when much is queued; stop reading when the connection is congested."""
@@ -417,7 +429,7 @@ class FrameStream(asyncio.Protocol):
         if outbox.queued_bytes > self.endpoint.limits.backlog_max_bytes:
             self._flush(fairly=False)
             if outbox.queued_bytes > self.endpoint.limits.backlog_max_bytes:
-                event(log, logging.WARNING, "peer does not read", peer=self.remote_address)
+                self.report(log, logging.WARNING, "peer does not read")
                 self.abort()
             return
         if self._handling or self._burst:

@@ -17,8 +17,8 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from pyledger.errors import LedgerFrameError, PyLedgerError, StoreError
-from pyledger.log import event, logger
+from pyledger.errors import InvariantError, LedgerFrameError, PyLedgerError, StoreError
+from pyledger.log import logger
 from pyledger.net.ledger_server import LedgerConnection
 from pyledger.protocol.bookkeeper import messages as m
 from pyledger.protocol.bookkeeper.bookie import BookieRules, Outcome, refusal
@@ -183,7 +183,7 @@ class BookieDesk:
         try:
             request, manner = connection.dialect.decode(frame)
         except LedgerFrameError as error:
-            event(log, logging.WARNING, "frame refused", peer=connection.remote_address, problem=error)
+            connection.report(log, logging.WARNING, "frame refused", problem=error)
             connection.abort()
             return
         self._handle(Asker(connection, request, manner))
@@ -210,8 +210,12 @@ class BookieDesk:
         except PageNotCachedError as miss:
             self._fetch(asker, miss)
             return
-        except PyLedgerError as error:
-            event(log, logging.ERROR, "request failed", request=type(request).__name__, problem=error)
+        except InvariantError:
+            raise
+        except Exception as error:  # noqa: BLE001 - one request's failure is told to its sender, nobody else
+            what = {"request": type(request).__name__, "problem": error}
+            unexpected = None if isinstance(error, PyLedgerError) else error
+            asker.connection.report(log, logging.ERROR, "request failed", unexpected, **what)
             outcome = Outcome(refusal(request, Status.EIO))
         finally:
             self._store.waits = False
@@ -270,7 +274,7 @@ class BookieDesk:
         try:
             asker.connection.answer(encode_answer(response, asker.manner), done)
         except LedgerFrameError as error:
-            event(log, logging.ERROR, "answer failed", peer=asker.connection.remote_address, problem=error)
+            asker.connection.report(log, logging.ERROR, "answer failed", problem=error)
             asker.connection.abort()
 
     def _room(self, request: m.BookieInfoRequest) -> m.BookieInfoResponse:

@@ -292,7 +292,7 @@ class RaftServer:
                 return refuse_unknown(connection, command)
         except MalformedBodyError as error:
             # A remoting error would let Java's callers wait for ever.
-            event(log, logging.WARNING, "request refused", peer=connection.remote_address, why=str(error))
+            connection.report(log, logging.WARNING, "request refused", code=code, why=error)
             return answer_to(command, RequestOrResponse(code=ResponseCode.UNEXPECTED_ARGUMENT))
         return None
 
