@@ -42,8 +42,8 @@ def replace_file(path: Path, content: bytes, *, backup: bool = True, mode: int =
     """
     fresh = path.with_name(path.name + ".tmp")
     try:
-        if backup and path.exists():
-            replace_file(backup_of(path), path.read_bytes(), backup=False)
+        if backup and (old := _content_of(path)) is not None:
+            replace_file(backup_of(path), old, backup=False)
         with open(fresh, "wb", opener=partial(os.open, mode=mode)) as file:
             file.write(content)
             file.flush()
@@ -54,3 +54,10 @@ def replace_file(path: Path, content: bytes, *, backup: bool = True, mode: int =
         with contextlib.suppress(OSError):
             fresh.unlink(missing_ok=True)
         raise
+
+
+def _content_of(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None

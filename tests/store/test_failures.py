@@ -1,16 +1,19 @@
 """Flushes and allocations that fail, under a preloaded C library: the store says so, and never lies later."""
 
+import errno
 import os
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pyledger.errors import StoreError, StoreFormatError, StoreIOError
 from pyledger.message import Message
 from pyledger.store.message_store import MessageStore
+from pyledger.store.reader import StoreReader
 from tests.fault_injection.shim import ROOT, compiler, run_child
 
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs a C compiler for the shim")
@@ -284,6 +287,26 @@ def test_a_queue_folder_that_cannot_be_looked_at_refuses_the_store(tmp_path: Pat
         aside.rename(home)
     with MessageStore.open(folder) as store:
         assert store.put(Message("t", b"second")).queue_offset == 1
+
+
+@pytest.mark.parametrize("name", ["00000000000000000000", "00000000000000004096"])
+def test_a_log_file_that_cannot_be_looked_at_is_not_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Taken for gone, its messages would be missing without a word."""
+    with MessageStore.open(tmp_path / "store", mapped_file_size_bytes=4096) as store:
+        for _ in range(5):
+            store.put(Message("t", bytes(1500)))
+    stat = os.stat
+
+    def fails(path: str, **more: Any) -> os.stat_result:
+        if str(path).endswith(f"commitlog/{name}"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return stat(path, **more)
+
+    monkeypatch.setattr(os, "stat", fails)
+    with pytest.raises(StoreIOError, match=rf"look at .*{name}"):
+        StoreReader.open(tmp_path / "store")
 
 
 @needs_compiler

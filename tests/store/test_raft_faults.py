@@ -117,6 +117,65 @@ def test_a_mark_that_cannot_be_read_counts_as_entries_lost(tmp_path: Path, conte
     assert read_durable_end(str(path)) == 4
 
 
+DAMAGE = {"noise": bytes(range(128, 256)), "words": b"endIndex=four\n", "far too long": b"#" * (1 << 17)}
+
+
+@pytest.mark.parametrize("content", DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_checkpoint_is_written_anew(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "dledger-n1"
+    written(path, 5)
+    (path / "checkpoint").write_bytes(content)
+    assert kinds(path) == {"checkpoint"}
+    with RaftStore.open(path, SMALL) as store:
+        assert (store.end_index, store.committed_index, store.lost_tail) == (4, -1, False)
+        (notice,) = store.notices
+        assert f"{path / 'checkpoint'}: " in notice
+        store.set_committed(3)
+    with RaftStore.open(path, SMALL) as store:
+        assert (store.committed_index, store.notices) == (3, [])
+
+
+@pytest.mark.parametrize("content", DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_file_that_alone_may_tell_of_a_loss_counts_as_one(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "dledger-n1"
+    written(path, 5)
+    (path / "durable-end").unlink()  # as in a folder of Java's
+    (path / "checkpoint").write_bytes(content)
+    with RaftStore.open(path, SMALL) as store:
+        assert (store.end_index, store.lost_tail, store.promised_index) == (4, True, -1)
+    (path / "lost-tail").write_bytes(content)
+    assert kinds(path) == {"lost-tail"}
+    with RaftStore.open(path, SMALL) as store:
+        assert store.lost_tail
+
+
+@pytest.mark.parametrize("name", ["currterm", "checkpoint"])
+@pytest.mark.parametrize("sibling", [".bak", ".tmp"])
+def test_what_stands_where_a_small_file_is_kept_is_named(tmp_path: Path, name: str, sibling: str) -> None:
+    path = tmp_path / "dledger-n1"
+    written(path, 5)
+    with RaftStore.open(path, SMALL) as store:
+        store.write_checkpoint()
+        in_the_way = path / f"{name}{sibling}"
+        in_the_way.unlink(missing_ok=True)
+        in_the_way.mkdir()
+        store.set_committed(4)
+        writes = {
+            "currterm": lambda: store.save_term_state(TermState(4)),
+            "checkpoint": store.write_checkpoint,
+        }
+        with pytest.raises(StoreIOError, match=rf"write {in_the_way}: Is a directory"):
+            writes[name]()
+        in_the_way.rmdir()
+
+
+def test_a_folder_that_cannot_be_made_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    for kind in (RaftStore, RaftMemoryStore):
+        with pytest.raises(StoreIOError, match=r"make .*/file/dledger-n1: Not a directory"):
+            kind(str(tmp_path / "file" / "dledger-n1"))
+
+
 @pytest.mark.parametrize("change", ["removed", "empty", "zeroes", "lower", "noise", "words"])
 def test_a_lost_term_file_stops_the_start_until_it_is_set(tmp_path: Path, change: str) -> None:
     path = tmp_path / "dledger-n1"

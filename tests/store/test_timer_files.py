@@ -1,11 +1,13 @@
 """What a broker leaves of its timer messages for upstream's, and which of both has written last."""
 
+import errno
+import os
 import struct
 from pathlib import Path
 
 import pytest
 
-from pyledger.errors import StoreFormatError
+from pyledger.errors import StoreFormatError, StoreFullError, StoreIOError
 from pyledger.protocol.delivery.timer import Timed, TimerProgress
 from pyledger.store.dump import dump_file
 from pyledger.store.timer_files import TIMER_LOG_FILE_BYTES, RecordPlace, TimerFile, hand_over
@@ -115,3 +117,26 @@ def test_upstreams_file_alone(config: Path) -> None:
     (config / "timercheck").write_bytes(numbers[: NUMBERS.size - 1])
     with pytest.raises(StoreFormatError, match="too short"):
         TimerFile.read(config)
+
+
+def test_what_stands_in_the_way_of_a_log_is_named(config: Path) -> None:
+    root = config.parent
+    (root / "timerlog.tmp").mkdir()
+    with pytest.raises(StoreIOError, match=rf"write {root}/timerlog.tmp: Is a directory"):
+        hand_over(config, PROGRESS, NOW_MS, WAITING, RecordPlace(800, 80), STEP_MS)
+    with pytest.raises(StoreIOError, match=rf"remove {root}/timerlog.tmp: Is a directory"):
+        TimerFile(PROGRESS, NOW_MS).write(config)
+    assert TimerFile.read(config).progress == PROGRESS, "it is written before what is old goes"
+
+
+def test_a_log_that_finds_no_room_leaves_none(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_file: int) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    TimerFile(PROGRESS, NOW_MS).write(config)
+    before = (config / "timercheck").read_bytes()
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(StoreFullError, match=r"timerlog.tmp"):
+        hand_over(config, PROGRESS, NOW_MS, WAITING, RecordPlace(800, 80), STEP_MS)
+    assert sorted(path.name for path in config.parent.iterdir()) == ["config"]
+    assert (config / "timercheck").read_bytes() == before

@@ -167,7 +167,7 @@ class BrokerTables:
                 place,
                 timers.precision_ms,
             )
-        except (StoreError, OSError) as problem:
+        except StoreError as problem:
             event(log, logging.WARNING, "timer messages not handed over", problem=problem)
 
     def _timer_now_ms(self) -> int:

@@ -20,7 +20,7 @@ from pyledger.errors import (
     StoreIOError,
     StoreNotFoundError,
 )
-from pyledger.store.folder import Unusual, names_in
+from pyledger.store.folder import Unusual, is_folder, names_in
 from pyledger.wire.ledger.bookies import Cookie, decode_cookie
 from pyledger.wire.ledger.journal import decode_mark
 
@@ -113,7 +113,7 @@ def read_bookie_folder(path: str | os.PathLike[str], *more: str | os.PathLike[st
     root = os.fspath(path)
     found = _Found(root)
     for one in (root, *(os.fspath(path) for path in more)):
-        if not os.path.isdir(one):
+        if not is_folder(one):
             raise StoreNotFoundError(one, "no such folder", _REMEDY)
         for current in _current_folders(one, DEPTH_MAX):
             found.look(current)
@@ -213,7 +213,7 @@ def mark_name(which: int, count: int) -> str:
 
 def read_mark(folders: Iterable[str], name: str) -> tuple[int, int]:
     """The highest mark in some `current`: journal file and position (bytes); zeros where there is none."""
-    paths = [path for folder in folders if os.path.exists(path := os.path.join(folder, name))]
+    paths = [os.path.join(folder, name) for folder in folders if name in names_in(folder)]
     return max((decode_mark(_small_file(path)) or (0, 0) for path in paths), default=(0, 0))
 
 
@@ -240,7 +240,7 @@ def _numbered(current: str, pattern: re.Pattern[str]) -> dict[int, str]:
 def _current_folders(root: str, depth: int) -> Iterator[str]:
     for name in sorted(names_in(root)):
         below = os.path.join(root, name)
-        if not os.path.isdir(below):
+        if not is_folder(below):
             continue
         if name == CURRENT:
             yield below

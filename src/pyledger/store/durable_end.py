@@ -57,7 +57,10 @@ class DurableEnd:
             write_file(Path(self.path), content_of(index), backup=False)
             known = index
         self.index = self._synced = known
-        self._handle = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            self._handle = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise disk_error(self.path, "open", error) from error
         self.set(index)
         self.sync()
 

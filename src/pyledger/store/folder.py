@@ -311,7 +311,7 @@ def _offset_files(path: str, names: Sequence[str]) -> list[StoreFile]:
     for name in names:
         if _OFFSET_NAME.fullmatch(name):
             whole = f"{path}/{name}"
-            if (facts := _facts_of(whole)) is not None:
+            if (facts := _facts_of(whole)) is not None and stat.S_ISREG(facts.st_mode):
                 found.append(StoreFile(whole, int(name), facts.st_size, inode=facts.st_ino))
     while found and found[-1].size_bytes == 0:
         found.pop()
@@ -338,26 +338,27 @@ def is_folder(path: str) -> bool:
     Raises:
         StoreIOError: the system cannot say. Who took that for "no" would give out queue offsets again.
     """
-    try:
-        return stat.S_ISDIR(os.stat(path).st_mode)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError as error:
-        raise StoreIOError(path, "look at", error.strerror or str(error)) from error
+    facts = _facts_of(path)
+    return facts is not None and stat.S_ISDIR(facts.st_mode)
 
 
 def length_of(path: str) -> int:
-    """Length of a regular file (bytes); -1 for anything else, or when it went away meanwhile."""
+    """Length of a regular file (bytes); -1 for anything else, or when it went away meanwhile.
+
+    Raises:
+        StoreIOError: the system cannot say.
+    """
     facts = _facts_of(path)
-    return -1 if facts is None else facts.st_size
+    return facts.st_size if facts is not None and stat.S_ISREG(facts.st_mode) else -1
 
 
 def _facts_of(path: str) -> os.stat_result | None:
     try:
-        facts = os.stat(path)
-    except OSError:
+        return os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
         return None
-    return facts if stat.S_ISREG(facts.st_mode) else None
+    except OSError as error:
+        raise StoreIOError(path, "look at", error.strerror or str(error)) from error
 
 
 def _entry_files(root: str, before: Sequence[StoreFile]) -> list[StoreFile] | None:
@@ -403,7 +404,7 @@ def _judge(root: str, name: str) -> Unusual | None:
 
 
 def _holds_rocksdb(path: str) -> bool:
-    return os.path.isfile(os.path.join(path, "CURRENT"))
+    return length_of(os.path.join(path, "CURRENT")) >= 0
 
 
 def _log_files(path: str, unusual: list[Unusual]) -> list[StoreFile]:
@@ -427,7 +428,7 @@ def _log_files(path: str, unusual: list[Unusual]) -> list[StoreFile]:
         if _COLD_NAME.fullmatch(name):
             unusual.append(Unusual(whole, "a cold segment whose plain file is there too"))
             continue
-        empty = _OFFSET_NAME.fullmatch(name) and os.path.isfile(whole)
+        empty = _OFFSET_NAME.fullmatch(name) and length_of(whole) >= 0
         unusual.append(Unusual(whole, "an empty file" if empty else "not a commit-log file"))
     return files
 

@@ -5,6 +5,7 @@ Upstream reads the `.bak` when the file itself is missing, empty or broken, and 
 Source: RocketMQ common/.../ConfigManager.java, MixAll.java (string2File).
 """
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,9 @@ from pyledger.atomic_file import backup_of, replace_file
 from pyledger.errors import MalformedJsonError, StoreFormatError, StoreIOError
 from pyledger.store.disk_error import disk_error
 from pyledger.wire import fastjson
+
+_IN_THE_WAY = (errno.EISDIR, errno.ENOTDIR, errno.ELOOP)
+"""Something else bears the name of the file, of its `.bak` or of its `.tmp`."""
 
 
 def write_file(path: Path, content: bytes, *, backup: bool = True) -> None:
@@ -31,7 +35,8 @@ def write_file(path: Path, content: bytes, *, backup: bool = True) -> None:
     try:
         replace_file(path, content, backup=backup)
     except OSError as error:
-        raise disk_error(path, "write", error) from error
+        in_the_way = (error.filename2 or error.filename) if error.errno in _IN_THE_WAY else None
+        raise disk_error(in_the_way or path, "write", error) from error
 
 
 def make_folder(path: Path) -> None:

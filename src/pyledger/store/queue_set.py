@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from pyledger._core import BatchConsumeQueue, ConsumeQueue, LogView, mapped_file_count, sync_file_system
 from pyledger.errors import StoreFormatError
 from pyledger.message import QueueRange
+from pyledger.store.disk_error import disk_error
 from pyledger.store.folder import BATCH_QUEUE_FOLDER, QUEUE_EXT_FOLDER, QUEUE_FOLDER, StoreFolder, is_folder
 
 AnyQueue = ConsumeQueue | BatchConsumeQueue
@@ -204,6 +205,10 @@ def one_of_each_file_system(paths: Iterable[str]) -> list[str]:
     """Of paths that are there, one on each file system: a folder of a store may be mounted, or a link."""
     found: dict[int, str] = {}
     for path in paths:
-        if os.path.exists(path):
+        try:
             found.setdefault(os.stat(path).st_dev, path)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise disk_error(path, "look at", error) from error
     return list(found.values())

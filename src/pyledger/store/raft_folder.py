@@ -13,7 +13,15 @@ from dataclasses import dataclass
 
 from pyledger.errors import StoreFormatError, StoreIOError, StoreNotFoundError
 from pyledger.store.durable_end import DURABLE_END_FILE, UNREADABLE, read_durable_end
-from pyledger.store.folder import StoreFile, Unusual, length_of, names_in, offset_files, whole_file_size
+from pyledger.store.folder import (
+    StoreFile,
+    Unusual,
+    is_folder,
+    length_of,
+    names_in,
+    offset_files,
+    whole_file_size,
+)
 
 DATA_FOLDER = "data"
 INDEX_FOLDER = "index"
@@ -54,12 +62,17 @@ class RaftFolder:
     vote: VoteState
     has_vote: bool
     """`currterm` names a term. Without it a member does not know in which terms it has voted."""
+    has_term_file: bool
+    """There is a `currterm`, whatever it holds."""
     lost_tail: Mapping[str, int] | None
     """The log may lack entries that were durable: what is known of them; None: it has all."""
     durable_end: int | None
     """Last entry that was durable here; None where nobody said, `UNREADABLE` where that is damaged."""
     checkpoint: Mapping[str, int] | None
-    """`committedIndex` and `endIndex`; None without the file, which generation B does not write."""
+    """`committedIndex` and `endIndex`; None without the file, which generation B does not write, and where it
+    is damaged."""
+    checkpoint_problem: str | None
+    """How it is damaged."""
     has_snapshots: bool
     unusual: tuple[Unusual, ...]
     """What makes Java refuse the folder, or is merely strange."""
@@ -74,10 +87,10 @@ def read_raft_folder(path: str | os.PathLike[str], data_paths: Sequence[str] = (
 
     Raises:
         StoreNotFoundError: there is no such folder, or it holds no DLedger log.
-        StoreFormatError: `checkpoint` cannot be parsed.
+        StoreIOError: the operating system refused.
     """
     root = os.fspath(path)
-    if not os.path.isdir(root):
+    if not is_folder(root):
         raise StoreNotFoundError(root, "no such folder", "name the folder of a node, `dledger-<id>`")
     names = names_in(root)
     if not data_paths and DATA_FOLDER not in names and TERM_FILE not in names:
@@ -95,8 +108,10 @@ def read_raft_folder(path: str | os.PathLike[str], data_paths: Sequence[str] = (
     known = {*_KNOWN, *(name + end for name in _REPLACED for end in _SIBLINGS)}
     unusual += [Unusual(os.path.join(root, n), "not a part of a node") for n in names if n not in known]
     vote = read_vote(os.path.join(root, TERM_FILE))
-    checkpoint = read_properties(os.path.join(root, CHECKPOINT_FILE))
-    lost_tail = read_properties(os.path.join(root, LOST_TAIL_FILE))
+    checkpoint, checkpoint_problem = _read_checkpoint(os.path.join(root, CHECKPOINT_FILE))
+    durable_end = read_durable_end(root)
+    if checkpoint_problem and durable_end is None:
+        durable_end = UNREADABLE  # only the checkpoint said which entries were durable
     return RaftFolder(
         path=root,
         data_files=data,
@@ -105,9 +120,11 @@ def read_raft_folder(path: str | os.PathLike[str], data_paths: Sequence[str] = (
         index_file_size_bytes=unit_size,
         vote=vote or VoteState(0, None),
         has_vote=vote is not None,
-        lost_tail=None if lost_tail is None else _numbers(lost_tail, os.path.join(root, LOST_TAIL_FILE)),
-        durable_end=read_durable_end(root),
-        checkpoint=None if checkpoint is None else _numbers(checkpoint, os.path.join(root, CHECKPOINT_FILE)),
+        has_term_file=TERM_FILE in names,
+        lost_tail=_read_lost_tail(os.path.join(root, LOST_TAIL_FILE)),
+        durable_end=durable_end,
+        checkpoint=checkpoint,
+        checkpoint_problem=checkpoint_problem,
         has_snapshots=any(n.startswith("snapshot_") for n in names_in(os.path.join(root, SNAPSHOT_FOLDER))),
         unusual=tuple(unusual),
     )
@@ -137,8 +154,11 @@ def committed_end(folder: RaftFolder) -> int | None:
     where = committed * INDEX_UNIT_BYTES
     for file in folder.index_files:
         if file.start_offset <= where < file.start_offset + file.size_bytes:
-            with open(file.path, "rb") as opened:
-                unit = os.pread(opened.fileno(), INDEX_UNIT_BYTES, where - file.start_offset)
+            try:
+                with open(file.path, "rb") as opened:
+                    unit = os.pread(opened.fileno(), INDEX_UNIT_BYTES, where - file.start_offset)
+            except OSError as error:
+                raise StoreIOError(file.path, "read", error.strerror or str(error)) from error
             magic, position, size_bytes = struct.unpack_from(">iqi", unit.ljust(INDEX_UNIT_BYTES, b"\0"))
             return position + size_bytes if magic else None
     return None
@@ -163,13 +183,12 @@ def read_properties(path: str) -> dict[str, str] | None:
             raise ValueError("it is far too long")
         lines = content.decode("utf-8").splitlines()
     except ValueError as error:
-        raise StoreFormatError(path, f"is not a file of `key=value` lines ({error})", _REMEDY) from error
+        raise StoreFormatError(path, f"is not a file of `key=value` lines ({error})", "restore it") from error
     pairs = (line.partition("=") for line in map(str.strip, lines) if line[:1] not in ("", "#", "!"))
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
 _NUMBERS = ("committedIndex", "endIndex", "promisedIndex")
-_REMEDY = "restore it from its .bak, if that is whole"
 
 
 def read_vote(path: str) -> VoteState | None:
@@ -187,11 +206,28 @@ def read_vote(path: str) -> VoteState | None:
     return VoteState(int(text), values.get("voteLeader") or None)
 
 
-def _numbers(values: Mapping[str, str], path: str) -> dict[str, int]:
+def _read_checkpoint(path: str) -> tuple[dict[str, int] | None, str | None]:
+    """The checkpoint, or how it is damaged; None and None where there is none."""
     try:
-        return {key: int(values[key]) for key in _NUMBERS if key in values}
+        return _read_numbers(path), None
+    except StoreFormatError as error:
+        return None, error.problem
+
+
+def _read_lost_tail(path: str) -> dict[str, int] | None:
+    """What the marker says; nothing where it is damaged, for that there is one is what counts."""
+    try:
+        return _read_numbers(path)
+    except StoreFormatError:
+        return {}
+
+
+def _read_numbers(path: str) -> dict[str, int] | None:
+    values = read_properties(path)
+    try:
+        return None if values is None else {key: int(values[key]) for key in _NUMBERS if key in values}
     except ValueError as error:
-        raise StoreFormatError(path, f"holds no numbers ({error})", _REMEDY) from error
+        raise StoreFormatError(path, f"holds no numbers ({error})", "restore it") from error
 
 
 def _files(paths: Sequence[str], unusual: list[Unusual]) -> tuple[StoreFile, ...]:

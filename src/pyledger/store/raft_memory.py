@@ -8,6 +8,7 @@ Source: DLedger DLedgerMemoryStore.java. Differs: memory has a bound, entries ha
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from pyledger.config.raft_store import RaftStoreConfig
 from pyledger.errors import OffsetOutOfRangeError, RecordTooLargeError, StoreFormatError, StoreFullError
@@ -20,7 +21,9 @@ from pyledger.protocol.raft.messages import (
     EntryRun,
     TermState,
 )
+from pyledger.store.folder import names_in
 from pyledger.store.lock import StoreLock
+from pyledger.store.meta_file import make_folder
 from pyledger.store.raft_folder import TERM_FILE, read_vote
 from pyledger.store.raft_store import ENTRY_BYTES_MAX, write_term_state
 
@@ -39,15 +42,15 @@ class RaftMemoryStore:
         self.committed_index = NO_INDEX
         self._log: list[Entry] = []
         self._first = 0
-        os.makedirs(path, exist_ok=True)
+        make_folder(Path(path))
         self.lock = StoreLock(path).acquire()
         try:
             term_file = os.path.join(path, TERM_FILE)
             vote = read_vote(term_file)
+            began_before = TERM_FILE in names_in(path)
         except BaseException:
             self.lock.release()
             raise
-        began_before = os.path.lexists(term_file)
         if began_before and vote is None:
             self.lock.release()
             raise StoreFormatError(

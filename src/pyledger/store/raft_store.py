@@ -29,7 +29,7 @@ from pyledger.protocol.raft.messages import BodyRun, Entry, EntryRun, TermState
 from pyledger.store.disk_error import disk_error
 from pyledger.store.durable_end import UNREADABLE, DurableEnd
 from pyledger.store.lock import StoreLock
-from pyledger.store.meta_file import write_file
+from pyledger.store.meta_file import make_folder, write_file
 from pyledger.store.raft_folder import (
     CHECKPOINT_FILE,
     DATA_FOLDER,
@@ -75,12 +75,14 @@ class RaftStore:
         self._checkpoint = (-1, -1)
         self._checkpoint_ms = 0
         self._run_asked, self._run = NOTHING_ASKED, EntryRun(b"", 0, 0)
-        os.makedirs(path, exist_ok=True)
+        make_folder(Path(path))
         self.lock = StoreLock(path).acquire()
         try:
             self._open()
-        except BaseException:
+        except BaseException as error:
             self.lock.release()
+            if isinstance(error, OSError):
+                raise disk_error(error.filename or path, "open", error) from error
             raise
 
     @classmethod
@@ -96,6 +98,9 @@ class RaftStore:
         if unfit := drop_unfit_index(folder):
             self.notices.append(unfit)
             folder = read_raft_folder(self.path, known)
+        if folder.checkpoint_problem:
+            path = os.path.join(self.path, CHECKPOINT_FILE)
+            self.notices.append(f"{path}: {folder.checkpoint_problem}; it is written anew")
         self._make_log(folder)
         self.recovered = recover_log(self._log)  # flushes what a killed process left in the page cache
         end_index = self._log.end_index
@@ -140,7 +145,7 @@ class RaftStore:
         """
         path, end_term = os.path.join(self.path, TERM_FILE), self._log.end_term
         used = self._log.end_index >= 0 or self.lost_tail or folder.durable_end is not None
-        if (not folder.has_vote and (used or os.path.lexists(path))) or folder.vote.term < end_term:
+        if (not folder.has_vote and (used or folder.has_term_file)) or folder.vote.term < end_term:
             found = f"names term {folder.vote.term}" if folder.has_vote else "is missing or names no term"
             raise StoreFormatError(
                 path,

@@ -119,6 +119,10 @@ def _check_small_files(folder: RaftFolder, stop: EntryStop) -> Iterator[Problem]
         path = os.path.join(folder.path, DURABLE_END_FILE if folder.lost_tail is None else LOST_TAIL_FILE)
         detail = f"entry {promised_index(folder)} was durable here, the log ends with entry {stop.last_index}"
         yield Problem("lost-tail", path, None, detail)
+    if folder.checkpoint_problem is not None:
+        yield Problem(
+            "checkpoint", os.path.join(folder.path, CHECKPOINT_FILE), None, folder.checkpoint_problem
+        )
     if folder.checkpoint is not None:
         path = os.path.join(folder.path, CHECKPOINT_FILE)
         committed = folder.checkpoint.get("committedIndex", -1)

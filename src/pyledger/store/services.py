@@ -12,7 +12,7 @@ from pyledger.store.clock import Clock
 from pyledger.store.dispatcher import DispatchWork
 from pyledger.store.entries_flusher import EntriesFlusher
 from pyledger.store.flush_thread import LogFlusher, QueueFlusher
-from pyledger.store.folder import LOG_FOLDER, QUEUE_FOLDER
+from pyledger.store.folder import LOG_FOLDER, QUEUE_FOLDER, is_folder
 from pyledger.store.opening import SYNC, StoreParts, remove_abort
 from pyledger.store.retention import DiskUsage, RetentionRule, count_expired
 from pyledger.store.service import FailureLatch, Service
@@ -186,7 +186,7 @@ class StoreServices:
         paths = [os.path.join(self.parts.path, name) for name in (LOG_FOLDER, QUEUE_FOLDER)]
         was_full = self._rule.disk_full
         decision = self._rule.decide(
-            self._clock.hour_of_day(), [self._usage(p) for p in paths if os.path.isdir(p)]
+            self._clock.hour_of_day(), [self._usage(p) for p in paths if is_folder(p)]
         )
         if decision.disk_full != was_full:
             event(

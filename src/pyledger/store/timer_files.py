@@ -12,6 +12,7 @@ import os
 import shutil
 import struct
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -21,6 +22,8 @@ from pyledger.errors import MalformedBodyError, StoreFormatError, StoreIOError
 from pyledger.message import tags_code
 from pyledger.protocol.delivery.timer import Timed, TimerProgress
 from pyledger.store.config_files import opened_table
+from pyledger.store.disk_error import disk_error
+from pyledger.store.folder import is_folder
 from pyledger.store.meta_file import write_file, write_json
 from pyledger.topic import NO_VERSION, DataVersion
 from pyledger.wire.timer_checkpoint import NUMBERS, TimerCheckpoint
@@ -83,12 +86,15 @@ class TimerFile:
         write_json(folder / TIMER_PROGRESS_FILE, {"timerProgress": table})
         write_check(folder, check_of(self.progress, self.now_ms, self.progress.restart_offset))
         root = folder.parent
-        # The wheel first: it names places in the log.
-        for name in (TIMER_WHEEL_FILE, FRESH_LOG):
-            (root / name).unlink(missing_ok=True)
-        if (root / TIMER_LOG_FOLDER).exists():
-            shutil.rmtree(root / TIMER_LOG_FOLDER)
-            flush_folder(root)
+        try:
+            # The wheel first: it names places in the log.
+            for name in (TIMER_WHEEL_FILE, FRESH_LOG):
+                (root / name).unlink(missing_ok=True)
+            if is_folder(str(root / TIMER_LOG_FOLDER)):
+                shutil.rmtree(root / TIMER_LOG_FOLDER)
+                flush_folder(root)
+        except OSError as error:
+            raise disk_error(error.filename or root, "remove", error) from error
 
 
 def progress_of(found: TimerCheckpoint) -> TimerProgress:
@@ -174,6 +180,10 @@ def hand_over(
 
     Returns:
         Whether it was left; upstream's broker delivers some messages again where it was not.
+
+    Raises:
+        StoreFullError: no room.
+        StoreIOError: the operating system refused.
     """
     units = log_units(waiting, last, now_ms, precision_ms)
     if units is None:
@@ -181,15 +191,20 @@ def hand_over(
     root = folder.parent
     if units:
         fresh = root / FRESH_LOG
-        with open(fresh, "wb") as file:
-            file.write(units)
-            file.truncate(TIMER_LOG_FILE_BYTES)
-            file.flush()
-            os.fsync(file.fileno())
-        (root / TIMER_LOG_FOLDER).mkdir(exist_ok=True)
-        fresh.replace(root / TIMER_LOG_FOLDER / f"{0:020d}")
-        flush_folder(root / TIMER_LOG_FOLDER)
-        flush_folder(root)
+        try:
+            with open(fresh, "wb") as file:
+                file.write(units)
+                file.truncate(TIMER_LOG_FILE_BYTES)
+                file.flush()
+                os.fsync(file.fileno())
+            (root / TIMER_LOG_FOLDER).mkdir(exist_ok=True)
+            fresh.replace(root / TIMER_LOG_FOLDER / f"{0:020d}")
+            flush_folder(root / TIMER_LOG_FOLDER)
+            flush_folder(root)
+        except OSError as error:
+            with suppress(OSError):
+                fresh.unlink(missing_ok=True)
+            raise disk_error(error.filename or fresh, "write", error) from error
     write_check(folder, check_of(progress, now_ms, progress.next_offset))
     return True
 
