@@ -240,6 +240,52 @@ def test_a_reader_waits_for_what_is_confirmed_next(tmp_path: Path, piggyback: bo
     asyncio.run(wait())
 
 
+def test_an_add_answers_the_readers_that_know_less_and_no_others(tmp_path: Path) -> None:
+    async def wait() -> None:
+        async with bookie(tmp_path) as server:
+            reader, other, writer = [await Peer.connect(server.address) for _ in range(3)]
+            await writer.add(1, 0)
+            wait = {"ledger_id": 1, "entry_id": -1, "piggyback": True, "time_out": 3_600_000}
+            by_known: dict[int, list[int]] = {}
+            for known in (5, 0, 3, 0, 9, 3):
+                by_known.setdefault(known, []).append(reader.send(m.ReadRequest, previous_lac=known, **wait))
+                other.send(m.ReadRequest, previous_lac=known, **wait)
+            for peer in (reader, other):
+                await peer.ask(m.ReadLacRequest, ledger_id=1)  # so those before were taken
+            await other.close()
+            for entry_id in range(1, 8):
+                await writer.add(1, entry_id)
+                for waiting in by_known.pop(entry_id - 2, []):
+                    assert (await reader.answer(waiting)).max_lac == entry_id - 1
+            assert list(by_known) == [9]
+            early = reader.send(m.ReadRequest, previous_lac=9, **wait | {"time_out": 1})
+            assert (await reader.answer(early)).max_lac == 6
+            await writer.read(1, -1, fence=True, master_key=KEY)
+            for waiting in by_known[9]:
+                assert (await reader.answer(waiting)).status is Status.EOK
+            await reader.close()
+            await writer.close()
+
+    asyncio.run(wait())
+
+
+def test_bad_frames_of_many_connections_are_counted_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def converse() -> None:
+        async with bookie(tmp_path) as server:
+            for _ in range(30):
+                peer = await Peer.connect(server.address)
+                peer.send_frame(b"\xff" * 20)
+                assert await peer.frame() == b""
+                await peer.close()
+
+    asyncio.run(converse())
+    lines = [line for line in caplog.messages if line.startswith("frame refused")]
+    assert len(lines) == 2
+    assert lines[1].endswith("source=127.0.0.1 count=29")
+
+
 def test_a_fence_wakes_who_waits(tmp_path: Path) -> None:
     async def wait() -> None:
         async with bookie(tmp_path) as server:

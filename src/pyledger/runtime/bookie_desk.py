@@ -22,6 +22,7 @@ from pyledger.log import logger
 from pyledger.net.ledger_server import LedgerConnection
 from pyledger.protocol.bookkeeper import messages as m
 from pyledger.protocol.bookkeeper.bookie import BookieRules, Outcome, refusal
+from pyledger.protocol.bookkeeper.held_reads import HeldReads
 from pyledger.protocol.bookkeeper.messages import Status
 from pyledger.store.bookie_entry_log import PageNotCachedError
 from pyledger.store.bookie_store import BookieStore
@@ -112,8 +113,8 @@ class BookieDesk:
         self._loop = asyncio.get_running_loop()
         self._lines: list[deque[Waiting | Run]] = [deque() for _ in self._journals.writers]
         self._parcel: tuple[int, Run] | None = None
-        # By ledger and by the asker's identity: of many readers of a ledger each goes by itself.
-        self._held: dict[int, dict[int, Held]] = {}
+        # By the asker's identity: of many readers of a ledger each goes by itself.
+        self._held: dict[int, HeldReads[Held]] = {}
         self._holding: dict[LedgerConnection, dict[int, Asker]] = {}
         self._held_count = 0
         store.waits = False
@@ -126,7 +127,7 @@ class BookieDesk:
         for writer in self._journals.writers:
             self._loop.remove_reader(writer.bell)
         for held in self._held.values():
-            for one in held.values():
+            for one in held:
                 one.timer.cancel()
         self._held.clear()
 
@@ -356,8 +357,9 @@ class BookieDesk:
         if ledger.last_add_confirmed > request.previous_lac or ledger.fenced or self._held_count >= HELD_MAX:
             return False
         hold_ms = min(max(request.time_out, 0), HOLD_MS_MAX)
-        timer = self._loop.call_later(hold_ms / 1000, self._release, asker)
-        self._held.setdefault(request.ledger_id, {})[id(asker)] = Held(asker, timer)
+        timer = self._loop.call_later(hold_ms / 1000, self._time_over, asker)
+        held = self._held.setdefault(request.ledger_id, HeldReads())
+        held.add(request.previous_lac, id(asker), Held(asker, timer))
         self._holding.setdefault(asker.connection, {})[id(asker)] = asker
         self._held_count += 1
         return True
@@ -365,34 +367,43 @@ class BookieDesk:
     def gone(self, connection: LedgerConnection) -> None:
         """A connection has ended: nothing is held for it any more."""
         for asker in tuple(self._holding.get(connection, {}).values()):
-            self._drop(asker)
+            self._forget(self._drop(asker))
 
     def _look_at_held(self, ledger_id: int) -> None:
+        """Answer the readers that wait for what is confirmed now."""
+        held = self._held.get(ledger_id)
+        if held is None:
+            return
         ledger = self.rules.ledgers.get(ledger_id)
-        for held in tuple(self._held.get(ledger_id, {}).values()):
-            request = held.asker.request
-            assert isinstance(request, m.ReadRequest)
-            assert request.previous_lac is not None
-            if ledger is None or ledger.fenced or ledger.last_add_confirmed > request.previous_lac:
-                self._release(held.asker, woken=True)
+        taken = held.take_all() if ledger is None or ledger.fenced else held.take(ledger.last_add_confirmed)
+        self._release(taken, woken=True)
 
-    def _release(self, asker: Asker, *, woken: bool = False) -> None:
-        """Answer a reader now."""
-        request = self._drop(asker)
-        if not asker.connection.closed:
-            again = asker._replace(request=replace(request, time_out=None), woken=woken)
-            asker.connection.handle_later(again)
+    def _time_over(self, asker: Asker) -> None:
+        self._release([self._drop(asker)], woken=False)
 
-    def _drop(self, asker: Asker) -> m.ReadRequest:
-        """Hold a reader no more; what it asked for."""
+    def _drop(self, asker: Asker) -> Held:
         request = asker.request
         assert isinstance(request, m.ReadRequest)
-        held, holding = self._held[request.ledger_id], self._holding[asker.connection]
-        held.pop(id(asker)).timer.cancel()
+        assert request.previous_lac is not None
+        return self._held[request.ledger_id].drop(request.previous_lac, id(asker))
+
+    def _forget(self, held: Held) -> Asker:
+        """Forget a reader that is held no more; the question it asks now."""
+        asker, request = held.asker, held.asker.request
+        assert isinstance(request, m.ReadRequest)
+        held.timer.cancel()
+        holding = self._holding[asker.connection]
         del holding[id(asker)]
-        self._held_count -= 1
-        if not held:
-            del self._held[request.ledger_id]
         if not holding:
             del self._holding[asker.connection]
-        return request
+        self._held_count -= 1
+        if not self._held.get(request.ledger_id, True):
+            del self._held[request.ledger_id]
+        return asker._replace(request=replace(request, time_out=None))
+
+    def _release(self, taken: list[Held], *, woken: bool) -> None:
+        """Answer readers that are held no more."""
+        # All are forgotten first: an answer may end its connection, and with it whatever is held for it.
+        for asker in [self._forget(held) for held in taken]:
+            if not asker.connection.closed:
+                asker.connection.handle_later(asker._replace(woken=woken))
