@@ -13,10 +13,12 @@ from pyledger.broker.gate import is_loopback
 from pyledger.broker.server import Broker
 from pyledger.errors import ConfigError
 from pyledger.wire.codes import RequestCode, ResponseCode
+from pyledger.wire.heartbeat import Heartbeat, ProducerEntry
 from pyledger.wire.pop import BatchAck, BatchAckRequest, encode_bit_set
 from pyledger.wire.remoting import RemotingCommand
 from pyledger.wire.signature import ACCESS_KEY, SIGNATURE, sign
 from tests.broker.peers import asked, broker, heartbeat, peer, pull, send
+from tests.broker.test_transactions import LateClock, check
 from tests.net.conftest import Run
 from tests.net.peers import until
 
@@ -304,6 +306,114 @@ entries = [
 ]
 """
 )
+
+
+TWO_ACCOUNTS = (
+    ACCOUNTS
+    + """
+  - accessKey: rocketmq-bob
+    secretKey: bob-secret
+    defaultTopicPerm: DENY
+    defaultGroupPerm: DENY
+    topicPerms: ["B=PUB|SUB"]
+    groupPerms: ["H=SUB"]
+"""
+)
+EVERYTHING = {
+    **TOPIC,
+    **dict.fromkeys(("consumerGroup", "group", "groupName", "srcGroup"), "G"),
+    **dict.fromkeys(("queueId", "offset", "queueOffset", "index", "beginTimestamp", "pollTime"), 0),
+    **dict.fromkeys(("bornTime", "initMode", "timestamp", "delayLevel", "commitOffset", "subVersion"), 0),
+    **dict.fromkeys(("maxNum", "maxMsgNums", "count"), 32),
+    "key": "secret",
+    "endTimestamp": 1 << 50,
+    "clientId": "c",
+    "invisibleTime": 1000,
+    "exp": "*",
+    "subscription": "*",
+    "expressionType": "TAG",
+    "expType": "TAG",
+    "sysFlag": 4,
+    "order": "false",
+    "suspendTimeoutMillis": 0,
+    "readQueueNums": 1,
+    "writeQueueNums": 1,
+    "b": "T",
+    "destGroup": "H",
+}
+"""A field of each name that a request for messages has."""
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "prefix"),
+    [("acl.toml", TWO_USERS, ""), ("plain_acl.yml", TWO_ACCOUNTS, "rocketmq-")],
+    ids=["users", "accounts"],
+)
+def test_no_request_gives_the_messages_of_a_foreign_topic(
+    run: Run, tmp_path: Path, form: str, text: str, prefix: str
+) -> None:
+    """Bob asks for Alice's message by every code, with each of the names left out in turn."""
+    path = tmp_path / form
+    path.write_text(text)
+    path.chmod(0o600)
+    alice, bob = (f"{prefix}alice", "alice-secret"), (f"{prefix}bob", "bob-secret")
+    named = ("consumerGroup", "group", "groupName", "topic")
+
+    async def main() -> None:
+        async with broker(tmp_path, acl_path=str(path), admin_enabled=True) as one, peer(one) as client:
+            mine = signed(send("T", b"for alice", properties={"KEYS": "secret"}), *alice)
+            message_id = (await client.request(mine)).ext_fields["msgId"]
+            places = {**EVERYTHING, "msgId": message_id}
+            await until(lambda: one.store.query("T", "secret"))
+
+            async def asks(user: tuple[str, str]) -> set[int]:
+                gave = set()
+                for code in RequestCode:
+                    for missing in ("", *named):
+                        fields = {name: value for name, value in places.items() if name != missing}
+                        answer = await client.request(signed(asked(code, b"{}", **fields), *user))
+                        if b"for alice" in bytes(answer.body):
+                            gave.add(code)
+                return gave
+
+            assert await asks(bob) == set()
+            reading = {RequestCode.QUERY_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID, RequestCode.PULL_MESSAGE}
+            assert await asks(alice) >= reading | {RequestCode.POP_MESSAGE}
+
+    run(main())
+
+
+def test_only_who_may_send_is_asked_about_a_transaction(run: Run, tmp_path: Path) -> None:
+    """Bob says to be a producer of Alice's group; the question, which has the message, goes to Alice."""
+    path = tmp_path / "acl.toml"
+    path.write_text(TWO_USERS)
+    path.chmod(0o600)
+    says = Heartbeat(client_id="p", producer_data_set=(ProducerEntry(group_name="P"),))
+    producing = RemotingCommand.request(RequestCode.HEART_BEAT, body=says.encode())
+    clock = LateClock()
+    waits = {"properties": {"TRAN_MSG": "true", "PGROUP": "P"}, "born_timestamp": clock.now_ms()}
+    half = send("T", b"half", sys_flag=4, **waits)
+
+    async def main() -> None:
+        async with (
+            broker(tmp_path, acl_path=str(path), clock=clock) as one,
+            peer(one) as his,
+            peer(one) as hers,
+        ):
+            assert (await hers.request(signed(half, "alice", "alice-secret"))).code == 0
+            assert (await his.request(signed(producing, *BOB))).code == 0
+            clock.ahead_ms += 7_000
+            await check(one)
+            assert (await hers.request(signed(producing, "alice", "alice-secret"))).code == 0
+            for _ in range(3):
+                clock.ahead_ms += 7_000
+                await check(one)
+                assert (await hers.receive()).code == RequestCode.CHECK_TRANSACTION_STATE
+            # What comes next to Bob is what he has asked for.
+            assert (await his.request(signed(producing, *BOB))).code == 0
+            assert (await his.request(signed(send("B"), *BOB))).code == 0
+
+    run(main())
 
 
 def test_rights_are_asked_for_where_a_message_goes(run: Run, tmp_path: Path) -> None:

@@ -5,12 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from pyledger.config.net import NetConfig
 from pyledger.store.reader import StoreReader
 from pyledger.wire.batch import BatchItem, encode_batch
 from pyledger.wire.codes import RequestCode, ResponseCode
 from pyledger.wire.properties import encode_properties
+from pyledger.wire.record import decode_records
 from pyledger.wire.remoting import RemotingCommand, encode_frame
 from tests.broker.peers import SUSPEND, WITH_SUBSCRIPTION, asked, broker, heartbeat, peer, pull, send
+from tests.broker.test_pop import pop
 from tests.net.conftest import Run
 from tests.net.peers import until
 
@@ -132,5 +135,34 @@ def test_members_of_a_group_are_told_of_each_other(run: Run, tmp_path: Path) -> 
             assert bytes(members.body) == b'{"consumerIdList":["c1","c2"]}'
             second.socket.close()
             assert (await first.receive()).ext_fields == {"consumerGroup": "G"}
+
+    run(main())
+
+
+def test_answer_with_many_messages_stays_below_the_limit_of_a_frame(run: Run, tmp_path: Path) -> None:
+    """Large messages with one key, in every queue: a query gives the newest, pops and peeks what fits."""
+    body, count = bytes(800 << 10), 28
+    query = {"topic": "T", "key": "k", "maxNum": 64, "beginTimestamp": 0, "endTimestamp": 1 << 50}
+
+    async def main() -> None:
+        async with broker(tmp_path, store={"mapped_file_size_bytes": 32 << 20}) as one, peer(one) as client:
+            for number in range(count):
+                tagged = {"KEYS": "k", "UNIQ_KEY": f"U{number}"}
+                await client.request(send("T", body, queue_id=number % 4, properties=tagged))
+            await until(lambda: len(one.store.query("T", "k")) == count)
+            answer = await client.request(asked(RequestCode.QUERY_MESSAGE, **query))
+            found = [message.properties["UNIQ_KEY"] for message in decode_records(answer.body)]
+            fit = NetConfig().frame_max_bytes // (len(body) + 200)
+            assert found == [f"U{number}" for number in range(count - fit, count)]
+
+            huge = bytes(3 << 20)
+            for number in range(8):
+                await client.request(send("H", huge, queue_id=number, default_topic_queue_nums=8))
+            fields = {"topic": "H", "consumerGroup": "G", "queueId": -1, "maxMsgNums": 32}
+            peeked = await client.request(asked(RequestCode.PEEK_MESSAGE, **fields))
+            assert bodies(peeked) == [huge] * 5
+            popped = [await client.request(pop("H")) for _ in range(2)]
+            assert [bodies(one) for one in popped] == [[huge] * 5, [huge] * 3]
+            assert [one.ext_fields["restNum"] for one in popped] == ["3", "0"]
 
     run(main())

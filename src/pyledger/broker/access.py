@@ -27,6 +27,8 @@ from pyledger.wire.version import V4_9_3
 log = logger("broker")
 
 UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
+USER = "broker.user"
+"""Key in the data of a connection: who signed its last request."""
 CLOSED = "the connection is closed"
 NOBODY = User("", "no user has this secret", enabled=False)
 """Checked like a user, so that the time of an answer does not tell whether a name is known."""
@@ -64,6 +66,16 @@ class AccessControl:
         problem = self._rules.problem(user, needs, peer[0])
         return None if problem is None else refused(connection, request, problem)
 
+    def may(self, connection: Connection, needs: Iterable[Need]) -> bool:
+        """Whether the user who signed the last request of a connection has rights still."""
+        peer, name = peer_of(connection), connection.data.get(USER)
+        if peer is None:
+            return False
+        if self._rules.trusts(peer[0], name):
+            return True
+        user = self._rules.user(name or "") or NOBODY
+        return user.enabled and self._rules.problem(user, needs, peer[0]) is None
+
     def problem(self, connection: Connection, request: RemotingCommand, *, changes: bool) -> str | None:
         """Why a request is refused; None: it is not."""
         peer = peer_of(connection)
@@ -72,6 +84,7 @@ class AccessControl:
         address = peer[0]
         name = request.ext_fields.get(ACCESS_KEY)
         if self._rules.trusts(address, name):
+            connection.data[USER] = name
             return None
         if not name:
             return "username cannot be null. Sign the request with an access key and its secret."
@@ -79,6 +92,7 @@ class AccessControl:
         right = signature_is_right(request, user.secret)
         if not (right and user.enabled):
             return f"the signature of user {name[:100]!r} is wrong, or the user is unknown or disabled"
+        connection.data[USER] = name
         return self._rules.problem(user, self._needs(request, changes=changes), address)
 
     def _needs(self, request: RemotingCommand, *, changes: bool) -> list[Need]:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pyledger.broker.access_file import WatchedRules
 
 T = TypeVar("T")
+HEADER_ROOM_BYTES = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,11 @@ class BrokerParts:
     """What gives the broker another role and id; None where it cannot change."""
     notify: Callable[[Iterable[Notice]], None]
     """Tells clients that the members of a group have changed."""
+
+    @property
+    def records_max_bytes(self) -> int:
+        """Most bytes of several records in one answer: a longer frame ends a client's connection."""
+        return self.net.frame_max_bytes - HEADER_ROOM_BYTES
 
     def random_below(self, limit: int) -> int:
         """A random number from 0 up to below `limit`."""

@@ -11,10 +11,12 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import fields, replace
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from pyledger.broker.addresses import joined
+from pyledger.broker.gate import may_send
 from pyledger.broker.group_roles import GroupFollower
 from pyledger.broker.held_pulls import HeldPulls
 from pyledger.broker.parts import BrokerParts, T, standing_of, watched_rules
@@ -341,7 +343,13 @@ class Broker:
                 self._now_ms,
             ),
             transactions=Transactions(
-                self._delivery, store, puts, tables, self.config.name, self._clock.now_ms
+                self._delivery,
+                store,
+                puts,
+                tables,
+                self.config.name,
+                self._clock.now_ms,
+                may_send=partial(may_send, self._access_rules, self.config.cluster),
             ),
             counts=counts,
             access_rules=self._access_rules,

@@ -63,14 +63,17 @@ class Transactions:
         tables: BrokerTables,
         broker_name: str,
         now_ms: Callable[[], int],
+        *,
+        may_send: Callable[[Connection, str], bool],
     ) -> None:
-        """Take what transactions are stored with, and the wall clock."""
+        """Take what transactions are stored with, the wall clock, and who may send to which topic."""
         self._config = config
         self._store = store
         self._puts = puts
         self._tables = tables
         self._broker_name = broker_name
         self._now_ms = now_ms
+        self._may_send = may_send
         self._ended = EndedHalves(config)
         self._put_back: dict[int, bool] = {}
         self._again: list[tuple[Step, StoredMessage, dict[str, str], PutResult]] = []
@@ -285,8 +288,12 @@ class Transactions:
     def _ask(self, found: StoredMessage, properties: dict[str, str], place: PutResult) -> None:
         """Ask a producer of the group what became of a transaction; it answers with END_TRANSACTION."""
         group = properties.get(names.PRODUCER_GROUP, "")
-        channel = self._tables.producers.channel_of_group(group, usable)
         real = restore(properties)
+        channel = None
+        if real is not None:
+            # Anybody may say to be of a group; the question tells the message.
+            may_know = partial(self._may_be_asked, real.topic)
+            channel = self._tables.producers.channel_of_group(group, usable, may_know)
         if not isinstance(channel, Connection) or real is None:
             event(log, logging.WARNING, "no producer to ask about a transaction", group=group)
             return
@@ -306,6 +313,9 @@ class Transactions:
             channel.call_oneway(command)
         except RemotingError as problem:
             event(log, logging.WARNING, "producer not asked about a transaction", problem=problem)
+
+    def _may_be_asked(self, topic: str, channel: object) -> bool:
+        return isinstance(channel, Connection) and self._may_send(channel, topic)
 
     # --- reading
 

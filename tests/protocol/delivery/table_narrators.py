@@ -144,7 +144,12 @@ class Producers(Narrator):
 
     def choose(self, step: Step) -> str:
         broken = step.items("broken") if "broken" in step.named else []
-        return str(self.table.channel_of_group(step.words[0], lambda channel: channel not in broken))
+        strangers = step.items("strangers") if "strangers" in step.named else []
+        return str(
+            self.table.channel_of_group(
+                step.words[0], lambda one: one not in broken, lambda one: one not in strangers
+            )
+        )
 
     def reply_to(self, step: Step) -> str:
         return str(self.table.channel_of_client(step.words[0]))

@@ -44,7 +44,7 @@ class EndTransactionProcessor:
             return request.response(found.code, found.remark)
         half, place = found
         # Whatever topic the request names: what counts is where the message goes.
-        if (refused := denied(self._parts, connection, request, place.topic, writes=True)) is not None:
+        if (refused := denied(self._parts, connection, request, place.topic, "Pub")) is not None:
             return refused
         if asked.commit_or_rollback == TransactionEnd.ROLLBACK:
             transactions.end(half.queue_offset)

@@ -6,6 +6,7 @@ Source: RocketMQ broker/.../AdminBrokerProcessor.java, Broker2Client.java.
 import asyncio
 from collections.abc import Mapping
 
+from pyledger.broker.gate import denied
 from pyledger.broker.parts import BrokerParts, Method, Reply
 from pyledger.broker.processors.groups import told
 from pyledger.errors import MalformedMessageIdError, RemotingError, RemotingTimeoutError, StoreError
@@ -88,15 +89,17 @@ class InspectionProcessor:
         header = request.header(GetConsumerRunningInfoRequestHeader)
         return self._ask(request, header.consumer_group, header.client_id, b"")
 
-    def consume(self, _connection: Connection, request: RemotingCommand) -> Reply:
+    def consume(self, connection: Connection, request: RemotingCommand) -> Reply:
         """309: the client consumes one message of the log, and answers how it went."""
         header = request.header(ConsumeMessageDirectlyResultRequestHeader)
         try:
             offset = decode_message_id(header.msg_id or "").physical_offset
-            record = bytes(self._parts.store.message_at(offset).record_view)
+            found = self._parts.store.message_at(offset)
         except (MalformedMessageIdError, StoreError) as problem:
             return request.response(ResponseCode.SYSTEM_ERROR, str(problem))
-        return self._ask(request, header.consumer_group, header.client_id or "", record)
+        if (refused := denied(self._parts, connection, request, found.topic, "Sub", "Get")) is not None:
+            return refused
+        return self._ask(request, header.consumer_group, header.client_id or "", bytes(found.record_view))
 
     def _ask(self, request: RemotingCommand, group: str, client_id: str, body: bytes) -> Reply:
         for member in self._parts.tables.consumers.members(group):

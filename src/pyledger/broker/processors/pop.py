@@ -13,6 +13,7 @@ from pyledger import names
 from pyledger.broker.parts import BrokerParts, Method, Reply
 from pyledger.broker.processors.offsets import first_in_memory
 from pyledger.broker.processors.pull import compile_filter, wanted_of
+from pyledger.broker.processors.query import within
 from pyledger.broker.puts import Outcome, PutOutcome, after
 from pyledger.net.connection import Connection
 from pyledger.net.endpoint import Answer
@@ -176,6 +177,10 @@ class PopProcessor:
             found.ends[source.topic, source.queue_id] = max(offset, end)
             return
         records, next_offset = self._read(source, offset, found.left, plan.subscription)
+        if found.records and sum(map(len, found.records + records)) > parts.records_max_bytes:
+            # They stay in their queue for the next pop.
+            found.left, found.rest = 0, found.rest + end - offset
+            return
         offsets = [queue_offset_of(record) for record in records]
         if offsets:
             if header.order:
@@ -347,6 +352,7 @@ class PopProcessor:
                 found, _ = self._read(source, self._next(source, header.consumer_group), left, wanted)
                 records += found
                 left -= len(found)
+        records = list(within(self._parts.records_max_bytes, records))
         if not records:
             return request.response(ResponseCode.PULL_NOT_FOUND, "NO_MESSAGE_IN_QUEUE", NO_PLACE)
         if not request.is_oneway:

@@ -4,7 +4,9 @@ Source: RocketMQ broker/.../QueryMessageProcessor.java, AdminBrokerProcessor.jav
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
+from pyledger.broker.gate import denied
 from pyledger.broker.parts import BrokerParts, Method, Reply
 from pyledger.errors import StoreError
 from pyledger.net.connection import Connection
@@ -51,7 +53,8 @@ class QueryProcessor:
         if not found:
             return request.response(ResponseCode.QUERY_NOT_FOUND, NOT_FOUND, place)
         response = request.response(header=place)
-        give(connection, request, response, [message.record_view for message in found])
+        newest = within(self._parts.records_max_bytes, [message.record_view for message in reversed(found)])
+        give(connection, request, response, newest[::-1])
         return None
 
     def view_message(self, connection: Connection, request: RemotingCommand) -> Reply:
@@ -62,6 +65,8 @@ class QueryProcessor:
         except StoreError:
             problem = f"can not find message by the offset, {header.offset}"
             return request.response(ResponseCode.SYSTEM_ERROR, problem)
+        if (refused := denied(self._parts, connection, request, found.topic, "Sub", "Get")) is not None:
+            return refused
         give(connection, request, request.response(), [found.record_view])
         return None
 
@@ -96,6 +101,12 @@ def store_time_ms(store: MessageStore, topic: str, queue_id: int, offset: int) -
     """When the message at a queue offset was stored, ms since 1970; -1: there is none."""
     found = store.get(topic, queue_id, offset, 1).messages if offset >= 0 else []
     return found[0].store_timestamp if found else -1
+
+
+def within(limit_bytes: int, records: Sequence[memoryview]) -> Sequence[memoryview]:
+    """The first records that are no longer together than a limit; the first one in any case."""
+    sizes = accumulate(map(len, records))
+    return records[: max(1, sum(size <= limit_bytes for size in sizes))]
 
 
 def give(

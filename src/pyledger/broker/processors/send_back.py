@@ -53,7 +53,7 @@ class SendBackProcessor:
         except StoreError:
             problem = f"look message by offset failed, {header.offset}"
             return request.response(ResponseCode.SYSTEM_ERROR, problem)
-        if (refused := denied(self._parts, connection, request, found.topic, writes=False)) is not None:
+        if (refused := denied(self._parts, connection, request, found.topic, "Sub")) is not None:
             return refused
         place = self._rules.place(
             asked,

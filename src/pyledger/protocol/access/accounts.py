@@ -1,7 +1,8 @@
 """Accounts as upstream had them until 5.2, in `plain_acl.yml`: each names topics and groups and what for.
 
 An account that is not admin may do what its permissions say with the topics and groups named, and what its
-default permissions say with all others. Questions need no permission but an account; changes need an admin.
+default permissions say with all others. A question that gives no messages and no group's place needs no
+permission but an account; changes need an admin.
 
 Differs: an admin may do everything, also with topics for which its account has a permission.
 
@@ -94,7 +95,7 @@ class AccountRules:
         account = self._accounts[user.name]
         for need in needs:
             actions = account.actions(need.kind, need.name)
-            if actions.isdisjoint(need.any_of) and QUESTIONS.isdisjoint(need.any_of):
+            if actions.isdisjoint(need.any_of) and not QUESTIONS.issuperset(need.any_of):
                 return f"{user.name} has no permission to {need} from {address}"
         return None
 

@@ -51,6 +51,7 @@ NEEDS: Mapping[int, tuple[FieldNeed, ...]] = {
     Code.PULL_MESSAGE: CONSUME,
     Code.LITE_PULL_MESSAGE: CONSUME,
     Code.POP_MESSAGE: CONSUME,
+    Code.PEEK_MESSAGE: CONSUME,
     Code.ACK_MESSAGE: CONSUME,
     Code.CHANGE_MESSAGE_INVISIBLETIME: CONSUME,
     Code.NOTIFICATION: CONSUME,
@@ -78,13 +79,14 @@ NEEDS: Mapping[int, tuple[FieldNeed, ...]] = {
     Code.QUERY_TOPICS_BY_CONSUMER: (group("group", GET),),
     Code.INVOKE_BROKER_TO_RESET_OFFSET: (topic("topic", READ), group("group", UPDATE)),
     Code.CONSUME_MESSAGE_DIRECTLY: (group("consumerGroup", UPDATE),),
-    # Nothing beside a user: what they name stands in their body, or they name nothing.
+    # Nothing beside a user: what they name stands in their body or in the log, or they name nothing.
     Code.HEART_BEAT: (),
     Code.LOCK_BATCH_MQ: (),
     Code.UNLOCK_BATCH_MQ: (),
     Code.CHECK_CLIENT_CONFIG: (),
     Code.QUERY_ASSIGNMENT: (),
     Code.BATCH_ACK_MESSAGE: (),
+    Code.VIEW_MESSAGE_BY_ID: (),
 }
 OPTIONAL = frozenset({Code.END_TRANSACTION, Code.UNREGISTER_CLIENT})
 """A missing field needs nothing: older clients leave it out, or it is one of two."""
@@ -103,9 +105,8 @@ def needs_of(code: int, fields: Mapping[str, str], cluster: str, *, changes: boo
         changes: Whether the request changes the broker.
     """
     described = NEEDS.get(code)
-    whole = Need(ResourceKind.CLUSTER, cluster, UPDATE if changes else GET)
     if described is None:
-        return [whole]
+        return [Need(ResourceKind.CLUSTER, cluster, UPDATE if changes else GET)]
     found = []
     popped_again = f"{names.RETRY_PREFIX}{fields.get('consumerGroup', '')}_"
     for kind, field, any_of in described:
@@ -118,14 +119,15 @@ def needs_of(code: int, fields: Mapping[str, str], cluster: str, *, changes: boo
         if name:
             found.append(need_of(kind, name, any_of))
         elif code not in OPTIONAL:
-            found.append(whole)
+            found.append(Need(ResourceKind.CLUSTER, cluster, any_of))
     return found
 
 
 def need_of(kind: ResourceKind, name: str, any_of: tuple[Action, ...]) -> Need:
-    """A need; the retry topic of a group is its group's."""
+    """A need; the retry topic of a group is its group's, whose members send to it, too."""
     if kind is ResourceKind.TOPIC and name.startswith(names.RETRY_PREFIX):
-        return Need(ResourceKind.GROUP, name.removeprefix(names.RETRY_PREFIX), SUB)
+        of_group = tuple(dict.fromkeys(Action.SUB if one is Action.PUB else one for one in any_of))
+        return Need(ResourceKind.GROUP, name.removeprefix(names.RETRY_PREFIX), of_group)
     return Need(kind, name, any_of)
 
 

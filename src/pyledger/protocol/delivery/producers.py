@@ -63,9 +63,17 @@ class ProducerTable:
         """The members of a group, in the order they came."""
         return list(self.groups.get(group, {}).values())
 
-    def channel_of_group(self, group: str, usable: Callable[[Channel], bool]) -> Channel | None:
-        """A connection of a group, in turns; None when three in a row are not usable."""
-        channels = list(self.groups.get(group, {}))
+    def channel_of_group(
+        self, group: str, usable: Callable[[Channel], bool], may_know: Callable[[Channel], bool]
+    ) -> Channel | None:
+        """A connection of a group, in turns; None when three in a row are not usable.
+
+        Args:
+            group: Which one.
+            usable: Whether a connection can be asked now.
+            may_know: Whether a connection may be asked at all; the others do not count.
+        """
+        channels = [one for one in self.groups.get(group, {}) if may_know(one)]
         if not channels:
             return None
         self.turn += 1
