@@ -24,7 +24,7 @@ from pyledger.runtime.ha_service import HaService
 from pyledger.store.clock import SystemClock
 from pyledger.store.message_store import MessageStore
 from tests.ha.link import first_bytes
-from tests.ha.pair import SMALL, brokers, same_view, until
+from tests.ha.pair import SMALL, brokers, caught_up, replication, same_view, until
 from tests.ha.test_links import service_of
 from tests.ha.test_pairs import send_many
 from tests.net.conftest import Run
@@ -287,5 +287,47 @@ def test_connections_that_come_and_go_hold_up_no_slave(run: Run, tmp_path: Path)
             offset, size = FRAME_HEADER.unpack_from(got)
             assert (offset, size > 0) == (0, True)
             assert struct.unpack_from(">i", got, FRAME_HEADER.size)[0] > 0
+
+    run(main())
+
+
+SLAVES_USER = """
+[[users]]
+username = "slave"
+password = "slaves-secret"
+[[acls]]
+subject = "User:slave"
+[[acls.policies]]
+entries = [{resource = ["Cluster:*", "Topic:*"], actions = ["Get"], decision = "Allow"}]
+"""
+
+
+def test_slave_signs_what_it_asks_a_master_with_access_control(run: Run, tmp_path: Path) -> None:
+    """It copies tables, and compares its log when it comes again; refused, it says so and keeps its log."""
+    users, less = tmp_path / "acl.toml", tmp_path / "less.toml"
+    users.write_text(ACL + SLAVES_USER)
+    less.write_text(ACL + SLAVES_USER.replace(', "Topic:*"', ""))
+    for path in (users, less):
+        path.chmod(0o600)
+    named = {"allowed_slaves": "127.0.0.1"}
+
+    async def main() -> None:
+        async with brokers(tmp_path) as pair:
+            master = await pair.start(0, "async_master", ha=named, acl_path=str(users))
+            rules = {"acl_path": str(users), "acl_user": "slave"}
+            for number in range(2):
+                slave = await pair.start(1, "slave", **rules)
+                await asyncio.to_thread(master.store.put, Message("T", b"%d" % number))
+                await caught_up(master, slave)
+                assert slave.parts is not None
+                await until(lambda parts=slave.parts: parts.replication.sync.count > 0)
+                await slave.close()
+            await master.close()
+            await pair.start(0, "async_master", ha=named, acl_path=str(less))
+            slave = await pair.start(1, "slave", **rules)
+            await until(lambda: "no permission to Sub or Get" in replication(slave).ha_client.problem)
+            assert slave.store.queue_range("T", 0).max_offset == 2
+            with pytest.raises(ConfigError, match="no user 'nobody'"):
+                await pair.start(2, "slave", acl_path=str(users), acl_user="nobody")
 
     run(main())

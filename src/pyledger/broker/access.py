@@ -8,6 +8,7 @@ import hmac
 import logging
 from collections.abc import Iterable, Mapping
 
+from pyledger.broker.access_file import USER
 from pyledger.broker.addresses import peer_of
 from pyledger.broker.parts import Method, Reply
 from pyledger.errors import WireError
@@ -27,8 +28,6 @@ from pyledger.wire.version import V4_9_3
 log = logger("broker")
 
 UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
-USER = "broker.user"
-"""Key in the data of a connection: who signed its last request."""
 CLOSED = "the connection is closed"
 NOBODY = User("", "no user has this secret", enabled=False)
 """Checked like a user, so that the time of an answer does not tell whether a name is known."""
@@ -65,16 +64,6 @@ class AccessControl:
         user = self._rules.user(name or "") or NOBODY
         problem = self._rules.problem(user, needs, peer[0])
         return None if problem is None else refused(connection, request, problem)
-
-    def may(self, connection: Connection, needs: Iterable[Need]) -> bool:
-        """Whether the user who signed the last request of a connection has rights still."""
-        peer, name = peer_of(connection), connection.data.get(USER)
-        if peer is None:
-            return False
-        if self._rules.trusts(peer[0], name):
-            return True
-        user = self._rules.user(name or "") or NOBODY
-        return user.enabled and self._rules.problem(user, needs, peer[0]) is None
 
     def problem(self, connection: Connection, request: RemotingCommand, *, changes: bool) -> str | None:
         """Why a request is refused; None: it is not."""

@@ -11,16 +11,24 @@ from pathlib import Path
 from typing import Any
 
 from pyledger.atomic_file import replace_file
+from pyledger.broker.addresses import peer_of
 from pyledger.errors import ConfigError
 from pyledger.log import event, logger
+from pyledger.net.client import RemotingClient
+from pyledger.net.connection import Connection
 from pyledger.protocol.access.accounts import AccountRules
-from pyledger.protocol.access.model import AccessRules, Need, Objection, User
+from pyledger.protocol.access.model import AccessRules, Need, Objection, ResourceKind, User
+from pyledger.protocol.access.needs import PUB, need_of
 from pyledger.protocol.access.policies import PolicyRules
 from pyledger.wire.codes import ResponseCode
+from pyledger.wire.remoting import RemotingCommand
+from pyledger.wire.signature import ACCESS_KEY, SIGNATURE, sign
 
 log = logger("broker")
 
 SETTING = "acl_path"
+USER = "broker.user"
+"""Key in the data of a connection: who signed its last request."""
 CHANGED_HERE = ".json"
 """Only a file that people do not write is written here: comments and order of another would be lost."""
 SIZE_BYTES_MAX = 4 << 20
@@ -32,6 +40,43 @@ PARSERS: Mapping[str, Callable[[Mapping[str, Any]], AccessRules]] = {
     ".json": PolicyRules.parse,
 }
 """By the ending of the file."""
+
+
+def may_send(rules: AccessRules, connection: Connection, topic: str) -> bool:
+    """Whether the user who signed the last request of a connection may send to a topic now."""
+    peer, name = peer_of(connection), connection.data.get(USER)
+    if peer is None:
+        return False
+    if rules.trusts(peer[0], name):
+        return True
+    user = rules.user(name or "")
+    needs = (need_of(ResourceKind.TOPIC, topic, PUB),)
+    return user is not None and user.enabled and rules.problem(user, needs, peer[0]) is None
+
+
+class SigningClient(RemotingClient):
+    """Signs each request as a user of the file, with the secret that it has by then."""
+
+    def __init__(self, rules: "WatchedRules | None", name: str, **options: Any) -> None:
+        """Take the file and the name of a user.
+
+        Raises:
+            ConfigError: the file has no such user.
+        """
+        super().__init__(**options)
+        if rules is None or rules.user(name) is None:
+            raise ConfigError(
+                "acl_user", f"there is no user {name!r}", f"set {SETTING} to a file that has it"
+            )
+        self._rules, self._name = rules, name
+
+    async def call(self, address: str | None, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        """As `RemotingClient.call`; a user that is gone from the file signs nothing."""
+        user = self._rules.user(self._name)
+        if user is not None:
+            command.ext_fields[ACCESS_KEY] = user.name
+            command.ext_fields[SIGNATURE] = sign(command.ext_fields, command.body, user.secret)
+        return await super().call(address, command, timeout_ms)
 
 
 class WatchedRules:

@@ -7,7 +7,6 @@ Differs: upstream answers them to whoever reaches the port.
 
 import logging
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
 
 from pyledger.broker.addresses import peer_of
 from pyledger.broker.parts import BrokerParts, Method, Reply
@@ -16,9 +15,6 @@ from pyledger.net.connection import Connection
 from pyledger.wire.codes import ResponseCode
 from pyledger.wire.remoting import RemotingCommand
 from pyledger.wire.signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE
-
-if TYPE_CHECKING:
-    from pyledger.broker.access_file import WatchedRules
 
 log = logger("broker")
 
@@ -66,17 +62,6 @@ def denied(
 
     need = need_of(ResourceKind.TOPIC, topic, tuple(map(Action, actions)))
     return AccessControl(parts.access_rules, parts.config.cluster).denied(connection, request, (need,))
-
-
-def may_send(rules: "WatchedRules | None", cluster: str, connection: Connection, topic: str) -> bool:
-    """Whether a client that has said who it is may send to a topic; without access control every one may."""
-    if rules is None:
-        return True
-    from pyledger.broker.access import AccessControl  # noqa: PLC0415 - only for who has rules
-    from pyledger.protocol.access.model import ResourceKind  # noqa: PLC0415
-    from pyledger.protocol.access.needs import PUB, need_of  # noqa: PLC0415
-
-    return AccessControl(rules, cluster).may(connection, (need_of(ResourceKind.TOPIC, topic, PUB),))
 
 
 def is_local(connection: Connection) -> bool:

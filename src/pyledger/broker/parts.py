@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyledger.broker.held_pulls import HeldPulls
 from pyledger.broker.pops import PopBook
@@ -17,6 +17,7 @@ from pyledger.broker.transactions import Transactions
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.delivery import DeliveryConfig
 from pyledger.config.net import NetConfig
+from pyledger.net.client import RemotingClient
 from pyledger.net.connection import Connection
 from pyledger.net.endpoint import Answer
 from pyledger.protocol.delivery.clients import Notice
@@ -127,3 +128,16 @@ def watched_rules(path: str) -> "WatchedRules | None":
     from pyledger.broker.access_file import WatchedRules  # noqa: PLC0415 - only for who has rules
 
     return WatchedRules(Path(path))
+
+
+def client_of(user: str, rules: "WatchedRules | None", **options: Any) -> RemotingClient:
+    """What a broker asks others with; it signs as a user of the rules, if one is named.
+
+    Raises:
+        ConfigError: there is no such user.
+    """
+    if not user:
+        return RemotingClient(**options)
+    from pyledger.broker.access_file import SigningClient  # noqa: PLC0415 - only for who has rules
+
+    return SigningClient(rules, user, **options)

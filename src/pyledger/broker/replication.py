@@ -16,7 +16,7 @@ from pyledger.broker.tables import BrokerTables
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.ha import SLAVE, HaConfig
 from pyledger.config.net import TlsConfig
-from pyledger.errors import AnotherMasterError, RemotingError, WireError
+from pyledger.errors import AnotherMasterError, BrokerError, RemotingError, WireError
 from pyledger.log import event, logger
 from pyledger.net.client import RemotingClient
 from pyledger.net.name_servers import parse_addresses
@@ -313,13 +313,17 @@ class SlaveReplication(SlaveSide):
 
         Raises:
             RemotingError: it cannot be asked.
+            BrokerError: it refuses to say.
         """
         command = RemotingCommand.request(
             RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader(offset=offset)
         )
         answer = await self._client.call(master, command, TIMEOUT_MS)
-        same = answer.code == ResponseCode.SUCCESS
-        return same and answer.body == self._store.message_at(offset).record_view
+        if answer.code == ResponseCode.SYSTEM_ERROR:
+            return False  # nothing stands there
+        if answer.code != ResponseCode.SUCCESS:
+            raise BrokerError(answer.code, answer.remark, master)
+        return answer.body == self._store.message_at(offset).record_view
 
     def status(self) -> HaStatus:
         """To 907."""

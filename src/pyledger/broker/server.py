@@ -11,15 +11,13 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import fields, replace
-from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from pyledger.broker.addresses import joined
-from pyledger.broker.gate import may_send
 from pyledger.broker.group_roles import GroupFollower
 from pyledger.broker.held_pulls import HeldPulls
-from pyledger.broker.parts import BrokerParts, T, standing_of, watched_rules
+from pyledger.broker.parts import BrokerParts, T, client_of, standing_of, watched_rules
 from pyledger.broker.pops import PopBook
 from pyledger.broker.processors.quick import Answered, QuickAnswers
 from pyledger.broker.processors.table import BrokerHandlers
@@ -44,7 +42,6 @@ from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.config.store import StoreConfig
 from pyledger.errors import RemotingError
 from pyledger.log import event, logger
-from pyledger.net.client import RemotingClient
 from pyledger.net.connection import Connection
 from pyledger.net.endpoint import Frame
 from pyledger.net.name_servers import parse_addresses
@@ -123,7 +120,8 @@ class Broker:
         self._handlers = BrokerHandlers()
         self._quick: QuickAnswers | None = None
         self._servers: list[RemotingServer] = []
-        self._client: RemotingClient | None = None
+        options = {"config": self._net, "tls": self._tls, "on_close": self._name_server_gone}
+        self._client = client_of(self.config.acl_user, self._access_rules, **options)
         self._reports: NameServerReports | None = None
         self._delays: DelayDelivery | None = None
         self._timers: TimerDelivery | None = None
@@ -209,8 +207,7 @@ class Broker:
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._client is not None:
-            await self._client.close()
+        await self._client.close()
         if self.parts is not None:
             await self.parts.transactions.close()
             await self.parts.tables.save_changed()
@@ -294,7 +291,6 @@ class Broker:
         except BaseException:
             await asyncio.to_thread(store.close)
             raise
-        self._client = RemotingClient(config=self._net, tls=self._tls, on_close=self._name_server_gone)
         counts = BrokerCounts()
         held = HeldPulls(
             self._delivery, self._now_ms, lambda topic, queue: store.queue_range(topic, queue).max_offset
@@ -343,13 +339,7 @@ class Broker:
                 self._now_ms,
             ),
             transactions=Transactions(
-                self._delivery,
-                store,
-                puts,
-                tables,
-                self.config.name,
-                self._clock.now_ms,
-                may_send=partial(may_send, self._access_rules, self.config.cluster),
+                self._delivery, store, puts, tables, self.config.name, self._clock.now_ms, self._access_rules
             ),
             counts=counts,
             access_rules=self._access_rules,
@@ -371,7 +361,6 @@ class Broker:
         replication = parts.replication
         if isinstance(replication, MasterReplication):
             ha_port = await replication.start(self.config.host, ha_port, self.address) or ha_port
-        assert self._client is not None
         self._reports = NameServerReports(
             self.config,
             parts.tables.topics,

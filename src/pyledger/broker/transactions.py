@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from pyledger import names
 from pyledger.broker.puts import MessagePuts, Outcome, PutOutcome, after, copy_of, settled
@@ -46,6 +47,9 @@ from pyledger.wire.headers.send import CheckTransactionStateRequestHeader, EndTr
 from pyledger.wire.readdress import readdressed
 from pyledger.wire.remoting import RemotingCommand
 
+if TYPE_CHECKING:
+    from pyledger.broker.access_file import WatchedRules
+
 log = logger("broker")
 
 HALF_QUEUE = 0
@@ -63,8 +67,7 @@ class Transactions:
         tables: BrokerTables,
         broker_name: str,
         now_ms: Callable[[], int],
-        *,
-        may_send: Callable[[Connection, str], bool],
+        rules: "WatchedRules | None" = None,
     ) -> None:
         """Take what transactions are stored with, the wall clock, and who may send to which topic."""
         self._config = config
@@ -73,7 +76,7 @@ class Transactions:
         self._tables = tables
         self._broker_name = broker_name
         self._now_ms = now_ms
-        self._may_send = may_send
+        self._rules = rules
         self._ended = EndedHalves(config)
         self._put_back: dict[int, bool] = {}
         self._again: list[tuple[Step, StoredMessage, dict[str, str], PutResult]] = []
@@ -315,7 +318,11 @@ class Transactions:
             event(log, logging.WARNING, "producer not asked about a transaction", problem=problem)
 
     def _may_be_asked(self, topic: str, channel: object) -> bool:
-        return isinstance(channel, Connection) and self._may_send(channel, topic)
+        if self._rules is None:
+            return True
+        from pyledger.broker.access_file import may_send  # noqa: PLC0415 - only for who has rules
+
+        return isinstance(channel, Connection) and may_send(self._rules, channel, topic)
 
     # --- reading
 

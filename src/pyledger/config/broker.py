@@ -106,6 +106,11 @@ class BrokerConfig:
     """File with users and what each may do; see docs/security.md. Empty: requests need no signature. Upstream
     has `aclEnable` and `conf/plain_acl.yml`, or, from 5.3 on, a database."""
 
+    acl_user: str = setting("", upstream=None)
+    """User of that file as whom a slave signs what it asks its master, whose file has the user, too. It needs
+    `Get` on the cluster and on all topics, and should have no more: whoever can register a master at the name
+    servers sees the signatures. Upstream has `innerClientAuthenticationCredentials`."""
+
     register_interval_ms: int = setting(
         30_000, unit="ms", range=(10_000, 60_000), upstream="registerNameServerPeriod"
     )
