@@ -151,16 +151,19 @@ cdef class ConsumeQueue(UnitQueue):
         """
         cdef int64_t available = 0
         cdef const uint8_t* unit = NULL
+        cdef int64_t physical_offset, tags_code
+        cdef int32_t size_bytes
         if self.min_offset <= queue_offset < self.max_offset:
             unit = self.unit_at(queue_offset * CQ_UNIT_BYTES, &available)
         if unit == NULL:
             raise errors.OffsetOutOfRangeError(queue_offset, self.min_offset, self.max_offset)
         tags_code = get_i64(unit + 12)
-        found = get_i64(unit), get_i32(unit + 8)
+        physical_offset = get_i64(unit)
+        size_bytes = get_i32(unit + 8)
         self.check_intact()
         if self.ext is not None and tags_code <= EXT_ADDRESS_MAX:
             tags_code = self.ext.tags_code(tags_code)
-        return *found, tags_code
+        return physical_offset, size_bytes, tags_code
 
     def units(self, int64_t start, int64_t count):
         """View raw 20-byte units from queue offset `start` without copying; ends at the file's end.
