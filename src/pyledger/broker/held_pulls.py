@@ -5,6 +5,7 @@ Source: RocketMQ broker/.../PullRequestHoldService.java, NotifyMessageArrivingLi
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
@@ -14,13 +15,15 @@ from pyledger.errors import PyLedgerError
 from pyledger.log import event, logger
 from pyledger.message import tags_code
 from pyledger.net.connection import Connection
-from pyledger.protocol.delivery.long_poll import LongPollTable, ParkedPull, Wanted
+from pyledger.protocol.delivery.long_poll import LongPollTable, ParkedPull, QueueKey, Wanted
 from pyledger.wire.properties import decode_properties
 
 log = logger("broker")
 
 LOOK_AFTER_S = 0.002
 """What a master sends meanwhile is looked for together."""
+TURN_MS = 5
+"""What woken pulls may take of one iteration of the event loop; the others wait for the next."""
 Again = Callable[[], None]
 """Runs a held pull again, without holding it."""
 
@@ -44,6 +47,8 @@ class HeldPulls:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
         self._closed = self._looks = False
+        # No longer in the table; while there are any, a turn for them is scheduled.
+        self._woken: deque[ParkedPull] = deque()
 
     @property
     def count(self) -> int:
@@ -125,11 +130,11 @@ class HeldPulls:
                     wanted=wanted,
                 )
             if pull is None:
-                self._table.release(held.pulls)
+                self._table.release(held.places)
                 return False
-            held.pulls.append(pull)
+            held.places.append((pull.queue, pull.number))
         self._set_timer()
-        return bool(held.pulls)
+        return bool(held.places)
 
     def count_held(self, topic: str, queue_id: int, label: object) -> int:
         """Requests with a label that are held at a queue."""
@@ -184,7 +189,9 @@ class HeldPulls:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._run(self._table.tick(1 << 62))
+        self._woken.extend(self._table.tick(1 << 62))
+        while self._woken:
+            self._run_one()
 
     def _arrive(
         self,
@@ -218,15 +225,30 @@ class HeldPulls:
         self._timer_at_ms = deadline_ms
         self._timer = loop.call_later(max(1, deadline_ms - self._now_ms()) / 1000, self._tick)
 
-    @staticmethod
-    def _run(pulls: Iterable[ParkedPull]) -> None:
-        for pull in pulls:
-            again = pull.request
-            assert callable(again)
-            try:
-                again()
-            except PyLedgerError as problem:
-                event(log, logging.WARNING, "held pull not answered", queue=pull.queue, problem=problem)
+    def _run(self, pulls: Iterable[ParkedPull]) -> None:
+        """Run woken pulls again: now, but after those that were woken before and no longer than a turn."""
+        waited = bool(self._woken)
+        self._woken.extend(pulls)
+        if not waited:
+            self._take_turn()
+
+    def _take_turn(self) -> None:
+        until_ms = self._now_ms() + TURN_MS
+        try:
+            while self._woken and self._now_ms() < until_ms:
+                self._run_one()
+        finally:
+            if self._woken:
+                asyncio.get_running_loop().call_soon(self._take_turn)
+
+    def _run_one(self) -> None:
+        pull = self._woken.popleft()
+        again = pull.request
+        assert callable(again)
+        try:
+            again()
+        except PyLedgerError as problem:
+            event(log, logging.WARNING, "held pull not answered", queue=pull.queue, problem=problem)
 
 
 class HeldOnce:
@@ -235,7 +257,8 @@ class HeldOnce:
     def __init__(self, table: LongPollTable, again: Again, group: str, label: object) -> None:
         """Hold at no queue yet."""
         self.group, self.label = group, label
-        self.pulls: list[ParkedPull] = []
+        # Not the pulls: they refer to this, and nothing of a request should wait for the cycle collector.
+        self.places: list[tuple[QueueKey, int]] = []
         self._table = table
         self._again: Again | None = again
 
@@ -243,5 +266,5 @@ class HeldOnce:
         """Run the request again, unless it was."""
         again, self._again = self._again, None
         if again is not None:
-            self._table.release(self.pulls)
+            self._table.release(self.places)
             again()

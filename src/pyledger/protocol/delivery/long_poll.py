@@ -146,9 +146,10 @@ class LongPollTable:
         self.next_sweep_ms = now_ms + self.sweep_interval_ms if self.parked_count else None
         return woken + self.tick(now_ms)
 
-    def release(self, pulls: Iterable[ParkedPull]) -> None:
-        """Forget pulls: what they wait for has come elsewhere."""
-        self._take([pull for pull in pulls if pull.parked])
+    def release(self, places: Iterable[tuple[QueueKey, int]]) -> None:
+        """Forget pulls, by queue and number: what they wait for has come elsewhere."""
+        rows = ((self.queues.get(queue, {}), number) for queue, number in places)
+        self._take([row[number] for row, number in rows if number in row])
 
     def drop_channel(self, channel: Hashable) -> int:
         """Forget the pulls of a closed connection; returns how many."""
