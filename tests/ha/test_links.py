@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from pyledger.broker.server import Broker
 from pyledger.message import Message
 from pyledger.protocol.ha.slave import FRAME_HEADER
@@ -12,7 +14,7 @@ from pyledger.wire.codes import RequestCode, ResponseCode
 from pyledger.wire.ha_status import HaStatus
 from tests.broker.peers import asked, send
 from tests.ha.link import linked
-from tests.ha.pair import SMALL, brokers, caught_up, log_bytes, replication, same_view, until
+from tests.ha.pair import QUICK, SMALL, brokers, caught_up, log_bytes, replication, same_view, until
 from tests.ha.test_pairs import send_many, told
 from tests.net.conftest import Run
 from tests.small_disk import small_disk
@@ -126,7 +128,14 @@ def test_a_slave_that_reads_nothing_holds_up_nobody(run: Run, tmp_path: Path) ->
     run(main())
 
 
-def test_a_slave_with_a_full_disk_reports_what_it_has(run: Run, tmp_path: Path) -> None:
+def test_a_slave_with_a_full_disk_reports_what_it_has(
+    run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refusals() -> list[float]:
+        """When the slave said that its disk is full (s)."""
+        lines = [one for one in caplog.records if one.getMessage().startswith("master not followed")]
+        return [one.created for one in lines if "no space left" in one.getMessage()]
+
     async def main() -> None:
         with small_disk(tmp_path / "disk", 16) as disk:
             ballast = disk / "ballast"
@@ -147,6 +156,9 @@ def test_a_slave_with_a_full_disk_reports_what_it_has(run: Run, tmp_path: Path) 
                 assert transfer.push_offset <= slave.store.max_offset
                 reached = slave.store.max_offset
                 assert log_bytes(slave.store) == log_bytes(master.store)[:reached]
+                await until(lambda: len(refusals()) > 4)
+                *_, before, last = refusals()
+                assert last - before > 4 * QUICK["reconnect_interval_ms"] / 1000, "each time it waits longer"
                 ballast.unlink()
                 await same_view(master, slave)
 

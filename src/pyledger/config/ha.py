@@ -89,7 +89,8 @@ class HaConfig:
     """Silence of the other side after which a connection is closed."""
 
     reconnect_interval_ms: int = setting(5_000, unit="ms", range=(10, HOUR_MS), upstream=None)
-    """Pause of a slave before it connects again; upstream's is fixed."""
+    """Pause of a slave before it connects again; up to 12 times as long while its own disk refuses what
+    comes. Upstream's is fixed."""
 
     transfer_batch_bytes: int = setting(
         32_768, unit="bytes", range=(1024, 1 << 22), upstream="haTransferBatchSize"

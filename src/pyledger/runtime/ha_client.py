@@ -28,6 +28,8 @@ from pyledger.store.replica import ReplicaFeed, StoreReplica
 log = logger("ha")
 
 CONNECT_TIMEOUT_S = 3.0
+PAUSE_FACTOR_MAX = 12
+"""So many times as long a slave waits at most before it connects again, while its own disk refuses."""
 GROWN_PAUSE_S = 0.002
 """Pause between two times that the event loop hears of new records: it is not woken for each."""
 FLUSH_PAUSE_MS = 1_000
@@ -84,6 +86,8 @@ class HaClient:
         self._changed = asyncio.Event()
         """The master is another one than at the last attempt."""
         self._task: asyncio.Task[None] | None = None
+        self._disk_refuses = False
+        """The last attempt ended because this slave cannot store what comes."""
 
     @property
     def master_address(self) -> str:
@@ -113,14 +117,18 @@ class HaClient:
             self._task = None
 
     async def _run(self) -> None:
+        pause_s = least_s = self._config.reconnect_interval_ms / 1000
         while True:
             self._changed.clear()
+            self._disk_refuses = False
             problem = await self._follow_once()
             if problem != self.problem:
                 event(log, logging.WARNING, "master not followed", master=self._address, problem=problem)
             self.problem = problem
+            # A disk that refuses does so for a while: master and logs need not hear of it each time.
+            pause_s = min(2 * pause_s, PAUSE_FACTOR_MAX * least_s) if self._disk_refuses else least_s
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._config.reconnect_interval_ms / 1000):
+                async with asyncio.timeout(pause_s):
                     await self._changed.wait()
 
     async def _follow_once(self) -> str:
@@ -143,10 +151,12 @@ class HaClient:
             self.connection, self.problem = link, ""
             event(log, logging.INFO, "master followed", master=self._address, offset=self.replica.end_offset)
             await asyncio.wait([link.ended])  # to await it would cancel it, and its thread goes on
+            self._disk_refuses = link.disk_refuses
             return link.ended.result()
         except (OSError, TimeoutError) as failure:
             return str(failure) or "no answer in time"
         except (PyLedgerError, ValueError) as failure:
+            self._disk_refuses = isinstance(failure, StoreError)
             return str(failure)
         except Exception as failure:
             log.exception("master not followed")
@@ -247,6 +257,8 @@ class SlaveLink:
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[str] = self._loop.create_future()
         """Why the connection ended, when it has; nothing is written any more."""
+        self.disk_refuses = False
+        """It ended because nothing more can be stored here."""
         self._problem = ""
         self._socket = connected
         self._client = client
@@ -311,6 +323,7 @@ class SlaveLink:
         try:
             problem = self._follow()
         except (OSError, PyLedgerError) as failure:
+            self.disk_refuses = isinstance(failure, StoreError)
             problem = str(failure)
         except BaseException as failure:
             problem = repr(failure)
