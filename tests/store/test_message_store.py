@@ -9,6 +9,7 @@ import pytest
 
 from pyledger.errors import (
     ConfigError,
+    CorruptRecordError,
     IllegalMessageError,
     OffsetOutOfRangeError,
     RecordTooLargeError,
@@ -19,6 +20,7 @@ from pyledger.errors import (
 from pyledger.message import Message, QueueRange
 from pyledger.store.message_store import MessageStore
 from pyledger.store.read_result import GetStatus
+from pyledger.store.reader import StoreReader
 
 SMALL = {
     "mapped_file_size_bytes": 64 * 1024, "consume_queue_file_size_bytes": 2000, "index_slots": 100,
@@ -471,3 +473,20 @@ def test_put_and_put_batch_have_the_same_limits(tmp_path: Path, size: int) -> No
             1,
             2,
         ]
+
+
+def test_a_flipped_bit_is_found_by_scans_and_handed_on_by_a_store(tmp_path: Path) -> None:
+    """As docs/assumptions.md says."""
+    with MessageStore.open(tmp_path / "s", mapped_file_size_bytes=1 << 20) as store:
+        where = store.put(Message("T", b"right", keys="k")).physical_offset
+        store.flush()
+        log = tmp_path / "s" / "commitlog" / f"{0:020d}"
+        with log.open("r+b") as file:
+            at = file.read(4096).index(b"right")
+            file.seek(at)
+            file.write(b"R")
+        (found,) = store.query("T", "k")
+        (pulled,) = store.get("T", 0, 0, 1).messages
+        assert found.body == pulled.body == store.message_at(where).body == b"Right"
+        with StoreReader.open(tmp_path / "s") as reader, pytest.raises(CorruptRecordError):
+            list(reader.messages(order="queue"))
