@@ -479,6 +479,7 @@ def test_a_flipped_bit_is_found_by_scans_and_handed_on_by_a_store(tmp_path: Path
     """As docs/assumptions.md says."""
     with MessageStore.open(tmp_path / "s", mapped_file_size_bytes=1 << 20) as store:
         where = store.put(Message("T", b"right", keys="k")).physical_offset
+        store.put(Message("T", b"behind it"))  # else it would be the log's end
         store.flush()
         log = tmp_path / "s" / "commitlog" / f"{0:020d}"
         with log.open("r+b") as file:
