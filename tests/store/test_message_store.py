@@ -479,7 +479,7 @@ def test_a_flipped_bit_is_found_by_scans_and_handed_on_by_a_store(tmp_path: Path
     """As docs/assumptions.md says."""
     with MessageStore.open(tmp_path / "s", mapped_file_size_bytes=1 << 20) as store:
         where = store.put(Message("T", b"right", keys="k")).physical_offset
-        store.put(Message("T", b"behind it"))  # else it would be the log's end
+        store.put(Message("T", b"behind it"))
         store.flush()
         log = tmp_path / "s" / "commitlog" / f"{0:020d}"
         with log.open("r+b") as file:
@@ -489,5 +489,6 @@ def test_a_flipped_bit_is_found_by_scans_and_handed_on_by_a_store(tmp_path: Path
         (found,) = store.query("T", "k")
         (pulled,) = store.get("T", 0, 0, 1).messages
         assert found.body == pulled.body == store.message_at(where).body == b"Right"
-        with StoreReader.open(tmp_path / "s") as reader, pytest.raises(CorruptRecordError):
-            list(reader.messages(order="queue"))
+    # Closed: damage in what a running store has not flushed long ago may be its log's end.
+    with StoreReader.open(tmp_path / "s") as reader, pytest.raises(CorruptRecordError):
+        list(reader.messages(order="queue"))
