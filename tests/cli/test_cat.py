@@ -1,5 +1,6 @@
 """`pyledger cat`: what Java finds in the same folders, and every way to choose from it."""
 
+import tracemalloc
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pyledger.cli.output import printable
 from tests.cli.command_line import own_case, pyledger
 from tests.golden.archive import GoldenCase
 
@@ -162,6 +164,19 @@ def test_a_time_that_is_none_is_a_usage_error(clean: Path, wrong: str) -> None:
 
 def test_ages_count_back_from_now(clean: Path) -> None:
     assert pyledger("cat", clean, "--since", "36500d", "--json").lines
+
+
+def test_escapes_cost_memory_by_what_they_print() -> None:
+    """A few KB that unpack to megabytes of control characters are no way to stop a reader."""
+    text = "a\0\u2028\ud800é" * 200_000
+    tracemalloc.start()
+    try:
+        shown = printable(text)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert shown == "a\\x00\\u2028\\ud800é" * 200_000
+    assert peak < 4 * len(shown)
 
 
 def test_text_is_one_printable_line_a_message(clean: Path, everything: list[Line]) -> None:

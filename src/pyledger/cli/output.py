@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any
 
 import click
@@ -17,7 +18,7 @@ Advance = Callable[[int], None]
 """Called with the work done so far, in the unit of the total."""
 
 # Control characters, and those that end a line or turn its direction: none may act on a terminal.
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROLS = ("\x00\x1f", "\x7f\x9f", "\u2028\u202e", "\u2066\u2069", "\ud800\udfff")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -42,7 +43,14 @@ class CannotReachError(click.ClickException):
 
 def printable(text: str) -> str:
     """Text for one line of a terminal: control characters escaped as in a Python string."""
-    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+    return text.translate(_escapes())
+
+
+@cache
+def _escapes() -> dict[int, str]:
+    """How a control character is shown, by its number."""
+    numbers = (number for first, last in _CONTROLS for number in range(ord(first), ord(last) + 1))
+    return {number: chr(number).encode("unicode_escape").decode("ascii") for number in numbers}
 
 
 def write_line(text: str) -> None:
