@@ -58,7 +58,10 @@ class LedgerFileError(LedgerError):
 
     def __init__(self, path: str, position: int, problem: str) -> None:
         self.path, self.position, self.problem = path, position, problem
-        super().__init__(f"{path}, byte {position}: {problem}; `pyledger bookie verify` lists all faults")
+        super().__init__(
+            f"{path}, byte {position}: {problem}; `pyledger bookie verify` lists all faults, and "
+            "`pyledger bookie recover` copies what the bookie held from others"
+        )
 
 
 class MetadataUnreachableError(LedgerError):
