@@ -8,6 +8,7 @@ from _core.layout cimport PAGE_SIZE_BYTES
 from _core.posix cimport MADV_RANDOM, madvise, page_ceiling
 from _core.raft_layout cimport ENTRY_HEAD_BYTES, FILLER_BYTES_MIN, Entry, parse_entry
 from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.errno cimport ENOENT, errno
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from posix.fcntl cimport O_CLOEXEC, O_RDONLY, open as c_open
@@ -50,25 +51,32 @@ cdef struct Span:
     file_mapping* mapping
     int64_t start                    # physical offset of the first byte
     int64_t readable                 # bytes that may be read from base
+    int64_t wanted                   # the same, once it is mapped
+    int failed                       # errno of a mapping that could not be made
     cold_segment* cold               # unpacks them on demand; NULL for an ordinary file
     const char* path
     bint is_late                     # mapped by the view, when it is needed: nobody else has
 
 
 cdef void map_span(Span* span) noexcept nogil:
-    """Map a file that nobody has mapped; when that fails, nothing of it is readable."""
+    """Map a file that nobody has mapped. Nothing of a file that is gone is readable; want of memory or of
+    descriptors is an error of the view, until a later call can map it."""
     cdef struct_stat facts
     cdef int fd = c_open(span.path, O_RDONLY | O_CLOEXEC)
-    if fd >= 0:
-        # It was measured long ago: a page behind its end now would end the process.
-        span.readable = min(span.readable, facts.st_size if fstat(fd, &facts) == 0 else 0)
-        if span.readable > 0:
-            span.mapping = map_file(fd, span.readable, PROT_READ)
-        c_close(fd)
-    if span.mapping == NULL:
-        span.readable = 0
-    else:
-        span.base = span.mapping.base
+    span.readable = span.failed = 0
+    if fd < 0:
+        span.failed = 0 if errno == ENOENT else errno
+        return
+    # It was measured long ago: a page behind its end now would end the process.
+    span.readable = min(span.wanted, facts.st_size if fstat(fd, &facts) == 0 else 0)
+    if span.readable > 0:
+        span.mapping = map_file(fd, span.readable, PROT_READ)
+        if span.mapping == NULL:
+            span.failed = errno
+            span.readable = 0
+        else:
+            span.base = span.mapping.base
+    c_close(fd)
 
 
 @cython.final
@@ -83,6 +91,7 @@ cdef class LogView:
     cdef Span* spans
     cdef int span_count
     cdef bint has_cold               # some file is a cold segment
+    cdef bint has_failed             # some file could not be mapped when it was needed
 
     def __cinit__(self, files, int64_t end_offset):
         cdef int i
@@ -107,6 +116,8 @@ cdef class LogView:
             self.has_cold |= file.cold != NULL
             self.spans[i].start = file.start_offset
             self.spans[i].readable = max(0, min(file.mapped_bytes, end_offset - file.start_offset))
+            self.spans[i].wanted = self.spans[i].readable
+            self.spans[i].failed = 0
             self.spans[i].path = file.c_path
             self.spans[i].is_late = file.base == NULL
         file = self.files[0]
@@ -133,19 +144,21 @@ cdef class LogView:
             elif offset >= self.spans[middle].start + self.file_size_bytes:
                 low = middle + 1
             else:
-                if self.spans[middle].base == NULL and self.spans[middle].readable > 0:
+                if self.spans[middle].base == NULL and (
+                        self.spans[middle].readable > 0 or self.spans[middle].failed):
                     map_span(&self.spans[middle])
+                    self.has_failed |= self.spans[middle].failed != 0
                 return &self.spans[middle]
         return NULL
 
     cdef bint intact(self, int64_t begin, int64_t end) noexcept nogil:
         """Whether what was read in a range of the log, until now, were bytes of its files."""
         cdef int i
-        if damaged_mappings == 0:
+        if damaged_mappings == 0 and not self.has_failed:
             return True
         for i in range(self.span_count):
             if (self.spans[i].start < end and begin < self.spans[i].start + self.file_size_bytes
-                    and is_damaged(self.spans[i].mapping)):
+                    and (self.spans[i].failed or is_damaged(self.spans[i].mapping))):
                 return False
         return True
 
@@ -158,8 +171,10 @@ cdef class LogView:
     cdef int raise_damaged(self, int64_t begin, int64_t end) except -1:
         cdef int i
         for i in range(self.span_count):
-            if self.spans[i].start < end and is_damaged(self.spans[i].mapping):
-                if begin < self.spans[i].start + self.file_size_bytes:
+            if self.spans[i].start < end and begin < self.spans[i].start + self.file_size_bytes:
+                if self.spans[i].failed:
+                    raise_errno(self.spans[i].failed, (<MappedFile>self.files[i]).path, "map")
+                if is_damaged(self.spans[i].mapping):
                     raise_damaged((<MappedFile>self.files[i]).path)
         return 0
 

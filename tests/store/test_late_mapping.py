@@ -1,13 +1,17 @@
 """Readers that map files when they first read them: the same answers, and few mappings."""
 
 import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from pyledger import arrow
 from pyledger._core import LogView, MappedFile, mapped_file_count, scan
-from pyledger.errors import CorruptRecordError, OffsetOutOfRangeError
+from pyledger.arrow import OnCorrupt
+from pyledger.errors import CorruptRecordError, OffsetOutOfRangeError, StoreIOError
 from pyledger.store.message_store import MessageStore
 from pyledger.store.read_plan import LogRange
 from pyledger.store.reader import StoreReader
@@ -86,6 +90,34 @@ def test_a_file_that_was_cut_meanwhile_ends_where_it_ends(folder: Path, left_byt
             list(reader.messages())
         if left_bytes:
             assert len(reader.view.read(cut.start_offset, left_bytes)) == left_bytes
+
+
+@contextmanager
+def no_more_descriptors() -> Iterator[None]:
+    """No file can be opened in this process."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.parametrize("folder", ["closed"], indirect=True)
+@pytest.mark.parametrize("on_corrupt", ["error", "skip"])
+def test_a_file_that_cannot_be_mapped_now_is_an_error_and_no_damage(
+    folder: Path, on_corrupt: OnCorrupt
+) -> None:
+    with StoreReader.open(folder, maps_late=True, on_corrupt=on_corrupt) as reader:
+        with no_more_descriptors(), pytest.raises(StoreIOError, match=r"cannot map .*: Too many open files"):
+            list(reader.messages())
+        assert len(list(reader.messages())) == MESSAGES
+    with StoreReader.open(folder, maps_late=True, on_corrupt=on_corrupt) as reader:
+        with no_more_descriptors(), pytest.raises(StoreIOError, match=r"cannot map .*: Too many open files"):
+            arrow.scan(reader).read_all()
+        assert arrow.scan(reader).read_all().num_rows == MESSAGES
 
 
 def test_what_a_view_mapped_itself_goes_with_it(tmp_path: Path, folder: Path) -> None:
