@@ -6,25 +6,16 @@ from pathlib import Path
 import pytest
 
 from pyledger.message import MessageQueue
-from pyledger.store.clock import SystemClock
 from pyledger.wire.codes import RequestCode, ResponseCode
 from pyledger.wire.heartbeat import MessageModel
 from pyledger.wire.membership import LockBatchRequest, LockBatchResponse
 from tests.broker.peers import COMMIT, WITH_SUBSCRIPTION, asked, broker, heartbeat, peer, pull, send
 from tests.broker.test_messages import bodies
+from tests.broker.test_transactions import LateClock
 from tests.net.conftest import Run
 from tests.net.peers import RawPeer, until
 
 MINUTE_MS = 60_000
-
-
-class LateClock(SystemClock):
-    """The machine's clock, set forward by a test."""
-
-    ahead_ms = 0
-
-    def now_ms(self) -> int:
-        return super().now_ms() + self.ahead_ms
 
 
 async def send_back(client: RawPeer, offset: int, **fields: object) -> int:
@@ -165,5 +156,17 @@ def test_second_kind_of_heartbeat_keeps_subscriptions(run: Run, tmp_path: Path) 
             assert await beat(heartbeat_fingerprint=6, without_sub=True) == "true"
             assert consumers.subscription("G", "T") is not None
             assert await beat() == "true"
+
+    run(main())
+
+
+def test_delayed_messages_are_delivered_after_the_clock_was_set_back(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        clock = LateClock()
+        async with broker(tmp_path, clock=clock) as one, peer(one) as client:
+            assert (await client.request(send("T", b"before", properties={"DELAY": "1"}))).code == 0
+            clock.ahead_ms -= 3_600_000
+            assert (await client.request(send("T", b"after", properties={"DELAY": "1"}))).code == 0
+            await until(lambda: one.store.queue_range("T", 0).max_offset == 2)
 
     run(main())

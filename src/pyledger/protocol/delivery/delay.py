@@ -49,6 +49,7 @@ class Rest(Enum):
 
 
 PAUSE_MS = {Rest.PASSED: 100, Rest.PUT_FAILED: 100, Rest.BROKEN: 10_000}
+LONGEST_PAUSE_MS = max(FIRST_PASS_MS, *PAUSE_MS.values())
 
 
 @dataclass(slots=True)
@@ -95,8 +96,13 @@ class DelaySchedule:
             level.next_ms = now_ms + FIRST_PASS_MS
 
     def due_levels(self, now_ms: int) -> list[int]:
-        """Levels whose queues should be looked at now."""
-        return [number for number, level in self.levels.items() if level.next_ms <= now_ms]
+        """Levels whose queues should be looked at now.
+
+        No pause is longer than `LONGEST_PAUSE_MS`: a level that would wait longer was put off by a clock
+        that has been set back since.
+        """
+        latest_ms = now_ms + LONGEST_PAUSE_MS
+        return [number for number, level in self.levels.items() if not now_ms < level.next_ms <= latest_ms]
 
     def is_due(self, level: int, deliver_ms: int, now_ms: int) -> bool:
         """Whether a message's time has come.
