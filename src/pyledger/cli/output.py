@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from itertools import chain
 from typing import Any
 
 import click
@@ -18,7 +19,13 @@ Advance = Callable[[int], None]
 """Called with the work done so far, in the unit of the total."""
 
 # Control characters, and those that end a line or turn its direction: none may act on a terminal.
-_CONTROLS = ("\x00\x1f", "\x7f\x9f", "\u2028\u202e", "\u2066\u2069", "\ud800\udfff")
+_CONTROLS = (
+    range(0x20),
+    range(0x7F, 0xA0),
+    range(0x2028, 0x202F),
+    range(0x2066, 0x206A),
+    range(0xD800, 0xE000),
+)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -49,7 +56,7 @@ def printable(text: str) -> str:
 @cache
 def _escapes() -> dict[int, str]:
     """How a control character is shown, by its number."""
-    numbers = (number for first, last in _CONTROLS for number in range(ord(first), ord(last) + 1))
+    numbers = chain.from_iterable(_CONTROLS)
     return {number: chr(number).encode("unicode_escape").decode("ascii") for number in numbers}
 
 
