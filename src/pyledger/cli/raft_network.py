@@ -175,8 +175,9 @@ async def _ask(client: Any, member: str, address: str) -> dict[str, Any]:
 
     found: dict[str, Any] = {"id": member, "address": address, "leaderId": None, "term": None}
     try:
-        found["term"] = await client.term(member)
         answer = await client.metadata(member)
+        # Ours says it there, also while a full disk keeps it from its part in the group.
+        found["term"] = answer.status.term if answer.status else await client.term(member)
     except PyLedgerError as error:
         return found | {"problem": str(error)}
     found["leaderId"] = answer.leader_id
