@@ -13,19 +13,19 @@ On a server, frames also wait when an iteration of the event loop has handled en
 import asyncio
 import logging
 import socket
-from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
 from pyledger.errors import FrameError, RemotingTimeoutError
 from pyledger.log import event, logger
 from pyledger.net.endpoint import CLOSE_TIMEOUT_MS, Endpoint, Received
-from pyledger.net.fair_queue import REQUEST_BYTES
+from pyledger.net.fair_queue import ITERATION_BYTES, REQUEST_BYTES
 from pyledger.net.outbox import NO_LIMIT, Outbox
 from pyledger.net.sockets import address_text
 from pyledger.net.timers import Alarm
+from pyledger.net.waiting_frames import WaitingFrames
 from pyledger.wire.framing import FrameDecoder, StreamDecoder
-from pyledger.wire.native import HotRequest, RequestDecoder
+from pyledger.wire.native import RequestDecoder
 from pyledger.wire.remoting import Buffer
 
 log = logger("net")
@@ -34,15 +34,10 @@ FLUSH_BYTES = 64 << 10
 """While one wake-up is handled, so many bytes of answers are written before the next request is looked at."""
 CHARGE_BYTES = 64 << 10
 """What is handled and written is told when it has cost so much, and at the end of a wake-up."""
+FRAMES_OF_TURN_MAX = ITERATION_BYTES // REQUEST_BYTES
+"""So many waiting frames are looked at in one iteration of the event loop."""
 WRITE_BYTES = 256 << 10
 """So much a server writes to one connection before it looks at the others."""
-
-
-def size_of(frame: Received) -> int:
-    """Bytes of a frame that was received."""
-    if isinstance(frame, memoryview):
-        return len(frame)
-    return frame.frame_bytes if isinstance(frame, HotRequest) else 0
 
 
 def decoder_of(endpoint: Endpoint[Any]) -> StreamDecoder[Any]:
@@ -99,7 +94,7 @@ class FrameStream(asyncio.Protocol):
         self._secure = secure
         self._decoder = decoder_of(endpoint)
         # Frames that came before the connection was paused or queued, still to be handled.
-        self._waiting: deque[Received] = deque()
+        self._waiting = WaitingFrames()
         self._drain_waiters: list[asyncio.Future[None]] = []
         self._turn = asyncio.Lock()
         self._flush_bytes = min(FLUSH_BYTES, endpoint.limits.high_water_mark_bytes)
@@ -169,9 +164,9 @@ class FrameStream(asyncio.Protocol):
             return
         self._cost_bytes += len(data)
         if self._paused:
-            self._waiting.extend(frames)
+            self._waiting.append(frames)
         elif self._queued:
-            self._waiting.extend(frames)
+            self._waiting.append(frames)
             self.stop_reading()
         elif frames:
             self._handle_fairly(frames)
@@ -282,7 +277,7 @@ class FrameStream(asyncio.Protocol):
     def _handle_fairly(self, frames: list[Received]) -> None:
         """Handle frames now, or in another iteration of the event loop."""
         if self.endpoint.fair_queue.exhausted and self.endpoint.limits.throttles_reading:
-            self._waiting.extend(frames)
+            self._waiting.append(frames)
             self._queue()
         else:
             self._handle(frames)
@@ -318,7 +313,7 @@ class FrameStream(asyncio.Protocol):
 
     def handle_later(self, frame: Any) -> None:
         """Let `take` have again what it had to put off, before all that waits: now, if it may be handled."""
-        self._waiting.appendleft(frame)
+        self._waiting.put_first(frame)
         if not (self._paused or self._queued or self._handling or self.closed):
             if self.endpoint.fair_queue.exhausted:
                 self._queue()
@@ -326,15 +321,16 @@ class FrameStream(asyncio.Protocol):
                 self._handle_waiting()
 
     def _handle_waiting(self) -> None:
-        frames = list(self._waiting)
-        self._waiting.clear()
-        self._handle(frames)
+        # No more than one iteration can take: the rest would be moved and counted again in each.
+        self._handle(self._waiting.take_first(FRAMES_OF_TURN_MAX))
 
     def _handle(self, frames: list[Received]) -> None:
         self._handling = True
+        later = len(self._waiting)
         try:
-            # What was put off meanwhile comes before the rest.
-            self._waiting.extend(self.take(frames))
+            if rest := self.take(frames):
+                # Between what was put off meanwhile and what came later.
+                self._waiting.append_before(rest, later)
         except FrameError as error:
             self._refuse(error)
             return
@@ -384,9 +380,12 @@ class FrameStream(asyncio.Protocol):
 
     def _count(self) -> None:
         """Tell what is held now. After the end these are the requests in work."""
-        held = self._outbox.queued_bytes + self._decoder.pending_bytes + self.work_bytes()
-        if self._waiting:
-            held += sum(map(size_of, self._waiting))
+        held = (
+            self._outbox.queued_bytes
+            + self._decoder.pending_bytes
+            + self._waiting.size_bytes
+            + self.work_bytes()
+        )
         if held != self.held_bytes:
             difference, self.held_bytes = held - self.held_bytes, held
             self.endpoint.memory.change(difference)
