@@ -147,9 +147,10 @@ class RaftStore:
         used = self._log.end_index >= 0 or self.lost_tail or folder.durable_end is not None
         if (not folder.has_vote and (used or folder.has_term_file)) or folder.vote.term < end_term:
             found = f"names term {folder.vote.term}" if folder.has_vote else "is missing or names no term"
+            reached = f", though the log reaches term {end_term}" if end_term >= 0 else ""
             raise StoreFormatError(
                 path,
-                f"{found}, though the log reaches term {end_term}: this member might vote twice in a term",
+                f"{found}{reached}: this member might vote twice in a term",
                 "with all other members running, set it: "
                 f"`pyledger raft repair {self.path} --group GROUP --peers PEERS`",
             )
