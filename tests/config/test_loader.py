@@ -131,6 +131,16 @@ def test_marks_and_comments_of_editors_do_not_stop_a_start(tmp_path: Path, raw: 
     assert file.ignored({}) == ()
 
 
+def test_a_file_that_sets_nothing_is_no_settings_file(tmp_path: Path) -> None:
+    """A path of a wrong file must not start a server on its defaults."""
+    path = tmp_path / "orders.conf"
+    path.write_text("id,name,price\n1,tea,2\n")
+    with pytest.raises(ConfigError, match="sets nothing; settings are lines such as"):
+        ConfigFile(path, {})
+    path.write_text("# nothing is changed\n\n")
+    assert ConfigFile(path, {}).load(NamesrvConfig, "namesrv") == NamesrvConfig()
+
+
 def test_toml_under_another_name_is_rejected(tmp_path: Path) -> None:
     """Read as properties its texts would keep their quotes: a store would lie in a folder of another name."""
     with pytest.raises(ConfigError, match=r"\[broker\] is of a TOML file; let its name end in \.toml"):

@@ -172,7 +172,7 @@ def read_properties(path: Path) -> dict[str, str]:
     Comments may have any encoding: many files have theirs in GBK.
 
     Raises:
-        ConfigError: the file cannot be read, a key or value is not UTF-8, or it is TOML.
+        ConfigError: the file cannot be read, is not UTF-8, is TOML, or sets nothing.
     """
     pairs = properties.parse(_read(path).decode("utf-8-sig", "surrogateescape"))
     for key, value in pairs.items():
@@ -183,4 +183,8 @@ def read_properties(path: Path) -> dict[str, str]:
             raise ConfigError(place, "is not text in UTF-8") from error
         if key.startswith("["):
             raise ConfigError(str(path), f"{key} is of a TOML file", "let its name end in .toml")
-    return {key: value.strip() for key, value in pairs.items() if value.strip()}
+    given = {key: value.strip() for key, value in pairs.items() if value.strip()}
+    # Keys without a value are in upstream's own files; a file of nothing else is of another kind.
+    if pairs and not given:
+        raise ConfigError(str(path), "sets nothing", "settings are lines such as brokerName=broker-a")
+    return given
