@@ -10,6 +10,14 @@ TESTS ?= tests
 # Tests in as many processes as there are processors, four at most; tests/conftest.py says which stay together.
 PARALLEL := -n auto --maxprocesses=4 --dist=loadgroup --no-loadscope-reorder -p no:benchmark
 
+# Tests of $(2) in parallel. Some go by the clock, as do peers in Java: what failed beside others runs once more by
+# itself, and must pass then. `.ci/run` reads the lines that name stages.
+define run_tests
+@echo "stage: $(1)"
+$(BIN)/python -m pytest $(PARALLEL) -m $(2) $(TESTS) || { [ $$? -eq 1 ] && echo "stage: $(1), what failed beside others" && \
+$(BIN)/python -m pytest $(PARALLEL) --maxprocesses=1 --last-failed --last-failed-no-failures=none -m $(2) $(TESTS); }
+endef
+
 .DEFAULT_GOAL := help
 .PHONY: demo-report chaos-raft chaos-bookies kill-masters sim sim-soak help setup build build-debug annotate demo smoke test all-tests test-all interop interop-live bench bench-report \
 	compare lint type tidy docs rewrite format package clean sanitize
@@ -42,6 +50,7 @@ build-debug: $(READY)  ## the same with bounds checks and assertions; `make buil
 	@touch -d @0 $(NATIVE) build/lib*/pyledger/_core.*.so
 
 sanitize: $(READY)  ## the native tests on a module with ASan, UBSan and assertions, in build/sanitized; ends after SECONDS=
+	@echo "stage: sanitizers"
 	$(BIN)/python tools/sanitize.py $(if $(SECONDS),--seconds $(SECONDS))
 
 annotate: $(READY)  ## build/cython/src/_core/_core.html: the lines that touch Python objects
@@ -78,20 +87,18 @@ smoke: $(NATIVE)  ## a million messages through a broker that is killed in the m
 
 test: $(NATIVE)  ## lint, types, the house rules, all tests that need no JDK, benchmark smoke
 	@$(MAKE) --no-print-directory -j3 lint type all-tests
+	@echo "stage: benchmarks smoke"
 	$(BIN)/python -m pytest -q -m "not java and not spark" --benchmark-columns=min benchmarks
 
 all-tests: $(NATIVE)
-	$(BIN)/python -m pytest $(PARALLEL) -m "not java" $(TESTS)
+	$(call run_tests,tests,"not java")
 
 test-all: test interop interop-live build-debug  ## also interop with Java, and the native tests on the checked build
 	$(BIN)/python -m pytest -m "not java and not spark and not slow" $(TESTS)
 	$(BIN)/python setup.py --quiet build_ext --inplace && touch $(NATIVE)
 
-# Peers in Java give up by the clock, so what failed beside others runs once more by itself, and must pass then.
 interop: $(NATIVE)  ## against RocketMQ's store, servers and clients: needs Java 17 or newer and Maven, and Go for its client
-	$(BIN)/python -m pytest $(PARALLEL) -m "java and not live" $(TESTS) || { [ $$? -eq 1 ] && \
-	$(BIN)/python -m pytest $(PARALLEL) --maxprocesses=1 --last-failed --last-failed-no-failures=none \
-	-m "java and not live" $(TESTS); }
+	$(call run_tests,interop,"java and not live")
 
 interop-live: $(NATIVE)  ## the other crossings of masters and slaves, by the clock: wants a machine with nothing else to do
 	$(BIN)/python -m pytest -m "java and live" $(TESTS)
