@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pyledger.config.namesrv import NamesrvConfig
@@ -145,7 +145,16 @@ def test_saying_the_same_again_changes_nothing_but_the_time(
         assert player.table.generation == generation
 
 
+def said_by(
+    addr: str, state_version: int, filter_servers: tuple[str, ...] | None
+) -> tuple[str, Registration]:
+    broker = BrokerIdentity("C", "broker-a", addr, 0)
+    version = DataVersion(state_version=state_version)
+    return "register", Registration(broker, {}, version, filter_servers=filter_servers)
+
+
 @given(STEPS)
+@example([said_by("y", 0, ("f",)), said_by("x", 1, None), said_by("y", 0, None)])
 def test_everything_goes_when_all_fall_silent(steps: list[tuple[str, Any]]) -> None:
     player = Player(NamesrvConfig())
     for step in steps:

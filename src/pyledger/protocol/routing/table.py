@@ -129,7 +129,7 @@ class RouteTable:
             self.generation += 1
         place = (broker.cluster, broker.broker_addr)
         if self._is_outdated(said, brokers.addrs.get(broker.broker_id)):
-            self._not_live(place)
+            (self._not_live if place in self._bound else self._drop)(place)
             return Registered()
         is_first = broker.broker_id not in brokers.addrs
         if is_first and len(said.topics) == 1:
@@ -173,6 +173,11 @@ class RouteTable:
             del places[place]
             if not places:
                 del self._places[id(live.channel)]
+
+    def _drop(self, place: tuple[str, str]) -> None:
+        """Forget all that a broker said of itself alone."""
+        self._not_live(place)
+        self._filter_servers.pop(place, None)
 
     def _set_filter_servers(self, place: tuple[str, str], filter_servers: tuple[str, ...]) -> None:
         if self._filter_servers.pop(place, ()) != filter_servers:
@@ -281,9 +286,8 @@ class RouteTable:
         for name, broker_id in self._bound.get((cluster, addr), ()):
             self._leaving[BrokerIdentity(cluster, name, addr, broker_id)] = None
             return
-        # Another address took its id over: nothing is left of it but this.
-        self._not_live((cluster, addr))
-        self._filter_servers.pop((cluster, addr), None)
+        # Another address took its id over: nothing else is left of it.
+        self._drop((cluster, addr))
 
     def unregister(self, broker: BrokerIdentity) -> bool:
         """Queue the removal of a broker that asks for it; False when the queue is full."""
@@ -305,9 +309,7 @@ class RouteTable:
         changes: dict[str, tuple[Brokers, str]] = {}
         for broker in leaving:
             del self._leaving[broker]
-            place = (broker.cluster, broker.broker_addr)
-            self._not_live(place)
-            self._filter_servers.pop(place, None)
+            self._drop((broker.cluster, broker.broker_addr))
             brokers = self._brokers.get(broker.broker_name)
             if brokers is None:
                 continue
