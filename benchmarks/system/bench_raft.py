@@ -16,6 +16,7 @@ import pytest
 from benchmarks.raft_groups import PATIENT, RunningGroup, java_group, our_group
 from benchmarks.rounds import Rounds
 from pyledger.config.raft_store import RaftStoreConfig
+from pyledger.protocol.raft.messages import TermState
 from pyledger.store.raft_store import RaftStore
 from tests.interop.dledger_peers import require_kit
 
@@ -166,6 +167,7 @@ def bench_reopen(rounds: Rounds, tmp_path: Path) -> None:
     config = RaftStoreConfig()
     per, body = 1024, bytes(256)
     with RaftStore.open(tmp_path / "dledger-n0", config) as store:
+        store.save_term_state(TermState(1, None))
         while store.end_position + per * (len(body) + 48) < size:
             store.append_bodies(1, [body] * per)
         entries = store.end_index + 1
