@@ -327,7 +327,7 @@ class Connection(FrameStream):
             answer = self.endpoint.handler(self, request)
         except InvariantError:
             raise
-        except Exception as error:  # noqa: BLE001 - one request's failure is told to its sender, nobody else
+        except Exception as error:  # noqa: BLE001 - one failed request concerns no other client
             answer = self._failure(request, error)
         if isinstance(answer, RemotingCommand):
             self._answer(request, answer)
@@ -350,7 +350,7 @@ class Connection(FrameStream):
             answer, taken = quick(self, requests, index)
         except InvariantError:
             raise
-        except Exception as error:  # noqa: BLE001 - one request's failure is told to its sender, nobody else
+        except Exception as error:  # noqa: BLE001 - one failed request concerns no other client
             command = command_of(request)
             self._answer(command, self._failure(command, error))
             return 1

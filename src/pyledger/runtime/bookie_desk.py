@@ -213,7 +213,7 @@ class BookieDesk:
             return
         except InvariantError:
             raise
-        except Exception as error:  # noqa: BLE001 - one request's failure is told to its sender, nobody else
+        except Exception as error:  # noqa: BLE001 - one failed request concerns no other client
             what = {"request": type(request).__name__, "problem": error}
             unexpected = None if isinstance(error, PyLedgerError) else error
             asker.connection.report(log, logging.ERROR, "request failed", unexpected, **what)

@@ -79,7 +79,7 @@ NEEDS: Mapping[int, tuple[FieldNeed, ...]] = {
     Code.QUERY_TOPICS_BY_CONSUMER: (group("group", GET),),
     Code.INVOKE_BROKER_TO_RESET_OFFSET: (topic("topic", READ), group("group", UPDATE)),
     Code.CONSUME_MESSAGE_DIRECTLY: (group("consumerGroup", UPDATE),),
-    # Nothing beside a user: what they name stands in their body or in the log, or they name nothing.
+    # Nothing beside a user: what they name is in their body or in the log, or they name nothing.
     Code.HEART_BEAT: (),
     Code.LOCK_BATCH_MQ: (),
     Code.UNLOCK_BATCH_MQ: (),
