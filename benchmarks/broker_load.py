@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.load_frames import BATCH, FrameSource
-from pyledger.wire.codes import ResponseCode
-from pyledger.wire.framing import FrameDecoder
-from pyledger.wire.remoting import SerializeType, decode
+from pyledger.model.remoting_codes import ResponseCode
+from pyledger.wire.remoting.command import SerializeType, decode
+from pyledger.wire.remoting.framing import FrameDecoder
 
 SOURCE = Path(__file__).with_name("frame_load.c")
 COMPILER = os.environ.get("CC", "cc")

@@ -9,7 +9,7 @@ import sys
 from pyledger.net.connection import Connection
 from pyledger.net.loop import loop_factory
 from pyledger.net.server import RemotingServer
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.wire.remoting.command import RemotingCommand
 
 
 def echo(_connection: Connection, request: RemotingCommand) -> RemotingCommand:

@@ -26,7 +26,7 @@ from pathlib import Path
 
 from pyledger.client.producer import AsyncProducer
 from pyledger.errors import PyLedgerError
-from pyledger.message import Message
+from pyledger.model.message import Message
 from tests.broker.group_process import NAME, GroupProcesses, group_of_brokers
 from tests.interop.peers import Peers, RocketMQ, command
 from tests.ports import free_ports

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pyledger.wire.batch import BatchItem, encode_batch
-from pyledger.wire.codes import RequestCode
-from pyledger.wire.headers.pull import PullMessageRequestHeader
-from pyledger.wire.headers.send import SendMessageRequestHeader
-from pyledger.wire.properties import encode_properties
-from pyledger.wire.remoting import RemotingCommand, SerializeType, encode_frame
+from pyledger.model.remoting_codes import RequestCode
+from pyledger.wire.record.batch import BatchItem, encode_batch
+from pyledger.wire.record.properties import encode_properties
+from pyledger.wire.remoting.command import RemotingCommand, SerializeType, encode_frame
+from pyledger.wire.remoting.headers.pull import PullMessageRequestHeader
+from pyledger.wire.remoting.headers.send import SendMessageRequestHeader
 
 BATCH = 32
 """Messages of one batch, and of one pull."""

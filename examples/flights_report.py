@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from examples.flights import LOG_FILE_BYTES, ROW_SCHEMA, TOPIC, start_spark, write_store
-from pyledger.message import Message
+from pyledger.model.message import Message
 from pyledger.spark import rows_behind
 from pyledger.store.message_store import MessageStore
 

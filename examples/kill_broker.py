@@ -24,7 +24,7 @@ from pyledger.client.producer import AsyncProducer
 from pyledger.client.pull_consumer import AsyncPullConsumer
 from pyledger.config.client import ClientConfig
 from pyledger.errors import PyLedgerError
-from pyledger.message import Message
+from pyledger.model.message import Message
 
 TOPIC = "smoke"
 BODY_BYTES = 256

@@ -2,7 +2,7 @@ import logging
 
 import pytest
 
-from pyledger.log import event, logger
+from pyledger.log_events import event, logger
 
 
 def test_event_carries_message_and_fields(caplog: pytest.LogCaptureFixture) -> None:

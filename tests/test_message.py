@@ -7,7 +7,7 @@ from dataclasses import MISSING, FrozenInstanceError, fields, replace
 
 import pytest
 
-from pyledger.message import Message
+from pyledger.model.message import Message
 
 FULL = Message("T", b"body", 3, "A", "k1 k2", {"p": "v"}, 4, 5, 6, 7, ("10.0.0.1", 9), 8, 9)
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import pytest
 
-from pyledger.value_type import value_type
+from pyledger.model.value_type import value_type
 
 
 @value_type()

@@ -16,17 +16,17 @@ from pyledger import errors
 from pyledger.config import bookie, broker, namesrv
 from pyledger.config.autorecovery import AutoRecoveryConfig
 from pyledger.config.bookie import BookieConfig
+from pyledger.config.bookkeeper_client import LedgerConfig
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.client import ClientConfig, ConsumerConfig, ProducerConfig
 from pyledger.config.delivery import DeliveryConfig
-from pyledger.config.dledger import DledgerConfig
+from pyledger.config.dledger import RaftConfig
+from pyledger.config.dledger_broker import DledgerConfig
+from pyledger.config.dledger_store import RaftStoreConfig
 from pyledger.config.fields import Setting, Settings, settings_of
 from pyledger.config.ha import HaConfig
-from pyledger.config.ledger import LedgerConfig
 from pyledger.config.namesrv import NamesrvConfig
 from pyledger.config.net import NetConfig, TlsConfig
-from pyledger.config.raft import RaftConfig
-from pyledger.config.raft_store import RaftStoreConfig
 from pyledger.config.store import StoreConfig
 
 DRAWN = re.compile(r"(<!-- drawn: ([\w.]+) -->\n).*?(<!-- end -->)", re.DOTALL)

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from pyledger import _core, digest
+from pyledger import _core
+from pyledger.model import digest
 
 SIZES = {"64B": 64, "256B": 256, "1KiB": 1024, "4KiB": 4096, "1MiB": 1 << 20}
 # A body is a few hundred bytes: one call a body would measure the call. A case digests many bodies.

@@ -8,7 +8,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from benchmarks.rounds import Rounds
-from pyledger.quorum import quorum_index
+from pyledger.model.quorum import quorum_index
 from tests.models import quorum as model
 
 CALLS = 200

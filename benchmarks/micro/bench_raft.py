@@ -5,10 +5,15 @@ import random
 import pytest
 
 from benchmarks.rounds import Rounds
-from pyledger.config.raft import RaftConfig
-from pyledger.protocol.raft.messages import AppendEntryRequest, PushEntryRequest, PushEntryResponse, TermState
-from pyledger.protocol.raft.node import RaftNode
-from pyledger.protocol.raft.ready import Answered, Appended, Call
+from pyledger.config.dledger import RaftConfig
+from pyledger.protocol.dledger.messages import (
+    AppendEntryRequest,
+    PushEntryRequest,
+    PushEntryResponse,
+    TermState,
+)
+from pyledger.protocol.dledger.node import RaftNode
+from pyledger.protocol.dledger.ready import Answered, Appended, Call
 from pyledger.simulator.model_log import ModelLog
 
 ENTRIES = 1000

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from pyledger.wire.framing import FRAME_SIZE_MAX_BYTES, FrameDecoder
-from pyledger.wire.headers.pull import PullMessageRequestHeader
-from pyledger.wire.headers.send import SendMessageRequestHeader, SendMessageResponseHeader
-from pyledger.wire.native import RequestDecoder, encode_send_response
-from pyledger.wire.remoting import RemotingCommand, SerializeType, decode, encode_frame
+from pyledger.wire.remoting.command import RemotingCommand, SerializeType, decode, encode_frame
+from pyledger.wire.remoting.framing import FRAME_SIZE_MAX_BYTES, FrameDecoder
+from pyledger.wire.remoting.headers.pull import PullMessageRequestHeader
+from pyledger.wire.remoting.headers.send import SendMessageRequestHeader, SendMessageResponseHeader
+from pyledger.wire.remoting.native_codec import RequestDecoder, encode_send_response
 
 FRAMES = 100
 BODY = bytes(256)

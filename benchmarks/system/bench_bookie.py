@@ -23,8 +23,8 @@ from benchmarks.rounds import Rounds
 from pyledger.metadata.cluster import locate
 from pyledger.protocol.bookkeeper import messages as m
 from pyledger.protocol.bookkeeper.entry import DigestType
-from pyledger.wire.ledger import version3
-from pyledger.wire.ledger.entry import EntryDigest, master_key, pack_entry
+from pyledger.wire.bookkeeper import version3
+from pyledger.wire.bookkeeper.entry import EntryDigest, master_key, pack_entry
 from tests.interop.bookkeeper_peers import free_port, java_cluster
 
 TURNS = 3

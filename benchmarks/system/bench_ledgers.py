@@ -22,7 +22,7 @@ from benchmarks.rounds import Rounds
 from pyledger.client.ledger import AsyncLedgerClient, AsyncLedgerWriter, LedgerConfig
 from pyledger.net.loop import run
 from pyledger.protocol.bookkeeper.entry import DigestType
-from pyledger.wire.ledger.entry import EntryDigest, count_whole, pack_entry
+from pyledger.wire.bookkeeper.entry import EntryDigest, count_whole, pack_entry
 
 PAYLOAD = bytes(range(256))
 TURNS = 3

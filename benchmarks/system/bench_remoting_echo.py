@@ -20,7 +20,7 @@ from benchmarks.rounds import Rounds
 from pyledger.net.calls import Outcome
 from pyledger.net.client import RemotingClient
 from pyledger.net.loop import loop_factory
-from pyledger.wire.remoting import RemotingCommand, SerializeType, encode_frame
+from pyledger.wire.remoting.command import RemotingCommand, SerializeType, encode_frame
 
 GROUP = "remoting: calls to an echo server"
 BODY = bytes(range(256))

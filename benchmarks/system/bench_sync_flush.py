@@ -19,7 +19,7 @@ import pytest
 
 from benchmarks.java_bench import JavaBench
 from benchmarks.rounds import Rounds
-from pyledger.message import Message
+from pyledger.model.message import Message
 from pyledger.store.message_store import MessageStore
 
 BODY = bytes(range(256))

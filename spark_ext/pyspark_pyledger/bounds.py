@@ -4,7 +4,7 @@ import logging
 from typing import Protocol
 
 from pyledger.errors import ConfigError
-from pyledger.message import QueueRange
+from pyledger.model.message import QueueRange
 from pyspark_pyledger.options import EARLIEST, OFFSET_EARLIEST, OFFSET_LATEST, ReadOptions
 from pyspark_pyledger.positions import Offsets, QueueKey, label, offset_for
 

@@ -24,7 +24,7 @@ from pyledger.errors import (
     RemotingConnectError,
     RemotingError,
 )
-from pyledger.message import MessageQueue, QueueRange, tags_code
+from pyledger.model.message import MessageQueue, QueueRange, tags_code
 from pyspark_pyledger.options import ReadOptions, is_wanted
 from pyspark_pyledger.partitions import BrokerRange
 from pyspark_pyledger.positions import Offsets, QueueKey, label

@@ -9,7 +9,7 @@ from typing import Any
 from pyledger import arrow
 from pyledger.arrow import Partition
 from pyledger.errors import PyLedgerError, StoreIOError, StoreNotFoundError
-from pyledger.message import QueueRange
+from pyledger.model.message import QueueRange
 from pyledger.store.folder import QUEUE_FOLDER
 from pyledger.store.reader import StoreReader
 from pyspark_pyledger.options import ReadOptions, is_wanted

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from pyledger.errors import ConfigError, PyLedgerError
-from pyledger.message import QueueRange
+from pyledger.model.message import QueueRange
 from pyspark_pyledger.bounds import end_of, start_of
 from pyspark_pyledger.folder_tail import FolderTail
 from pyspark_pyledger.options import EARLIEST, ReadOptions

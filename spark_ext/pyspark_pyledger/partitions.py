@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pyspark.sql.datasource import InputPartition
 
 from pyledger.arrow import Partition
-from pyledger.message import MessageQueue
+from pyledger.model.message import MessageQueue
 
 
 @dataclass(frozen=True, slots=True)

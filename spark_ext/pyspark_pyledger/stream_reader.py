@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from pyledger.errors import ConfigError, DataLostError, QueueUnavailableError
-from pyledger.message import QueueRange
+from pyledger.model.message import QueueRange
 from pyspark_pyledger.batch_reader import read_batches
 from pyspark_pyledger.bounds import start_of
 from pyspark_pyledger.following import Tail, open_tail

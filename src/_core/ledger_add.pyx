@@ -1,6 +1,6 @@
 # Adds of a client of ledgers in version 3 of the protocol: an entry with its header and digest, or one that
 # is there whole, inside its frame, made in one piece; and the numbers of those that were answered well. The
-# bytes are those of `pyledger.wire.ledger.entry` and `.quick_add`.
+# bytes are those of `pyledger.wire.bookkeeper.entry` and `.quick_add`.
 from _core.layout cimport get_i32, get_i64, put_i32, put_i64
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE

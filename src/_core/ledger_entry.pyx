@@ -1,5 +1,5 @@
 # Entries of ledgers as a client has them, many at a time: a batched answer cut into entries, their digests
-# checked, objects made of them. What is here does what `pyledger.wire.ledger.entry` does to one.
+# checked, objects made of them. What is here does what `pyledger.wire.bookkeeper.entry` does to one.
 from _core.layout cimport get_i32, get_i64
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer

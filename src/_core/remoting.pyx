@@ -89,7 +89,7 @@ cdef class HotRequest:
 
     @property
     def frame(self):
-        """The whole frame without its length word, for `pyledger.wire.remoting.decode`."""
+        """The whole frame without its length word, for `pyledger.wire.remoting.command.decode`."""
         return memoryview(self.owner).toreadonly()[self.at_frame:self.at_end]
 
     @property

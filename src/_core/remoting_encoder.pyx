@@ -1,4 +1,4 @@
-# The responses that a broker gives by the million. Byte for byte what pyledger.wire.remoting encodes.
+# The responses that a broker gives by the million. Byte for byte what pyledger.wire.remoting.command encodes.
 from _core.layout cimport put_i16, put_i32
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize

@@ -8,7 +8,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp
 
 cdef enum:
-    HEADER_MAX_BYTES = 262144        # pyledger.wire.remoting
+    HEADER_MAX_BYTES = 262144        # pyledger.wire.remoting.command
     ENTRIES_MAX = 32
     BINARY_HEAD_BYTES = 21           # without remark and fields
     SERIALIZE_JSON = 0
@@ -16,7 +16,7 @@ cdef enum:
     LANGUAGE_JAVA = 0
     LANGUAGE_PYTHON = 3
     LANGUAGES = 14
-    CURRENT_VERSION = 479            # pyledger.wire.version
+    CURRENT_VERSION = 479            # pyledger.wire.remoting.versions
     DIGITS_MAX = 19
     TEXT_CACHE_SLOTS = 512
     CACHED_TEXT_BYTES_MAX = 255

@@ -7,8 +7,8 @@ from typing import Any, Literal, Self, TypeVar, final, overload
 from typing_extensions import Buffer
 
 from pyledger.errors import StoreError
-from pyledger.ids import QueueId, QueueOffset
-from pyledger.message import Message
+from pyledger.model.ids import QueueId, QueueOffset
+from pyledger.model.message import Message
 
 R = TypeVar("R", bound="ReceivedRecord")
 E = TypeVar("E")
@@ -660,7 +660,7 @@ class JournalWriter:
     """The end of a bookie's journal: one thread appends, another writes and syncs by `run`.
 
     Each batch that was synced at once ends with padding to a block of 512 bytes, and in it a seal; see
-    `pyledger.wire.ledger.journal`.
+    `pyledger.wire.bookkeeper.journal`.
 
     Attributes:
         path: The file that is written.
@@ -2702,7 +2702,7 @@ class HotRequest:
 
     @property
     def frame(self) -> memoryview:
-        """The whole frame without its length word, for `pyledger.wire.remoting.decode`."""
+        """The whole frame without its length word, for `pyledger.wire.remoting.command.decode`."""
 
     @property
     def frame_bytes(self) -> int:
@@ -2837,8 +2837,8 @@ def decode_frames(
 
     Returns:
         (for each whole frame a request, or a view of the frame without its length word, which
-        `pyledger.wire.remoting.decode` reads; how many bytes they took). A frame is left as a view when its
-        code is another one, or when its header is unusual or wrong in the least.
+        `pyledger.wire.remoting.command.decode` reads; how many bytes they took). A frame is left as a view
+        when its code is another one, or when its header is unusual or wrong in the least.
 
     Raises:
         FrameError: a length is too large or too small.

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from pyledger._core import ColumnBuilder, LogView, find_next_record
 from pyledger.errors import ConfigError, CorruptRecordError
-from pyledger.message import parse_tags
+from pyledger.model.message import parse_tags
 from pyledger.store.partition_view import left_of, map_partition
 from pyledger.store.read_arguments import Offsets, Time, queue_offsets, time_ms
 from pyledger.store.read_plan import (

@@ -18,7 +18,7 @@ from pyledger.errors import (
     StoreNotFoundError,
     SubscriptionSyntaxError,
 )
-from pyledger.message import Message
+from pyledger.model.message import Message
 from pyledger.store.message_store import MessageStore
 from pyledger.store.read_plan import LogRange, UnitList, partition_from_json
 from pyledger.store.reader import StoreReader

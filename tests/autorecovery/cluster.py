@@ -10,7 +10,7 @@ from typing import Any
 from pyledger.autorecovery.service import AutoRecovery
 from pyledger.client.ledger import AsyncLedgerClient
 from pyledger.config.autorecovery import AutoRecoveryConfig
-from pyledger.wire.ledger.bookies import Cookie
+from pyledger.wire.bookkeeper.bookies import Cookie
 from tests.client.model_bookie import Bench, bench
 from tests.runtime.bookie_peer import PATIENT
 

@@ -10,8 +10,8 @@ import pytest
 from pyledger.client.ledger import AsyncLedgerClient, DigestType
 from pyledger.errors import LedgerFencedError, NoSuchLedgerError
 from pyledger.protocol.bookkeeper.messages import AddRequest, AddResponse, Request, Response, Status
-from pyledger.wire.ledger.bookies import Endpoint, Registration
-from pyledger.wire.ledger.marks import EVERY_ENTRY
+from pyledger.wire.bookkeeper.bookies import Endpoint, Registration
+from pyledger.wire.bookkeeper.underreplication import EVERY_ENTRY
 from tests.autorecovery.cluster import Yard, play, until
 
 PAYLOADS = [b"%d" % at * (at % 9) for at in range(120)]

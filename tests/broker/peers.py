@@ -10,13 +10,13 @@ from pyledger.broker.server import Broker
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.delivery import DeliveryConfig
 from pyledger.config.store import StoreConfig
-from pyledger.wire.codes import RequestCode
-from pyledger.wire.headers.pull import PullMessageRequestHeader
-from pyledger.wire.headers.send import SendMessageRequestHeader
-from pyledger.wire.heartbeat import ConsumerEntry, ConsumeType, Heartbeat, MessageModel
-from pyledger.wire.properties import encode_properties
-from pyledger.wire.remoting import RemotingCommand
-from pyledger.wire.subscription import Subscription
+from pyledger.model.remoting_codes import RequestCode
+from pyledger.wire.record.properties import encode_properties
+from pyledger.wire.remoting.bodies.heartbeat import ConsumerEntry, ConsumeType, Heartbeat, MessageModel
+from pyledger.wire.remoting.bodies.subscription import Subscription
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers.pull import PullMessageRequestHeader
+from pyledger.wire.remoting.headers.send import SendMessageRequestHeader
 from tests.net.peers import RawPeer, raw
 
 SMALL = {"mapped_file_size_bytes": 1 << 20, "index_slots": 1000, "index_entries": 4000}

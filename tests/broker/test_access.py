@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from pyledger import names
 from pyledger.broker.access_file import WatchedRules, read_rules
 from pyledger.broker.addresses import address_of
 from pyledger.broker.gate import is_loopback
 from pyledger.broker.server import Broker
 from pyledger.errors import ConfigError
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.heartbeat import Heartbeat, ProducerEntry
-from pyledger.wire.pop import BatchAck, BatchAckRequest, encode_bit_set
-from pyledger.wire.remoting import RemotingCommand
-from pyledger.wire.signature import ACCESS_KEY, SIGNATURE, sign
+from pyledger.model import names
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.wire.remoting.bodies.heartbeat import Heartbeat, ProducerEntry
+from pyledger.wire.remoting.bodies.pop import BatchAck, BatchAckRequest, encode_bit_set
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.signature import ACCESS_KEY, SIGNATURE, sign
 from tests.broker.peers import asked, broker, heartbeat, peer, pull, send
 from tests.broker.test_transactions import LateClock, check
 from tests.net.conftest import Run

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.model.topic import Permission, TopicConfig
 from pyledger.namesrv.server import NameServer
-from pyledger.topic import Permission, TopicConfig
 from pyledger.wire import fastjson
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.remoting import RemotingCommand, decode, encode_frame
+from pyledger.wire.remoting.command import RemotingCommand, decode, encode_frame
 from tests.broker.peers import WITH_SUBSCRIPTION, asked, broker, heartbeat, peer, pull, send
 from tests.golden.remoting_frames import RecordedFrame, recorded_frames
 from tests.namesrv.peers import name_server

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.wire.remoting.command import RemotingCommand
 from tests.broker.peers import broker, heartbeat, peer, send
 from tests.net.conftest import Run
 from tests.net.peers import RawPeer

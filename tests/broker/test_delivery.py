@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.message import MessageQueue
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.heartbeat import MessageModel
-from pyledger.wire.membership import LockBatchRequest, LockBatchResponse
+from pyledger.model.message import MessageQueue
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.wire.remoting.bodies.heartbeat import MessageModel
+from pyledger.wire.remoting.bodies.membership import LockBatchRequest, LockBatchResponse
 from tests.broker.peers import COMMIT, WITH_SUBSCRIPTION, asked, broker, heartbeat, peer, pull, send
 from tests.broker.test_messages import bodies
 from tests.broker.test_transactions import LateClock

@@ -8,14 +8,14 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pyledger import names
 from pyledger.broker.server import Broker
-from pyledger.message import Message
+from pyledger.model import names
+from pyledger.model.message import Message
+from pyledger.model.remoting_codes import RequestCode
 from pyledger.store.message_store import MessageStore
-from pyledger.wire.batch import BatchItem, encode_batch
-from pyledger.wire.codes import RequestCode
-from pyledger.wire.properties import encode_properties
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.wire.record.batch import BatchItem, encode_batch
+from pyledger.wire.record.properties import encode_properties
+from pyledger.wire.remoting.command import RemotingCommand
 from tests.broker.peers import SMALL, asked, broker, heartbeat, peer, send
 from tests.broker.test_pop import named, pop, popped
 from tests.broker.test_timers import SetClock

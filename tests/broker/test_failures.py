@@ -7,7 +7,7 @@ import pytest
 
 from pyledger.broker.table_file import TableFile
 from pyledger.errors import StoreIOError
-from pyledger.wire.codes import RequestCode, ResponseCode
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from tests.broker.peers import asked, broker, peer, send
 from tests.fault_injection.shim import compiler, run_child
 

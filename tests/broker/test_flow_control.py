@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.remoting import encode_frame
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.wire.remoting.command import encode_frame
 from tests.broker.peers import asked, broker, peer, pull, send
 from tests.net.conftest import Run
 

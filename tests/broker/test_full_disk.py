@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.wire.codes import ResponseCode
+from pyledger.model.remoting_codes import ResponseCode
 from tests.broker.peers import send
 from tests.broker.process import BrokerProcess
 from tests.cli.command_line import pyledger

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from pyledger import names
 from pyledger.broker.membership import Membership
 from pyledger.broker.tables import BrokerTables
 from pyledger.client.producer import AsyncProducer
@@ -18,15 +17,16 @@ from pyledger.client.results import SendStatus
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.client import ClientConfig
 from pyledger.config.delivery import DeliveryConfig
-from pyledger.config.dledger import DledgerConfig
+from pyledger.config.dledger_broker import DledgerConfig
 from pyledger.errors import ConfigError, CorruptRecordError, PyLedgerError, StoreFormatError
-from pyledger.message import Message
-from pyledger.protocol.delivery.delay import Destination
+from pyledger.model import names
+from pyledger.model.message import Message
+from pyledger.model.topic import TopicConfig
+from pyledger.protocol.broker.delay_levels import Destination
 from pyledger.runtime.raft_server import RaftServer
 from pyledger.store.message_store import MessageStore
 from pyledger.store.reader import StoreReader
 from pyledger.store.verify import verify
-from pyledger.topic import TopicConfig
 from tests.broker.group_process import group_of_brokers
 
 if TYPE_CHECKING:

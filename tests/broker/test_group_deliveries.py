@@ -14,9 +14,9 @@ from pyledger.client.results import TransactionState
 from pyledger.client.transaction import AsyncTransactionProducer
 from pyledger.config.client import ClientConfig
 from pyledger.errors import PyLedgerError
-from pyledger.message import Message
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.record import ReceivedMessage
+from pyledger.model.message import Message
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.wire.record.record import ReceivedMessage
 from tests.broker.group_process import GroupProcesses, group_of_brokers
 from tests.broker.peers import asked
 from tests.broker.test_group import consume

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.wire.codes import RequestCode, ResponseCode
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.wire.fastjson import parse
-from pyledger.wire.record import decode_records
-from pyledger.wire.remoting import encode_frame
+from pyledger.wire.record.record import decode_records
+from pyledger.wire.remoting.command import encode_frame
 from tests.broker.peers import asked, send
 from tests.broker.process import broker_process
 from tests.broker.test_pop import named, pop, popped

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pyledger import arrow
 from pyledger.broker.background import BackgroundNode
 from pyledger.client.blocking import Producer
-from pyledger.message import Message
+from pyledger.model.message import Message
 from pyledger.store.reader import StoreReader
 from tests.cli.command_line import pyledger
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from pyledger.config.net import NetConfig
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.store.reader import StoreReader
-from pyledger.wire.batch import BatchItem, encode_batch
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.properties import encode_properties
-from pyledger.wire.record import decode_records
-from pyledger.wire.remoting import RemotingCommand, encode_frame
+from pyledger.wire.record.batch import BatchItem, encode_batch
+from pyledger.wire.record.properties import encode_properties
+from pyledger.wire.record.record import decode_records
+from pyledger.wire.remoting.command import RemotingCommand, encode_frame
 from tests.broker.peers import SUSPEND, WITH_SUBSCRIPTION, asked, broker, heartbeat, peer, pull, send
 from tests.broker.test_pop import pop
 from tests.net.conftest import Run

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from pyledger import names
 from pyledger.broker.server import Broker
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.pop import BatchAck, BatchAckRequest, PopHandle, encode_bit_set
-from pyledger.wire.record import ReceivedMessage, decode_records
-from pyledger.wire.remoting import RemotingCommand, encode_frame
+from pyledger.model import names
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.wire.record.record import ReceivedMessage, decode_records
+from pyledger.wire.remoting.bodies.pop import BatchAck, BatchAckRequest, PopHandle, encode_bit_set
+from pyledger.wire.remoting.command import RemotingCommand, encode_frame
 from tests.broker.peers import asked, broker, peer, send
 from tests.broker.test_timers import SetClock
 from tests.net.conftest import Run

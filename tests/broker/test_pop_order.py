@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from pyledger.broker.server import Broker
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.store.config_files import OrderedPopTable
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.pop import BatchAck, BatchAckRequest, encode_bit_set
-from pyledger.wire.remoting import RemotingCommand, encode_frame
+from pyledger.wire.remoting.bodies.pop import BatchAck, BatchAckRequest, encode_bit_set
+from pyledger.wire.remoting.command import RemotingCommand, encode_frame
 from tests.broker.peers import asked, broker, peer, send
 from tests.broker.test_pop import HIDDEN_MS, ack, named, pop, popped
 from tests.broker.test_timers import SetClock

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from pyledger.broker.server import VIP_DISTANCE
-from pyledger.wire.codes import RequestCode, ResponseCode
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from tests.broker.peers import asked, broker, pull, send
 from tests.net.conftest import Run
 from tests.net.peers import raw

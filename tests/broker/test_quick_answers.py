@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from pyledger.broker.puts import PreparedAnswer, PutOutcome
 from pyledger.broker.server import Broker
-from pyledger.wire.batch import BatchItem, encode_batch
-from pyledger.wire.codes import RequestCode
-from pyledger.wire.properties import encode_properties
-from pyledger.wire.remoting import RemotingCommand, SerializeType, encode_frame
+from pyledger.model.remoting_codes import RequestCode
+from pyledger.wire.record.batch import BatchItem, encode_batch
+from pyledger.wire.record.properties import encode_properties
+from pyledger.wire.remoting.command import RemotingCommand, SerializeType, encode_frame
 from tests.broker.peers import COMMIT, SUSPEND, WITH_SUBSCRIPTION, broker, heartbeat, peer, pull, send
 from tests.broker.test_messages import bodies
 from tests.net.conftest import Run

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.headers.send import ReplyMessageRequestHeader
-from pyledger.wire.heartbeat import Heartbeat, ProducerEntry
-from pyledger.wire.properties import decode_properties
-from pyledger.wire.record import decode_records
-from pyledger.wire.remoting import RemotingCommand, encode_frame
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.wire.record.properties import decode_properties
+from pyledger.wire.record.record import decode_records
+from pyledger.wire.remoting.bodies.heartbeat import Heartbeat, ProducerEntry
+from pyledger.wire.remoting.command import RemotingCommand, encode_frame
+from pyledger.wire.remoting.headers.send import ReplyMessageRequestHeader
 from tests.broker.peers import broker, peer, pull, send
 from tests.net.conftest import Run
 from tests.net.peers import RawPeer

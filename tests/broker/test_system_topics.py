@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from pyledger import names
 from pyledger.broker.server import Broker
-from pyledger.message import Message
-from pyledger.protocol.delivery.recall import RecallHandle
+from pyledger.model import names
+from pyledger.model.message import Message
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.protocol.broker.recall import RecallHandle
 from pyledger.store.message_store import MessageStore
 from pyledger.store.reader import StoreReader
-from pyledger.wire.batch import BatchItem, encode_batch
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.pop import CHECKPOINT_TAG, PopCheckpoint, PopHandle
-from pyledger.wire.remoting import encode_frame
+from pyledger.wire.record.batch import BatchItem, encode_batch
+from pyledger.wire.remoting.bodies.pop import CHECKPOINT_TAG, PopCheckpoint, PopHandle
+from pyledger.wire.remoting.command import encode_frame
 from tests.broker.peers import COMMIT, SMALL, WITH_SUBSCRIPTION, asked, broker, heartbeat, peer, pull, send
 from tests.broker.test_delivery import LateClock, send_back
 from tests.broker.test_pop import named, pop

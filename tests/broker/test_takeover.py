@@ -3,12 +3,12 @@
 import struct
 from pathlib import Path
 
-from pyledger import names
 from pyledger.broker.server import Broker
-from pyledger.message import Message
+from pyledger.model import names
+from pyledger.model.message import Message
 from pyledger.store.message_store import MessageStore
-from pyledger.wire.pop import ACK_TAG, CHECKPOINT_TAG, PopAcks, PopCheckpoint, PopHandle
-from pyledger.wire.record import decode_records
+from pyledger.wire.record.record import decode_records
+from pyledger.wire.remoting.bodies.pop import ACK_TAG, CHECKPOINT_TAG, PopAcks, PopCheckpoint, PopHandle
 from tests.broker.peers import SMALL, broker, peer, pull, send
 from tests.broker.test_pop import HIDDEN_MS, ack
 from tests.broker.test_timers import BASE_MS, SetClock, known

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from pyledger import names
 from pyledger.broker.server import Broker
+from pyledger.model import names
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.store.clock import SystemClock
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.record import decode_records
+from pyledger.wire.record.record import decode_records
 from tests.broker.peers import asked, broker, peer, pull, send
 from tests.net.conftest import Run
 from tests.net.peers import RawPeer, until

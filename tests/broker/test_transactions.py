@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from pyledger import names
 from pyledger.broker.server import Broker
-from pyledger.message import PutResult
+from pyledger.model import names
+from pyledger.model.message import PutResult
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.store.clock import SystemClock
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.heartbeat import Heartbeat, ProducerEntry
-from pyledger.wire.message_id import decode_message_id
-from pyledger.wire.readdress import readdressed
-from pyledger.wire.record import decode_records
-from pyledger.wire.remoting import RemotingCommand, encode_frame
+from pyledger.wire.record.message_id import decode_message_id
+from pyledger.wire.record.record import decode_records
+from pyledger.wire.record.rewrite import readdressed
+from pyledger.wire.remoting.bodies.heartbeat import Heartbeat, ProducerEntry
+from pyledger.wire.remoting.command import RemotingCommand, encode_frame
 from tests.broker.peers import asked, broker, peer, pull, send
 from tests.net.conftest import Run
 from tests.net.peers import RawPeer

@@ -9,8 +9,8 @@ import asyncio
 import signal
 import sys
 
-from pyledger.config.raft import UPSTREAM_TIMES, RaftConfig
-from pyledger.config.raft_store import RaftStoreConfig
+from pyledger.config.dledger import UPSTREAM_TIMES, RaftConfig
+from pyledger.config.dledger_store import RaftStoreConfig
 from pyledger.runtime.raft_server import RaftServer
 from pyledger.store.clock import SystemClock
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from pyledger.client.blocking import Producer
-from pyledger.message import Message
+from pyledger.model.message import Message
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.store.reader import StoreReader
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.wire.remoting.command import RemotingCommand
 from tests.broker.peers import send
 from tests.cli.command_line import COMMAND, ENVIRONMENT, pyledger
 from tests.net.peers import raw

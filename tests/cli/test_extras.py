@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.wire.codes import RequestCode
-from pyledger.wire.remoting import RemotingCommand
-from pyledger.wire.subscription import CheckClientConfig, Subscription
+from pyledger.model.remoting_codes import RequestCode
+from pyledger.wire.remoting.bodies.subscription import CheckClientConfig, Subscription
+from pyledger.wire.remoting.command import RemotingCommand
 from tests.cli.command_line import COMMAND, ENVIRONMENT
 from tests.namesrv.process import ask
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.wire.codes import RequestCode
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.model.remoting_codes import RequestCode
+from pyledger.wire.remoting.command import RemotingCommand
 from tests.cli.command_line import pyledger, spawn
 from tests.namesrv.process import ask, serving
 

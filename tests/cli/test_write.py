@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pyledger.cli.rows import queue_of_key
-from pyledger.message import Message
+from pyledger.model.message import Message
 from pyledger.store.message_store import MessageStore
 from tests.cli.command_line import COMMAND, ENVIRONMENT, Finished, on_terminal, pyledger, spawn
 

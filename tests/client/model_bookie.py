@@ -21,8 +21,8 @@ from pyledger.protocol.bookkeeper.messages import (
     Status,
 )
 from pyledger.simulator.bookie import EntriesInMemory
-from pyledger.wire.ledger import version2, version3
-from pyledger.wire.ledger.bookies import Endpoint, Registration
+from pyledger.wire.bookkeeper import version2, version3
+from pyledger.wire.bookkeeper.bookies import Endpoint, Registration
 
 LENGTH_BYTES = 4
 Twist = Callable[[Request, Response], Response | None]

@@ -5,15 +5,15 @@ from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.model.route import BrokerRoute, QueueRoute, TopicRoute
+from pyledger.model.topic import Permission
 from pyledger.net.connection import Connection
 from pyledger.net.server import RemotingServer
-from pyledger.protocol.routing.model import BrokerRoute, QueueRoute, TopicRoute
-from pyledger.topic import Permission
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.headers.send import SendMessageRequestHeader, SendMessageResponseHeader
-from pyledger.wire.message_id import encode_message_id
-from pyledger.wire.remoting import RemotingCommand
-from pyledger.wire.route import encode_route
+from pyledger.wire.record.message_id import encode_message_id
+from pyledger.wire.remoting.bodies.route import encode_route
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers.send import SendMessageRequestHeader, SendMessageResponseHeader
 
 Script = Callable[[RemotingCommand], RemotingCommand | None]
 READ_WRITE = Permission.READ | Permission.WRITE

@@ -9,7 +9,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from pyledger import names
 from pyledger.client import (
     AsyncLitePullConsumer,
     AsyncProducer,
@@ -24,6 +23,7 @@ from pyledger.client import (
     TransactionState,
 )
 from pyledger.client.identity import now_ms
+from pyledger.model import names
 
 Scenario = Callable[[str, str, str], Coroutine[Any, Any, None]]
 """Gets the name server, a word for names, and a folder."""

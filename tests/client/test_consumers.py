@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from pyledger import names
 from pyledger.broker.single_node import SingleNode
 from pyledger.client import (
     AsyncLitePullConsumer,
@@ -26,10 +25,11 @@ from pyledger.client import (
     ReceivedMessage,
 )
 from pyledger.client.consumption import LISTENER_WAIT_MS
+from pyledger.model import names
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.loop import run
 from pyledger.protocol.rebalance.strategies import Strategy
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.statistics import ConsumerRunning
+from pyledger.wire.remoting.bodies.statistics import ConsumerRunning
 from tests.client.scenarios import settle, until
 
 pytestmark = pytest.mark.timeout(300)

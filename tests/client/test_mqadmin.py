@@ -17,7 +17,7 @@ from pyledger.broker.background import BackgroundNode
 from pyledger.cli.mqadmin import EXAMPLES, MODULES, PLACES
 from pyledger.client.blocking import Producer
 from pyledger.client.blocking_consumers import PushConsumer
-from pyledger.message import Message
+from pyledger.model.message import Message
 from tests.cli.command_line import Finished, pyledger
 
 pytestmark = pytest.mark.timeout(300)

@@ -6,7 +6,6 @@ from functools import partial
 
 import pytest
 
-from pyledger import names
 from pyledger.client.identity import PROCESS_IDS
 from pyledger.client.outgoing import Packer
 from pyledger.client.producer import AsyncProducer
@@ -22,18 +21,19 @@ from pyledger.errors import (
     ReplyTimeoutError,
     SendError,
 )
-from pyledger.message import Message, MessageQueue, tags_code
+from pyledger.model import names
+from pyledger.model.message import Message, MessageQueue, tags_code
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.model.sys_flag import TransactionType
 from pyledger.protocol.client.send_retry import RETRY_CODES
-from pyledger.wire.batch import decode_batch
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.compression import decompress
-from pyledger.wire.headers.send import EndTransactionRequestHeader, SendMessageRequestHeader
-from pyledger.wire.heartbeat import Heartbeat
-from pyledger.wire.properties import decode_properties
-from pyledger.wire.record import ReceivedMessage
-from pyledger.wire.remoting import RemotingCommand
-from pyledger.wire.signature import sign
-from pyledger.wire.sysflag import TransactionType
+from pyledger.wire.record.batch import decode_batch
+from pyledger.wire.record.compression import decompress
+from pyledger.wire.record.properties import decode_properties
+from pyledger.wire.record.record import ReceivedMessage
+from pyledger.wire.remoting.bodies.heartbeat import Heartbeat
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers.send import EndTransactionRequestHeader, SendMessageRequestHeader
+from pyledger.wire.remoting.signature import sign
 from tests.client.peers import Cluster, ScriptedBroker, cluster
 from tests.net.conftest import Run
 

@@ -7,11 +7,11 @@ import pytest
 
 from pyledger.client.producer import AsyncProducer
 from pyledger.errors import RemotingTooMuchRequestError, SendError
-from pyledger.message import Message
+from pyledger.model.message import Message
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.connection import Connection
 from pyledger.net.server import RemotingServer
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.wire.remoting.command import RemotingCommand
 from tests.client.peers import Cluster, ScriptedBroker, cluster
 from tests.net.conftest import Run
 

@@ -4,20 +4,20 @@ import asyncio
 from collections import Counter
 
 from pyledger.client import AsyncPushConsumer, ClientConfig, ReceivedMessage
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.model.route import BrokerRoute, QueueRoute, TopicRoute
 from pyledger.net.connection import Connection
 from pyledger.net.server import RemotingServer
-from pyledger.protocol.delivery.pull_rules import PullFlag
-from pyledger.protocol.routing.model import BrokerRoute, QueueRoute, TopicRoute
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
-from pyledger.wire.headers.query import (
+from pyledger.protocol.broker.pull_rules import PullFlag
+from pyledger.wire.remoting.bodies.heartbeat import Heartbeat
+from pyledger.wire.remoting.bodies.membership import ConsumerIds
+from pyledger.wire.remoting.bodies.route import encode_route
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from pyledger.wire.remoting.headers.query import (
     QueryConsumerOffsetResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from pyledger.wire.heartbeat import Heartbeat
-from pyledger.wire.membership import ConsumerIds
-from pyledger.wire.remoting import RemotingCommand
-from pyledger.wire.route import encode_route
 from tests.client.peers import READ_WRITE
 from tests.client.scenarios import until
 from tests.models.record_encoder import Draft

@@ -11,9 +11,9 @@ from pyledger.client.blocking_admin import Admin
 from pyledger.client.blocking_consumers import PushConsumer
 from pyledger.client.listening import Later
 from pyledger.config.client import ClientConfig
-from pyledger.message import Message
-from pyledger.wire.record import ReceivedMessage
-from pyledger.wire.trace import BeginTrace, EndTrace, SendTrace, Trace, decode_traces
+from pyledger.model.message import Message
+from pyledger.wire.record.record import ReceivedMessage
+from pyledger.wire.remoting.bodies.trace import BeginTrace, EndTrace, SendTrace, Trace, decode_traces
 from tests.cli.command_line import pyledger
 
 pytestmark = pytest.mark.timeout(120)

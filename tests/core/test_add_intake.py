@@ -13,10 +13,10 @@ from pyledger._core import AddIntake, JournalWriter
 from pyledger.protocol.bookkeeper import messages as m
 from pyledger.protocol.bookkeeper.bookie import BookieRules, EntryRecord, LedgerAtBookie
 from pyledger.simulator.bookie import EntriesInMemory
-from pyledger.wire.ledger import version2, version3
-from pyledger.wire.ledger.dialect import encode_answer
-from pyledger.wire.ledger.entry import master_key
-from pyledger.wire.ledger.journal import HEADER_BYTES, encode_record, header, records
+from pyledger.wire.bookkeeper import version2, version3
+from pyledger.wire.bookkeeper.entry import master_key
+from pyledger.wire.bookkeeper.journal import HEADER_BYTES, encode_record, header, records
+from pyledger.wire.bookkeeper.protocol_version import encode_answer
 from tests.runtime.bookie_peer import KEY, entry_of
 
 OTHER_KEY = master_key(b"other")

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pyledger import _core, digest
+from pyledger import _core
+from pyledger.model import digest
 from tests.models import digest as model
 
 KERNELS = _core.digest_kernels()

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pyledger import errors, quorum
+from pyledger import errors
+from pyledger.model import quorum
 from tests import datadriven
 from tests.models import quorum as model
 

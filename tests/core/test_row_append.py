@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pyledger._core import CommitLog, MappedFileQueue, append_rows, choose_queues, scan
 from pyledger.errors import IllegalMessageError, RecordTooLargeError
-from pyledger.message import tags_code
+from pyledger.model.message import tags_code
 from tests.column_rows import columns
 
 FILE_BYTES = 4096

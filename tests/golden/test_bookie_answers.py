@@ -7,8 +7,8 @@ import pytest
 from pyledger.protocol.bookkeeper import messages as m
 from pyledger.protocol.bookkeeper.bookie import BookieRules
 from pyledger.simulator.bookie import EntriesInMemory
-from pyledger.wire.ledger import version2, version3
-from pyledger.wire.ledger.schema import message
+from pyledger.wire.bookkeeper import version2, version3
+from pyledger.wire.bookkeeper.schema import message
 from tests.golden.ledger_recordings import STRICTER, lines
 
 SHELL = {"AUTH", "START_TLS", "GET_BOOKIE_INFO", "FORCE_LEDGER"}

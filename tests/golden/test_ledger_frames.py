@@ -7,8 +7,8 @@ import pytest
 
 from pyledger.protocol.bookkeeper import messages as m
 from pyledger.protocol.bookkeeper.entry import DigestType
-from pyledger.wire.ledger import version2, version3
-from pyledger.wire.ledger.entry import (
+from pyledger.wire.bookkeeper import version2, version3
+from pyledger.wire.bookkeeper.entry import (
     EntryDigest,
     mac_key,
     master_key,
@@ -17,7 +17,7 @@ from pyledger.wire.ledger.entry import (
     unpack_entry,
     unpack_lac,
 )
-from pyledger.wire.ledger.schema import message
+from pyledger.wire.bookkeeper.schema import message
 from tests.golden.ledger_recordings import frames, lines, recordings
 
 NAMES = {

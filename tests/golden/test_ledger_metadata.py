@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from pyledger.wire.ledger.bookies import (
+from pyledger.wire.bookkeeper.bookies import (
     decode_cookie,
     decode_registration,
     encode_cookie,
     encode_registration,
 )
-from pyledger.wire.ledger.metadata import BINARY, decode_metadata, encode_metadata
-from pyledger.wire.ledger.paths import ledger_of, ledger_path, mark_path, marked_ledger
+from pyledger.wire.bookkeeper.ledger_metadata import BINARY, decode_metadata, encode_metadata
+from pyledger.wire.bookkeeper.paths import ledger_of, ledger_path, mark_path, marked_ledger
 from tests.golden.ledger_recordings import lines, recordings
 
 METADATA = sorted(name.removesuffix(".bin") for name in recordings() if name.endswith(".bin"))

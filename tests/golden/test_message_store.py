@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pyledger.errors import StoreFormatError
-from pyledger.message import Message
+from pyledger.model.message import Message
 from pyledger.store.message_store import MessageStore
 from pyledger.store.read_result import GetStatus
 from tests.golden.archive import GoldenCase

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pyledger.errors import StoreFormatError
-from pyledger.message import Message
+from pyledger.model.message import Message
 from pyledger.store.archive import archive, unarchive
 from pyledger.store.cut import cut_log
 from pyledger.store.message_store import MessageStore

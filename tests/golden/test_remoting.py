@@ -4,15 +4,23 @@ import zlib
 from typing import Any
 
 from pyledger.errors import HeaderFieldError, MalformedBodyError
-from pyledger.group import SubscriptionGroup
-from pyledger.topic import DataVersion, TopicConfig
-from pyledger.wire import heartbeat, membership, offsets, route, statistics, subscription, topic_config
-from pyledger.wire.body import decode_body, encode_body
-from pyledger.wire.codes import LanguageCode, RequestCode, ResponseCode
-from pyledger.wire.framing import FrameDecoder
-from pyledger.wire.headers.table import REQUEST_HEADERS, RESPONSE_HEADERS
-from pyledger.wire.registration import RegisterBrokerBody
-from pyledger.wire.remoting import RemotingCommand, SerializeType, decode, encode_frame
+from pyledger.model.remoting_codes import LanguageCode, RequestCode, ResponseCode
+from pyledger.model.subscription_group import SubscriptionGroup
+from pyledger.model.topic import DataVersion, TopicConfig
+from pyledger.wire.remoting.bodies import (
+    heartbeat,
+    membership,
+    offsets,
+    route,
+    statistics,
+    subscription,
+    topic_config,
+)
+from pyledger.wire.remoting.bodies.json_body import decode_body, encode_body
+from pyledger.wire.remoting.bodies.registration import RegisterBrokerBody
+from pyledger.wire.remoting.command import RemotingCommand, SerializeType, decode, encode_frame
+from pyledger.wire.remoting.framing import FrameDecoder
+from pyledger.wire.remoting.headers.table import REQUEST_HEADERS, RESPONSE_HEADERS
 from tests.golden.remoting_frames import RecordedFrame, recorded_frames
 
 REQUEST_BODIES: dict[int, type] = {

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyledger.wire.body import Body
-from pyledger.wire.codes import RequestCode
-from pyledger.wire.headers.query import QueryMessageRequestHeader
-from pyledger.wire.message_id import decode_message_id
-from pyledger.wire.offsets import ConsumerOffsetTable
-from pyledger.wire.record import decode_records
-from pyledger.wire.remoting import RemotingCommand
-from pyledger.wire.topic_config import KVTable, SubscriptionGroupTable, TopicConfigTable
+from pyledger.model.remoting_codes import RequestCode
+from pyledger.wire.record.message_id import decode_message_id
+from pyledger.wire.record.record import decode_records
+from pyledger.wire.remoting.bodies.json_body import Body
+from pyledger.wire.remoting.bodies.offsets import ConsumerOffsetTable
+from pyledger.wire.remoting.bodies.topic_config import KVTable, SubscriptionGroupTable, TopicConfigTable
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers.query import QueryMessageRequestHeader
 from tests.broker.peers import asked, pull
 from tests.net.peers import RawPeer, raw
 

@@ -16,7 +16,8 @@ from pyledger.client.replication import ReplicationAdmin
 from pyledger.config.ha import HaConfig
 from pyledger.config.store import StoreConfig
 from pyledger.errors import RemotingTimeoutError, StoreIOError
-from pyledger.message import Message
+from pyledger.model.message import Message
+from pyledger.model.remoting_codes import ResponseCode
 from pyledger.net.connection import Connection
 from pyledger.net.server import RemotingServer
 from pyledger.protocol.ha.master import REPORT
@@ -27,10 +28,9 @@ from pyledger.runtime.ha_connection import FOLLOW_BYTES
 from pyledger.runtime.ha_service import HaService
 from pyledger.store.clock import SystemClock
 from pyledger.store.message_store import MessageStore
-from pyledger.wire.codes import ResponseCode
-from pyledger.wire.ha_status import HaStatus
-from pyledger.wire.remoting import RemotingCommand
-from pyledger.wire.topic_config import KVTable
+from pyledger.wire.remoting.bodies.ha_status import HaStatus
+from pyledger.wire.remoting.bodies.topic_config import KVTable
+from pyledger.wire.remoting.command import RemotingCommand
 from tests.ha.link import first_bytes
 from tests.ha.pair import SMALL, brokers, replication, same_view, until
 from tests.ha.test_links import service_of

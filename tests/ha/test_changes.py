@@ -15,7 +15,7 @@ from pyledger.config.delivery import DeliveryConfig
 from pyledger.config.ha import HaConfig
 from pyledger.config.store import StoreConfig
 from pyledger.errors import NotPromotedError
-from pyledger.message import Message
+from pyledger.model.message import Message
 from pyledger.store.cut import cut_log
 from pyledger.store.message_store import MessageStore
 from tests.broker.peers import send

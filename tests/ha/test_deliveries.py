@@ -2,15 +2,15 @@
 
 from pathlib import Path
 
-from pyledger import names
 from pyledger.broker.server import Broker
 from pyledger.broker.slave_sync import SlaveSync
 from pyledger.config.ha import HaConfig
-from pyledger.protocol.delivery.timer import TimerProgress
+from pyledger.model import names
+from pyledger.model.remoting_codes import RequestCode
+from pyledger.protocol.broker.timer_messages import TimerProgress
 from pyledger.store.timer_files import TimerFile
-from pyledger.wire.codes import RequestCode
-from pyledger.wire.statistics import TimerMetrics
-from pyledger.wire.timer_checkpoint import TimerCheckpoint
+from pyledger.wire.remoting.bodies.statistics import TimerMetrics
+from pyledger.wire.remoting.bodies.timer_checkpoint import TimerCheckpoint
 from tests.broker.peers import asked, peer
 from tests.broker.test_timers import SetClock, arrived, known, timed
 from tests.ha.pair import brokers, caught_up, replication, until

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pyledger.config.ha import HaConfig
 from pyledger.errors import PyLedgerError
-from pyledger.message import Message
+from pyledger.model.message import Message
 from pyledger.protocol.ha.master import REPORT
 from pyledger.protocol.ha.slave import FRAME_HEADER, SlaveConnection, SlaveState
 from pyledger.runtime.ha_client import store_frames, take_frames

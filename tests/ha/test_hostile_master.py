@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyledger._core import scan
 from pyledger.config.ha import HaConfig
 from pyledger.errors import PyLedgerError
-from pyledger.message import Message
+from pyledger.model.message import Message
 from pyledger.protocol.ha.slave import FRAME_HEADER, SlaveConnection, SlaveState
 from pyledger.runtime.ha_client import store_frames
 from pyledger.store.message_store import MessageStore

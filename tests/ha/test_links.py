@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from pyledger.broker.server import Broker
-from pyledger.message import Message
+from pyledger.model.message import Message
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.protocol.ha.slave import FRAME_HEADER
 from pyledger.runtime.ha_service import HaService
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.ha_status import HaStatus
+from pyledger.wire.remoting.bodies.ha_status import HaStatus
 from tests.broker.peers import asked, send
 from tests.ha.link import linked
 from tests.ha.pair import QUICK, SMALL, brokers, caught_up, log_bytes, replication, same_view, until

@@ -8,7 +8,7 @@ from pyledger.broker.keeper import BrokerKeeper
 from pyledger.broker.replication import MasterReplication
 from pyledger.broker.server import Broker
 from pyledger.errors import AnotherMasterError, NotPromotedError, StoreClosedError
-from pyledger.wire.codes import ResponseCode
+from pyledger.model.remoting_codes import ResponseCode
 from tests.broker.peers import pull, send
 from tests.ha.pair import brokers, caught_up, log_bytes, same_view, until
 from tests.ha.test_changes import admin, keeper, replicas

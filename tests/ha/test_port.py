@@ -16,7 +16,7 @@ from pyledger.config.ha import HaConfig
 from pyledger.config.net import TlsConfig
 from pyledger.config.store import StoreConfig
 from pyledger.errors import ConfigError
-from pyledger.message import Message
+from pyledger.model.message import Message
 from pyledger.protocol.ha.admission import Admission
 from pyledger.protocol.ha.master import REPORT
 from pyledger.protocol.ha.slave import FRAME_HEADER

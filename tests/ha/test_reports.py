@@ -13,12 +13,12 @@ from benchmarks.load_frames import FrameSource
 from pyledger.broker.puts import MessagePuts, PutOutcome
 from pyledger.config.ha import HaConfig
 from pyledger.net.late import LateAnswer
-from pyledger.protocol.delivery.counting import BrokerCounts
+from pyledger.protocol.broker.broker_stats import BrokerCounts
 from pyledger.protocol.ha.master import REPORT
 from pyledger.runtime.ha_connection import HaConnection
 from pyledger.runtime.ha_service import HaService
 from pyledger.store.message_store import MessageStore
-from pyledger.wire.native import RequestDecoder, SendRun
+from pyledger.wire.remoting.native_codec import RequestDecoder, SendRun
 from tests.net.conftest import Run
 
 FAR = 1 << 40

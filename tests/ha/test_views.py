@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from pyledger.broker.server import Broker
-from pyledger.message import Message
+from pyledger.model.message import Message
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.store.archive import archive
 from pyledger.store.message_store import MessageStore
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.wire.remoting.command import RemotingCommand
 from tests.broker.peers import asked, pull, send
 from tests.ha.consumer_view import consumer_view, differences
 from tests.ha.link import linked

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from pyledger.client.ledger import AsyncLedgerClient, LedgerClient
-from pyledger.wire.ledger.marks import EVERY_ENTRY
+from pyledger.wire.bookkeeper.underreplication import EVERY_ENTRY
 from tests.interop.bookie_machines import Machines, machines_of
 from tests.interop.bookkeeper_peers import free_port, payload
 from tests.runtime.bookie_peer import PATIENT

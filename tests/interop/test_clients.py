@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
-from pyledger import names
 from pyledger.client import AsyncProducer, AsyncPushConsumer, Message, Producer, ReceivedMessage
+from pyledger.model import names
 from tests.client.scenarios import BASIC, FURTHER, Scenario, settle, timed_messages_wait, until
 from tests.interop.cases import Place, bodies, once
 from tests.interop.peers import RocketMQ

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from pyledger.client.raft_client import RaftClient
-from pyledger.config.raft import UPSTREAM_TIMES, RaftConfig
-from pyledger.config.raft_store import RaftStoreConfig
-from pyledger.protocol.raft.messages import Entry, TermState
+from pyledger.config.dledger import UPSTREAM_TIMES, RaftConfig
+from pyledger.config.dledger_store import RaftStoreConfig
+from pyledger.protocol.dledger.messages import Entry, TermState
 from pyledger.runtime.raft_server import RaftServer
 from pyledger.store.raft_reader import RaftReader
 from pyledger.store.raft_store import RaftStore

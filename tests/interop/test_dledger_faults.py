@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.config.raft import UPSTREAM_TIMES
+from pyledger.config.dledger import UPSTREAM_TIMES
 from tests.chaos.group import ChaosGroup
 from tests.chaos.member import SIZES
 from tests.interop.dledger_peers import command, judge, require_kit

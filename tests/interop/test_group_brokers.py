@@ -14,7 +14,7 @@ import pytest
 
 from pyledger.client.producer import AsyncProducer
 from pyledger.config.client import ClientConfig
-from pyledger.message import Message
+from pyledger.model.message import Message
 from pyledger.net.loop import run
 from pyledger.store.verify import verify
 from tests.broker.group_process import NAME, GroupProcesses, group_of_brokers

@@ -16,14 +16,14 @@ from pyledger.config.broker import BrokerConfig
 from pyledger.config.delivery import DeliveryConfig
 from pyledger.config.ha import HaConfig
 from pyledger.config.store import StoreConfig
-from pyledger.message import Message
+from pyledger.model.message import Message
+from pyledger.model.remoting_codes import RequestCode
 from pyledger.net.loop import run
 from pyledger.protocol.ha.slave import FRAME_HEADER
 from pyledger.store.config_files import DelayOffsets
 from pyledger.store.message_store import MessageStore
-from pyledger.wire.codes import RequestCode
-from pyledger.wire.offsets import ConsumerOffsetTable, DelayOffsetTable
-from pyledger.wire.topic_config import SubscriptionGroupTable, TopicConfigTable
+from pyledger.wire.remoting.bodies.offsets import ConsumerOffsetTable, DelayOffsetTable
+from pyledger.wire.remoting.bodies.topic_config import SubscriptionGroupTable, TopicConfigTable
 from tests.broker.peers import asked
 from tests.ha.consumer_view import consumer_view, differences, same_for_consumers
 from tests.ha.link import linked

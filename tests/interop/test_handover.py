@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from pyledger import names
 from pyledger.broker.server import Broker
-from pyledger.wire.codes import RequestCode
-from pyledger.wire.record import decode_records
+from pyledger.model import names
+from pyledger.model.remoting_codes import RequestCode
+from pyledger.wire.record.record import decode_records
 from tests.broker.peers import asked, broker, peer, pull, send
 from tests.broker.test_pop import ack, pop, popped
 from tests.broker.test_timers import HOUR_MS, SetClock, known

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.message import Message
+from pyledger.model.message import Message
 from pyledger.store.message_store import MessageStore
 from pyledger.store.rebuild import rebuild
 from pyledger.store.repair import repair

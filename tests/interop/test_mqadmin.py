@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pyledger.client import AsyncProducer, AsyncPushConsumer
-from pyledger.message import Message
+from pyledger.model.message import Message
 from pyledger.net.loop import run
 from tests.client.scenarios import until
 from tests.interop.cases import Place, bodies, once

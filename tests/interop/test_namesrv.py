@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from pyledger.topic import Permission
-from pyledger.wire.codes import RequestCode
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.model.remoting_codes import RequestCode
+from pyledger.model.topic import Permission
+from pyledger.wire.remoting.command import RemotingCommand
 from tests.interop import peers
 from tests.interop.cases import Place, bodies, once
 from tests.interop.peers import RocketMQ

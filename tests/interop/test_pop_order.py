@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.record import decode_records
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.wire.record.record import decode_records
+from pyledger.wire.remoting.command import RemotingCommand
 from tests.broker.peers import asked, send
 from tests.broker.test_pop import named, pop, popped
 from tests.interop.peers import Peers, serving

@@ -17,7 +17,7 @@ from pyspark_pyledger.write_options import WriteOptions
 
 from pyledger.broker.background import BackgroundNode
 from pyledger.client.blocking import Producer
-from pyledger.message import Message
+from pyledger.model.message import Message
 from pyledger.net.loop import run
 from tests.ha.pair import brokers, until
 from tests.interop.java import JavaStore

@@ -6,9 +6,9 @@ import pytest
 
 from pyledger.client.blocking import Producer
 from pyledger.config.client import ClientConfig
-from pyledger.message import Message
+from pyledger.model.message import Message
 from pyledger.store.reader import StoreReader
-from pyledger.wire.trace import BeginTrace, EndTrace, SendTrace, decode_traces
+from pyledger.wire.remoting.bodies.trace import BeginTrace, EndTrace, SendTrace, decode_traces
 from tests.cli.command_line import pyledger
 from tests.interop.cases import Place
 from tests.interop.peers import RocketMQ

@@ -11,7 +11,7 @@ from typing import Any
 import lz4.frame
 import zstandard
 
-from pyledger.message import Message, PutResult
+from pyledger.model.message import Message, PutResult
 from tests.models.recovery import DELAY_TOPIC, DELAYS_S, java_hash
 
 WORDS = (

@@ -21,7 +21,7 @@ from pyledger.metadata.sqlite import SqliteStore
 from pyledger.metadata.zookeeper import ZooKeeperStore
 from pyledger.protocol.bookkeeper.entry import DigestType
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata, Segment
-from pyledger.wire.ledger.bookies import Cookie, Endpoint, Registration
+from pyledger.wire.bookkeeper.bookies import Cookie, Endpoint, Registration
 from tests.golden.ledger_recordings import lines, recordings
 
 LEDGER = LedgerMetadata(

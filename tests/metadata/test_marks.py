@@ -12,7 +12,7 @@ from pyledger.errors import LedgerMetadataError, NoNodeError
 from pyledger.metadata.cluster import Cluster
 from pyledger.metadata.sqlite import SqliteStore
 from pyledger.metadata.zookeeper import ZooKeeperStore
-from pyledger.wire.ledger.marks import Mark
+from pyledger.wire.bookkeeper.underreplication import Mark
 from tests.golden.ledger_recordings import lines
 
 T = TypeVar("T")

@@ -3,7 +3,7 @@
 from typing import Any
 
 from pyledger.wire import fastjson
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.wire.remoting.command import RemotingCommand
 
 NOT_SET = "not set any response code"
 """Java leaves this remark on an answer of code 0 where it forgot to clear it."""

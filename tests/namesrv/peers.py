@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from pyledger.config.namesrv import NamesrvConfig
-from pyledger.digest import body_crc
+from pyledger.model.digest import body_crc
+from pyledger.model.remoting_codes import RequestCode
+from pyledger.model.topic import DataVersion, TopicConfig
 from pyledger.namesrv.server import NameServer
-from pyledger.topic import DataVersion, TopicConfig
-from pyledger.wire.codes import RequestCode
-from pyledger.wire.headers.namesrv import RegisterBrokerRequestHeader
-from pyledger.wire.registration import RegisterBrokerBody
-from pyledger.wire.remoting import RemotingCommand
-from pyledger.wire.topic_config import TopicConfigTable
+from pyledger.wire.remoting.bodies.registration import RegisterBrokerBody
+from pyledger.wire.remoting.bodies.topic_config import TopicConfigTable
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers.namesrv import RegisterBrokerRequestHeader
 from tests.net.peers import RawPeer, raw
 
 TOPICS = ("Orders", "TBW102")

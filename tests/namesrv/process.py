@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pyledger.net.loop import run
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.wire.remoting.command import RemotingCommand
 from tests.cli.command_line import COMMAND, ENVIRONMENT
 from tests.net.peers import calling
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from pyledger.config.namesrv import NamesrvConfig
 from pyledger.config.net import NetConfig
 from pyledger.errors import PyLedgerError
+from pyledger.model.remoting_codes import RequestCode
 from pyledger.namesrv.kv_config import KVConfig
 from pyledger.namesrv.processor import RequestProcessor
-from pyledger.protocol.routing.table import RouteTable
-from pyledger.wire.codes import RequestCode
-from pyledger.wire.remoting import FLAG_RESPONSE, RemotingCommand, decode
+from pyledger.protocol.namesrv.route_table import RouteTable
+from pyledger.wire.remoting.command import FLAG_RESPONSE, RemotingCommand, decode
 from tests.golden.remoting_frames import RecordedFrame, recorded_frames
 from tests.namesrv.peers import registration
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from pyledger.model.remoting_codes import RequestCode
+from pyledger.model.topic import DataVersion
 from pyledger.namesrv.server import NameServer
-from pyledger.topic import DataVersion
 from pyledger.wire import fastjson
-from pyledger.wire.codes import RequestCode
-from pyledger.wire.remoting import decode
+from pyledger.wire.remoting.command import decode
 from tests.golden.remoting_frames import RecordedFrame, recorded_frames
 from tests.namesrv.answers import meaning
 from tests.namesrv.peers import name_server, peer, registration

@@ -11,8 +11,8 @@ from pyledger.net.client import RemotingClient
 from pyledger.net.connection import Connection, Handler
 from pyledger.net.endpoint import Answer
 from pyledger.net.server import RemotingServer
-from pyledger.wire.framing import FrameDecoder
-from pyledger.wire.remoting import RemotingCommand, decode, encode_frame
+from pyledger.wire.remoting.command import RemotingCommand, decode, encode_frame
+from pyledger.wire.remoting.framing import FrameDecoder
 
 ECHO = 1
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from pyledger.net.bookie_client import BookieClient, BookieConnection, Codec, RunOfCalls
 from pyledger.protocol.bookkeeper.messages import AddResponse, Status
-from pyledger.wire.ledger.asking import ADDED, AnswerFrames, Version3
-from pyledger.wire.ledger.version3 import encode_response
+from pyledger.wire.bookkeeper.request_frames import ADDED, AnswerFrames, Version3
+from pyledger.wire.bookkeeper.version3 import encode_response
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 FRAME = b"\x00\x00\x00\x05"

@@ -18,7 +18,7 @@ from pyledger.net.calls import Outcome
 from pyledger.net.connection import UNEXPECTED_REMARK, Connection
 from pyledger.net.endpoint import Answer
 from pyledger.net.handlers import HandlerTable
-from pyledger.wire.remoting import RemotingCommand, SerializeType, encode_frame
+from pyledger.wire.remoting.command import RemotingCommand, SerializeType, encode_frame
 from tests.net.conftest import Run
 from tests.net.peers import ECHO, address, calling, echo, raw, serving, until
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pyledger.errors import MalformedMessageIdError
-from pyledger.log import logger
+from pyledger.log_events import logger
 from pyledger.net.event_limiter import KINDS_MAX, PERIOD_S, EventLimiter
 from tests.net.test_timers import Clock
 

@@ -14,8 +14,8 @@ from pyledger.net.endpoint import Answer, Frame
 from pyledger.net.fair_queue import CREDIT_BYTES, ITERATION_BYTES, REQUEST_BYTES, FairQueue
 from pyledger.net.ledger_server import LedgerConnection, LedgerServer
 from pyledger.net.server import RemotingServer
-from pyledger.wire.native import AppendDecoder
-from pyledger.wire.remoting import RemotingCommand, encode_frame
+from pyledger.wire.remoting.command import RemotingCommand, encode_frame
+from pyledger.wire.remoting.native_codec import AppendDecoder
 from tests.net.conftest import Run
 from tests.net.peers import RawPeer, raw, until
 

@@ -14,7 +14,7 @@ from pyledger.net.connection import Connection
 from pyledger.net.endpoint import Answer
 from pyledger.net.handlers import HandlerTable
 from pyledger.net.loop import loop_factory
-from pyledger.wire.remoting import RemotingCommand, decode
+from pyledger.wire.remoting.command import RemotingCommand, decode
 from tests.golden.remoting_frames import RecordedFrame, recorded_frames
 from tests.net.conftest import Run
 from tests.net.peers import raw, serving, until

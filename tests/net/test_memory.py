@@ -18,8 +18,8 @@ from pyledger.net.connection import Connection
 from pyledger.net.endpoint import Frame
 from pyledger.net.ledger_server import LedgerConnection, LedgerServer
 from pyledger.net.server import RemotingServer
-from pyledger.wire.native import AppendDecoder
-from pyledger.wire.remoting import RemotingCommand, encode_frame
+from pyledger.wire.remoting.command import RemotingCommand, encode_frame
+from pyledger.wire.remoting.native_codec import AppendDecoder
 from tests.net.conftest import Run
 from tests.net.peers import ECHO, Handler, RawPeer, echo, raw, serving, until
 

@@ -10,7 +10,7 @@ from pyledger.net.connection import Connection, Handler
 from pyledger.net.endpoint import Answer
 from pyledger.net.name_servers import NameServerList, parse_addresses
 from pyledger.net.server import RemotingServer
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.wire.remoting.command import RemotingCommand
 from tests.net.conftest import Run
 from tests.net.peers import ECHO, address, calling, serving, until
 

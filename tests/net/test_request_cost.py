@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pyledger.protocol.bookkeeper import messages as m
-from pyledger.wire.ledger import version3
+from pyledger.wire.bookkeeper import version3
 from tests.cli.command_line import COMMAND, ENVIRONMENT
 from tests.ports import free_ports
 

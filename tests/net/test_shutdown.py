@@ -11,7 +11,7 @@ from pyledger.net.client import RemotingClient
 from pyledger.net.connection import Connection
 from pyledger.net.endpoint import Answer
 from pyledger.net.server import RemotingServer
-from pyledger.wire.remoting import RemotingCommand, encode_frame
+from pyledger.wire.remoting.command import RemotingCommand, encode_frame
 from tests.net.conftest import Run
 from tests.net.peers import ECHO, address, calling, echo, raw, serving, until
 

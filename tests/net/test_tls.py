@@ -10,7 +10,7 @@ from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.errors import ConfigError, PyLedgerError
 from pyledger.net.connection import Connection
 from pyledger.net.endpoint import Answer
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.wire.remoting.command import RemotingCommand
 from tests.net.conftest import Run
 from tests.net.identities import Identity, client_tls, make_identity, server_tls
 from tests.net.peers import ECHO, calling, echo, raw, serving, until

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any, Self
 
 from pyledger.config.bookie import BookieConfig
-from pyledger.config.ledger import LedgerConfig
+from pyledger.config.bookkeeper_client import LedgerConfig
 from pyledger.protocol.bookkeeper import messages as m
 from pyledger.protocol.bookkeeper.entry import DigestType
 from pyledger.runtime.bookie_server import BookieServer
 from pyledger.store.bookie_folder import BookiePaths
-from pyledger.wire.ledger import version3
-from pyledger.wire.ledger.entry import EntryDigest, master_key, pack_entry
+from pyledger.wire.bookkeeper import version3
+from pyledger.wire.bookkeeper.entry import EntryDigest, master_key, pack_entry
 
 DIGEST = EntryDigest(DigestType.CRC32C)
 KEY = master_key(b"")

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from pyledger.client.raft_client import RaftClient
+from pyledger.config.dledger import RaftConfig
+from pyledger.config.dledger_store import RaftStoreConfig
 from pyledger.config.net import NetConfig
-from pyledger.config.raft import RaftConfig
-from pyledger.config.raft_store import RaftStoreConfig
 from pyledger.errors import OutcomeUnknownError, RaftRefusedError
 from pyledger.runtime.raft_server import RaftServer
 from tests.ports import free_ports

@@ -11,9 +11,9 @@ from pyledger.protocol.bookkeeper import messages as m
 from pyledger.protocol.bookkeeper.messages import Status
 from pyledger.store.bookie_reader import BookieReader
 from pyledger.store.bookie_verify import BookieCheck
-from pyledger.wire.ledger import version3
-from pyledger.wire.ledger.entry import pack_lac
-from pyledger.wire.ledger.schema import message
+from pyledger.wire.bookkeeper import version3
+from pyledger.wire.bookkeeper.entry import pack_lac
+from pyledger.wire.bookkeeper.schema import message
 from tests.golden.ledger_recordings import STRICTER, lines
 from tests.runtime.bookie_peer import DIGEST, KEY, Peer, bookie, entry_of
 

@@ -9,19 +9,19 @@ from typing import NamedTuple
 
 import pytest
 
+from pyledger.config.dledger_store import RaftStoreConfig
 from pyledger.config.namesrv import NamesrvConfig
 from pyledger.config.net import NetConfig
-from pyledger.config.raft_store import RaftStoreConfig
+from pyledger.model.remoting_codes import RequestCode
 from pyledger.namesrv.server import NameServer
 from pyledger.net.fair_queue import ITERATION_BYTES
 from pyledger.net.server import RemotingServer
 from pyledger.protocol.bookkeeper import messages as m
-from pyledger.protocol.raft.codes import RequestCode as RaftCode
-from pyledger.protocol.raft.messages import GetEntriesRequest, MetadataRequest
-from pyledger.wire.codes import RequestCode
-from pyledger.wire.dledger import encode_body
-from pyledger.wire.ledger import version3
-from pyledger.wire.remoting import RemotingCommand, encode_frame
+from pyledger.protocol.dledger.messages import GetEntriesRequest, MetadataRequest
+from pyledger.protocol.dledger.response_codes import RequestCode as RaftCode
+from pyledger.wire.bookkeeper import version3
+from pyledger.wire.dledger.bodies import encode_body
+from pyledger.wire.remoting.command import RemotingCommand, encode_frame
 from tests.broker.peers import asked, broker, pull, send
 from tests.broker.peers import peer as broker_peer
 from tests.net.peers import RawPeer, raw

@@ -12,7 +12,7 @@ from pyledger.errors import LedgerFencedError
 from pyledger.metadata.cluster import Cluster, locate
 from pyledger.runtime.bookie_server import BookieServer
 from pyledger.store.bookie_folder import BookiePaths
-from pyledger.wire.ledger.bookies import Endpoint, Registration
+from pyledger.wire.bookkeeper.bookies import Endpoint, Registration
 from tests.ports import free_ports
 from tests.runtime.bookie_peer import PATIENT
 

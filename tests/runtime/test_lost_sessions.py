@@ -23,7 +23,7 @@ from pyledger.runtime import bookie_membership
 from pyledger.runtime.bookie_membership import BookieMembership
 from pyledger.runtime.bookie_server import BookieServer
 from pyledger.store.bookie_folder import BookiePaths
-from pyledger.wire.ledger.bookies import ENDPOINT_ID, Endpoint, Registration
+from pyledger.wire.bookkeeper.bookies import ENDPOINT_ID, Endpoint, Registration
 from tests.interop.bookkeeper_peers import zookeeper
 from tests.metadata.sessions import end_session
 from tests.runtime.bookie_peer import PATIENT, Peer

@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 
 from pyledger.cli.raft_network import _ask
+from pyledger.config.dledger_store import RaftStoreConfig
 from pyledger.config.net import NetConfig
-from pyledger.config.raft_store import RaftStoreConfig
 from pyledger.errors import ListenError, NoLeaderError, RaftRefusedError, StoreLockedError
-from pyledger.log import logger
-from pyledger.protocol.raft.messages import AppendEntryRequest, Entry, PushEntryRequest, Request
+from pyledger.log_events import logger
+from pyledger.protocol.dledger.messages import AppendEntryRequest, Entry, PushEntryRequest, Request
 from pyledger.runtime import raft_server
 from pyledger.runtime.alarms import ALARM_INTERVAL_MS, ALARMS_MAX, Alarms
 from pyledger.runtime.raft_server import RaftServer
 from pyledger.store.lock import StoreLock
 from pyledger.store.raft_reader import RaftReader
 from pyledger.store.raft_verify import verify_raft
-from pyledger.wire.dledger import decode_request
+from pyledger.wire.dledger.bodies import decode_request
 from tests.runtime.group import CALM, Group, append_surely, client, group_of, hand_over, on_a_loop, until
 
 IN_MEMORY = RaftStoreConfig(store_type="memory")

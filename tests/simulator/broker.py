@@ -4,13 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 from pyledger.config.delivery import DeliveryConfig
-from pyledger.message import MessageQueue
-from pyledger.protocol.delivery.clients import Client, Notice
-from pyledger.protocol.delivery.consumers import ConsumerState, ConsumerTable
-from pyledger.protocol.delivery.locks import QueueLocks
-from pyledger.protocol.delivery.long_poll import LongPollTable, ParkedPull
-from pyledger.protocol.delivery.offsets import OffsetTable
-from pyledger.protocol.delivery.subscription import Subscription
+from pyledger.model.message import MessageQueue
+from pyledger.protocol.broker.client_channel import Client, Notice
+from pyledger.protocol.broker.consumer_offsets import OffsetTable
+from pyledger.protocol.broker.consumer_registry import ConsumerState, ConsumerTable
+from pyledger.protocol.broker.long_poll import LongPollTable, ParkedPull
+from pyledger.protocol.broker.queue_locks import QueueLocks
+from pyledger.protocol.broker.subscription import Subscription
 from pyledger.simulator.world import Clock, Network, World
 
 TOPIC, GROUP, NAME = "T", "g", "broker-a"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from pyledger.message import MessageQueue
+from pyledger.model.message import MessageQueue
 from pyledger.protocol.client.offset_table import OffsetTable
 from pyledger.protocol.client.process_queue import NOTHING_CONSUMED, FlowLimits, ProcessQueue
 from pyledger.protocol.rebalance.planner import plan, share

@@ -8,14 +8,14 @@ from dataclasses import replace
 
 from pyledger.protocol.bookkeeper import messages as m
 from pyledger.protocol.bookkeeper.bookie import BookieRules, FenceRecord, Outcome
+from pyledger.protocol.bookkeeper.entry_reader import EntryRead, SendRead
 from pyledger.protocol.bookkeeper.fragments import Lack
+from pyledger.protocol.bookkeeper.ledger_recovery import LedgerRecovery, RecoveryReady
+from pyledger.protocol.bookkeeper.ledger_writer import LedgerWriter
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata, LedgerState
 from pyledger.protocol.bookkeeper.quorum import Coverage
-from pyledger.protocol.bookkeeper.reader import EntryRead, SendRead
-from pyledger.protocol.bookkeeper.recovery import LedgerRecovery, RecoveryReady
-from pyledger.protocol.bookkeeper.repair import Repair
-from pyledger.protocol.bookkeeper.results import ABSENT
-from pyledger.protocol.bookkeeper.writer import LedgerWriter
+from pyledger.protocol.bookkeeper.re_replication import Repair
+from pyledger.protocol.bookkeeper.result_codes import ABSENT
 from pyledger.simulator.bookie import EntriesInMemory, Reply, SimulatedBookie
 from pyledger.simulator.ledger_cluster import Fault, MetadataTable
 from pyledger.simulator.ledger_process import ReaderProcess, WriterProcess

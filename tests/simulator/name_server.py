@@ -1,10 +1,10 @@
 """A name server with the real table of routes; what it knows dies with it, and brokers tell it again."""
 
-from pyledger.protocol.routing.client_view import publish_queues, subscribe_queues
-from pyledger.protocol.routing.model import BrokerIdentity, QueueRoute, Registration
-from pyledger.protocol.routing.table import RouteTable
+from pyledger.model.route import BrokerIdentity, QueueRoute, Registration
+from pyledger.model.topic import Permission
+from pyledger.protocol.client.topic_route_view import publish_queues, subscribe_queues
+from pyledger.protocol.namesrv.route_table import RouteTable
 from pyledger.simulator.world import Clock, World
-from pyledger.topic import Permission
 from tests.simulator.broker import NAME, TOPIC, Broker, Reply
 
 NAME_SERVER = "namesrv"

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from pyledger.errors import RemotingTimeoutError
-from pyledger.message import MessageQueue
-from pyledger.protocol.client.queue_choice import QueueChooser
+from pyledger.model.message import MessageQueue
+from pyledger.protocol.client.queue_selection import QueueChooser
 from pyledger.protocol.client.send_retry import SendMode, tries_again
 from pyledger.simulator.world import Network, World
 from tests.simulator.broker import NAME, Broker

@@ -6,14 +6,14 @@ Each is a small change of the machine of one life; the simulator has to find wha
 from collections.abc import Callable
 from dataclasses import replace
 
-from pyledger.protocol.raft.calls import Answer
-from pyledger.protocol.raft.codes import ResponseCode
-from pyledger.protocol.raft.member_state import MemberState
-from pyledger.protocol.raft.messages import PeerRequest, PushEntryRequest, PushType, Response, TermState
-from pyledger.protocol.raft.node import RaftNode
-from pyledger.protocol.raft.outbox import Outbox
-from pyledger.protocol.raft.ready import Role
-from pyledger.protocol.raft.votes import ParseResult
+from pyledger.protocol.dledger.member_state import MemberState
+from pyledger.protocol.dledger.messages import PeerRequest, PushEntryRequest, PushType, Response, TermState
+from pyledger.protocol.dledger.node import RaftNode
+from pyledger.protocol.dledger.outbox import Outbox
+from pyledger.protocol.dledger.pending_calls import Answer
+from pyledger.protocol.dledger.ready import Role
+from pyledger.protocol.dledger.response_codes import ResponseCode
+from pyledger.protocol.dledger.votes import ParseResult
 from pyledger.simulator.raft_member import RaftMember
 
 

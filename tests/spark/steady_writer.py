@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from pyledger.message import Message
+from pyledger.model.message import Message
 from pyledger.store.message_store import MessageStore
 from tests.spark.test_positions import FILE_BYTES
 

@@ -20,8 +20,8 @@ from pyledger.broker.background import BackgroundNode
 from pyledger.client.blocking import Producer
 from pyledger.client.blocking_admin import Admin
 from pyledger.errors import ConfigError, DataLostError, RemotingError
-from pyledger.message import Message, MessageQueue
-from pyledger.topic import TopicConfig
+from pyledger.model.message import Message, MessageQueue
+from pyledger.model.topic import TopicConfig
 from tests.ha.link import linked
 from tests.ha.pair import brokers, caught_up, until
 from tests.ha.test_links import service_of

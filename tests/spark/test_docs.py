@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyledger.broker.background import BackgroundNode
-from pyledger.message import Message
+from pyledger.model.message import Message
 from pyledger.store.message_store import MessageStore
 from tests.source_tree import ROOT
 

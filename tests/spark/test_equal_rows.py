@@ -9,7 +9,7 @@ import pytest
 from pyledger.broker.background import BackgroundNode
 from pyledger.client.blocking import Producer
 from pyledger.errors import CorruptRecordError
-from pyledger.message import Message
+from pyledger.model.message import Message
 from pyledger.store.archive import archive
 from tests.golden.archive import GoldenCase
 from tests.spark.test_brokers import SEND_TIMEOUT_MS

@@ -19,7 +19,7 @@ from pyledger import arrow
 from pyledger.client.blocking import Producer
 from pyledger.config.client import ClientConfig
 from pyledger.errors import BrokerError, ConfigError
-from pyledger.message import Message
+from pyledger.model.message import Message
 from tests.ha.pair import brokers
 from tests.source_tree import ROOT
 from tests.spark.test_brokers import SEND_TIMEOUT_MS

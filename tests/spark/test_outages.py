@@ -23,9 +23,9 @@ from pyledger.errors import (
     StoreIOError,
     StoreNotFoundError,
 )
-from pyledger.message import Message
+from pyledger.model.message import Message
+from pyledger.model.topic import TopicConfig
 from pyledger.namesrv.server import NameServer
-from pyledger.topic import TopicConfig
 from tests.ha.pair import Pair, brokers, caught_up, until
 from tests.spark.test_positions import open_stream, rows, write
 

@@ -21,7 +21,7 @@ from pyspark_pyledger.shares import shares
 from pyspark_pyledger.stream_reader import StreamReader
 
 from pyledger.errors import ConfigError, DataLostError
-from pyledger.message import Message
+from pyledger.model.message import Message
 from pyledger.store.message_store import MessageStore
 from pyledger.store.reader import StoreReader
 

@@ -9,7 +9,7 @@ import pytest
 
 from pyledger import spark as pyledger_spark
 from pyledger.errors import ConfigError
-from pyledger.message import Message
+from pyledger.model.message import Message
 from pyledger.store.message_store import MessageStore
 from tests.spark.conftest import ROOT
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyledger.message import Message
+from pyledger.model.message import Message
 from pyledger.spark import rows_behind
 from pyledger.store.message_store import MessageStore
 from pyledger.store.reader import StoreReader

@@ -3,7 +3,7 @@
 import random
 from pathlib import Path
 
-from pyledger.message import Message
+from pyledger.model.message import Message
 from pyledger.store.archive import ArchivedFile, archive
 from pyledger.store.message_store import MessageStore
 from pyledger.store.reader import StoreReader

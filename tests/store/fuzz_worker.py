@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 
 from pyledger import arrow
 from pyledger.errors import PyLedgerError
-from pyledger.message import Message
+from pyledger.model.message import Message
 from pyledger.store.message_store import MessageStore
 from pyledger.store.reader import StoreReader
 from pyledger.store.verify import verify

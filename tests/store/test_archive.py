@@ -17,7 +17,7 @@ from pyledger.errors import (
     StoreFormatError,
     StoreLockedError,
 )
-from pyledger.message import Message
+from pyledger.model.message import Message
 from pyledger.store.archive import archive, unarchive
 from pyledger.store.folder import read_folder
 from pyledger.store.message_store import MessageStore

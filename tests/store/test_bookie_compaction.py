@@ -16,7 +16,7 @@ from pyledger.store.bookie_index import IndexFiles
 from pyledger.store.bookie_store import BookieStore
 from pyledger.store.bookie_verify import BookieCheck
 from pyledger.store.clock import SystemClock
-from pyledger.wire.ledger.entry_log import INDEX_HEADER_BYTES, log_header, map_position
+from pyledger.wire.bookkeeper.entry_log import INDEX_HEADER_BYTES, log_header, map_position
 from tests.runtime.bookie_peer import KEY, entry_of
 
 ENTRIES = 24

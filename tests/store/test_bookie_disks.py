@@ -19,7 +19,7 @@ from pyledger.store.bookie_reader import BookieReader
 from pyledger.store.bookie_store import BookieStore
 from pyledger.store.bookie_verify import BookieCheck
 from pyledger.store.clock import SystemClock
-from pyledger.wire.ledger.journal import encode_record
+from pyledger.wire.bookkeeper.journal import encode_record
 from tests.runtime.bookie_peer import KEY, entry_of
 
 LEDGERS = range(1, 8)

@@ -31,7 +31,7 @@ from pyledger.store.bookie_folder import BookiePaths
 from pyledger.store.bookie_journal import Journal
 from pyledger.store.bookie_store import BookieStore
 from pyledger.store.clock import SystemClock
-from pyledger.wire.ledger.journal import (
+from pyledger.wire.bookkeeper.journal import (
     HEADER_BYTES,
     encode_record,
     header,

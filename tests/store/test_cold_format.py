@@ -10,7 +10,7 @@ from pathlib import Path
 import lz4.block
 import pytest
 
-from pyledger.message import Message
+from pyledger.model.message import Message
 from pyledger.store.message_store import MessageStore
 from pyledger.store.reader import StoreReader
 from tests.store.archived import FILE_BYTES, SIZES, archive_all, write_store

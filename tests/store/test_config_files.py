@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from pyledger.errors import StoreFormatError
+from pyledger.model.topic import DataVersion, Permission, TopicConfig
 from pyledger.store.config_files import (
     ConsumerOffsets,
     DelayOffsets,
     SubscriptionGroups,
     TopicTable,
 )
-from pyledger.topic import DataVersion, Permission, TopicConfig
 from pyledger.wire.fastjson import parse
 from tests.golden.archive import GoldenCase, golden_cases
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.message import Message
+from pyledger.model.message import Message
 from pyledger.store.message_store import MessageStore
 
 PAGE = 4096

@@ -15,7 +15,7 @@ import pytest
 from pyledger import arrow
 from pyledger._core import CommitLog, MappedFileQueue, MessageScan, RaftLog, scan
 from pyledger.errors import CorruptRecordError, PyLedgerError, StoreFailedError, StoreIOError
-from pyledger.message import Message
+from pyledger.model.message import Message
 from pyledger.store.message_store import MessageStore
 from pyledger.store.reader import StoreReader
 from tests.store.archived import archive_all, write_store

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pyledger.errors import StoreFullError, StoreIOError
-from pyledger.message import Message
+from pyledger.model.message import Message
 from pyledger.store.message_store import MessageStore
 from pyledger.store.row_append import append_rows
 from pyledger.store.verify import verify

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pyledger.errors import StoreError, StoreFormatError, StoreIOError
-from pyledger.message import Message
+from pyledger.model.message import Message
 from pyledger.store.message_store import MessageStore
 from pyledger.store.reader import StoreReader
 from tests.fault_injection.shim import ROOT, compiler, run_child
@@ -21,7 +21,7 @@ needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs a C compil
 PREAMBLE = """
     import errno, os, sys, time
     from pyledger.errors import *
-    from pyledger.message import Message
+    from pyledger.model.message import Message
     from pyledger.store.message_store import MessageStore
     from pyledger.store.row_append import append_rows
     from tests.column_rows import plain_rows
@@ -371,7 +371,7 @@ def test_a_forked_child_cannot_use_the_store(tmp_path: Path) -> None:
         import os, sys, warnings
         warnings.simplefilter("ignore")
         from pyledger.errors import StoreClosedError
-        from pyledger.message import Message
+        from pyledger.model.message import Message
         from pyledger.store.message_store import MessageStore
 
         store = MessageStore.open(sys.argv[1], mapped_file_size_bytes=65536)
@@ -405,7 +405,7 @@ def test_an_interpreter_that_ends_with_an_open_store_neither_hangs_nor_crashes(
 ) -> None:
     story = """
         import sys
-        from pyledger.message import Message
+        from pyledger.model.message import Message
         from pyledger.store.message_store import MessageStore
 
         store = MessageStore.open(sys.argv[1], flush_disk_type=sys.argv[2], mapped_file_size_bytes=65536)
@@ -445,7 +445,7 @@ def run_python(story: str, folder: Path, *arguments: str) -> subprocess.Complete
 def test_an_idle_store_does_not_spin(tmp_path: Path) -> None:
     story = """
         import resource, sys, time
-        from pyledger.message import Message
+        from pyledger.model.message import Message
         from pyledger.store.message_store import MessageStore
 
         store = MessageStore.open(sys.argv[1], mapped_file_size_bytes=65536)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.message import Message
+from pyledger.model.message import Message
 from pyledger.store import checkpoint
 from pyledger.store.message_store import MessageStore
 from tests.fault_injection.shim import compiler, run_child
@@ -168,7 +168,7 @@ def test_a_late_sync_flush_is_a_timeout_and_the_message_is_still_stored(tmp_path
     story = """
         import sys, threading
         from pyledger.errors import FlushTimeoutError
-        from pyledger.message import Message
+        from pyledger.model.message import Message
         from pyledger.store.message_store import MessageStore
         from tests.fault_injection.shim import Call, IoFaults
 
@@ -197,7 +197,7 @@ def test_a_late_sync_flush_is_a_timeout_and_the_message_is_still_stored(tmp_path
 LED = """
     import os, sys, threading, time
     from pyledger.errors import FlushTimeoutError, StoreClosedError, StoreFailedError
-    from pyledger.message import Message
+    from pyledger.model.message import Message
     from pyledger.store.message_store import MessageStore
     from tests.fault_injection.shim import Call, IoFaults
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pyledger.errors import CorruptRecordError
-from pyledger.message import Message
+from pyledger.model.message import Message
 from pyledger.store import folder
 from pyledger.store.folder import read_folder
 from pyledger.store.message_store import MessageStore

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.message import Message, QueueRange
+from pyledger.model.message import Message, QueueRange
 from pyledger.store.message_store import MessageStore
 from pyledger.store.reader import StoreReader
-from pyledger.wire.batch import BatchItem, encode_batch
+from pyledger.wire.record.batch import BatchItem, encode_batch
 from tests.fault_injection.shim import compiler
 from tests.store.test_failures import child
 from tests.store.test_recovery import SMALL, check_derived, make_store

@@ -17,7 +17,7 @@ SIZES = {"mapped_file_size_bytes": 1 << 20, "consume_queue_file_size_bytes": 200
 
 WRITER = """
     import os, sys, threading
-    from pyledger.message import Message
+    from pyledger.model.message import Message
     from pyledger.store.message_store import MessageStore
 
     folder, mode, first, threads = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])

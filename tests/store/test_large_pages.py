@@ -13,7 +13,7 @@ STORY = """
     from pathlib import Path
 
     from pyledger import _core
-    from pyledger.message import Message
+    from pyledger.model.message import Message
     from pyledger.store.message_store import MessageStore
     from tests.store.archived import archive_all, found, write_store
 

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from pyledger import arrow
 from pyledger._core import CommitLog, scan
-from pyledger.config.raft_store import RaftStoreConfig
+from pyledger.config.dledger_store import RaftStoreConfig
 from pyledger.errors import (
     CorruptRecordError,
     RecordTooLargeError,
     StoreClosedError,
     StoreFormatError,
 )
-from pyledger.message import Message
-from pyledger.protocol.raft.messages import TermState
+from pyledger.model.message import Message
+from pyledger.protocol.dledger.messages import TermState
 from pyledger.store.clock import SystemClock
 from pyledger.store.member_store import MemberStore
 from pyledger.store.message_store import MessageStore
@@ -30,8 +30,8 @@ from pyledger.store.raft_verify import verify_raft
 from pyledger.store.reader import StoreReader
 from pyledger.store.rebuild import rebuild
 from pyledger.store.verify import verify
-from pyledger.wire.batch import BatchItem, encode_batch
-from pyledger.wire.record import decode_records
+from pyledger.wire.record.batch import BatchItem, encode_batch
+from pyledger.wire.record.record import decode_records
 from tests.core.log_files import RecordFields
 
 FILE_BYTES = 4096

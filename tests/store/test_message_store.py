@@ -17,7 +17,7 @@ from pyledger.errors import (
     StoreFormatError,
     StoreLockedError,
 )  # fmt: skip
-from pyledger.message import Message, QueueRange
+from pyledger.model.message import Message, QueueRange
 from pyledger.store.message_store import MessageStore
 from pyledger.store.read_result import GetStatus
 from pyledger.store.reader import StoreReader

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pyledger.config.bookie import BookieConfig
-from pyledger.config.raft_store import RaftStoreConfig
+from pyledger.config.dledger_store import RaftStoreConfig
 from pyledger.errors import LedgerMetadataError, MetadataUnreachableError, PyLedgerError, StoreIOError
 from pyledger.metadata.sqlite import SqliteStore
 from pyledger.protocol.bookkeeper.bookie import LedgerAtBookie

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pyledger.config.raft_store import RaftStoreConfig
+from pyledger.config.dledger_store import RaftStoreConfig
 from pyledger.errors import (
     RaftTermError,
     StoreFormatError,
@@ -17,7 +17,7 @@ from pyledger.errors import (
     StoreIOError,
     StoreLockedError,
 )
-from pyledger.protocol.raft.messages import Entry, TermState
+from pyledger.protocol.dledger.messages import Entry, TermState
 from pyledger.store.durable_end import UNREADABLE, content_of, read_durable_end
 from pyledger.store.raft_memory import RaftMemoryStore
 from pyledger.store.raft_reader import RaftReader

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.config.raft_store import RaftStoreConfig
+from pyledger.config.dledger_store import RaftStoreConfig
 from pyledger.errors import ConfigError, OffsetOutOfRangeError, StoreFormatError, StoreFullError
-from pyledger.protocol.raft.messages import Entry, TermState
+from pyledger.protocol.dledger.messages import Entry, TermState
 from pyledger.store.raft_memory import RaftMemoryStore
 from pyledger.store.raft_reader import RaftReader
 from pyledger.store.raft_store import RaftStore

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyledger._core import seal_entry
-from pyledger.config.raft_store import RaftStoreConfig
+from pyledger.config.dledger_store import RaftStoreConfig
 from pyledger.errors import (
     ConfigError,
     CorruptRecordError,
@@ -19,7 +19,7 @@ from pyledger.errors import (
     StoreFormatError,
     StoreLockedError,
 )
-from pyledger.protocol.raft.messages import BodyRun, Entry, EntryRun, TermState
+from pyledger.protocol.dledger.messages import BodyRun, Entry, EntryRun, TermState
 from pyledger.store.raft_reader import RaftReader
 from pyledger.store.raft_store import RaftStore
 from pyledger.store.raft_verify import verify_raft

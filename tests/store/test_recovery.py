@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyledger.errors import CorruptRecordError, StoreFormatError
-from pyledger.message import Message, QueueRange
+from pyledger.model.message import Message, QueueRange
 from pyledger.store.message_store import MessageStore
 from pyledger.store.reader import StoreReader
 from pyledger.store.verify import verify

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pyledger.errors import StoreFormatError, StoreLockedError
-from pyledger.message import Message
+from pyledger.model.message import Message
 from pyledger.store.lock import StoreLock
 from pyledger.store.message_store import MessageStore
 from pyledger.store.reader import StoreReader

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pyledger.errors import StoreFullError
-from pyledger.message import Message
+from pyledger.model.message import Message
 from pyledger.store.clock import SystemClock
 from pyledger.store.message_store import MessageStore
 from pyledger.store.read_result import GetStatus

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pyledger.config.store import StoreConfig
-from pyledger.message import Message
+from pyledger.model.message import Message
 from pyledger.store import lock
 from pyledger.store.checkpoint import StoreCheckpoint
 from pyledger.store.clock import SystemClock

@@ -17,7 +17,7 @@ import pytest
 
 from pyledger._core import scan
 from pyledger.errors import OffsetOutOfRangeError, StoreClosedError
-from pyledger.message import Message
+from pyledger.model.message import Message
 from pyledger.store.message_store import MessageStore
 from pyledger.store.reader import StoreReader
 from pyledger.store.row_append import append_rows

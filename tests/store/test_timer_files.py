@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from pyledger.errors import StoreFormatError, StoreFullError, StoreIOError
-from pyledger.protocol.delivery.timer import Timed, TimerProgress
+from pyledger.protocol.broker.timer_messages import Timed, TimerProgress
 from pyledger.store.dump import dump_file
 from pyledger.store.timer_files import TIMER_LOG_FILE_BYTES, RecordPlace, TimerFile, hand_over
-from pyledger.wire.timer_checkpoint import NUMBERS, TimerCheckpoint
+from pyledger.wire.remoting.bodies.timer_checkpoint import NUMBERS, TimerCheckpoint
 
 STEP_MS = 1000
 NOW_MS = 1_700_000_000_000

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyledger.errors import MalformedBatchError, RecordTooLargeError
-from pyledger.wire.batch import BatchItem, decode_batch, encode_batch
+from pyledger.wire.record.batch import BatchItem, decode_batch, encode_batch
 
 items = st.builds(
     BatchItem, st.binary(max_size=50), st.binary(max_size=50), st.integers(-(1 << 31), (1 << 31) - 1)

@@ -8,20 +8,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyledger.errors import MalformedBodyError, SubscriptionSyntaxError
-from pyledger.group import SubscriptionGroup
-from pyledger.message import MessageQueue, tags_code
-from pyledger.protocol.routing.model import BrokerRoute, QueueMapping, QueueRoute, TopicRoute
-from pyledger.topic import DataVersion, Permission, TopicConfig
-from pyledger.wire.body import Body, decode_body, encode_body
-from pyledger.wire.heartbeat import ConsumeFromWhere, ConsumerEntry, ConsumeType, Heartbeat
-from pyledger.wire.membership import LockBatchResponse
-from pyledger.wire.offsets import ConsumerOffsetTable, QueueOffsets
-from pyledger.wire.pop import BatchAckRequest, encode_bit_set
-from pyledger.wire.registration import RegisterBrokerBody, decode_registration
-from pyledger.wire.route import decode_route, encode_route, reads_standard_json
-from pyledger.wire.statistics import ConsumeStats, TopicStatsTable
-from pyledger.wire.subscription import Subscription
-from pyledger.wire.topic_config import TopicConfigTable, TopicList
+from pyledger.model.message import MessageQueue, tags_code
+from pyledger.model.route import BrokerRoute, QueueMapping, QueueRoute, TopicRoute
+from pyledger.model.subscription_group import SubscriptionGroup
+from pyledger.model.topic import DataVersion, Permission, TopicConfig
+from pyledger.wire.remoting.bodies.heartbeat import ConsumeFromWhere, ConsumerEntry, ConsumeType, Heartbeat
+from pyledger.wire.remoting.bodies.json_body import Body, decode_body, encode_body
+from pyledger.wire.remoting.bodies.membership import LockBatchResponse
+from pyledger.wire.remoting.bodies.offsets import ConsumerOffsetTable, QueueOffsets
+from pyledger.wire.remoting.bodies.pop import BatchAckRequest, encode_bit_set
+from pyledger.wire.remoting.bodies.registration import RegisterBrokerBody, decode_registration
+from pyledger.wire.remoting.bodies.route import decode_route, encode_route, reads_standard_json
+from pyledger.wire.remoting.bodies.statistics import ConsumeStats, TopicStatsTable
+from pyledger.wire.remoting.bodies.subscription import Subscription
+from pyledger.wire.remoting.bodies.topic_config import TopicConfigTable, TopicList
 from tests.golden.remoting_frames import recorded_frames
 from tests.golden.test_remoting import REQUEST_BODIES, RESPONSE_BODIES, decoded
 

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyledger.errors import MalformedBodyError
-from pyledger.protocol.raft.codes import RequestCode
-from pyledger.protocol.raft.messages import (
+from pyledger.protocol.dledger.messages import (
     AppendEntryRequest,
     Entry,
     MetadataRequest,
@@ -20,7 +19,8 @@ from pyledger.protocol.raft.messages import (
     PushEntryResponse,
     PushType,
 )
-from pyledger.wire.dledger import (
+from pyledger.protocol.dledger.response_codes import RequestCode
+from pyledger.wire.dledger.bodies import (
     CODES,
     READ_INDEX,
     REQUEST_TYPES,

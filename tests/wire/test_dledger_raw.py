@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyledger.errors import MalformedBodyError
-from pyledger.protocol.raft.codes import APPEND_RAW, RequestCode
-from pyledger.protocol.raft.messages import (
+from pyledger.protocol.dledger.messages import (
     ENTRY_HEADER,
     AppendEntryRequest,
     AppendEntryResponse,
@@ -17,16 +16,16 @@ from pyledger.protocol.raft.messages import (
     EntryRun,
     PushEntryRequest,
 )
-from pyledger.wire.dledger import decode_request, decode_response, encode_body, unbase64
-from pyledger.wire.dledger_raw import (
+from pyledger.protocol.dledger.response_codes import APPEND_RAW, RequestCode
+from pyledger.wire.dledger.bodies import decode_request, decode_response, encode_body, unbase64
+from pyledger.wire.dledger.native_bodies import (
     append_answers,
     append_head,
     decode_raw_append,
     decode_raw_push,
     encode_raw_push,
 )
-from pyledger.wire.native import AnswerDecoder, AppendCall, AppendDecoder, AppendRun
-from pyledger.wire.remoting import (
+from pyledger.wire.remoting.command import (
     FLAG_ONEWAY,
     FLAG_RESPONSE,
     RemotingCommand,
@@ -34,6 +33,7 @@ from pyledger.wire.remoting import (
     encode_frame,
     encode_plain_frame,
 )
+from pyledger.wire.remoting.native_codec import AnswerDecoder, AppendCall, AppendDecoder, AppendRun
 
 names = st.text(min_size=1, max_size=9)
 

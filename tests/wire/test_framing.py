@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyledger.errors import FrameError
-from pyledger.wire.framing import FRAME_SIZE_MAX_BYTES, FrameDecoder
+from pyledger.wire.remoting.framing import FRAME_SIZE_MAX_BYTES, FrameDecoder
 
 frames = st.lists(st.binary(min_size=4, max_size=40), max_size=6)
 

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyledger.errors import HeaderFieldError
-from pyledger.wire.codes import RequestCode
-from pyledger.wire.headers import admin, client, namesrv, pop, pull, query, send
-from pyledger.wire.headers.codec import Header, fields_of, parse_int, parse_long
-from pyledger.wire.headers.table import REQUEST_HEADERS, RESPONSE_HEADERS
+from pyledger.model.remoting_codes import RequestCode
+from pyledger.wire.remoting.headers import admin, client, namesrv, pop, pull, query, send
+from pyledger.wire.remoting.headers.codec import Header, fields_of, parse_int, parse_long
+from pyledger.wire.remoting.headers.table import REQUEST_HEADERS, RESPONSE_HEADERS
 
 KINDS = [
     kind

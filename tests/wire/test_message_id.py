@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyledger.errors import MalformedMessageIdError
-from pyledger.wire.message_id import decode_message_id, encode_message_id
+from pyledger.wire.record.message_id import decode_message_id, encode_message_id
 
 
 @given(st.ip_addresses(), st.integers(0, 65535), st.integers(0, (1 << 63) - 1))

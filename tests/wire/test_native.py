@@ -11,11 +11,20 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pyledger.errors import FrameError, HeaderFieldError
-from pyledger.wire.codes import RequestCode
-from pyledger.wire.framing import FrameDecoder
-from pyledger.wire.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
-from pyledger.wire.headers.send import SendMessageRequestHeader, SendMessageResponseHeader
-from pyledger.wire.native import (
+from pyledger.model.remoting_codes import RequestCode
+from pyledger.wire.remoting.command import (
+    RemotingCommand,
+    SerializeType,
+    command_of,
+    decode,
+    decode_in_python,
+    encode_frame,
+    encode_head,
+)
+from pyledger.wire.remoting.framing import FrameDecoder
+from pyledger.wire.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from pyledger.wire.remoting.headers.send import SendMessageRequestHeader, SendMessageResponseHeader
+from pyledger.wire.remoting.native_codec import (
     HotRequest,
     PullRequest,
     RequestDecoder,
@@ -24,15 +33,6 @@ from pyledger.wire.native import (
     decode_head,
     encode_pull_response,
     encode_send_response,
-)
-from pyledger.wire.remoting import (
-    RemotingCommand,
-    SerializeType,
-    command_of,
-    decode,
-    decode_in_python,
-    encode_frame,
-    encode_head,
 )
 from tests.golden.remoting_frames import recorded_frames
 from tests.wire.test_headers import values_of

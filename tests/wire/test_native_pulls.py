@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyledger.client.pulling import OWN_FIELDS, STATUS_OF_CODE
-from pyledger.wire.codes import RequestCode
-from pyledger.wire.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
-from pyledger.wire.native import PullCall, PullHead, decode_frames
-from pyledger.wire.record import ReceivedMessage, decode_records
-from pyledger.wire.remoting import RemotingCommand, SerializeType, decode_in_python, encode_frame
+from pyledger.model.remoting_codes import RequestCode
+from pyledger.wire.record.record import ReceivedMessage, decode_records
+from pyledger.wire.remoting.command import RemotingCommand, SerializeType, decode_in_python, encode_frame
+from pyledger.wire.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from pyledger.wire.remoting.native_codec import PullCall, PullHead, decode_frames
 from tests.golden.remoting_frames import recorded_frames
 from tests.wire.test_record import record
 

@@ -6,14 +6,16 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyledger import names
 from pyledger.client.outgoing import properties_of
 from pyledger.client.results import SendStatus
 from pyledger.client.sending import result_of
-from pyledger.message import Message, MessageQueue
-from pyledger.wire.batch import BatchItem, encode_batch
-from pyledger.wire.headers.send import SendMessageRequestHeader, SendMessageResponseHeader
-from pyledger.wire.native import (
+from pyledger.model import names
+from pyledger.model.message import Message, MessageQueue
+from pyledger.wire.record.batch import BatchItem, encode_batch
+from pyledger.wire.record.properties import encode_properties
+from pyledger.wire.remoting.command import RemotingCommand, SerializeType, decode_in_python, encode_frame
+from pyledger.wire.remoting.headers.send import SendMessageRequestHeader, SendMessageResponseHeader
+from pyledger.wire.remoting.native_codec import (
     Outgoing,
     SendHead,
     UniqueIds,
@@ -21,8 +23,6 @@ from pyledger.wire.native import (
     prepare_message,
     prepare_messages,
 )
-from pyledger.wire.properties import encode_properties
-from pyledger.wire.remoting import RemotingCommand, SerializeType, decode_in_python, encode_frame
 from tests.golden.remoting_frames import recorded_frames
 
 LIMIT = 1 << 24

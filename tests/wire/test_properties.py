@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyledger.errors import IllegalMessageError, RecordTooLargeError
-from pyledger.wire.properties import decode_properties, encode_properties
+from pyledger.wire.record.properties import decode_properties, encode_properties
 
 names = st.text(
     st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), min_size=1, max_size=20

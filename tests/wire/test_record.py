@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyledger import names
 from pyledger.errors import MalformedRecordError
-from pyledger.wire.codes import RequestCode
-from pyledger.wire.framing import FrameDecoder
-from pyledger.wire.headers.pull import PullMessageRequestHeader
-from pyledger.wire.record import ReceivedMessage, decode_records
-from pyledger.wire.remoting import decode
+from pyledger.model import names
+from pyledger.model.remoting_codes import RequestCode
+from pyledger.wire.record.record import ReceivedMessage, decode_records
+from pyledger.wire.remoting.command import decode
+from pyledger.wire.remoting.framing import FrameDecoder
+from pyledger.wire.remoting.headers.pull import PullMessageRequestHeader
 from tests.golden.remoting_frames import recorded_frames
 
 PULLS = {RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE}

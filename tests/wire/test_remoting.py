@@ -6,9 +6,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pyledger.errors import FrameError
-from pyledger.wire.codes import LanguageCode, RequestCode
-from pyledger.wire.headers.send import SendMessageRequestHeader
-from pyledger.wire.remoting import (
+from pyledger.model.remoting_codes import LanguageCode, RequestCode
+from pyledger.wire.remoting.command import (
     HEADER_MAX_BYTES,
     LENIENT_HEADER_MAX_BYTES,
     RemotingCommand,
@@ -17,7 +16,8 @@ from pyledger.wire.remoting import (
     encode_frame,
     encode_head,
 )
-from pyledger.wire.version import version_name
+from pyledger.wire.remoting.headers.send import SendMessageRequestHeader
+from pyledger.wire.remoting.versions import version_name
 from tests.golden.remoting_frames import recorded_frames
 
 i32 = st.integers(-(1 << 31), (1 << 31) - 1)

@@ -4,9 +4,9 @@ import base64
 import hashlib
 import hmac
 
-from pyledger.wire.framing import FrameDecoder
-from pyledger.wire.remoting import decode
-from pyledger.wire.signature import SIGNATURE, sign
+from pyledger.wire.remoting.command import decode
+from pyledger.wire.remoting.framing import FrameDecoder
+from pyledger.wire.remoting.signature import SIGNATURE, sign
 from tests.golden.remoting_frames import recorded_frames
 
 

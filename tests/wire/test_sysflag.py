@@ -1,4 +1,4 @@
-from pyledger.wire.sysflag import TransactionType, transaction_type
+from pyledger.model.sys_flag import TransactionType, transaction_type
 
 
 def test_transaction_type_is_read_from_two_bits() -> None:

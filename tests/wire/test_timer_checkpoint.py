@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyledger.errors import MalformedBodyError
-from pyledger.topic import DataVersion
-from pyledger.wire.codes import RequestCode
-from pyledger.wire.framing import FrameDecoder
-from pyledger.wire.remoting import decode
-from pyledger.wire.timer_checkpoint import NUMBERS, TimerCheckpoint
+from pyledger.model.remoting_codes import RequestCode
+from pyledger.model.topic import DataVersion
+from pyledger.wire.remoting.bodies.timer_checkpoint import NUMBERS, TimerCheckpoint
+from pyledger.wire.remoting.command import decode
+from pyledger.wire.remoting.framing import FrameDecoder
 from tests.golden.remoting_frames import recorded_frames
 
 NUMBER = st.integers(-(1 << 63), (1 << 63) - 1)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyledger.wire.trace import BeginTrace, EndTrace, SendTrace, decode_traces
+from pyledger.wire.remoting.bodies.trace import BeginTrace, EndTrace, SendTrace, decode_traces
 
 SENT = SendTrace(
     time_ms=1_700_000_000_000,

@@ -16,7 +16,7 @@ from pyledger.client.ledger.client import AsyncLedgerClient
 from pyledger.client.ledger.repairing import lacking_bookies
 from pyledger.config.autorecovery import AutoRecoveryConfig
 from pyledger.errors import LedgerMetadataError, LedgerOperationError, NoSuchLedgerError
-from pyledger.log import event, logger
+from pyledger.log_events import event, logger
 from pyledger.metadata.signal import Signal
 from pyledger.protocol.bookkeeper.audit import AuditRules
 from pyledger.protocol.bookkeeper.fragments import keeps_entries

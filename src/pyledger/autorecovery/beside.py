@@ -7,10 +7,10 @@ from collections.abc import Awaitable
 from typing import Protocol
 
 from pyledger.config.autorecovery import AutoRecoveryConfig
-from pyledger.config.ledger import LedgerConfig
+from pyledger.config.bookkeeper_client import LedgerConfig
 from pyledger.config.net import TlsConfig
 from pyledger.errors import PyLedgerError
-from pyledger.log import event, logger
+from pyledger.log_events import event, logger
 
 log = logger("autorecovery")
 

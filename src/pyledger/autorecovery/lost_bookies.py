@@ -21,7 +21,7 @@ from pyledger.errors import (
     NotEnoughBookiesError,
 )
 from pyledger.protocol.bookkeeper.fragments import keeps_entries
-from pyledger.protocol.bookkeeper.repair import Step
+from pyledger.protocol.bookkeeper.re_replication import Step
 
 
 class Outcome(Enum):

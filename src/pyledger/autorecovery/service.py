@@ -14,10 +14,10 @@ from pyledger.autorecovery.clock import Clock, SystemClock
 from pyledger.autorecovery.worker import ReplicationWorker
 from pyledger.client.ledger.client import AsyncLedgerClient
 from pyledger.config.autorecovery import AutoRecoveryConfig
-from pyledger.config.ledger import LedgerConfig
+from pyledger.config.bookkeeper_client import LedgerConfig
 from pyledger.config.net import TlsConfig
 from pyledger.errors import PyLedgerError
-from pyledger.log import event, logger
+from pyledger.log_events import event, logger
 from pyledger.metadata.cluster import Cluster
 
 log = logger("autorecovery")

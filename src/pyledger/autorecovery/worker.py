@@ -23,11 +23,11 @@ from pyledger.errors import (
     NoSuchLedgerError,
     NotEnoughBookiesError,
 )
-from pyledger.log import event, logger
+from pyledger.log_events import event, logger
 from pyledger.metadata.marks import LEDGERS, LOCKS, TakenMark
 from pyledger.metadata.signal import Signal
-from pyledger.protocol.bookkeeper.repair import Step
-from pyledger.protocol.bookkeeper.results import Result
+from pyledger.protocol.bookkeeper.re_replication import Step
+from pyledger.protocol.bookkeeper.result_codes import Result
 
 log = logger("autorecovery")
 

@@ -12,18 +12,18 @@ from pyledger.broker.access_file import USER
 from pyledger.broker.addresses import peer_of
 from pyledger.broker.parts import Method, Reply
 from pyledger.errors import WireError
-from pyledger.group import SubscriptionGroup
-from pyledger.log import logger
+from pyledger.log_events import logger
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.model.subscription_group import SubscriptionGroup
 from pyledger.net.connection import Connection
-from pyledger.protocol.access.model import AccessRules, Need, ResourceKind, User
-from pyledger.protocol.access.needs import MAKE, consuming, needs_of
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.heartbeat import ConsumerEntry, Heartbeat
-from pyledger.wire.membership import LockBatchRequest
-from pyledger.wire.pop import BatchAckRequest
-from pyledger.wire.remoting import RemotingCommand
-from pyledger.wire.signature import ACCESS_KEY, SIGNATURE, sign
-from pyledger.wire.version import V4_9_3
+from pyledger.protocol.auth.model import AccessRules, Need, ResourceKind, User
+from pyledger.protocol.auth.required_permissions import MAKE, consuming, needs_of
+from pyledger.wire.remoting.bodies.heartbeat import ConsumerEntry, Heartbeat
+from pyledger.wire.remoting.bodies.membership import LockBatchRequest
+from pyledger.wire.remoting.bodies.pop import BatchAckRequest
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.signature import ACCESS_KEY, SIGNATURE, sign
+from pyledger.wire.remoting.versions import V4_9_3
 
 log = logger("broker")
 

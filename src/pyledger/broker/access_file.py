@@ -13,16 +13,16 @@ from typing import Any
 from pyledger.atomic_file import replace_file
 from pyledger.broker.addresses import peer_of
 from pyledger.errors import ConfigError
-from pyledger.log import event, logger
+from pyledger.log_events import event, logger
+from pyledger.model.remoting_codes import ResponseCode
 from pyledger.net.client import RemotingClient
 from pyledger.net.connection import Connection
-from pyledger.protocol.access.accounts import AccountRules
-from pyledger.protocol.access.model import AccessRules, Need, Objection, ResourceKind, User
-from pyledger.protocol.access.needs import PUB, need_of
-from pyledger.protocol.access.policies import PolicyRules
-from pyledger.wire.codes import ResponseCode
-from pyledger.wire.remoting import RemotingCommand
-from pyledger.wire.signature import ACCESS_KEY, SIGNATURE, sign
+from pyledger.protocol.auth.model import AccessRules, Need, Objection, ResourceKind, User
+from pyledger.protocol.auth.plain_acl import AccountRules
+from pyledger.protocol.auth.policies import PolicyRules
+from pyledger.protocol.auth.required_permissions import PUB, need_of
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.signature import ACCESS_KEY, SIGNATURE, sign
 
 log = logger("broker")
 

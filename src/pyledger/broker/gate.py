@@ -10,11 +10,11 @@ from ipaddress import ip_address
 
 from pyledger.broker.addresses import peer_of
 from pyledger.broker.parts import BrokerParts, Method, Reply
-from pyledger.log import event, logger
+from pyledger.log_events import event, logger
+from pyledger.model.remoting_codes import ResponseCode
 from pyledger.net.connection import Connection
-from pyledger.wire.codes import ResponseCode
-from pyledger.wire.remoting import RemotingCommand
-from pyledger.wire.signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE
 
 log = logger("broker")
 
@@ -57,8 +57,8 @@ def denied(
     if parts.access_rules is None:
         return None
     from pyledger.broker.access import AccessControl  # noqa: PLC0415 - only for who has rules
-    from pyledger.protocol.access.model import Action, ResourceKind  # noqa: PLC0415
-    from pyledger.protocol.access.needs import need_of  # noqa: PLC0415
+    from pyledger.protocol.auth.model import Action, ResourceKind  # noqa: PLC0415
+    from pyledger.protocol.auth.required_permissions import need_of  # noqa: PLC0415
 
     need = need_of(ResourceKind.TOPIC, topic, tuple(map(Action, actions)))
     return AccessControl(parts.access_rules, parts.config.cluster).denied(connection, request, (need,))

@@ -16,14 +16,14 @@ from pyledger.broker.membership import Membership
 from pyledger.broker.server import Broker
 from pyledger.broker.successor import start_successor
 from pyledger.config.broker import BrokerConfig
-from pyledger.config.dledger import DledgerConfig
+from pyledger.config.dledger import RaftConfig
+from pyledger.config.dledger_broker import DledgerConfig
+from pyledger.config.dledger_store import RaftStoreConfig
 from pyledger.config.ha import SLAVE, HaConfig
 from pyledger.config.net import NetConfig
-from pyledger.config.raft import RaftConfig
-from pyledger.config.raft_store import RaftStoreConfig
 from pyledger.config.store import StoreConfig
-from pyledger.log import event, logger
-from pyledger.protocol.raft.ready import Role, RoleChange
+from pyledger.log_events import event, logger
+from pyledger.protocol.dledger.ready import Role, RoleChange
 from pyledger.runtime.raft_server import RaftServer
 
 log = logger("raft")

@@ -17,7 +17,7 @@ from pyledger.config.ha import HaConfig
 from pyledger.errors import PyLedgerError
 from pyledger.net.client import RemotingClient
 from pyledger.store.message_store import MessageStore
-from pyledger.wire.ha_status import HaClientStatus, HaStatus
+from pyledger.wire.remoting.bodies.ha_status import HaClientStatus, HaStatus
 
 PUT_OK = "PUT_OK"
 ASK_INTERVAL_MS = 500

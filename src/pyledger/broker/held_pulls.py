@@ -9,14 +9,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-from pyledger import names
 from pyledger.config.delivery import DeliveryConfig
 from pyledger.errors import PyLedgerError
-from pyledger.log import event, logger
-from pyledger.message import tags_code
+from pyledger.log_events import event, logger
+from pyledger.model import names
+from pyledger.model.message import tags_code
 from pyledger.net.connection import Connection
-from pyledger.protocol.delivery.long_poll import LongPollTable, ParkedPull, QueueKey, Wanted
-from pyledger.wire.properties import decode_properties
+from pyledger.protocol.broker.long_poll import LongPollTable, ParkedPull, QueueKey, Wanted
+from pyledger.wire.record.properties import decode_properties
 
 log = logger("broker")
 

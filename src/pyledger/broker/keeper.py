@@ -20,7 +20,7 @@ from pyledger.broker.slave_side import SlaveSide
 from pyledger.broker.successor import start_successor
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.ha import SLAVE, HaConfig
-from pyledger.log import event, logger
+from pyledger.log_events import event, logger
 from pyledger.store.clock import SystemClock
 from pyledger.store.config_files import TopicTable
 from pyledger.store.cut import cut_log

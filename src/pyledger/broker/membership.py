@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pyledger import names
 from pyledger.broker.group_roles import GroupFollower, GroupLeader
 from pyledger.broker.replication import ReplicationListener
 from pyledger.broker.restored_topics import restore_topics
@@ -20,7 +19,8 @@ from pyledger.config.broker import BrokerConfig
 from pyledger.config.ha import HaConfig
 from pyledger.config.net import TlsConfig
 from pyledger.errors import StoreClosedError
-from pyledger.message import Message
+from pyledger.model import names
+from pyledger.model.message import Message
 from pyledger.net.client import RemotingClient
 from pyledger.runtime.raft_server import RaftServer
 from pyledger.store.clock import Clock

@@ -17,16 +17,16 @@ from pyledger.broker.transactions import Transactions
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.delivery import DeliveryConfig
 from pyledger.config.net import NetConfig
+from pyledger.model.topic import Permission
 from pyledger.net.client import RemotingClient
 from pyledger.net.connection import Connection
 from pyledger.net.endpoint import Answer
-from pyledger.protocol.delivery.clients import Notice
-from pyledger.protocol.delivery.counting import BrokerCounts
-from pyledger.protocol.delivery.standing import BrokerStanding
+from pyledger.protocol.broker.broker_state import BrokerStanding
+from pyledger.protocol.broker.broker_stats import BrokerCounts
+from pyledger.protocol.broker.client_channel import Notice
 from pyledger.store.clock import Clock
 from pyledger.store.message_store import MessageStore
-from pyledger.topic import Permission
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.wire.remoting.command import RemotingCommand
 
 if TYPE_CHECKING:
     from pyledger.broker.access_file import WatchedRules

@@ -16,23 +16,17 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from pyledger import names
 from pyledger.broker.puts import MessagePuts, Outcome, PutOutcome, copy_of
 from pyledger.broker.tables import BrokerTables
 from pyledger.errors import PyLedgerError, WireError
-from pyledger.log import event, logger
-from pyledger.message import Message
-from pyledger.protocol.delivery.pop import (
-    PopKey,
-    Popped,
-    PoppedMessages,
-    pop_retry_topic,
-    put_back_properties,
-)
-from pyledger.protocol.delivery.topics import REVIVE_QUEUE_COUNT
+from pyledger.log_events import event, logger
+from pyledger.model import names
+from pyledger.model.message import Message
+from pyledger.protocol.broker.pop import PopKey, Popped, PoppedMessages, pop_retry_topic, put_back_properties
+from pyledger.protocol.broker.topics import REVIVE_QUEUE_COUNT
 from pyledger.store.message_store import MessageStore
 from pyledger.store.read_result import GONE, StoredMessage
-from pyledger.wire.pop import ACK_TAG, CHECKPOINT_TAG, SINGLE_ACK_TAG, PopAcks, PopCheckpoint
+from pyledger.wire.remoting.bodies.pop import ACK_TAG, CHECKPOINT_TAG, SINGLE_ACK_TAG, PopAcks, PopCheckpoint
 
 log = logger("broker")
 

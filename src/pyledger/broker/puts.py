@@ -12,7 +12,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from pyledger import names
 from pyledger.broker.addresses import address_of
 from pyledger.errors import (
     IllegalMessageError,
@@ -23,16 +22,17 @@ from pyledger.errors import (
     StoreFailedError,
     StoreFullError,
 )
-from pyledger.message import Message, PutResult
+from pyledger.model import names
+from pyledger.model.message import Message, PutResult
+from pyledger.model.sys_flag import TRANSACTION_MASK, TransactionType
 from pyledger.net.late import LateAnswer
-from pyledger.protocol.delivery.counting import BrokerCounts
-from pyledger.protocol.delivery.delay import Destination, delay_level, redirect_properties
-from pyledger.protocol.delivery.name_rules import is_internal_topic
-from pyledger.protocol.delivery.timer import TimerProblem, TimerQueue, is_timed, timer_properties
+from pyledger.protocol.broker.broker_stats import BrokerCounts
+from pyledger.protocol.broker.delay_levels import Destination, delay_level, redirect_properties
+from pyledger.protocol.broker.name_rules import is_internal_topic
+from pyledger.protocol.broker.timer_messages import TimerProblem, TimerQueue, is_timed, timer_properties
 from pyledger.store.message_store import MessageStore
 from pyledger.store.read_result import StoredMessage
-from pyledger.wire.native import SendRun
-from pyledger.wire.sysflag import TRANSACTION_MASK, TransactionType
+from pyledger.wire.remoting.native_codec import SendRun
 
 T = TypeVar("T")
 L = TypeVar("L", bound="asyncio.Future[Any] | LateAnswer[Any]")

@@ -9,22 +9,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from pyledger.config.broker import BrokerConfig
-from pyledger.digest import body_crc
 from pyledger.errors import RemotingError
-from pyledger.log import event, logger
+from pyledger.log_events import event, logger
+from pyledger.model.digest import body_crc
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.model.topic import DataVersion, Permission, TopicConfig
 from pyledger.net.client import RemotingClient
 from pyledger.net.name_servers import parse_addresses
-from pyledger.protocol.delivery.topics import BrokerTopics
-from pyledger.topic import DataVersion, Permission, TopicConfig
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.headers.namesrv import (
+from pyledger.protocol.broker.topics import BrokerTopics
+from pyledger.wire.remoting.bodies.registration import RegisterBrokerBody
+from pyledger.wire.remoting.bodies.topic_config import TopicConfigTable
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers.namesrv import (
     RegisterBrokerRequestHeader,
     RegisterBrokerResponseHeader,
     UnRegisterBrokerRequestHeader,
 )
-from pyledger.wire.registration import RegisterBrokerBody
-from pyledger.wire.remoting import RemotingCommand
-from pyledger.wire.topic_config import TopicConfigTable
 
 log = logger("broker")
 

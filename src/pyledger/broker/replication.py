@@ -17,18 +17,18 @@ from pyledger.config.broker import BrokerConfig
 from pyledger.config.ha import SLAVE, HaConfig
 from pyledger.config.net import TlsConfig
 from pyledger.errors import AnotherMasterError, BrokerError, RemotingError, WireError
-from pyledger.log import event, logger
+from pyledger.log_events import event, logger
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.client import RemotingClient
 from pyledger.net.name_servers import parse_addresses
-from pyledger.protocol.ha.tail import TailSearch
+from pyledger.protocol.ha.log_divergence import TailSearch
 from pyledger.runtime.ha_client import HaClient
 from pyledger.runtime.ha_service import HaService
 from pyledger.store.message_store import MessageStore
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.ha_status import HaClientStatus, HaConnectionStatus, HaStatus
-from pyledger.wire.headers.query import ViewMessageRequestHeader
-from pyledger.wire.remoting import RemotingCommand
-from pyledger.wire.route import decode_clusters
+from pyledger.wire.remoting.bodies.ha_status import HaClientStatus, HaConnectionStatus, HaStatus
+from pyledger.wire.remoting.bodies.route import decode_clusters
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers.query import ViewMessageRequestHeader
 
 log = logger("ha")
 

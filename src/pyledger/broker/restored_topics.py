@@ -7,7 +7,7 @@ is missing was deleted.
 
 from typing import TYPE_CHECKING
 
-from pyledger.protocol.delivery.delay import Destination
+from pyledger.protocol.broker.delay_levels import Destination
 
 if TYPE_CHECKING:
     from pyledger.broker.parts import BrokerParts

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from pyledger.config import properties
 from pyledger.errors import ConfigError, RemotingError, WireError
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.client import RemotingClient
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.remoting import RemotingCommand
-from pyledger.wire.route import decode_clusters
-from pyledger.wire.topic_config import TopicConfigTable
+from pyledger.wire.remoting.bodies.route import decode_clusters
+from pyledger.wire.remoting.bodies.topic_config import TopicConfigTable
+from pyledger.wire.remoting.command import RemotingCommand
 
 TIMEOUT_MS = 3_000
 MASTER_ID = 0

@@ -4,7 +4,7 @@ from pyledger.broker.processors.send import SENDS
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.ha import SLAVE, HaConfig
 from pyledger.errors import ConfigError
-from pyledger.wire.codes import RequestCode
+from pyledger.model.remoting_codes import RequestCode
 
 NOT_AT_SLAVES = frozenset(
     {

@@ -10,12 +10,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from pyledger import names
 from pyledger.broker.puts import MessagePuts, PutOutcome, copy_of, real_place
 from pyledger.errors import PyLedgerError
-from pyledger.log import event, logger
-from pyledger.message import QueueRange
-from pyledger.protocol.delivery.delay import PAUSE_MS, DelaySchedule, Rest, restore
+from pyledger.log_events import event, logger
+from pyledger.model import names
+from pyledger.model.message import QueueRange
+from pyledger.protocol.broker.delay_levels import PAUSE_MS, DelaySchedule, Rest, restore
 from pyledger.store.message_store import MessageStore
 from pyledger.store.read_result import GetStatus, StoredMessage
 

@@ -41,19 +41,19 @@ from pyledger.config.ha import SLAVE, HaConfig
 from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.config.store import StoreConfig
 from pyledger.errors import RemotingError
-from pyledger.log import event, logger
+from pyledger.log_events import event, logger
+from pyledger.model.remoting_codes import RequestCode
+from pyledger.model.topic import Permission
 from pyledger.net.connection import Connection
 from pyledger.net.endpoint import Frame
 from pyledger.net.name_servers import parse_addresses
 from pyledger.net.server import RemotingServer
-from pyledger.protocol.delivery.clients import Notice
-from pyledger.protocol.delivery.counting import BrokerCounts
+from pyledger.protocol.broker.broker_stats import BrokerCounts
+from pyledger.protocol.broker.client_channel import Notice
 from pyledger.store.clock import Clock, SystemClock
 from pyledger.store.message_store import MessageStore
-from pyledger.topic import Permission
-from pyledger.wire.codes import RequestCode
-from pyledger.wire.headers.client import NotifyConsumerIdsChangedRequestHeader
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers.client import NotifyConsumerIdsChangedRequestHeader
 
 if TYPE_CHECKING:
     from pyledger.broker.membership import Membership

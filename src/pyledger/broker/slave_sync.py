@@ -22,20 +22,20 @@ from typing import NamedTuple, TypeVar
 from pyledger.broker.tables import BrokerTables
 from pyledger.config.ha import HaConfig
 from pyledger.errors import BrokerError, PyLedgerError
-from pyledger.ids import QueueId
-from pyledger.log import event, logger
+from pyledger.log_events import event, logger
+from pyledger.model.ids import QueueId
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.client import RemotingClient
-from pyledger.protocol.delivery.request_modes import GroupMode, RequestMode
-from pyledger.protocol.delivery.timer import TimerProgress
+from pyledger.protocol.broker.message_request_modes import GroupMode, RequestMode
+from pyledger.protocol.broker.timer_messages import TimerProgress
 from pyledger.protocol.ha.copied_offset import merged_offset
 from pyledger.store.timer_files import progress_of
-from pyledger.wire.body import Body
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.membership import MessageRequestModes
-from pyledger.wire.offsets import ConsumerOffsetTable, DelayOffsetTable
-from pyledger.wire.remoting import RemotingCommand
-from pyledger.wire.timer_checkpoint import TimerCheckpoint
-from pyledger.wire.topic_config import KVTable, SubscriptionGroupTable, TopicConfigTable
+from pyledger.wire.remoting.bodies.json_body import Body
+from pyledger.wire.remoting.bodies.membership import MessageRequestModes
+from pyledger.wire.remoting.bodies.offsets import ConsumerOffsetTable, DelayOffsetTable
+from pyledger.wire.remoting.bodies.timer_checkpoint import TimerCheckpoint
+from pyledger.wire.remoting.bodies.topic_config import KVTable, SubscriptionGroupTable, TopicConfigTable
+from pyledger.wire.remoting.command import RemotingCommand
 
 log = logger("ha")
 

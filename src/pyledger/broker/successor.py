@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from pyledger.broker.server import Broker
 from pyledger.errors import ListenError
-from pyledger.log import event, logger
+from pyledger.log_events import event, logger
 
 log = logger("broker")
 

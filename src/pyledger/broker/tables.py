@@ -9,24 +9,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from pyledger import names
 from pyledger.broker.table_file import TableFile
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.delivery import DeliveryConfig
 from pyledger.errors import StoreError
-from pyledger.group import SubscriptionGroup
-from pyledger.ids import QueueOffset
-from pyledger.log import event, logger
-from pyledger.protocol.delivery.consumers import ConsumerTable
-from pyledger.protocol.delivery.delay import DelaySchedule
-from pyledger.protocol.delivery.groups import BrokerGroups
-from pyledger.protocol.delivery.locks import QueueLocks
-from pyledger.protocol.delivery.offsets import OffsetTable
-from pyledger.protocol.delivery.pop_order import OrderedBatch, OrderedPops
-from pyledger.protocol.delivery.producers import ProducerTable
-from pyledger.protocol.delivery.request_modes import RequestModes
-from pyledger.protocol.delivery.timer import TimerProgress, TimerQueue
-from pyledger.protocol.delivery.topics import BrokerTopics
+from pyledger.log_events import event, logger
+from pyledger.model import names
+from pyledger.model.ids import QueueOffset
+from pyledger.model.subscription_group import SubscriptionGroup
+from pyledger.protocol.broker.consumer_offsets import OffsetTable
+from pyledger.protocol.broker.consumer_registry import ConsumerTable
+from pyledger.protocol.broker.delay_levels import DelaySchedule
+from pyledger.protocol.broker.message_request_modes import RequestModes
+from pyledger.protocol.broker.pop_order import OrderedBatch, OrderedPops
+from pyledger.protocol.broker.producer_registry import ProducerTable
+from pyledger.protocol.broker.queue_locks import QueueLocks
+from pyledger.protocol.broker.subscription_groups import BrokerGroups
+from pyledger.protocol.broker.timer_messages import TimerProgress, TimerQueue
+from pyledger.protocol.broker.topics import BrokerTopics
 from pyledger.store.config_files import (
     ConsumerOffsets,
     DelayOffsets,

@@ -11,12 +11,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from pyledger import names
 from pyledger.broker.puts import MessagePuts, PutOutcome, copy_of, real_place
 from pyledger.errors import PyLedgerError
-from pyledger.log import event, logger
-from pyledger.protocol.delivery.delay import restore
-from pyledger.protocol.delivery.timer import TimerQueue
+from pyledger.log_events import event, logger
+from pyledger.model import names
+from pyledger.protocol.broker.delay_levels import restore
+from pyledger.protocol.broker.timer_messages import TimerQueue
 from pyledger.store.message_store import MessageStore
 from pyledger.store.read_result import GONE, StoredMessage
 

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyledger.errors import RemotingError, WireError
-from pyledger.message import MessageQueue
+from pyledger.model.message import MessageQueue
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.client import RemotingClient
-from pyledger.protocol.delivery.topics import BrokerTopics
-from pyledger.protocol.routing.client_view import subscribe_queues
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.headers.namesrv import GetRouteInfoRequestHeader
-from pyledger.wire.remoting import RemotingCommand
-from pyledger.wire.route import decode_route
+from pyledger.protocol.broker.topics import BrokerTopics
+from pyledger.protocol.client.topic_route_view import subscribe_queues
+from pyledger.wire.remoting.bodies.route import decode_route
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers.namesrv import GetRouteInfoRequestHeader
 
 KEPT_MS = 10_000
 """How long an answer is used again."""

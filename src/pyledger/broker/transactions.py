@@ -13,17 +13,18 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyledger import names
 from pyledger.broker.puts import MessagePuts, Outcome, PutOutcome, after, copy_of, settled
 from pyledger.broker.tables import BrokerTables
 from pyledger.config.delivery import DeliveryConfig
 from pyledger.errors import PyLedgerError, RemotingError, StoreError
-from pyledger.log import event, logger
-from pyledger.message import Message, PutResult
+from pyledger.log_events import event, logger
+from pyledger.model import names
+from pyledger.model.message import Message, PutResult
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.connection import Connection
-from pyledger.protocol.delivery.delay import Destination, restore
-from pyledger.protocol.delivery.refusal import Refusal
-from pyledger.protocol.delivery.transaction import (
+from pyledger.protocol.broker.delay_levels import Destination, restore
+from pyledger.protocol.broker.rejection import Refusal
+from pyledger.protocol.broker.transaction import (
     HOUR_MS,
     OP_BATCH_MAX,
     OP_TAG,
@@ -42,10 +43,12 @@ from pyledger.protocol.delivery.transaction import (
 )
 from pyledger.store.message_store import MessageStore
 from pyledger.store.read_result import GONE, StoredMessage
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.headers.send import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
-from pyledger.wire.readdress import readdressed
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.wire.record.rewrite import readdressed
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers.send import (
+    CheckTransactionStateRequestHeader,
+    EndTransactionRequestHeader,
+)
 
 if TYPE_CHECKING:
     from pyledger.broker.access_file import WatchedRules

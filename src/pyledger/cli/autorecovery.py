@@ -46,7 +46,7 @@ def serve_command(metadata: str, name: str, config_path: Path | None, log_level:
 
     from pyledger.autorecovery.service import AutoRecovery
     from pyledger.config.autorecovery import AutoRecoveryConfig
-    from pyledger.config.ledger import LedgerConfig
+    from pyledger.config.bookkeeper_client import LedgerConfig
     from pyledger.config.loader import ConfigFile
     from pyledger.config.net import TlsConfig
 

@@ -116,7 +116,7 @@ def verify(ctx: click.Context, folders: tuple[str, ...], as_json: bool) -> None:
 
 def entry_fields(held: Any) -> tuple[dict[str, Any], bytes | None]:
     """An entry as JSON fields, and its payload where its digest tells how long it is."""
-    from pyledger.wire.ledger.entry import HEADER, digest_found
+    from pyledger.wire.bookkeeper.entry import HEADER, digest_found
 
     digest = digest_found(held.entry)
     payload = None if digest is None else bytes(held.entry[HEADER.size + digest.size_bytes :])

@@ -166,7 +166,7 @@ def _with_autorecovery(file: Any, tls: Any, *, enabled: bool) -> Callable[[Any, 
     """What puts autorecovery beside bookies: given them, the address of their cluster and a name."""
     from pyledger.autorecovery.beside import BookiesWithAutoRecovery
     from pyledger.config.autorecovery import AutoRecoveryConfig
-    from pyledger.config.ledger import LedgerConfig
+    from pyledger.config.bookkeeper_client import LedgerConfig
 
     config, client = file.load(AutoRecoveryConfig, "autorecovery"), file.load(LedgerConfig, "ledger")
 

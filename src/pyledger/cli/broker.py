@@ -52,11 +52,11 @@ def command(
     from pyledger.broker.server import Broker
     from pyledger.config.broker import FIXED, BrokerConfig
     from pyledger.config.delivery import DeliveryConfig
-    from pyledger.config.dledger import DledgerConfig
+    from pyledger.config.dledger import RaftConfig
+    from pyledger.config.dledger_broker import DledgerConfig
     from pyledger.config.ha import HaConfig
     from pyledger.config.loader import ConfigFile
     from pyledger.config.net import NetConfig, TlsConfig
-    from pyledger.config.raft import RaftConfig
     from pyledger.config.store import StoreConfig
 
     log_to_stderr(log_level)

@@ -114,7 +114,7 @@ def create(
 ) -> None:
     """Create a group, or change it."""
     from pyledger.client.admin import AsyncAdmin
-    from pyledger.group import SubscriptionGroup
+    from pyledger.model.subscription_group import SubscriptionGroup
 
     wanted = SubscriptionGroup(
         group, retry_times_max=retry_times, consume_orderly=orderly, consume_broadcast=not no_broadcast

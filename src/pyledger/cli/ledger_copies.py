@@ -68,7 +68,7 @@ async def _mark(client: Any, ledger_id: int, lacking: Any, every_entry: bool) ->
     import time
 
     from pyledger.client.ledger.repairing import lacking_bookies
-    from pyledger.wire.ledger.marks import EVERY_ENTRY
+    from pyledger.wire.bookkeeper.underreplication import EVERY_ENTRY
 
     told = (*lacking_bookies(lacking), *((EVERY_ENTRY,) if every_entry else ()))
     await client.cluster.marks.prepare()

@@ -19,7 +19,7 @@ metadata_option = click.option(
 def require_protobuf() -> None:
     """One line that says what to install, where it is missing."""
     try:
-        import pyledger.wire.ledger.schema  # noqa: F401
+        import pyledger.wire.bookkeeper.schema  # noqa: F401
     except ImportError as error:
         raise CannotReachError(str(error)) from error
 

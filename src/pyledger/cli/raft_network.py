@@ -71,10 +71,10 @@ def node(
     begin_start()
     from dataclasses import replace
 
+    from pyledger.config.dledger import UPSTREAM_TIMES, RaftConfig
+    from pyledger.config.dledger_store import RaftStoreConfig
     from pyledger.config.loader import ConfigFile
     from pyledger.config.net import NetConfig
-    from pyledger.config.raft import UPSTREAM_TIMES, RaftConfig
-    from pyledger.config.raft_store import RaftStoreConfig
     from pyledger.runtime.raft_server import RaftServer
     from pyledger.store.freed_memory import keep_buffers
 

@@ -92,7 +92,7 @@ def log_to_stderr(level: str) -> None:
 
 def log_ignored(keys: Sequence[str], server: str) -> None:
     """One line that names the settings of a file that mean nothing here."""
-    from pyledger.log import event, logger
+    from pyledger.log_events import event, logger
 
     if keys:
         event(logger(server), logging.WARNING, "settings have no effect here", settings=",".join(keys))

@@ -31,7 +31,7 @@ def command() -> None:
 def list_topics(namesrv: str, access_key: str, secret_key: str, show_all: bool, as_json: bool) -> None:
     """Names of all topics."""
     from pyledger.client.admin import AsyncAdmin
-    from pyledger.protocol.delivery.name_rules import is_retry_or_dlq, is_system_topic
+    from pyledger.protocol.broker.name_rules import is_retry_or_dlq, is_system_topic
 
     async def work() -> tuple[str, ...]:
         async with AsyncAdmin(client=client_of_options(namesrv, access_key, secret_key)) as admin:
@@ -114,7 +114,7 @@ def create(
     """Create a topic, or change it."""
     from pyledger.cli.produce import properties_of
     from pyledger.client.admin import AsyncAdmin
-    from pyledger.topic import Permission, TopicConfig
+    from pyledger.model.topic import Permission, TopicConfig
 
     context = click.get_current_context()
     attributes = properties_of(context, context.command.params[0], attribute)

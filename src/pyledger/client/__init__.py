@@ -22,7 +22,7 @@ from pyledger.client.push_consumer import AsyncPushConsumer
 from pyledger.client.results import SendResult, SendStatus, TransactionResult, TransactionState
 from pyledger.client.transaction import AsyncTransactionProducer
 from pyledger.config.client import ClientConfig, ConsumerConfig, ProducerConfig
-from pyledger.message import Message, MessageQueue
+from pyledger.model.message import Message, MessageQueue
 from pyledger.protocol.rebalance.strategies import (
     Averagely,
     AveragelyByCircle,
@@ -31,7 +31,7 @@ from pyledger.protocol.rebalance.strategies import (
     ConsistentHash,
     MachineRoomNearby,
 )
-from pyledger.wire.record import ReceivedMessage
+from pyledger.wire.record.record import ReceivedMessage
 
 __all__ = [
     "Admin",

@@ -8,20 +8,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from pyledger import names
 from pyledger.client.instance import ClientInstance, own_client
 from pyledger.client.lifecycle import Lifecycle
 from pyledger.config.client import ClientConfig
 from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.errors import BrokerError, NoRouteError, NotThereError, RemotingError
-from pyledger.group import SubscriptionGroup
-from pyledger.message import MessageQueue
-from pyledger.protocol.routing.client_view import addresses_of
-from pyledger.protocol.routing.model import MASTER_ID, ClusterRoutes, TopicRoute
-from pyledger.topic import TopicConfig
-from pyledger.wire.body import decode_body, encode_body
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.headers.admin import (
+from pyledger.model import names
+from pyledger.model.message import MessageQueue
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.model.route import MASTER_ID, ClusterRoutes, TopicRoute
+from pyledger.model.subscription_group import SubscriptionGroup
+from pyledger.model.topic import TopicConfig
+from pyledger.protocol.client.topic_route_view import addresses_of
+from pyledger.wire.record.message_id import decode_message_id
+from pyledger.wire.record.record import ReceivedMessage
+from pyledger.wire.remoting.bodies.json_body import decode_body, encode_body
+from pyledger.wire.remoting.bodies.membership import ConsumerConnection, ProducerConnection
+from pyledger.wire.remoting.bodies.offsets import QueueOffsets
+from pyledger.wire.remoting.bodies.statistics import (
+    ConsumeOffset,
+    ConsumeStats,
+    TopicOffset,
+    TopicStatsTable,
+)
+from pyledger.wire.remoting.bodies.topic_config import GroupList, KVTable, SubscriptionGroupTable, TopicList
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers.admin import (
     CreateTopicRequestHeader,
     DeleteSubscriptionGroupRequestHeader,
     DeleteTopicRequestHeader,
@@ -32,16 +44,9 @@ from pyledger.wire.headers.admin import (
     GetTopicStatsInfoRequestHeader,
     QueryTopicConsumeByWhoRequestHeader,
 )
-from pyledger.wire.headers.client import ResetOffsetRequestHeader
-from pyledger.wire.headers.codec import Header
-from pyledger.wire.headers.namesrv import DeleteTopicFromNamesrvRequestHeader
-from pyledger.wire.membership import ConsumerConnection, ProducerConnection
-from pyledger.wire.message_id import decode_message_id
-from pyledger.wire.offsets import QueueOffsets
-from pyledger.wire.record import ReceivedMessage
-from pyledger.wire.remoting import RemotingCommand
-from pyledger.wire.statistics import ConsumeOffset, ConsumeStats, TopicOffset, TopicStatsTable
-from pyledger.wire.topic_config import GroupList, KVTable, SubscriptionGroupTable, TopicList
+from pyledger.wire.remoting.headers.client import ResetOffsetRequestHeader
+from pyledger.wire.remoting.headers.codec import Header
+from pyledger.wire.remoting.headers.namesrv import DeleteTopicFromNamesrvRequestHeader
 
 T = TypeVar("T", ConsumerConnection, ProducerConnection)
 

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pyledger import names
-from pyledger.message import MessageQueue
-from pyledger.protocol.client.consume_rates import TopicRates
+from pyledger.model import names
+from pyledger.model.message import MessageQueue
+from pyledger.protocol.client.consumer_stats import TopicRates
 from pyledger.protocol.client.process_queue import ProcessQueue
-from pyledger.wire.record import ReceivedMessage
-from pyledger.wire.statistics import ProcessQueueState
+from pyledger.wire.record.record import ReceivedMessage
+from pyledger.wire.remoting.bodies.statistics import ProcessQueueState
 
 
 class Turn(NamedTuple):

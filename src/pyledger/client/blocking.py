@@ -13,8 +13,8 @@ from pyledger.client.producer import AsyncProducer
 from pyledger.client.results import SendResult, TransactionResult
 from pyledger.client.sending import Select
 from pyledger.client.transaction import AsyncTransactionProducer, Check, Execute
-from pyledger.message import Message, MessageQueue
-from pyledger.wire.record import ReceivedMessage
+from pyledger.model.message import Message, MessageQueue
+from pyledger.wire.record.record import ReceivedMessage
 
 
 class Producer(Blocking[AsyncProducer]):

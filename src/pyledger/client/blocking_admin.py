@@ -5,13 +5,13 @@ from typing import Any
 
 from pyledger.client.admin import TIME_MAX_MS, AsyncAdmin, Progress
 from pyledger.client.background import Blocking, background
-from pyledger.group import SubscriptionGroup
-from pyledger.message import MessageQueue
-from pyledger.protocol.routing.model import ClusterRoutes, TopicRoute
-from pyledger.topic import TopicConfig
-from pyledger.wire.membership import ConsumerConnection
-from pyledger.wire.record import ReceivedMessage
-from pyledger.wire.statistics import TopicOffset
+from pyledger.model.message import MessageQueue
+from pyledger.model.route import ClusterRoutes, TopicRoute
+from pyledger.model.subscription_group import SubscriptionGroup
+from pyledger.model.topic import TopicConfig
+from pyledger.wire.record.record import ReceivedMessage
+from pyledger.wire.remoting.bodies.membership import ConsumerConnection
+from pyledger.wire.remoting.bodies.statistics import TopicOffset
 
 
 class Admin(Blocking[AsyncAdmin]):

@@ -12,8 +12,8 @@ from pyledger.client.lite_pull_consumer import POLL_COUNT_MAX, POLL_TIMEOUT_MS, 
 from pyledger.client.pull_consumer import AsyncPullConsumer
 from pyledger.client.pulling import PullResult
 from pyledger.client.push_consumer import AsyncPushConsumer
-from pyledger.message import MessageQueue
-from pyledger.wire.record import ReceivedMessage
+from pyledger.model.message import MessageQueue
+from pyledger.wire.record.record import ReceivedMessage
 
 G = TypeVar("G", AsyncPushConsumer, AsyncLitePullConsumer)
 

@@ -4,16 +4,21 @@ from collections.abc import Collection
 
 from pyledger.config.client import ClientConfig
 from pyledger.errors import BrokerError, NoRouteError
-from pyledger.message import MessageQueue
+from pyledger.model.message import MessageQueue
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.model.route import ClusterRoutes, TopicRoute
 from pyledger.net.client import RemotingClient
-from pyledger.protocol.routing.model import ClusterRoutes, TopicRoute
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.headers.client import (
+from pyledger.wire.record.record import ReceivedMessage, decode_records
+from pyledger.wire.remoting.bodies.heartbeat import Heartbeat
+from pyledger.wire.remoting.bodies.membership import ConsumerIds, LockBatchRequest, LockBatchResponse
+from pyledger.wire.remoting.bodies.route import decode_clusters, decode_route
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers.client import (
     GetConsumerListByGroupRequestHeader,
     UnregisterClientRequestHeader,
 )
-from pyledger.wire.headers.namesrv import GetRouteInfoRequestHeader
-from pyledger.wire.headers.query import (
+from pyledger.wire.remoting.headers.namesrv import GetRouteInfoRequestHeader
+from pyledger.wire.remoting.headers.query import (
     BoundaryType,
     GetEarliestMsgStoretimeRequestHeader,
     GetEarliestMsgStoretimeResponseHeader,
@@ -29,13 +34,8 @@ from pyledger.wire.headers.query import (
     UpdateConsumerOffsetRequestHeader,
     ViewMessageRequestHeader,
 )
-from pyledger.wire.headers.send import ConsumerSendMsgBackRequestHeader
-from pyledger.wire.heartbeat import Heartbeat
-from pyledger.wire.membership import ConsumerIds, LockBatchRequest, LockBatchResponse
-from pyledger.wire.record import ReceivedMessage, decode_records
-from pyledger.wire.remoting import RemotingCommand
-from pyledger.wire.route import decode_clusters, decode_route
-from pyledger.wire.signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, sign
+from pyledger.wire.remoting.headers.send import ConsumerSendMsgBackRequestHeader
+from pyledger.wire.remoting.signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, sign
 
 SEND_BACK_TIMEOUT_MS = 5000
 OFFSET_TIMEOUT_MS = 5000

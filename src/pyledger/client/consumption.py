@@ -17,10 +17,10 @@ from pyledger.client.listening import SKIPPED, Later, ListenerRunner
 from pyledger.client.offset_store import OffsetStore, text
 from pyledger.client.pulling import delivered
 from pyledger.config.client import ConsumerConfig
-from pyledger.log import event, logger
+from pyledger.log_events import event, logger
 from pyledger.protocol.client.consume_rules import suspend_ms, times_max
 from pyledger.protocol.client.process_queue import NOTHING_CONSUMED
-from pyledger.wire.record import ReceivedMessage
+from pyledger.wire.record.record import ReceivedMessage
 
 log = logger("client")
 

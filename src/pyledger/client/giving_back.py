@@ -6,18 +6,18 @@ ConsumeMessageOrderlyService.java (sendMessageBack).
 
 import logging
 
-from pyledger import names
 from pyledger.client.identity import PROCESS_IDS
 from pyledger.client.instance import ClientInstance
 from pyledger.client.outgoing import Packer
 from pyledger.client.sending import Sender
 from pyledger.config.client import ProducerConfig
 from pyledger.errors import PyLedgerError, RemotingError
-from pyledger.log import event, logger
-from pyledger.message import Message
+from pyledger.log_events import event, logger
+from pyledger.model import names
+from pyledger.model.message import Message
 from pyledger.protocol.client.consume_rules import FIRST_DELAY_LEVEL, times_max
 from pyledger.protocol.client.send_retry import SendMode
-from pyledger.wire.record import ReceivedMessage
+from pyledger.wire.record.record import ReceivedMessage
 
 log = logger("client")
 

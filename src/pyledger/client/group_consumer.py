@@ -22,17 +22,26 @@ from pyledger.client.sharing import QueueSharing
 from pyledger.config.client import ClientConfig, ConsumerConfig
 from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.errors import PyLedgerError, SubscriptionSyntaxError
-from pyledger.log import event, logger
-from pyledger.message import MessageQueue
-from pyledger.protocol.client.consume_rates import Rates, TopicRates
+from pyledger.log_events import event, logger
+from pyledger.model.message import MessageQueue
+from pyledger.protocol.broker.subscription import SQL92, TAG
+from pyledger.protocol.client.consumer_stats import Rates, TopicRates
 from pyledger.protocol.client.process_queue import ProcessQueue
-from pyledger.protocol.delivery.subscription import SQL92, TAG
 from pyledger.protocol.rebalance.strategies import Averagely, Strategy
-from pyledger.wire.heartbeat import ConsumeFromWhere, ConsumerEntry, ConsumeType, MessageModel
-from pyledger.wire.record import ReceivedMessage
-from pyledger.wire.statistics import ConsumeMessageDirectlyResult, ConsumerRunning, ConsumeStatus
-from pyledger.wire.subscription import Subscription
-from pyledger.wire.version import CURRENT_VERSION, version_name
+from pyledger.wire.record.record import ReceivedMessage
+from pyledger.wire.remoting.bodies.heartbeat import (
+    ConsumeFromWhere,
+    ConsumerEntry,
+    ConsumeType,
+    MessageModel,
+)
+from pyledger.wire.remoting.bodies.statistics import (
+    ConsumeMessageDirectlyResult,
+    ConsumerRunning,
+    ConsumeStatus,
+)
+from pyledger.wire.remoting.bodies.subscription import Subscription
+from pyledger.wire.remoting.versions import CURRENT_VERSION, version_name
 
 log = logger("client")
 

@@ -12,7 +12,7 @@ from datetime import datetime
 from ipaddress import ip_address
 
 from pyledger.net.sockets import split_address
-from pyledger.wire.native import UniqueIds
+from pyledger.wire.remoting.native_codec import UniqueIds
 
 LOOPBACK = "127.0.0.1"
 

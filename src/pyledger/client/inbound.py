@@ -8,25 +8,25 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-from pyledger import names
 from pyledger.client.members import ConsumerMember, ProducerMember
 from pyledger.errors import PyLedgerError
-from pyledger.log import event, logger
+from pyledger.log_events import event, logger
+from pyledger.model import names
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.connection import Connection
 from pyledger.net.endpoint import Answer
 from pyledger.net.handlers import HandlerTable
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.headers.client import (
+from pyledger.wire.record.properties import decode_properties
+from pyledger.wire.record.record import ReceivedMessage, decode_records
+from pyledger.wire.remoting.bodies.offsets import ConsumerStatus, QueueOffsets
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers.client import (
     ConsumeMessageDirectlyResultRequestHeader,
     GetConsumerRunningInfoRequestHeader,
     GetConsumerStatusRequestHeader,
     ResetOffsetRequestHeader,
 )
-from pyledger.wire.headers.send import CheckTransactionStateRequestHeader, ReplyMessageRequestHeader
-from pyledger.wire.offsets import ConsumerStatus, QueueOffsets
-from pyledger.wire.properties import decode_properties
-from pyledger.wire.record import ReceivedMessage, decode_records
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.wire.remoting.headers.send import CheckTransactionStateRequestHeader, ReplyMessageRequestHeader
 
 log = logger("client")
 

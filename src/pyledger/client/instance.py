@@ -11,7 +11,6 @@ from dataclasses import replace
 from itertools import chain
 from random import Random
 
-from pyledger import names
 from pyledger.client.calls import Calls
 from pyledger.client.identity import client_id, own_address, unique_instance_name
 from pyledger.client.inbound import Inbound
@@ -21,11 +20,12 @@ from pyledger.config.client import ClientConfig
 from pyledger.config.loader import name_server_list
 from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.errors import ClientStateError, PyLedgerError
-from pyledger.log import event, logger
+from pyledger.log_events import event, logger
+from pyledger.model import names
 from pyledger.net.client import RemotingClient
 from pyledger.net.name_servers import parse_addresses
 from pyledger.protocol.rebalance.planner import INTERVAL_MS, MIN_INTERVAL_MS
-from pyledger.wire.heartbeat import Heartbeat, ProducerEntry
+from pyledger.wire.remoting.bodies.heartbeat import Heartbeat, ProducerEntry
 
 log = logger("client")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyledger.client.callbacks import is_async
 from pyledger.client.worker_pool import WorkerPool
-from pyledger.wire.record import ReceivedMessage
+from pyledger.wire.record.record import ReceivedMessage
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,12 @@ from pyledger.config.client import ClientConfig, ConsumerConfig
 from pyledger.config.fields import changed
 from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.errors import ClientStateError
-from pyledger.message import MessageQueue
+from pyledger.model.message import MessageQueue
 from pyledger.protocol.client.process_queue import NOTHING_CONSUMED
 from pyledger.protocol.rebalance.strategies import Strategy
-from pyledger.wire.record import ReceivedMessage
-from pyledger.wire.statistics import ConsumeMessageDirectlyResult, ConsumeResult
-from pyledger.wire.subscription import Subscription
+from pyledger.wire.record.record import ReceivedMessage
+from pyledger.wire.remoting.bodies.statistics import ConsumeMessageDirectlyResult, ConsumeResult
+from pyledger.wire.remoting.bodies.subscription import Subscription
 
 POLL_COUNT_MAX = 1024
 POLL_TIMEOUT_MS = 5000

@@ -3,11 +3,11 @@
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from pyledger.message import MessageQueue
-from pyledger.wire.headers.send import CheckTransactionStateRequestHeader
-from pyledger.wire.heartbeat import ConsumerEntry
-from pyledger.wire.record import ReceivedMessage
-from pyledger.wire.statistics import ConsumeMessageDirectlyResult, ConsumerRunning
+from pyledger.model.message import MessageQueue
+from pyledger.wire.record.record import ReceivedMessage
+from pyledger.wire.remoting.bodies.heartbeat import ConsumerEntry
+from pyledger.wire.remoting.bodies.statistics import ConsumeMessageDirectlyResult, ConsumerRunning
+from pyledger.wire.remoting.headers.send import CheckTransactionStateRequestHeader
 
 
 class ProducerMember(Protocol):

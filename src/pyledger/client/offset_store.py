@@ -12,10 +12,10 @@ from typing import Protocol
 from pyledger.atomic_file import backup_of, replace_file
 from pyledger.client.instance import ClientInstance
 from pyledger.errors import ConfigError, MalformedBodyError, OffsetUnknownError, PyLedgerError, RemotingError
-from pyledger.log import event, logger
-from pyledger.message import MessageQueue
+from pyledger.log_events import event, logger
+from pyledger.model.message import MessageQueue
 from pyledger.protocol.client.offset_table import OffsetTable
-from pyledger.wire.offsets import QueueOffsets
+from pyledger.wire.remoting.bodies.offsets import QueueOffsets
 
 log = logger("client")
 

@@ -7,17 +7,17 @@ common/.../message/MessageBatch.java.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pyledger import names
 from pyledger.client.identity import now_ms
 from pyledger.config.client import ProducerConfig
 from pyledger.errors import IllegalMessageError, RecordTooLargeError
-from pyledger.message import Message
-from pyledger.protocol.delivery.name_rules import group_problem, is_internal_topic, topic_problem
-from pyledger.wire.batch import BatchItem, encode_batch
-from pyledger.wire.compression import CompressionType, compress
-from pyledger.wire.native import Outgoing, UniqueIds, prepare_message, prepare_messages
-from pyledger.wire.properties import encode_properties
-from pyledger.wire.sysflag import TransactionType
+from pyledger.model import names
+from pyledger.model.message import Message
+from pyledger.model.sys_flag import TransactionType
+from pyledger.protocol.broker.name_rules import group_problem, is_internal_topic, topic_problem
+from pyledger.wire.record.batch import BatchItem, encode_batch
+from pyledger.wire.record.compression import CompressionType, compress
+from pyledger.wire.record.properties import encode_properties
+from pyledger.wire.remoting.native_codec import Outgoing, UniqueIds, prepare_message, prepare_messages
 
 COMPRESSION = {
     "zlib": CompressionType.ZLIB,

@@ -8,7 +8,6 @@ import secrets
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from pyledger import names
 from pyledger.client.identity import PROCESS_IDS
 from pyledger.client.instance import ClientInstance, own_client
 from pyledger.client.lifecycle import Lifecycle
@@ -20,11 +19,12 @@ from pyledger.config.client import ClientConfig, ProducerConfig
 from pyledger.config.fields import changed
 from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.errors import ClientStateError, IllegalMessageError, ReplyTimeoutError
-from pyledger.message import Message, MessageQueue, tags_code
+from pyledger.model import names
+from pyledger.model.message import Message, MessageQueue, tags_code
 from pyledger.protocol.client.send_retry import SendMode
-from pyledger.wire.headers.send import CheckTransactionStateRequestHeader
-from pyledger.wire.native import Outgoing
-from pyledger.wire.record import ReceivedMessage
+from pyledger.wire.record.record import ReceivedMessage
+from pyledger.wire.remoting.headers.send import CheckTransactionStateRequestHeader
+from pyledger.wire.remoting.native_codec import Outgoing
 
 DEFAULT_GROUP = "DEFAULT_PRODUCER"
 

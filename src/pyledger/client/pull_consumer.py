@@ -13,9 +13,9 @@ from pyledger.client.pulling import Puller, PullResult
 from pyledger.config.client import ClientConfig, ConsumerConfig
 from pyledger.config.fields import changed
 from pyledger.config.net import NetConfig, TlsConfig
-from pyledger.message import MessageQueue
-from pyledger.protocol.delivery.subscription import SQL92, TAG
-from pyledger.wire.subscription import Subscription
+from pyledger.model.message import MessageQueue
+from pyledger.protocol.broker.subscription import SQL92, TAG
+from pyledger.wire.remoting.bodies.subscription import Subscription
 
 
 class AsyncPullConsumer(Lifecycle):

@@ -14,10 +14,10 @@ from pyledger.client.offset_store import text
 from pyledger.client.pulling import Puller, PullResult, PullStatus
 from pyledger.config.client import ConsumerConfig
 from pyledger.errors import BrokerError, PyLedgerError, RemotingConnectError
-from pyledger.log import event, logger
+from pyledger.log_events import event, logger
+from pyledger.model.remoting_codes import ResponseCode
 from pyledger.protocol.client.process_queue import FlowLimits
-from pyledger.wire.codes import ResponseCode
-from pyledger.wire.subscription import Subscription
+from pyledger.wire.remoting.bodies.subscription import Subscription
 
 log = logger("client")
 

@@ -7,19 +7,19 @@ import asyncio
 from dataclasses import dataclass
 from enum import Enum
 
-from pyledger import names
 from pyledger.client.instance import ClientInstance
 from pyledger.config.client import ConsumerConfig
 from pyledger.errors import BrokerError
-from pyledger.message import MessageQueue
+from pyledger.model import names
+from pyledger.model.message import MessageQueue
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.connection import Connection
-from pyledger.protocol.delivery.pull_rules import PullFlag
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
-from pyledger.wire.native import PullCall, PullHead
-from pyledger.wire.record import ReceivedMessage, decode_records
-from pyledger.wire.remoting import Buffer, RemotingCommand
-from pyledger.wire.subscription import Subscription
+from pyledger.protocol.broker.pull_rules import PullFlag
+from pyledger.wire.record.record import ReceivedMessage, decode_records
+from pyledger.wire.remoting.bodies.subscription import Subscription
+from pyledger.wire.remoting.command import Buffer, RemotingCommand
+from pyledger.wire.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from pyledger.wire.remoting.native_codec import PullCall, PullHead
 
 COMMIT_OFFSET, SUSPEND = int(PullFlag.COMMIT_OFFSET), int(PullFlag.SUSPEND)
 SUBSCRIPTION, LITE = int(PullFlag.SUBSCRIPTION), int(PullFlag.LITE)

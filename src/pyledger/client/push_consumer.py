@@ -5,7 +5,6 @@ Source: RocketMQ client/.../impl/consumer/DefaultMQPushConsumerImpl.java.
 
 import asyncio
 
-from pyledger import names
 from pyledger.client.assignment import Assignment
 from pyledger.client.consumption import Concurrent, Orderly
 from pyledger.client.group_consumer import GroupConsumer
@@ -16,9 +15,10 @@ from pyledger.client.tracing import Tracer
 from pyledger.config.client import ClientConfig, ConsumerConfig
 from pyledger.config.fields import changed
 from pyledger.config.net import NetConfig, TlsConfig
+from pyledger.model import names
 from pyledger.protocol.rebalance.strategies import Strategy
-from pyledger.wire.record import ReceivedMessage
-from pyledger.wire.statistics import ConsumeMessageDirectlyResult, ConsumeResult
+from pyledger.wire.record.record import ReceivedMessage
+from pyledger.wire.remoting.bodies.statistics import ConsumeMessageDirectlyResult, ConsumeResult
 
 
 class AsyncPushConsumer(GroupConsumer):

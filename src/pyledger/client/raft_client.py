@@ -25,8 +25,7 @@ from pyledger.errors import (
 )
 from pyledger.net.client import RemotingClient
 from pyledger.net.connection import Connection
-from pyledger.protocol.raft.codes import ResponseCode
-from pyledger.protocol.raft.messages import (
+from pyledger.protocol.dledger.messages import (
     AppendEntryRequest,
     AppendEntryResponse,
     Entry,
@@ -39,10 +38,11 @@ from pyledger.protocol.raft.messages import (
     Request,
     Response,
 )
-from pyledger.wire.dledger import CODES, decode_response, encode_body, parse_peers
-from pyledger.wire.dledger_raw import OFFER, append_head
-from pyledger.wire.native import AppendCall, AppendHead
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.protocol.dledger.response_codes import ResponseCode
+from pyledger.wire.dledger.bodies import CODES, decode_response, encode_body, parse_peers
+from pyledger.wire.dledger.native_bodies import OFFER, append_head
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.native_codec import AppendCall, AppendHead
 
 METADATA_TIMEOUT_MS = 1500
 TRANSFER_TIMEOUT_MS = 10_000

@@ -7,8 +7,8 @@ from typing import Any
 
 from pyledger.client.admin import AsyncAdmin
 from pyledger.errors import BrokerError, NotPromotedError, RemotingError, RemotingTimeoutError
-from pyledger.wire.codes import RequestCode
-from pyledger.wire.ha_status import HaStatus
+from pyledger.model.remoting_codes import RequestCode
+from pyledger.wire.remoting.bodies.ha_status import HaStatus
 
 CHANGE_TIMEOUT_MS = 120_000
 """A broker that becomes something else closes its store and opens it again."""

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
-from pyledger.message import MessageQueue
-from pyledger.wire.codes import ResponseCode
-from pyledger.wire.native import set_send_result
-from pyledger.wire.sysflag import TransactionType
+from pyledger.model.message import MessageQueue
+from pyledger.model.remoting_codes import ResponseCode
+from pyledger.model.sys_flag import TransactionType
+from pyledger.wire.remoting.native_codec import set_send_result
 
 
 class SendStatus(StrEnum):

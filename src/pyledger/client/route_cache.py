@@ -11,9 +11,10 @@ from functools import partial
 
 from pyledger.client.calls import Calls
 from pyledger.errors import NoRouteError, RemotingConnectError, RemotingError, WireError
-from pyledger.log import event, logger
-from pyledger.message import MessageQueue
-from pyledger.protocol.routing.client_view import (
+from pyledger.log_events import event, logger
+from pyledger.model.message import MessageQueue
+from pyledger.model.route import TopicRoute
+from pyledger.protocol.client.topic_route_view import (
     addresses_of,
     is_same,
     master_address,
@@ -22,7 +23,6 @@ from pyledger.protocol.routing.client_view import (
     subscribe_queues,
     template_route,
 )
-from pyledger.protocol.routing.model import TopicRoute
 
 log = logger("client")
 

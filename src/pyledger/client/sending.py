@@ -24,15 +24,15 @@ from pyledger.errors import (
     RemotingTooMuchRequestError,
     SendError,
 )
-from pyledger.message import MessageQueue
+from pyledger.model.message import MessageQueue
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.model.route import MASTER_ID
 from pyledger.net.connection import Connection
-from pyledger.protocol.client.queue_choice import FaultTable, QueueChooser
+from pyledger.protocol.client.queue_selection import FaultTable, QueueChooser
 from pyledger.protocol.client.send_retry import SendMode, tries_again
-from pyledger.protocol.routing.model import MASTER_ID
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.headers.send import SendMessageRequestHeader, SendMessageResponseHeader
-from pyledger.wire.native import Outgoing, SendHead
-from pyledger.wire.remoting import FLAG_ONEWAY, RemotingCommand
+from pyledger.wire.remoting.command import FLAG_ONEWAY, RemotingCommand
+from pyledger.wire.remoting.headers.send import SendMessageRequestHeader, SendMessageResponseHeader
+from pyledger.wire.remoting.native_codec import Outgoing, SendHead
 
 Select = Callable[[Sequence[MessageQueue]], MessageQueue]
 """Chooses one of the queues of a topic."""

@@ -14,15 +14,15 @@ from pyledger.client.instance import ClientInstance
 from pyledger.client.offset_store import OffsetStore, text
 from pyledger.config.client import ConsumerConfig
 from pyledger.errors import BrokerError, NoRouteError, PyLedgerError, RemotingError
-from pyledger.log import event, logger
-from pyledger.message import MessageQueue
-from pyledger.names import RETRY_PREFIX
+from pyledger.log_events import event, logger
+from pyledger.model.message import MessageQueue
+from pyledger.model.names import RETRY_PREFIX
+from pyledger.model.remoting_codes import RequestCode
 from pyledger.protocol.client.consume_rules import StartPoint, start_point
 from pyledger.protocol.rebalance.planner import Plan, plan, share
 from pyledger.protocol.rebalance.strategies import Strategy
-from pyledger.wire.codes import RequestCode
-from pyledger.wire.remoting import RemotingCommand
-from pyledger.wire.subscription import CheckClientConfig, Subscription
+from pyledger.wire.remoting.bodies.subscription import CheckClientConfig, Subscription
+from pyledger.wire.remoting.command import RemotingCommand
 
 log = logger("client")
 

@@ -16,7 +16,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from pyledger import names
 from pyledger.client.identity import PROCESS_IDS, now_ms
 from pyledger.client.instance import ClientInstance
 from pyledger.client.listening import SKIPPED, Finished, Later
@@ -25,15 +24,16 @@ from pyledger.client.results import SendResult, SendStatus
 from pyledger.client.sending import Sender
 from pyledger.config.client import ProducerConfig
 from pyledger.errors import PyLedgerError
-from pyledger.log import event, logger
-from pyledger.message import Message
+from pyledger.log_events import event, logger
+from pyledger.model import names
+from pyledger.model.message import Message
+from pyledger.model.sys_flag import TransactionType
 from pyledger.protocol.client.send_retry import SendMode
-from pyledger.wire.native import Outgoing
-from pyledger.wire.properties import decode_properties
-from pyledger.wire.record import ReceivedMessage
-from pyledger.wire.remoting import RemotingCommand
-from pyledger.wire.sysflag import TransactionType
-from pyledger.wire.trace import BeginTrace, ConsumeEnd, EndTrace, SendTrace, TracedKind
+from pyledger.wire.record.properties import decode_properties
+from pyledger.wire.record.record import ReceivedMessage
+from pyledger.wire.remoting.bodies.trace import BeginTrace, ConsumeEnd, EndTrace, SendTrace, TracedKind
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.native_codec import Outgoing
 
 log = logger("client")
 

@@ -11,20 +11,23 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from pyledger import names
 from pyledger.client.callbacks import invoke
 from pyledger.client.outgoing import DELAYING
 from pyledger.client.producer import AsyncProducer
 from pyledger.client.results import SendStatus, TransactionResult, TransactionState
 from pyledger.errors import IllegalMessageError, RemotingError
-from pyledger.log import event, logger
-from pyledger.message import Message
+from pyledger.log_events import event, logger
+from pyledger.model import names
+from pyledger.model.message import Message
+from pyledger.model.remoting_codes import RequestCode
 from pyledger.protocol.client.send_retry import SendMode
-from pyledger.wire.codes import RequestCode
-from pyledger.wire.headers.send import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
-from pyledger.wire.message_id import decode_message_id
-from pyledger.wire.record import ReceivedMessage
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.wire.record.message_id import decode_message_id
+from pyledger.wire.record.record import ReceivedMessage
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers.send import (
+    CheckTransactionStateRequestHeader,
+    EndTransactionRequestHeader,
+)
 
 log = logger("client")
 

@@ -13,22 +13,7 @@ from pyledger.errors.base import (
     InvariantError,
     PyLedgerError,
 )
-from pyledger.errors.client import (
-    ClientError,
-    ClientStateError,
-    NotThereError,
-    OffsetUnknownError,
-    ReplyTimeoutError,
-    SendError,
-)
-from pyledger.errors.delivery import (
-    DeliveryError,
-    RebalanceError,
-    SqlSyntaxError,
-    SubscriptionSyntaxError,
-    TopicAttributeError,
-)
-from pyledger.errors.ledger import (
+from pyledger.errors.bookkeeper import (
     AddFailedError,
     AutoRecoveryDisabledError,
     BookieCookieError,
@@ -56,7 +41,22 @@ from pyledger.errors.ledger import (
     NoSuchLedgerError,
     NotEnoughBookiesError,
 )
-from pyledger.errors.raft import (
+from pyledger.errors.broker import (
+    DeliveryError,
+    RebalanceError,
+    SqlSyntaxError,
+    SubscriptionSyntaxError,
+    TopicAttributeError,
+)
+from pyledger.errors.client import (
+    ClientError,
+    ClientStateError,
+    NotThereError,
+    OffsetUnknownError,
+    ReplyTimeoutError,
+    SendError,
+)
+from pyledger.errors.dledger import (
     NoLeaderError,
     OutcomeUnknownError,
     RaftError,

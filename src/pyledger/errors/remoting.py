@@ -57,7 +57,7 @@ class RemotingTooMuchRequestError(RemotingError):
 
 
 class BrokerError(RemotingError):
-    """A peer refused a request. `response_code` is a `ResponseCode` of `pyledger.wire.codes`."""
+    """A peer refused a request. `response_code` is a `ResponseCode` of `pyledger.model.remoting_codes`."""
 
     code = 1410
     exit_code = EXIT_PROBLEM

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pyledger.errors import BookieExistsError, LedgerMetadataError, NodeExistsError, NoNodeError
 from pyledger.metadata.store import MetadataStore
-from pyledger.wire.ledger.bookies import (
+from pyledger.wire.bookkeeper.bookies import (
     Cookie,
     Registration,
     check_bookie_id,

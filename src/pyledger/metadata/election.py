@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator
 from pyledger.errors import NodeExistsError, NoNodeError
 from pyledger.metadata.marks import FOLDER
 from pyledger.metadata.store import MetadataStore
-from pyledger.wire.ledger.marks import decode_vote, encode_vote
+from pyledger.wire.bookkeeper.underreplication import decode_vote, encode_vote
 
 ELECTION, PREFIX = "auditorelection", "V_"
 

@@ -22,8 +22,8 @@ from pyledger.errors import (
 )
 from pyledger.metadata.store import SEQUENCE_DIGITS, MetadataStore
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata
-from pyledger.wire.ledger.metadata import decode_metadata, encode_metadata
-from pyledger.wire.ledger.paths import LONG_FROM, ledger_of, ledger_path
+from pyledger.wire.bookkeeper.ledger_metadata import decode_metadata, encode_metadata
+from pyledger.wire.bookkeeper.paths import LONG_FROM, ledger_of, ledger_path
 
 ATTEMPTS_MAX = 3
 """Tries of a change that a store leaves unanswered."""

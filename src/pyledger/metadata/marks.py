@@ -18,7 +18,8 @@ from pyledger.errors import (
     NoNodeError,
 )
 from pyledger.metadata.store import MetadataStore
-from pyledger.wire.ledger.marks import (
+from pyledger.wire.bookkeeper.paths import mark_path, marked_ledger
+from pyledger.wire.bookkeeper.underreplication import (
     Mark,
     check_layout,
     decode_check_time,
@@ -28,7 +29,6 @@ from pyledger.wire.ledger.marks import (
     encode_lock,
     encode_mark,
 )
-from pyledger.wire.ledger.paths import mark_path, marked_ledger
 
 FOLDER = "underreplication"
 LEDGERS, LOCKS, LAYOUT, DISABLED = "ledgers", "locks", "LAYOUT", "disable"

@@ -22,7 +22,7 @@ from pyledger.errors import (
     NodeVersionError,
     NoNodeError,
 )
-from pyledger.log import logger
+from pyledger.log_events import logger
 from pyledger.metadata.signal import Signal
 from pyledger.metadata.store import MetadataStore, Node
 

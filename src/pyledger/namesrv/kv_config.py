@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pyledger.atomic_file import backup_of, replace_file
 from pyledger.errors import ConfigError, MalformedJsonError
-from pyledger.protocol.routing.kv_table import KVTable
+from pyledger.protocol.namesrv.kv_table import KVTable
 from pyledger.wire import fastjson
 
 DEFAULT_PATH = Path("namesrv", "kvConfig.json")

@@ -13,8 +13,17 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pyledger.config import properties
 from pyledger.config.net import NetConfig
 from pyledger.config.runtime import changed_settings, settings_text
-from pyledger.digest import body_crc
-from pyledger.log import event, logger
+from pyledger.log_events import event, logger
+from pyledger.model.digest import body_crc
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.model.route import (
+    ORDER_TOPIC_NAMESPACE,
+    BrokerIdentity,
+    MinBrokerIdChange,
+    Registration,
+    TopicRoute,
+)
+from pyledger.model.topic import DataVersion
 from pyledger.namesrv.kv_config import KVConfig
 from pyledger.namesrv.registration import (
     LARGE_BYTES,
@@ -27,21 +36,10 @@ from pyledger.namesrv.registration import (
 from pyledger.namesrv.runtime_config import CHANGEABLE, refused_setting
 from pyledger.net.connection import Connection
 from pyledger.net.handlers import HandlerTable
-from pyledger.protocol.routing.model import (
-    ORDER_TOPIC_NAMESPACE,
-    BrokerIdentity,
-    MinBrokerIdChange,
-    Registration,
-    TopicRoute,
-)
-from pyledger.protocol.routing.rules import in_zone
-from pyledger.protocol.routing.table import RouteTable
-from pyledger.topic import DataVersion
-from pyledger.wire.body import decode_body, encode_body
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.headers import namesrv as headers
-from pyledger.wire.remoting import RemotingCommand
-from pyledger.wire.route import (
+from pyledger.protocol.namesrv.route_rules import in_zone
+from pyledger.protocol.namesrv.route_table import RouteTable
+from pyledger.wire.remoting.bodies.json_body import decode_body, encode_body
+from pyledger.wire.remoting.bodies.route import (
     BrokerMembers,
     BrokerMembersResponse,
     decode_route,
@@ -49,7 +47,9 @@ from pyledger.wire.route import (
     encode_route,
     reads_standard_json,
 )
-from pyledger.wire.topic_config import KVTable, TopicList
+from pyledger.wire.remoting.bodies.topic_config import KVTable, TopicList
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers import namesrv as headers
 
 log = logger("namesrv")
 

@@ -10,10 +10,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from pyledger.protocol.routing.model import QueueMapping, QueueRoute
-from pyledger.topic import DataVersion, TopicConfig
-from pyledger.wire.registration import decode_registration
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.model.route import QueueMapping, QueueRoute
+from pyledger.model.topic import DataVersion, TopicConfig
+from pyledger.wire.remoting.bodies.registration import decode_registration
+from pyledger.wire.remoting.command import RemotingCommand
 
 VOLATILE = re.compile(rb'"mappingDataVersion":\{[^{}]*\}')
 LARGE_BYTES = 128 << 10

@@ -12,17 +12,17 @@ from pathlib import Path
 from pyledger.config.namesrv import NamesrvConfig
 from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.errors import RemotingError
-from pyledger.log import event, logger
+from pyledger.log_events import event, logger
+from pyledger.model.remoting_codes import RequestCode
+from pyledger.model.route import MinBrokerIdChange
 from pyledger.namesrv.kv_config import DEFAULT_PATH, KVConfig
 from pyledger.namesrv.processor import RequestProcessor
 from pyledger.net.client import RemotingClient
 from pyledger.net.connection import Connection
 from pyledger.net.server import RemotingServer
-from pyledger.protocol.routing.model import MinBrokerIdChange
-from pyledger.protocol.routing.table import RouteTable
-from pyledger.wire.codes import RequestCode
-from pyledger.wire.headers.namesrv import NotifyMinBrokerIdChangeRequestHeader
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.protocol.namesrv.route_table import RouteTable
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers.namesrv import NotifyMinBrokerIdChangeRequestHeader
 
 log = logger("namesrv")
 

@@ -16,14 +16,14 @@ from typing import Any
 
 from pyledger.config.net import DAY_S, NetConfig, TlsConfig
 from pyledger.errors import FrameError, LedgerFrameError
-from pyledger.log import event, logger
+from pyledger.log_events import event, logger
 from pyledger.net.endpoint import Endpoint, Received
 from pyledger.net.sockets import open_socket, reason_of, split_address
 from pyledger.net.stream import FrameStream
 from pyledger.net.timers import Alarm
 from pyledger.net.tls import client_context
-from pyledger.wire.framing import FrameDecoder, StreamDecoder
-from pyledger.wire.ledger.starting_tls import TLS_QUESTION, check_tls_answer
+from pyledger.wire.bookkeeper.start_tls import TLS_QUESTION, check_tls_answer
+from pyledger.wire.remoting.framing import FrameDecoder, StreamDecoder
 
 log = logger("net")
 

@@ -8,7 +8,7 @@ from typing import Protocol
 from pyledger.errors import RemotingError, RemotingTimeoutError
 from pyledger.net.permits import Permits
 from pyledger.net.timers import Timer
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.wire.remoting.command import RemotingCommand
 
 Outcome = RemotingCommand | RemotingError
 Done = Callable[[Outcome], None]

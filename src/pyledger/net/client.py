@@ -17,7 +17,8 @@ from pyledger.errors import (
     RemotingSendRequestError,
     RemotingTimeoutError,
 )
-from pyledger.log import event, logger
+from pyledger.log_events import event, logger
+from pyledger.model.remoting_codes import ResponseCode
 from pyledger.net.calls import Done, Outcome
 from pyledger.net.connection import Connection, Handler
 from pyledger.net.endpoint import Endpoint
@@ -25,8 +26,7 @@ from pyledger.net.handlers import refuse_unknown
 from pyledger.net.name_servers import NameServerList
 from pyledger.net.sockets import open_socket, reason_of, split_address
 from pyledger.net.tls import client_context
-from pyledger.wire.codes import ResponseCode
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.wire.remoting.command import RemotingCommand
 
 T = TypeVar("T")
 

@@ -22,14 +22,13 @@ from pyledger.errors import (
     RemotingTimeoutError,
     RemotingTooMuchRequestError,
 )
-from pyledger.log import logger
+from pyledger.log_events import logger
+from pyledger.model.remoting_codes import ResponseCode
 from pyledger.net.calls import TOGETHER_S, Call, Done, Outcome, PendingCall, SentTogether, settle
 from pyledger.net.endpoint import Answer, Endpoint, Frame, Received
 from pyledger.net.late import Late
 from pyledger.net.stream import FrameStream
-from pyledger.wire.codes import ResponseCode
-from pyledger.wire.native import AnswerDecoder, AnsweredCall, AppendRun, HotRequest
-from pyledger.wire.remoting import (
+from pyledger.wire.remoting.command import (
     FLAG_ONEWAY,
     FLAG_RESPONSE,
     Buffer,
@@ -37,6 +36,7 @@ from pyledger.wire.remoting import (
     command_of,
     encode_head,
 )
+from pyledger.wire.remoting.native_codec import AnswerDecoder, AnsweredCall, AppendRun, HotRequest
 
 log = logger("net")
 

@@ -14,9 +14,9 @@ from pyledger.net.late import Late
 from pyledger.net.memory import HeldMemory, Holder
 from pyledger.net.permits import Permits
 from pyledger.net.timers import TimerWheel
-from pyledger.wire.framing import StreamDecoder
-from pyledger.wire.native import AnsweredCall, HotRequest
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.framing import StreamDecoder
+from pyledger.wire.remoting.native_codec import AnsweredCall, HotRequest
 
 
 class Closable(Holder, Protocol):

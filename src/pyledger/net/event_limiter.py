@@ -4,7 +4,7 @@ import asyncio
 import logging
 from dataclasses import dataclass
 
-from pyledger.log import event
+from pyledger.log_events import event
 
 PERIOD_S = 60
 KINDS_MAX = 256
@@ -46,7 +46,7 @@ class EventLimiter:
         peer: str,
         **fields: object,
     ) -> None:
-        """Log an event of a peer (`ip:port`), with the traceback of an `error`; see `pyledger.log.event`."""
+        """Log an event of a peer (`ip:port`), with the traceback of an `error`; see `log_events.event`."""
         kind = message, peer.rpartition(":")[0] if error is None else _source_of(error)
         if kind not in self._periods and len(self._periods) >= KINDS_MAX:
             kind = message, "others"

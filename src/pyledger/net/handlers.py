@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
+from pyledger.model.remoting_codes import ResponseCode
 from pyledger.net.connection import Connection, Handler
 from pyledger.net.endpoint import Answer
-from pyledger.wire.codes import ResponseCode
-from pyledger.wire.remoting import RemotingCommand
-from pyledger.wire.request_bodies import READ_AT_ONCE_MAX_BYTES, limit_of, too_large
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.request_bodies import READ_AT_ONCE_MAX_BYTES, limit_of, too_large
 
 BUSY = "[REJECTREQUEST]system busy, start flow control for a while"
 

@@ -14,11 +14,11 @@ from dataclasses import replace
 from typing import Any
 
 from pyledger.config.net import DAY_S, NetConfig, TlsConfig
-from pyledger.log import event, logger
+from pyledger.log_events import event, logger
 from pyledger.net.endpoint import Endpoint, Received
 from pyledger.net.server import RemotingServer
 from pyledger.net.stream import FrameStream
-from pyledger.wire.ledger.dialect import Dialect
+from pyledger.wire.bookkeeper.protocol_version import Dialect
 
 log = logger("net")
 

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from pyledger.log import event, logger
+from pyledger.log_events import event, logger
 
 log = logger("net")
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.errors import ListenError
-from pyledger.log import event, logger
+from pyledger.log_events import event, logger
 from pyledger.net.connection import Connection, Handler
 from pyledger.net.endpoint import Endpoint, Quick
 from pyledger.net.sockets import (
@@ -29,7 +29,7 @@ from pyledger.net.sockets import (
 )
 from pyledger.net.stream import FrameStream
 from pyledger.net.tls import TLS_HELLO, server_context
-from pyledger.wire.framing import StreamDecoder
+from pyledger.wire.remoting.framing import StreamDecoder
 
 log = logger("net")
 

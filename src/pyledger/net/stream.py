@@ -17,16 +17,16 @@ from collections.abc import Iterable
 from typing import Any
 
 from pyledger.errors import FrameError, RemotingTimeoutError
-from pyledger.log import event, logger
+from pyledger.log_events import event, logger
 from pyledger.net.endpoint import CLOSE_TIMEOUT_MS, Endpoint, Received
 from pyledger.net.fair_queue import ITERATION_BYTES, REQUEST_BYTES
 from pyledger.net.outbox import NO_LIMIT, Outbox
 from pyledger.net.sockets import address_text
 from pyledger.net.timers import Alarm
 from pyledger.net.waiting_frames import WaitingFrames
-from pyledger.wire.framing import FrameDecoder, StreamDecoder
-from pyledger.wire.native import RequestDecoder
-from pyledger.wire.remoting import Buffer
+from pyledger.wire.remoting.command import Buffer
+from pyledger.wire.remoting.framing import FrameDecoder, StreamDecoder
+from pyledger.wire.remoting.native_codec import RequestDecoder
 
 log = logger("net")
 

@@ -3,7 +3,7 @@
 from collections import deque
 
 from pyledger.net.endpoint import Received
-from pyledger.wire.native import HotRequest
+from pyledger.wire.remoting.native_codec import HotRequest
 
 
 def size_of(frame: Received) -> int:

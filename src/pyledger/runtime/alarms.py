@@ -2,7 +2,7 @@
 
 import logging
 
-from pyledger.log import event
+from pyledger.log_events import event
 
 ALARMS_MAX = 10
 """Different log lines in `ALARM_INTERVAL_MS`; the rest is counted."""

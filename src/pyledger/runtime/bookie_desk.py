@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from pyledger.errors import InvariantError, LedgerFrameError, PyLedgerError, StoreError
-from pyledger.log import logger
+from pyledger.log_events import logger
 from pyledger.net.ledger_server import LedgerConnection
 from pyledger.protocol.bookkeeper import messages as m
 from pyledger.protocol.bookkeeper.bookie import BookieRules, Outcome, refusal
@@ -27,9 +27,9 @@ from pyledger.protocol.bookkeeper.messages import Status
 from pyledger.store.bookie_entry_log import PageNotCachedError
 from pyledger.store.bookie_store import BookieStore
 from pyledger.store.clock import Clock
-from pyledger.wire.ledger.dialect import encode_answer
-from pyledger.wire.ledger.journal import encode_record
-from pyledger.wire.ledger.version3 import VERSION
+from pyledger.wire.bookkeeper.journal import encode_record
+from pyledger.wire.bookkeeper.protocol_version import encode_answer
+from pyledger.wire.bookkeeper.version3 import VERSION
 
 log = logger("bookie")
 

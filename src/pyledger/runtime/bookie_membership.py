@@ -12,11 +12,11 @@ import logging
 from collections.abc import Callable
 
 from pyledger.errors import BookieCookieError, BookieExistsError, NoSuchLedgerError, PyLedgerError
-from pyledger.log import event, logger
+from pyledger.log_events import event, logger
 from pyledger.metadata.cluster import Cluster
 from pyledger.store.bookie_cookie import check_cookies, has_entries, has_grown, stamp_cookies
 from pyledger.store.bookie_folder import BookiePaths
-from pyledger.wire.ledger.bookies import ENDPOINT_ID, Cookie, Endpoint, Registration, check_bookie_id
+from pyledger.wire.bookkeeper.bookies import ENDPOINT_ID, Cookie, Endpoint, Registration, check_bookie_id
 
 log = logger("bookie")
 

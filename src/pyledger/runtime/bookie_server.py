@@ -13,7 +13,7 @@ from typing import Any
 from pyledger.config.bookie import BookieConfig
 from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.errors import ConfigError, StoreError, StoreFullError
-from pyledger.log import event, logger
+from pyledger.log_events import event, logger
 from pyledger.metadata.cluster import Cluster
 from pyledger.net.ledger_server import IDLE_SECONDS, LedgerConnection, LedgerServer
 from pyledger.protocol.bookkeeper.bookie import BookieRules

@@ -17,7 +17,7 @@ from threading import Thread
 from pyledger.config.ha import HaConfig
 from pyledger.config.net import TlsConfig
 from pyledger.errors import PyLedgerError, StoreError
-from pyledger.log import event, logger
+from pyledger.log_events import event, logger
 from pyledger.net.sockets import split_address
 from pyledger.net.tls import client_context
 from pyledger.net.tls_socket import TlsSocket

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from pyledger.config.ha import HaConfig
 from pyledger.errors import PyLedgerError
-from pyledger.log import event, logger
+from pyledger.log_events import event, logger
 from pyledger.protocol.ha.group_transfer import GroupTransfer
 from pyledger.protocol.ha.master import LogRange, MasterConnection, MasterState, Transfer
 from pyledger.store.log_sender import LogSender, part_of_view

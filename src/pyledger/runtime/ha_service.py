@@ -22,7 +22,7 @@ from typing import NamedTuple
 from pyledger.config.ha import SINGLE, HaConfig
 from pyledger.config.net import TlsConfig
 from pyledger.errors import ListenError
-from pyledger.log import event, logger
+from pyledger.log_events import event, logger
 from pyledger.net.server import first_byte
 from pyledger.net.sockets import ACCEPT_PAUSE_S, OUT_OF_RESOURCES, bound_socket, reason_of
 from pyledger.net.tls import TLS_HELLO, server_context

@@ -13,25 +13,19 @@ from functools import partial
 from random import Random
 from typing import NamedTuple, overload
 
+from pyledger.config.dledger import RaftConfig
+from pyledger.config.dledger_store import RaftStoreConfig
 from pyledger.config.net import NetConfig
-from pyledger.config.raft import RaftConfig
-from pyledger.config.raft_store import RaftStoreConfig
 from pyledger.errors import ConfigError, MalformedBodyError, StoreError, StoreFullError
-from pyledger.log import event, logger
+from pyledger.log_events import event, logger
 from pyledger.net.client import RemotingClient
 from pyledger.net.connection import Connection
 from pyledger.net.endpoint import Frame
 from pyledger.net.handlers import refuse_unknown
 from pyledger.net.server import RemotingServer
-from pyledger.protocol.raft.codes import APPEND_RAW, PUSH_RAW, RequestCode, ResponseCode
-from pyledger.protocol.raft.messages import (
-    EntryRun,
-    PushEntryRequest,
-    RequestOrResponse,
-    Response,
-)
-from pyledger.protocol.raft.node import RaftNode
-from pyledger.protocol.raft.ready import (
+from pyledger.protocol.dledger.messages import EntryRun, PushEntryRequest, RequestOrResponse, Response
+from pyledger.protocol.dledger.node import RaftNode
+from pyledger.protocol.dledger.ready import (
     Answered,
     Appended,
     AppendedEach,
@@ -45,13 +39,14 @@ from pyledger.protocol.raft.ready import (
     Received,
     RoleChange,
 )
+from pyledger.protocol.dledger.response_codes import APPEND_RAW, PUSH_RAW, RequestCode, ResponseCode
 from pyledger.runtime.alarms import Alarms
 from pyledger.runtime.work_thread import WorkThread
 from pyledger.store.clock import Clock, SystemClock
 from pyledger.store.raft_memory import RaftMemoryStore
 from pyledger.store.raft_retention import clean, disk_is_full
 from pyledger.store.raft_store import RaftStore
-from pyledger.wire.dledger import (
+from pyledger.wire.dledger.bodies import (
     CODES,
     REQUEST_TYPES,
     decode_request,
@@ -59,16 +54,16 @@ from pyledger.wire.dledger import (
     encode_body,
     parse_peers,
 )
-from pyledger.wire.dledger_raw import (
+from pyledger.wire.dledger.native_bodies import (
     OFFER,
     append_answers,
     decode_raw_append,
     decode_raw_push,
     encode_raw_push,
 )
-from pyledger.wire.native import AppendDecoder, AppendRun
-from pyledger.wire.remoting import RemotingCommand, encode_frame, encode_plain_frame
-from pyledger.wire.request_bodies import too_large
+from pyledger.wire.remoting.command import RemotingCommand, encode_frame, encode_plain_frame
+from pyledger.wire.remoting.native_codec import AppendDecoder, AppendRun
+from pyledger.wire.remoting.request_bodies import too_large
 
 log = logger("raft")
 

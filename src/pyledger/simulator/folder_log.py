@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
-from pyledger.config.raft_store import RaftStoreConfig
-from pyledger.protocol.raft.messages import Entry, TermState
+from pyledger.config.dledger_store import RaftStoreConfig
+from pyledger.protocol.dledger.messages import Entry, TermState
 from pyledger.simulator.model_log import ModelLog
 from pyledger.store.raft_store import RaftStore
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from pyledger.config.ha import HaConfig
 from pyledger.protocol.ha.copied_offset import merged_offset
 from pyledger.protocol.ha.group_transfer import PUT_OK, GroupTransfer
-from pyledger.protocol.ha.tail import TailSearch
+from pyledger.protocol.ha.log_divergence import TailSearch
 from pyledger.simulator.ha_checks import Acknowledged, HaChecks
 from pyledger.simulator.ha_link import Link
 from pyledger.simulator.ha_log import SimulatedLog

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from pyledger.protocol.bookkeeper.entry import LedgerEntry
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata
-from pyledger.protocol.bookkeeper.results import ABSENT, Result
+from pyledger.protocol.bookkeeper.result_codes import ABSENT, Result
 from pyledger.simulator.safety import require
 
 

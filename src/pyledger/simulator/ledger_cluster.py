@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from pyledger.protocol.bookkeeper.entry import DigestType
+from pyledger.protocol.bookkeeper.ledger_writer import Replacements
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata, Segment
 from pyledger.protocol.bookkeeper.placement import Placement
 from pyledger.protocol.bookkeeper.quarantine import Quarantine, replacements
-from pyledger.protocol.bookkeeper.writer import Replacements
 from pyledger.simulator.bookie import SimulatedBookie
 from pyledger.simulator.ledger_checks import LedgerChecks, LedgerHistory
 from pyledger.simulator.world import Network, World

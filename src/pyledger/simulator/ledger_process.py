@@ -6,15 +6,15 @@ from typing import Any
 
 from pyledger.protocol.bookkeeper import messages as m
 from pyledger.protocol.bookkeeper.entry import DigestType
+from pyledger.protocol.bookkeeper.entry_reader import EntryRead
+from pyledger.protocol.bookkeeper.ledger_recovery import LedgerRecovery
+from pyledger.protocol.bookkeeper.ledger_writer import LedgerWriter, Proposal, SendAdd
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata
 from pyledger.protocol.bookkeeper.quorum import Coverage
-from pyledger.protocol.bookkeeper.reader import EntryRead
-from pyledger.protocol.bookkeeper.recovery import LedgerRecovery
-from pyledger.protocol.bookkeeper.results import ABSENT, Result
-from pyledger.protocol.bookkeeper.writer import LedgerWriter, Proposal, SendAdd
+from pyledger.protocol.bookkeeper.result_codes import ABSENT, Result
 from pyledger.simulator.ledger_cluster import METADATA, Cluster, Stored
-from pyledger.wire.ledger.answers import added_result, lac_told, read_result
-from pyledger.wire.ledger.entry import EntryDigest, master_key, pack_entry
+from pyledger.wire.bookkeeper.entry import EntryDigest, master_key, pack_entry
+from pyledger.wire.bookkeeper.response_entries import added_result, lac_told, read_result
 
 TIMEOUT_MS = 400
 METADATA_TIMEOUT_MS = 300

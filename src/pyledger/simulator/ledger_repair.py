@@ -12,15 +12,15 @@ from typing import Any
 
 from pyledger.protocol.bookkeeper import messages as m
 from pyledger.protocol.bookkeeper.entry import LedgerEntry
+from pyledger.protocol.bookkeeper.entry_reader import EntryRead, SendRead
 from pyledger.protocol.bookkeeper.fragments import Lack, LedgerCheck
+from pyledger.protocol.bookkeeper.ledger_writer import SendAdd
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata
-from pyledger.protocol.bookkeeper.reader import EntryRead, SendRead
-from pyledger.protocol.bookkeeper.repair import Repair, Step, left_to_writer, next_step, repair_of
-from pyledger.protocol.bookkeeper.results import Result
-from pyledger.protocol.bookkeeper.writer import SendAdd
+from pyledger.protocol.bookkeeper.re_replication import Repair, Step, left_to_writer, next_step, repair_of
+from pyledger.protocol.bookkeeper.result_codes import Result
 from pyledger.simulator.ledger_cluster import Cluster
 from pyledger.simulator.ledger_process import DIGEST, LedgerProcess, ReaderProcess
-from pyledger.wire.ledger.answers import added_result, read_result
+from pyledger.wire.bookkeeper.response_entries import added_result, read_result
 
 ROUNDS_MAX = 16
 """Looks at one ledger, with copies made between them."""

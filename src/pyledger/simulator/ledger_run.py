@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from pyledger.errors import PyLedgerError
-from pyledger.protocol.bookkeeper.results import Result
+from pyledger.protocol.bookkeeper.result_codes import Result
 from pyledger.simulator.bookie import SPOILT, SimulatedBookie
 from pyledger.simulator.ledger_checks import LedgerChecks
 from pyledger.simulator.ledger_cluster import Cluster, Fault, Shape

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from pyledger.errors import CorruptRecordError, OffsetOutOfRangeError, StoreFullError, StoreIOError
-from pyledger.protocol.raft.messages import ENTRY_HEADER_BYTES, NO_INDEX, NO_TERM, Entry, TermState
+from pyledger.protocol.dledger.messages import ENTRY_HEADER_BYTES, NO_INDEX, NO_TERM, Entry, TermState
 
 
 class ModelLog:

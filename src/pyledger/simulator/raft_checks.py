@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from pyledger.protocol.raft.messages import NO_INDEX, Entry
+from pyledger.protocol.dledger.messages import NO_INDEX, Entry
 from pyledger.simulator.safety import require
 
 

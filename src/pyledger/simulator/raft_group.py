@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from pyledger.config.raft import RaftConfig
-from pyledger.protocol.raft.messages import (
+from pyledger.config.dledger import RaftConfig
+from pyledger.protocol.dledger.messages import (
     NO_INDEX,
     AppendEntryRequest,
     AppendEntryResponse,

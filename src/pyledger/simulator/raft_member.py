@@ -5,10 +5,10 @@ from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
-from pyledger.config.raft import RaftConfig
-from pyledger.protocol.raft.messages import NO_INDEX, Entry, Request, Response, TermState
-from pyledger.protocol.raft.node import RaftNode
-from pyledger.protocol.raft.ready import Answered, CallFailed, Event, Persist, Ready, Received, Role
+from pyledger.config.dledger import RaftConfig
+from pyledger.protocol.dledger.messages import NO_INDEX, Entry, Request, Response, TermState
+from pyledger.protocol.dledger.node import RaftNode
+from pyledger.protocol.dledger.ready import Answered, CallFailed, Event, Persist, Ready, Received, Role
 from pyledger.simulator.model_log import ModelLog
 from pyledger.simulator.raft_checks import RaftChecks
 from pyledger.simulator.world import Clock, Network, World

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from pyledger._core import MappedFile, MappedFileQueue
 from pyledger.errors import StoreFullError
-from pyledger.log import event, logger
+from pyledger.log_events import event, logger
 
 log = logger("store")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from pyledger.errors import BookieCookieError, LedgerMetadataError, StoreIOError
 from pyledger.store.bookie_folder import COOKIE_FILE, CURRENT, entry_log_files, index_files, journal_files
 from pyledger.store.meta_file import write_file
-from pyledger.wire.ledger.bookies import Cookie, decode_cookie, encode_cookie
+from pyledger.wire.bookkeeper.bookies import Cookie, decode_cookie, encode_cookie
 
 WORDS = {
     "bookie_host": "its name",

@@ -21,7 +21,7 @@ from pyledger.store.bookie_disks import LedgerDisks, write_at
 from pyledger.store.bookie_folder import entry_log_files
 from pyledger.store.bookie_reader import FileMaps
 from pyledger.store.disk_error import NO_ROOM, disk_error
-from pyledger.wire.ledger.entry_log import (
+from pyledger.wire.bookkeeper.entry_log import (
     LOG_HEADER_BYTES,
     encode_ledgers_map,
     entry_at,

@@ -21,8 +21,8 @@ from pyledger.errors import (
     StoreNotFoundError,
 )
 from pyledger.store.folder import Unusual, is_folder, names_in
-from pyledger.wire.ledger.bookies import Cookie, decode_cookie
-from pyledger.wire.ledger.journal import decode_mark
+from pyledger.wire.bookkeeper.bookies import Cookie, decode_cookie
+from pyledger.wire.bookkeeper.journal import decode_mark
 
 CURRENT = "current"
 COOKIE_FILE = "VERSION"

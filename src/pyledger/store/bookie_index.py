@@ -21,7 +21,7 @@ from pyledger.atomic_file import flush_folder
 from pyledger.store.bookie_disks import LedgerDisks, write_at
 from pyledger.store.bookie_folder import index_files, index_path
 from pyledger.store.disk_error import disk_error
-from pyledger.wire.ledger.entry_log import (
+from pyledger.wire.bookkeeper.entry_log import (
     INDEX_HEADER_BYTES,
     LedgerIndex,
     decode_index,

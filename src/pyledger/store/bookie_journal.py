@@ -15,11 +15,18 @@ from pyledger._core import JournalWriter
 from pyledger.atomic_file import flush_folder
 from pyledger.config.bookie import BookieConfig
 from pyledger.errors import LedgerFileError
-from pyledger.log import event, logger
+from pyledger.log_events import event, logger
 from pyledger.store.bookie_folder import journal_files
 from pyledger.store.clock import Clock
 from pyledger.store.disk_error import disk_error
-from pyledger.wire.ledger.journal import HEADER_BYTES, JournalRecord, header, records, start_of, whole_end
+from pyledger.wire.bookkeeper.journal import (
+    HEADER_BYTES,
+    JournalRecord,
+    header,
+    records,
+    start_of,
+    whole_end,
+)
 
 log = logger("store")
 

@@ -18,8 +18,8 @@ from pyledger.protocol.bookkeeper.bookie import EntryRecord, FenceRecord, KeyRec
 from pyledger.store.bookie_folder import BookieFolder, read_bookie_folder
 from pyledger.store.bookie_index import written_slots
 from pyledger.store.bookie_journal import replayed_records
-from pyledger.wire.ledger.entry_log import decode_index, entry_at, logged_entries
-from pyledger.wire.ledger.journal import JournalRecord
+from pyledger.wire.bookkeeper.entry_log import decode_index, entry_at, logged_entries
+from pyledger.wire.bookkeeper.journal import JournalRecord
 
 LENGTH_BYTES = 4
 

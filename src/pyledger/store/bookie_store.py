@@ -18,7 +18,7 @@ from typing import Any, Self
 from pyledger._core import AddIntake
 from pyledger.config.bookie import BookieConfig
 from pyledger.errors import LedgerFileError, StoreFullError, StoreIOError
-from pyledger.log import event, logger
+from pyledger.log_events import event, logger
 from pyledger.protocol.bookkeeper.bookie import BookieRules, LedgerAtBookie
 from pyledger.store.bookie_compaction import compaction, logs_worth_compacting
 from pyledger.store.bookie_disks import LedgerDisks, write_at
@@ -30,8 +30,8 @@ from pyledger.store.bookie_reader import FileMaps
 from pyledger.store.clock import Clock
 from pyledger.store.disk_error import disk_error
 from pyledger.store.lock import StoreLock
-from pyledger.wire.ledger.entry import HEADER
-from pyledger.wire.ledger.journal import encode_mark
+from pyledger.wire.bookkeeper.entry import HEADER
+from pyledger.wire.bookkeeper.journal import encode_mark
 
 log = logger("store")
 

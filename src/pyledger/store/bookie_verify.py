@@ -14,9 +14,9 @@ from pyledger.store.bookie_folder import BookieFolder, read_bookie_folder
 from pyledger.store.bookie_index import written_slots
 from pyledger.store.bookie_reader import FileMaps
 from pyledger.store.problem import Problem
-from pyledger.wire.ledger.entry import digest_found
-from pyledger.wire.ledger.entry_log import decode_index, entry_at, ledgers_map, logged_entries
-from pyledger.wire.ledger.journal import records, start_of, whole_end
+from pyledger.wire.bookkeeper.entry import digest_found
+from pyledger.wire.bookkeeper.entry_log import decode_index, entry_at, ledgers_map, logged_entries
+from pyledger.wire.bookkeeper.journal import records, start_of, whole_end
 
 
 class BookieCheck:

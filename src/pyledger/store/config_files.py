@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, Self
 
 from pyledger.errors import StoreFormatError
-from pyledger.group import SubscriptionGroup
-from pyledger.ids import QueueId, QueueOffset
-from pyledger.protocol.delivery.pop_order import OrderedBatch
-from pyledger.protocol.delivery.request_modes import GroupMode, RequestMode
+from pyledger.model.ids import QueueId, QueueOffset
+from pyledger.model.subscription_group import SubscriptionGroup
+from pyledger.model.topic import NO_VERSION, DataVersion, TopicConfig
+from pyledger.protocol.broker.message_request_modes import GroupMode, RequestMode
+from pyledger.protocol.broker.pop_order import OrderedBatch
 from pyledger.store.meta_file import read_json, write_json
-from pyledger.topic import NO_VERSION, DataVersion, TopicConfig
 
 TOPICS_FILE = "topics.json"
 CONSUMER_OFFSETS_FILE = "consumerOffset.json"

@@ -1,6 +1,6 @@
 """Delay levels, as far as storing goes: a message with one is stored in the schedule topic.
 
-Delivery at the due time is the broker's, by the rules of `pyledger.protocol.delivery.delay`. The queue unit
+Delivery at the due time is the broker's, by the rules of `protocol/broker/delay_levels.py`. The queue unit
 of such a message holds the delivery time in place of the tags code (dispatch computes it).
 
 Source: RocketMQ broker/.../HookUtils.java (handleScheduleMessage).
@@ -8,10 +8,10 @@ Source: RocketMQ broker/.../HookUtils.java (handleScheduleMessage).
 
 from dataclasses import replace
 
-from pyledger.message import Message
-from pyledger.names import DELAY, SCHEDULE_TOPIC
-from pyledger.protocol.delivery.delay import DELAY_LEVELS_MS, redirect_properties
-from pyledger.wire.sysflag import TRANSACTION_MASK, TransactionType
+from pyledger.model.message import Message
+from pyledger.model.names import DELAY, SCHEDULE_TOPIC
+from pyledger.model.sys_flag import TRANSACTION_MASK, TransactionType
+from pyledger.protocol.broker.delay_levels import DELAY_LEVELS_MS, redirect_properties
 
 
 def is_delayed(message: Message) -> bool:

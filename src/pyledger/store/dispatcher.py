@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from pyledger._core import Dispatcher, LogView, MappedFileQueue
 from pyledger.errors import CorruptRecordError, StoreError
-from pyledger.log import event, logger
+from pyledger.log_events import event, logger
 from pyledger.store.clock import Clock
 
 log = logger("store")

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from pyledger._core import read_message
-from pyledger.protocol.raft.messages import ENTRY_HEADER_BYTES
+from pyledger.protocol.dledger.messages import ENTRY_HEADER_BYTES
 from pyledger.store.raft_store import RaftStore
 
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pyledger._core import CommitLog, Dispatcher, FlushPolicy, GroupCommit, IndexFileSet, Waker
 from pyledger.config.store import StoreConfig
 from pyledger.errors import StoreFullError
-from pyledger.log import event, logger
+from pyledger.log_events import event, logger
 from pyledger.store import checkpoint as checkpoint_file
 from pyledger.store.checkpoint import StoreCheckpoint
 from pyledger.store.clock import Clock

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from pyledger.config.store import BATCH_UNIT_BYTES, CONSUME_QUEUE_UNIT_BYTES
 from pyledger.errors import StoreFormatError, StoreIOError, StoreNotFoundError
-from pyledger.names import LIGHT_QUEUE_PREFIX
+from pyledger.model.names import LIGHT_QUEUE_PREFIX
 from pyledger.store.cold_trailer import original_size
 
 LOG_FOLDER = "commitlog"

@@ -16,6 +16,7 @@ from typing import Self
 from pyledger._core import CommitLog, GroupCommit, MessageScan, Waker
 from pyledger.config.store import StoreConfig
 from pyledger.errors import CorruptRecordError, StoreClosedError, StoreFormatError
+from pyledger.model.sys_flag import TRANSACTION_MASK, TransactionType
 from pyledger.store import checkpoint as checkpoint_file
 from pyledger.store.async_put import Future
 from pyledger.store.checkpoint import StoreCheckpoint
@@ -30,7 +31,6 @@ from pyledger.store.raft_store import RaftStore
 from pyledger.store.recovery import LogVerdict, RecoveredStore, recover
 from pyledger.store.retention import disk_usage
 from pyledger.store.services import StoreServices
-from pyledger.wire.sysflag import TRANSACTION_MASK, TransactionType
 
 INNER_NUM = "INNER_NUM"
 WITH_UNITS = (TransactionType.NONE, TransactionType.COMMIT)

@@ -23,7 +23,7 @@ from pyledger._core import (
 )
 from pyledger.config.store import StoreConfig
 from pyledger.errors import FlushTimeoutError, StoreClosedError
-from pyledger.message import Message, PutResult, QueueRange
+from pyledger.model.message import Message, PutResult, QueueRange
 from pyledger.store.async_put import Future, durable
 from pyledger.store.clock import Clock, SystemClock
 from pyledger.store.message_writer import Buffer, MessageWriter, waits

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from pyledger._core import CommitLog, DurableAppender, GroupCommit, LogView, MessageScan, QueueAppender
 from pyledger.errors import FlushTimeoutError
-from pyledger.message import Message, PutResult
+from pyledger.model.message import Message, PutResult
 from pyledger.store.delay import is_delayed, redirect_delayed
 
 Buffer = bytes | bytearray | memoryview

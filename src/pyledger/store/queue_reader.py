@@ -27,11 +27,11 @@ from pyledger._core import (
     read_message,
 )  # fmt: skip
 from pyledger.errors import CorruptRecordError, OffsetOutOfRangeError
-from pyledger.ids import QueueId, QueueOffset
-from pyledger.message import QueueRange, parse_tags, tags_code
+from pyledger.model.ids import QueueId, QueueOffset
+from pyledger.model.message import QueueRange, parse_tags, tags_code
 from pyledger.store.queue_set import EMPTY, ConsumeQueueSet, range_of
 from pyledger.store.read_result import STATUSES, GetRanges, GetResult, GetStatus
-from pyledger.wire.message_id import decode_message_id
+from pyledger.wire.record.message_id import decode_message_id
 
 RESIDENT_PERCENT = 40
 """Share of the machine's memory that the newest part of the log is taken to occupy, as upstream."""

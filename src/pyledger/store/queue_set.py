@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 
 from pyledger._core import BatchConsumeQueue, ConsumeQueue, LogView, mapped_file_count, sync_file_system
 from pyledger.errors import StoreFormatError
-from pyledger.message import QueueRange
+from pyledger.model.message import QueueRange
 from pyledger.store.disk_error import disk_error
 from pyledger.store.folder import BATCH_QUEUE_FOLDER, QUEUE_EXT_FOLDER, QUEUE_FOLDER, StoreFolder, is_folder
 

@@ -17,7 +17,7 @@ from pyledger._core import (
     search_units_by_time,
 )
 from pyledger.errors import IllegalMessageError
-from pyledger.message import QueueRange
+from pyledger.model.message import QueueRange
 from pyledger.store.folder import (
     BATCH_QUEUE_FOLDER,
     DEFAULT_BATCH_QUEUE_FILE_BYTES,

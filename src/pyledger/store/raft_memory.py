@@ -10,9 +10,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from pyledger.config.raft_store import RaftStoreConfig
+from pyledger.config.dledger_store import RaftStoreConfig
 from pyledger.errors import OffsetOutOfRangeError, RecordTooLargeError, StoreFormatError, StoreFullError
-from pyledger.protocol.raft.messages import (
+from pyledger.protocol.dledger.messages import (
     ENTRY_HEADER,
     ENTRY_HEADER_BYTES,
     NO_INDEX,

@@ -14,7 +14,7 @@ from typing import Literal, Self
 
 from pyledger._core import EntryScan, EntryStop, LogView, MappedFile, read_entry, scan_entries
 from pyledger.errors import CorruptRecordError
-from pyledger.protocol.raft.messages import Entry
+from pyledger.protocol.dledger.messages import Entry
 from pyledger.store.folder import StoreFile
 from pyledger.store.raft_folder import RaftFolder, promised_index, read_raft_folder
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from pyledger._core import EntryStop
 from pyledger.atomic_file import flush_folder
 from pyledger.errors import RaftTermError
-from pyledger.protocol.raft.messages import TermState
+from pyledger.protocol.dledger.messages import TermState
 from pyledger.store.disk_error import disk_error
 from pyledger.store.durable_end import DURABLE_END_FILE, UNREADABLE, content_of
 from pyledger.store.lock import StoreLock

@@ -17,7 +17,7 @@ from typing import Self
 
 from pyledger._core import EntryScan, MappedFileQueue, RaftLog
 from pyledger.atomic_file import flush_folder
-from pyledger.config.raft_store import RaftStoreConfig
+from pyledger.config.dledger_store import RaftStoreConfig
 from pyledger.errors import (
     EntryPositionError,
     OffsetOutOfRangeError,
@@ -25,7 +25,7 @@ from pyledger.errors import (
     StoreFormatError,
     StoreFullError,
 )
-from pyledger.protocol.raft.messages import BodyRun, Entry, EntryRun, TermState
+from pyledger.protocol.dledger.messages import BodyRun, Entry, EntryRun, TermState
 from pyledger.store.disk_error import disk_error
 from pyledger.store.durable_end import UNREADABLE, DurableEnd
 from pyledger.store.lock import StoreLock

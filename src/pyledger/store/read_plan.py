@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from pyledger._core import LogView, RowFilter, read_message, split_log
 from pyledger.errors import PyLedgerError
-from pyledger.message import QueueRange
+from pyledger.model.message import QueueRange
 
 MIN_OFFSET, MAX_OFFSET = -(1 << 63), (1 << 63) - 1
 UNIT_BYTES = 20

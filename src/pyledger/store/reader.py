@@ -14,7 +14,7 @@ from typing import Literal, Self
 
 from pyledger._core import LogView, MappedFile, StoredMessage, read_message, read_messages
 from pyledger.errors import CorruptRecordError, OffsetOutOfRangeError, StoreClosedError
-from pyledger.message import QueueRange, parse_tags
+from pyledger.model.message import QueueRange, parse_tags
 from pyledger.store import checkpoint
 from pyledger.store.checkpoint import StoreCheckpoint
 from pyledger.store.folder import CHECKPOINT_FILE, StoreFile, StoreFolder, on_files
@@ -26,7 +26,7 @@ from pyledger.store.read_queues import ReadQueues, recover_queues
 from pyledger.store.record_hints import RecordHints
 from pyledger.store.selection import Selection, carries_key
 from pyledger.store.views import Raw, Units, keep_tags, units_array
-from pyledger.wire.message_id import decode_message_id
+from pyledger.wire.record.message_id import decode_message_id
 
 OnCorrupt = Literal["error", "skip"]
 TIME_MAX_MS = (1 << 63) - 1

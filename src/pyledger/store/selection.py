@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pyledger._core import StoredMessage
-from pyledger.message import tags_code
+from pyledger.model.message import tags_code
 
 
 @dataclass(frozen=True, slots=True)

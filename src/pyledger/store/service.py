@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from pyledger._core import Waker
 from pyledger.errors import StoreClosedError
-from pyledger.log import event, logger
+from pyledger.log_events import event, logger
 
 log = logger("store")
 

@@ -6,7 +6,7 @@ import threading
 
 from pyledger._core import Waker
 from pyledger.errors import PyLedgerError, StoreClosedError, StoreFailedError, StoreFullError
-from pyledger.log import event, logger
+from pyledger.log_events import event, logger
 from pyledger.store.allocate import AllocatorThread, ChunkAhead
 from pyledger.store.clock import Clock
 from pyledger.store.dispatcher import DispatchWork

@@ -19,14 +19,14 @@ from typing import NamedTuple, Self
 
 from pyledger.atomic_file import flush_folder
 from pyledger.errors import MalformedBodyError, StoreFormatError, StoreIOError
-from pyledger.message import tags_code
-from pyledger.protocol.delivery.timer import Timed, TimerProgress
+from pyledger.model.message import tags_code
+from pyledger.model.topic import NO_VERSION, DataVersion
+from pyledger.protocol.broker.timer_messages import Timed, TimerProgress
 from pyledger.store.config_files import opened_table
 from pyledger.store.disk_error import disk_error
 from pyledger.store.folder import is_folder
 from pyledger.store.meta_file import write_file, write_json
-from pyledger.topic import NO_VERSION, DataVersion
-from pyledger.wire.timer_checkpoint import NUMBERS, TimerCheckpoint
+from pyledger.wire.remoting.bodies.timer_checkpoint import NUMBERS, TimerCheckpoint
 
 TIMER_PROGRESS_FILE = "timerProgress.json"
 TIMER_KEYS = {

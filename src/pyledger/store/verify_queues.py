@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from pyledger._core import LogView, UnitCollector, UnitRun, find_next_record
 from pyledger.errors import IllegalMessageError
-from pyledger.names import LIGHT_QUEUE_PREFIX
+from pyledger.model.names import LIGHT_QUEUE_PREFIX
 from pyledger.store.folder import BATCH_QUEUE_FOLDER, QUEUE_FOLDER, StoreFolder, offset_files
 from pyledger.store.problem import Problem, Severity
 from pyledger.store.queue_units import StoredQueue, open_stored

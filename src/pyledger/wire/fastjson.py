@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyledger.errors import MalformedJsonError
-from pyledger.wire.native import parse_lenient_json
+from pyledger.wire.remoting.native_codec import parse_lenient_json
 
 REFERRED_MIN = 10_000
 REFERRED_FACTOR = 4

@@ -1,9 +1,9 @@
 """Requests that name topics of the system need what their sender can have."""
 
-from pyledger import names
-from pyledger.protocol.access.model import ResourceKind
-from pyledger.protocol.access.needs import needs_of
-from pyledger.wire.codes import RequestCode
+from pyledger.model import names
+from pyledger.model.remoting_codes import RequestCode
+from pyledger.protocol.auth.model import ResourceKind
+from pyledger.protocol.auth.required_permissions import needs_of
 
 
 def needed(code: RequestCode, **fields: str) -> list[tuple[ResourceKind, str]]:

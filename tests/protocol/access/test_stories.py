@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pyledger.errors import ConfigError
-from pyledger.protocol.access.accounts import AccountRules
-from pyledger.protocol.access.changes import (
+from pyledger.model.remoting_codes import RequestCode
+from pyledger.protocol.auth.admin_changes import (
     acl_documents,
     create_user,
     delete_acl,
@@ -18,10 +18,10 @@ from pyledger.protocol.access.changes import (
     update_user,
     user_documents,
 )
-from pyledger.protocol.access.model import AccessRules, Objection, User
-from pyledger.protocol.access.needs import consuming, needs_of
-from pyledger.protocol.access.policies import PolicyRules
-from pyledger.wire.codes import RequestCode
+from pyledger.protocol.auth.model import AccessRules, Objection, User
+from pyledger.protocol.auth.plain_acl import AccountRules
+from pyledger.protocol.auth.policies import PolicyRules
+from pyledger.protocol.auth.required_permissions import consuming, needs_of
 from tests import datadriven
 
 STORIES = sorted((Path(__file__).parent / "testdata").glob("*.txt"))

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyledger.errors import LedgerMetadataError
-from pyledger.protocol.bookkeeper.ledger_log import CursorState, LogIndex, LogLedger, Position
-from pyledger.wire.ledger.ledger_log import decode_cursor, decode_index, encode_cursor, encode_index
+from pyledger.protocol.bookkeeper.managed_ledger import CursorState, LogIndex, LogLedger, Position
+from pyledger.wire.bookkeeper.managed_ledger import decode_cursor, decode_index, encode_cursor, encode_index
 
 # Ids need not ascend: the order of the index counts.
 INDEX = LogIndex((LogLedger(7, 2, 30), LogLedger(3, 0, 1), LogLedger(9)))

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyledger.protocol.bookkeeper.ledger_writer import LedgerWriter, Replacements
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata, Segment
 from pyledger.protocol.bookkeeper.placement import Placement
 from pyledger.protocol.bookkeeper.quarantine import REST_MS, Quarantine, replacements
-from pyledger.protocol.bookkeeper.results import Result
-from pyledger.protocol.bookkeeper.writer import LedgerWriter, Replacements
+from pyledger.protocol.bookkeeper.result_codes import Result
 
 HISTORY_MS = 60_000
 

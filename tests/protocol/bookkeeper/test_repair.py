@@ -19,8 +19,8 @@ from pyledger.protocol.bookkeeper.fragments import (
 )
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata, LedgerState, Segment
 from pyledger.protocol.bookkeeper.placement import Placement
-from pyledger.protocol.bookkeeper.repair import next_step, repair_of
-from pyledger.protocol.bookkeeper.results import Result
+from pyledger.protocol.bookkeeper.re_replication import next_step, repair_of
+from pyledger.protocol.bookkeeper.result_codes import Result
 from tests import datadriven
 
 STORIES = sorted((Path(__file__).parent / "testdata").glob("*.txt"))

@@ -8,15 +8,15 @@ import pytest
 from pyledger.protocol.bookkeeper import messages as m
 from pyledger.protocol.bookkeeper.bookie import BookieRules, FenceRecord, KeyRecord
 from pyledger.protocol.bookkeeper.entry import DigestType, LedgerEntry
+from pyledger.protocol.bookkeeper.entry_reader import EntryRead, SendRead
+from pyledger.protocol.bookkeeper.ledger_recovery import LedgerRecovery
+from pyledger.protocol.bookkeeper.ledger_writer import Added, LedgerWriter, Replacements, SendAdd
 from pyledger.protocol.bookkeeper.messages import Status
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata, LedgerState, Segment
 from pyledger.protocol.bookkeeper.quorum import Coverage
-from pyledger.protocol.bookkeeper.reader import EntryRead, SendRead
-from pyledger.protocol.bookkeeper.recovery import LedgerRecovery
-from pyledger.protocol.bookkeeper.results import Result
-from pyledger.protocol.bookkeeper.writer import Added, LedgerWriter, Replacements, SendAdd
+from pyledger.protocol.bookkeeper.result_codes import Result
 from pyledger.simulator.bookie import EntriesInMemory
-from pyledger.wire.ledger.entry import EntryDigest, master_key, pack_entry
+from pyledger.wire.bookkeeper.entry import EntryDigest, master_key, pack_entry
 
 LEDGER = 7
 KEY = master_key(b"")

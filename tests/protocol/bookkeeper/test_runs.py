@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyledger.errors import InvariantError
+from pyledger.protocol.bookkeeper.ledger_writer import LedgerWriter, Proposal, Replacements
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata, Segment
-from pyledger.protocol.bookkeeper.results import Result
-from pyledger.protocol.bookkeeper.writer import LedgerWriter, Proposal, Replacements
+from pyledger.protocol.bookkeeper.result_codes import Result
 
 SPARE = 5
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyledger.protocol.client.consume_rates import MINUTE_MS, TopicRates, Window
+from pyledger.protocol.client.consumer_stats import MINUTE_MS, TopicRates, Window
 
 EVENTS = st.lists(st.tuples(st.integers(0, 100_000), st.integers(0, 50)), max_size=40)
 

@@ -15,10 +15,10 @@ from pyledger.errors import (
     RemotingTimeoutError,
     RemotingTooMuchRequestError,
 )
-from pyledger.message import MessageQueue
-from pyledger.protocol.client.queue_choice import FaultTable, QueueChooser, pause_after
+from pyledger.model.message import MessageQueue
+from pyledger.protocol.client.queue_selection import FaultTable, QueueChooser, pause_after
 from pyledger.protocol.client.send_retry import SendMode, tries_again
-from pyledger.wire.native import UniqueIds
+from pyledger.wire.remoting.native_codec import UniqueIds
 from tests import datadriven
 
 STORIES = sorted((Path(__file__).parent / "testdata").glob("choice_*.txt"))

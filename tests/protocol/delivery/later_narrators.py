@@ -1,15 +1,15 @@
 """Narrators of what comes later: retries, delays, timers, transactions."""
 
-from pyledger.message import MessageQueue, QueueRange
-from pyledger.protocol.delivery.delay import DelaySchedule, Rest, restore
-from pyledger.protocol.delivery.pop import PopKey, Popped, PoppedMessages, first_offset, pop_retry_topic
-from pyledger.protocol.delivery.pop_order import OrderedPops, Refused
-from pyledger.protocol.delivery.recall import RecallHandle, check_recall, recall_properties
-from pyledger.protocol.delivery.refusal import Refusal
-from pyledger.protocol.delivery.request_modes import GroupMode, RequestMode, RequestModes
-from pyledger.protocol.delivery.retry import SendBackRequest, SendBackRules
-from pyledger.protocol.delivery.timer import TimerPlan, TimerProblem, TimerQueue, is_timed, plan_timer
-from pyledger.protocol.delivery.transaction import (
+from pyledger.model.message import MessageQueue, QueueRange
+from pyledger.protocol.broker.delay_levels import DelaySchedule, Rest, restore
+from pyledger.protocol.broker.message_request_modes import GroupMode, RequestMode, RequestModes
+from pyledger.protocol.broker.pop import PopKey, Popped, PoppedMessages, first_offset, pop_retry_topic
+from pyledger.protocol.broker.pop_order import OrderedPops, Refused
+from pyledger.protocol.broker.recall import RecallHandle, check_recall, recall_properties
+from pyledger.protocol.broker.rejection import Refusal
+from pyledger.protocol.broker.send_back import SendBackRequest, SendBackRules
+from pyledger.protocol.broker.timer_messages import TimerPlan, TimerProblem, TimerQueue, is_timed, plan_timer
+from pyledger.protocol.broker.transaction import (
     CheckRound,
     HalfMessage,
     OpBuffer,
@@ -20,9 +20,7 @@ from pyledger.protocol.delivery.transaction import (
     parse_op,
     put_back_properties,
 )
-from pyledger.protocol.delivery.transaction import (
-    Step as Judgement,
-)
+from pyledger.protocol.broker.transaction import Step as Judgement
 from pyledger.protocol.rebalance.assignment import assign
 from tests.datadriven import Step
 from tests.protocol.delivery.narrator import Narrator, place

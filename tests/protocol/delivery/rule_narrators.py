@@ -5,21 +5,21 @@ from typing import Any
 
 from pyledger.config.delivery import DeliveryConfig
 from pyledger.errors import SqlSyntaxError
-from pyledger.group import SubscriptionGroup
-from pyledger.message import MessageQueue
-from pyledger.protocol.delivery.attributes import parse_change
-from pyledger.protocol.delivery.clients import Client
-from pyledger.protocol.delivery.consumers import ConsumerState, ConsumerTable
-from pyledger.protocol.delivery.groups import BrokerGroups
-from pyledger.protocol.delivery.locks import QueueLocks
-from pyledger.protocol.delivery.pull_rules import PullFlag, PullPlan, PullRequest, PullRules, answer_pull
-from pyledger.protocol.delivery.refusal import Refusal
-from pyledger.protocol.delivery.send_rules import SendPlan, SendRequest, SendRules, drop_internal
-from pyledger.protocol.delivery.standing import BrokerStanding
-from pyledger.protocol.delivery.subscription import Subscription, parse_subscription
-from pyledger.protocol.delivery.topics import BrokerTopics
+from pyledger.model.message import MessageQueue
+from pyledger.model.subscription_group import SubscriptionGroup
+from pyledger.model.topic import Permission, TopicConfig
+from pyledger.protocol.broker.broker_state import BrokerStanding
+from pyledger.protocol.broker.client_channel import Client
+from pyledger.protocol.broker.consumer_registry import ConsumerState, ConsumerTable
+from pyledger.protocol.broker.pull_rules import PullFlag, PullPlan, PullRequest, PullRules, answer_pull
+from pyledger.protocol.broker.queue_locks import QueueLocks
+from pyledger.protocol.broker.rejection import Refusal
+from pyledger.protocol.broker.send_rules import SendPlan, SendRequest, SendRules, drop_internal
+from pyledger.protocol.broker.subscription import Subscription, parse_subscription
+from pyledger.protocol.broker.subscription_groups import BrokerGroups
+from pyledger.protocol.broker.topic_attributes import parse_change
+from pyledger.protocol.broker.topics import BrokerTopics
 from pyledger.protocol.filter.sql92 import sql_filter
-from pyledger.topic import Permission, TopicConfig
 from tests.datadriven import Step
 from tests.protocol.delivery.narrator import Narrator, place
 

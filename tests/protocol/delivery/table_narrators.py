@@ -3,14 +3,14 @@
 from collections.abc import Iterable
 
 from pyledger.config.delivery import DeliveryConfig
-from pyledger.message import MessageQueue, QueueRange, tags_code
-from pyledger.protocol.delivery.clients import Client, Notice
-from pyledger.protocol.delivery.consumers import ConsumerState, ConsumerTable
-from pyledger.protocol.delivery.locks import QueueLocks
-from pyledger.protocol.delivery.long_poll import LongPollTable, ParkedPull
-from pyledger.protocol.delivery.offsets import OffsetTable, offset_to_answer, reset_allowed
-from pyledger.protocol.delivery.producers import ProducerTable
-from pyledger.protocol.delivery.subscription import Subscription, parse_subscription
+from pyledger.model.message import MessageQueue, QueueRange, tags_code
+from pyledger.protocol.broker.client_channel import Client, Notice
+from pyledger.protocol.broker.consumer_offsets import OffsetTable, offset_to_answer, reset_allowed
+from pyledger.protocol.broker.consumer_registry import ConsumerState, ConsumerTable
+from pyledger.protocol.broker.long_poll import LongPollTable, ParkedPull
+from pyledger.protocol.broker.producer_registry import ProducerTable
+from pyledger.protocol.broker.queue_locks import QueueLocks
+from pyledger.protocol.broker.subscription import Subscription, parse_subscription
 from tests.datadriven import Step
 from tests.protocol.delivery.narrator import Narrator, place
 

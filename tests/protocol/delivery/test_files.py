@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from pyledger.config.delivery import DeliveryConfig
-from pyledger.group import SubscriptionGroup
-from pyledger.protocol.delivery.delay import DelaySchedule
-from pyledger.protocol.delivery.groups import BrokerGroups
-from pyledger.protocol.delivery.offsets import OffsetTable
-from pyledger.protocol.delivery.recall import RecallHandle
-from pyledger.protocol.delivery.topics import BrokerTopics
+from pyledger.model.subscription_group import SubscriptionGroup
+from pyledger.protocol.broker.consumer_offsets import OffsetTable
+from pyledger.protocol.broker.delay_levels import DelaySchedule
+from pyledger.protocol.broker.recall import RecallHandle
+from pyledger.protocol.broker.subscription_groups import BrokerGroups
+from pyledger.protocol.broker.topics import BrokerTopics
 from pyledger.store.config_files import ConsumerOffsets, DelayOffsets, SubscriptionGroups, TopicTable
 from tests.golden.archive import golden_cases
 from tests.golden.remoting_frames import recorded_frames

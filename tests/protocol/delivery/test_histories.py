@@ -4,8 +4,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pyledger.config.delivery import DeliveryConfig
-from pyledger.protocol.delivery.timer import TimerQueue
-from pyledger.protocol.delivery.transaction import (
+from pyledger.protocol.broker.timer_messages import TimerQueue
+from pyledger.protocol.broker.transaction import (
     CheckRound,
     HalfMessage,
     OpBuffer,

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyledger.config.delivery import DeliveryConfig
-from pyledger.protocol.delivery.long_poll import LongPollTable
+from pyledger.protocol.broker.long_poll import LongPollTable
 from tests.processor_time import processor_seconds
 
 EVENTS = st.lists(

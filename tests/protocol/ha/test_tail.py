@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyledger.protocol.ha.tail import TailSearch
+from pyledger.protocol.ha.log_divergence import TailSearch
 
 
 @given(st.integers(0, 500).flatmap(lambda count: st.tuples(st.just(count), st.integers(0, count))))

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyledger.config.raft import UPSTREAM_TIMES, RaftConfig
-from pyledger.protocol.raft.messages import (
+from pyledger.config.dledger import UPSTREAM_TIMES, RaftConfig
+from pyledger.protocol.dledger.messages import (
     AppendEntryRequest,
     AppendEntryResponse,
     Entry,
@@ -21,8 +21,8 @@ from pyledger.protocol.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from pyledger.protocol.raft.node import RaftNode
-from pyledger.protocol.raft.ready import Answered, CallFailed, Persist, Received
+from pyledger.protocol.dledger.node import RaftNode
+from pyledger.protocol.dledger.ready import Answered, CallFailed, Persist, Received
 from pyledger.simulator.model_log import ModelLog
 from tests.datadriven import Step
 

@@ -5,16 +5,16 @@ from itertools import chain
 
 import pytest
 
-from pyledger.config.raft import RaftConfig
-from pyledger.protocol.raft.messages import (
+from pyledger.config.dledger import RaftConfig
+from pyledger.protocol.dledger.messages import (
     AppendEntryRequest,
     AppendEntryResponse,
     Request,
     Response,
     TermState,
 )
-from pyledger.protocol.raft.node import RaftNode
-from pyledger.protocol.raft.ready import Answered, Appends, Call, Event, Received
+from pyledger.protocol.dledger.node import RaftNode
+from pyledger.protocol.dledger.ready import Answered, Appends, Call, Event, Received
 from pyledger.simulator.model_log import ModelLog
 
 NAMES = ("n0", "n1", "n2")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyledger.errors import RebalanceError
-from pyledger.message import MessageQueue
+from pyledger.model.message import MessageQueue
 from pyledger.protocol.rebalance import planner
 from pyledger.protocol.rebalance.strategies import Averagely, ConsistentHash, Strategy
 from tests import datadriven

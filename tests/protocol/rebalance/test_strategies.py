@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyledger.errors import RebalanceError
-from pyledger.message import MessageQueue
+from pyledger.model.message import MessageQueue
 from pyledger.protocol.rebalance.planner import share, sort_ids, sort_queues
 from pyledger.protocol.rebalance.strategies import (
     Averagely,

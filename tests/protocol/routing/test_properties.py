@@ -7,15 +7,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pyledger.config.namesrv import NamesrvConfig
-from pyledger.protocol.routing.model import (
-    BrokerIdentity,
-    QueueMapping,
-    QueueRoute,
-    Registration,
-    TopicRoute,
-)
-from pyledger.protocol.routing.table import MEMBERS_MAX, RouteTable
-from pyledger.topic import DataVersion, Permission
+from pyledger.model.route import BrokerIdentity, QueueMapping, QueueRoute, Registration, TopicRoute
+from pyledger.model.topic import DataVersion, Permission
+from pyledger.protocol.namesrv.route_table import MEMBERS_MAX, RouteTable
 from tests.processor_time import processor_seconds
 
 NAMES = ("broker-a", "broker-b")

@@ -5,9 +5,7 @@ from pathlib import Path
 import pytest
 
 from pyledger.config.namesrv import NamesrvConfig
-from pyledger.protocol.routing import rules
-from pyledger.protocol.routing.kv_table import KVTable
-from pyledger.protocol.routing.model import (
+from pyledger.model.route import (
     BrokerIdentity,
     MinBrokerIdChange,
     QueueMapping,
@@ -16,8 +14,10 @@ from pyledger.protocol.routing.model import (
     Registration,
     TopicRoute,
 )
-from pyledger.protocol.routing.table import RouteTable
-from pyledger.topic import DataVersion, Permission
+from pyledger.model.topic import DataVersion, Permission
+from pyledger.protocol.namesrv import route_rules
+from pyledger.protocol.namesrv.kv_table import KVTable
+from pyledger.protocol.namesrv.route_table import RouteTable
 from tests import datadriven
 
 STORIES = sorted((Path(__file__).parent / "testdata").glob("*.txt"))
@@ -131,7 +131,7 @@ class Story:
         if found is None:
             return "no route"
         if "zone" in step.named:
-            found = rules.in_zone(found, step.named["zone"])
+            found = route_rules.in_zone(found, step.named["zone"])
         return self.route_text(found)
 
     def route_text(self, route: TopicRoute) -> str:

@@ -10,7 +10,7 @@ from pyledger._core import cut_entries
 from pyledger.errors import EntryDigestError, FrameError, LedgerFrameError
 from pyledger.protocol.bookkeeper.entry import DigestType, LedgerEntry
 from pyledger.protocol.bookkeeper.messages import AddResponse, ReadResponse, Status
-from pyledger.wire.ledger.entry import (
+from pyledger.wire.bookkeeper.entry import (
     EntryDigest,
     count_whole,
     is_whole,
@@ -19,9 +19,15 @@ from pyledger.wire.ledger.entry import (
     unpack_entries,
     unpack_entry,
 )
-from pyledger.wire.ledger.quick_add import encode_add
-from pyledger.wire.ledger.version3 import encode_response
-from pyledger.wire.native import AddEncoder, added_number, cut_answers, encode_copies, split_entries
+from pyledger.wire.bookkeeper.fast_add import encode_add
+from pyledger.wire.bookkeeper.version3 import encode_response
+from pyledger.wire.remoting.native_codec import (
+    AddEncoder,
+    added_number,
+    cut_answers,
+    encode_copies,
+    split_entries,
+)
 
 IDS = st.integers(0, 2**63 - 1) | st.integers(0, 300)
 LEDGER, FIRST = 7, 40

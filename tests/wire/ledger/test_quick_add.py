@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyledger.protocol.bookkeeper.messages import AddRequest
-from pyledger.wire.ledger.quick_add import encode_add
-from pyledger.wire.ledger.version3 import encode_request
+from pyledger.wire.bookkeeper.fast_add import encode_add
+from pyledger.wire.bookkeeper.version3 import encode_request
 
 NUMBERS = st.integers(0, 2**63 - 1) | st.integers(0, 300)
 FRAME_OF_THE_SPECIFICATION = bytes.fromhex("0a06080310021801aa0645080710031a14")

@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyledger.protocol.bookkeeper.messages import ReadRequest, ReadResponse, Status
-from pyledger.wire.ledger import version2
-from pyledger.wire.ledger.dialect import AS_VERSION_3, encode_answer
-from pyledger.wire.ledger.quick_read import decode_read, encode_read
-from pyledger.wire.ledger.version3 import decode_response, encode_request, encode_response
+from pyledger.wire.bookkeeper import version2
+from pyledger.wire.bookkeeper.fast_read import decode_read, encode_read
+from pyledger.wire.bookkeeper.protocol_version import AS_VERSION_3, encode_answer
+from pyledger.wire.bookkeeper.version3 import decode_response, encode_request, encode_response
 
 NUMBERS = st.integers(0, 2**63 - 1) | st.integers(0, 300)
 LACS = st.none() | st.integers(-(2**63), 2**63 - 1)

@@ -7,11 +7,16 @@ from pyledger.protocol.bookkeeper.entry import DigestType
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata, LedgerState, Segment
 from pyledger.store.bookie_disks import LedgerDisks
 from pyledger.store.bookie_entry_log import EntryLogs
-from pyledger.wire.ledger.availability import encode_availability
-from pyledger.wire.ledger.entry import EntryDigest, master_key, pack_entry
-from pyledger.wire.ledger.entry_log import decode_index, encode_index_header, encode_ledgers_map, log_header
-from pyledger.wire.ledger.metadata import decode_metadata, encode_metadata
-from pyledger.wire.ledger.paths import mark_path, marked_ledger
+from pyledger.wire.bookkeeper.availability import encode_availability
+from pyledger.wire.bookkeeper.entry import EntryDigest, master_key, pack_entry
+from pyledger.wire.bookkeeper.entry_log import (
+    decode_index,
+    encode_index_header,
+    encode_ledgers_map,
+    log_header,
+)
+from pyledger.wire.bookkeeper.ledger_metadata import decode_metadata, encode_metadata
+from pyledger.wire.bookkeeper.paths import mark_path, marked_ledger
 
 SEGMENTS = (Segment(0, ("b1:3181", "b2:3181", "b3:3181")), Segment(2, ("b1:3181", "b4:3181", "b3:3181")))
 CLOSED = LedgerMetadata(

@@ -1,1 +1,1 @@
-"""Answers to requests, a file for each kind. The rules of `protocol/delivery` decide; here it is done."""
+"""Answers to requests, a file for each kind. The rules of `protocol/broker` decide; here it is done."""

@@ -11,15 +11,15 @@ from typing import Any
 
 from pyledger.broker.access_file import WatchedRules
 from pyledger.broker.parts import BrokerParts, Method, Reply
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.connection import Connection
-from pyledger.protocol.access import changes
-from pyledger.protocol.access.model import Objection, User
-from pyledger.protocol.access.policies import PolicyRules
+from pyledger.protocol.auth import admin_changes
+from pyledger.protocol.auth.model import Objection, User
+from pyledger.protocol.auth.policies import PolicyRules
 from pyledger.wire import fastjson
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.headers import access as headers
-from pyledger.wire.remoting import RemotingCommand
-from pyledger.wire.signature import ACCESS_KEY
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers import auth as headers
+from pyledger.wire.remoting.signature import ACCESS_KEY
 
 NO_RULES = "access control is off; let acl_path name a .json file with a first user to turn it on"
 NOBODY = User("", "")
@@ -58,30 +58,30 @@ class AccessProcessor:
         """3001."""
         name = request.header(headers.UserRequestHeader).username or ""
         asker, document = self._asker(request), body_of(request)
-        return self._change(request, lambda rules: changes.create_user(rules, asker, name, document))
+        return self._change(request, lambda rules: admin_changes.create_user(rules, asker, name, document))
 
     def update_user(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """3002."""
         name = request.header(headers.UserRequestHeader).username or ""
         asker, document = self._asker(request), body_of(request)
-        return self._change(request, lambda rules: changes.update_user(rules, asker, name, document))
+        return self._change(request, lambda rules: admin_changes.update_user(rules, asker, name, document))
 
     def delete_user(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """3003."""
         name = request.header(headers.UserRequestHeader).username or ""
         asker = self._asker(request)
-        return self._change(request, lambda rules: changes.delete_user(rules, asker, name))
+        return self._change(request, lambda rules: admin_changes.delete_user(rules, asker, name))
 
     def put_acl(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """3006, 3007: which do the same."""
         subject, document = request.header(headers.AclRequestHeader).subject or "", body_of(request)
-        return self._change(request, lambda rules: changes.put_acl(rules, subject, document))
+        return self._change(request, lambda rules: admin_changes.put_acl(rules, subject, document))
 
     def delete_acl(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """3008."""
         header = request.header(headers.DeleteAclRequestHeader)
         what = header.subject or "", header.policy_type, header.resource
-        return self._change(request, lambda rules: changes.delete_acl(rules, *what))
+        return self._change(request, lambda rules: admin_changes.delete_acl(rules, *what))
 
     def _change(self, request: RemotingCommand, change: Change) -> Reply:
         if self._rules is None:
@@ -103,7 +103,7 @@ class AccessProcessor:
         rules = self._policies()
         if isinstance(rules, Objection):
             return refused(request, rules)
-        found = changes.user_documents(rules, self._asker(request), name)
+        found = admin_changes.user_documents(rules, self._asker(request), name)
         return answered(request, next((one for one in found if one["username"] == name), None))
 
     def list_users(self, _connection: Connection, request: RemotingCommand) -> Reply:
@@ -111,13 +111,13 @@ class AccessProcessor:
         rules, part = self._policies(), request.header(headers.ListUsersRequestHeader).filter or ""
         if isinstance(rules, Objection):
             return refused(request, rules)
-        return answered(request, changes.user_documents(rules, self._asker(request), part))
+        return answered(request, admin_changes.user_documents(rules, self._asker(request), part))
 
     def get_acl(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """3009: no body where there is none."""
         rules = self._policies()
         subject = request.header(headers.AclRequestHeader).subject or ""
-        found = rules if isinstance(rules, Objection) else changes.find_acl(rules, subject)
+        found = rules if isinstance(rules, Objection) else admin_changes.find_acl(rules, subject)
         return refused(request, found) if isinstance(found, Objection) else answered(request, found)
 
     def list_acls(self, _connection: Connection, request: RemotingCommand) -> Reply:
@@ -126,7 +126,7 @@ class AccessProcessor:
         if isinstance(rules, Objection):
             return refused(request, rules)
         parts = header.subject_filter or "", header.resource_filter or ""
-        return answered(request, changes.acl_documents(rules, *parts))
+        return answered(request, admin_changes.acl_documents(rules, *parts))
 
     def _policies(self) -> PolicyRules | Objection:
         if self._rules is None:

@@ -8,16 +8,16 @@ from functools import partial
 
 from pyledger.broker.parts import BrokerParts, Method, Reply
 from pyledger.broker.puts import PUT_OK, Outcome, PutOutcome, after
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.connection import Connection
-from pyledger.protocol.delivery.pop import PopKey, pop_retry_topic
-from pyledger.protocol.delivery.pop_order import Refused
-from pyledger.protocol.delivery.pop_rules import PopRules
-from pyledger.protocol.delivery.refusal import Refusal
-from pyledger.protocol.delivery.send_rules import CODE_OF_PUT, STORED
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.headers import pop as headers
-from pyledger.wire.pop import ORDER_REVIVE_QUEUE, BatchAckRequest, PopHandle
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.protocol.broker.pop import PopKey, pop_retry_topic
+from pyledger.protocol.broker.pop_order import Refused
+from pyledger.protocol.broker.pop_rules import PopRules
+from pyledger.protocol.broker.rejection import Refusal
+from pyledger.protocol.broker.send_rules import CODE_OF_PUT, STORED
+from pyledger.wire.remoting.bodies.pop import ORDER_REVIVE_QUEUE, BatchAckRequest, PopHandle
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers import pop as headers
 
 NO_HANDLE = "extraInfo names no popped message"
 NOT_OPEN = "the message is not popped, or is acknowledged or visible again"

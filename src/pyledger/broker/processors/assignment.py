@@ -8,12 +8,12 @@ from collections.abc import Mapping
 
 from pyledger.broker.parts import BrokerParts, Method, Reply
 from pyledger.errors import RebalanceError
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.connection import Connection
-from pyledger.protocol.delivery.request_modes import GroupMode, RequestMode
+from pyledger.protocol.broker.message_request_modes import GroupMode, RequestMode
 from pyledger.protocol.rebalance.assignment import assign
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.heartbeat import MessageModel
-from pyledger.wire.membership import (
+from pyledger.wire.remoting.bodies.heartbeat import MessageModel
+from pyledger.wire.remoting.bodies.membership import (
     MessageRequestMode,
     MessageRequestModeRequest,
     MessageRequestModes,
@@ -21,7 +21,7 @@ from pyledger.wire.membership import (
     QueryAssignmentResponse,
     QueueAssignment,
 )
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.wire.remoting.command import RemotingCommand
 
 
 class AssignmentProcessor:

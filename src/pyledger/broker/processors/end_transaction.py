@@ -9,13 +9,13 @@ from functools import partial
 from pyledger.broker.gate import denied
 from pyledger.broker.parts import BrokerParts, Method, Reply
 from pyledger.broker.puts import PutOutcome, after
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.connection import Connection
-from pyledger.protocol.delivery.refusal import Refusal
-from pyledger.protocol.delivery.send_rules import CODE_OF_PUT, STORED
-from pyledger.protocol.delivery.transaction import TransactionEnd
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.headers.send import EndTransactionRequestHeader
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.protocol.broker.rejection import Refusal
+from pyledger.protocol.broker.send_rules import CODE_OF_PUT, STORED
+from pyledger.protocol.broker.transaction import TransactionEnd
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers.send import EndTransactionRequestHeader
 
 
 class EndTransactionProcessor:

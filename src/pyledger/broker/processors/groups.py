@@ -11,20 +11,25 @@ from typing import TypeVar
 from pyledger.broker.parts import BrokerParts, Method, Reply
 from pyledger.broker.processors.query import store_time_ms
 from pyledger.broker.processors.topics import page_length, page_start
-from pyledger.group import SubscriptionGroup
-from pyledger.message import MessageQueue
+from pyledger.model.message import MessageQueue
+from pyledger.model.remoting_codes import LanguageCode, RequestCode, ResponseCode
+from pyledger.model.subscription_group import SubscriptionGroup
 from pyledger.net.connection import Connection
-from pyledger.protocol.delivery.clients import Client
-from pyledger.protocol.delivery.subscription import Subscription as Rule
-from pyledger.wire import membership
-from pyledger.wire.body import encode_body
-from pyledger.wire.codes import LanguageCode, RequestCode, ResponseCode
-from pyledger.wire.headers import admin as headers
-from pyledger.wire.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel
-from pyledger.wire.remoting import RemotingCommand
-from pyledger.wire.statistics import BrokerConsumeStats, ConsumeOffset, ConsumeStats
-from pyledger.wire.subscription import Subscription
-from pyledger.wire.topic_config import GroupList, SubscriptionGroupList, SubscriptionGroupTable, TopicList
+from pyledger.protocol.broker.client_channel import Client
+from pyledger.protocol.broker.subscription import Subscription as Rule
+from pyledger.wire.remoting.bodies import membership
+from pyledger.wire.remoting.bodies.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel
+from pyledger.wire.remoting.bodies.json_body import encode_body
+from pyledger.wire.remoting.bodies.statistics import BrokerConsumeStats, ConsumeOffset, ConsumeStats
+from pyledger.wire.remoting.bodies.subscription import Subscription
+from pyledger.wire.remoting.bodies.topic_config import (
+    GroupList,
+    SubscriptionGroupList,
+    SubscriptionGroupTable,
+    TopicList,
+)
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers import admin as headers
 
 E = TypeVar("E", bound=StrEnum)
 

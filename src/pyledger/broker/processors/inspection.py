@@ -10,17 +10,17 @@ from pyledger.broker.gate import denied
 from pyledger.broker.parts import BrokerParts, Method, Reply
 from pyledger.broker.processors.groups import told
 from pyledger.errors import MalformedMessageIdError, RemotingError, RemotingTimeoutError, StoreError
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.connection import Connection
 from pyledger.store.read_result import GetStatus
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.headers.admin import QueryConsumeQueueRequestHeader
-from pyledger.wire.headers.client import (
+from pyledger.wire.record.message_id import decode_message_id
+from pyledger.wire.remoting.bodies.offsets import QueueUnit, QueueUnits
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers.admin import QueryConsumeQueueRequestHeader
+from pyledger.wire.remoting.headers.client import (
     ConsumeMessageDirectlyResultRequestHeader,
     GetConsumerRunningInfoRequestHeader,
 )
-from pyledger.wire.message_id import decode_message_id
-from pyledger.wire.offsets import QueueUnit, QueueUnits
-from pyledger.wire.remoting import RemotingCommand
 
 UNITS_MAX = 1024
 CLIENT_TIMEOUT_MS = 10_000

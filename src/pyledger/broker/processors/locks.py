@@ -6,10 +6,10 @@ Source: RocketMQ broker/.../AdminBrokerProcessor.java (lockBatchMQ, unlockBatchM
 from collections.abc import Mapping
 
 from pyledger.broker.parts import BrokerParts, Method, Reply
+from pyledger.model.remoting_codes import RequestCode
 from pyledger.net.connection import Connection
-from pyledger.wire.codes import RequestCode
-from pyledger.wire.membership import LockBatchRequest, LockBatchResponse
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.wire.remoting.bodies.membership import LockBatchRequest, LockBatchResponse
+from pyledger.wire.remoting.command import RemotingCommand
 
 
 class LockProcessor:

@@ -7,24 +7,24 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from pyledger import names
 from pyledger.broker.parts import BrokerParts, Method, Reply
 from pyledger.errors import SubscriptionSyntaxError
+from pyledger.model import names
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.connection import Connection
 from pyledger.net.endpoint import Answer
-from pyledger.protocol.delivery.clients import Client
-from pyledger.protocol.delivery.consumers import CLUSTERING, FROM_LAST_OFFSET, PASSIVELY, ConsumerState
+from pyledger.protocol.broker.client_channel import Client
+from pyledger.protocol.broker.consumer_registry import CLUSTERING, FROM_LAST_OFFSET, PASSIVELY, ConsumerState
 from pyledger.protocol.filter.loading import sql_filter
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.headers.client import (
+from pyledger.wire.remoting.bodies.heartbeat import ConsumerEntry, Heartbeat, ProducerEntry
+from pyledger.wire.remoting.bodies.membership import ConsumerIds
+from pyledger.wire.remoting.bodies.subscription import CheckClientConfig
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers.client import (
     GetConsumerListByGroupRequestHeader,
     HeartbeatResponseHeader,
     UnregisterClientRequestHeader,
 )
-from pyledger.wire.heartbeat import ConsumerEntry, Heartbeat, ProducerEntry
-from pyledger.wire.membership import ConsumerIds
-from pyledger.wire.remoting import RemotingCommand
-from pyledger.wire.subscription import CheckClientConfig
 
 GROUPS_AT_ONCE = 256
 SUBSCRIPTIONS_MAX = 10_000

@@ -6,13 +6,13 @@ Source: RocketMQ broker/.../ConsumerManageProcessor.java.
 from collections.abc import Mapping
 
 from pyledger.broker.parts import BrokerParts, Method, Reply
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.connection import Connection
-from pyledger.protocol.delivery.offsets import offset_to_answer
+from pyledger.protocol.broker.consumer_offsets import offset_to_answer
 from pyledger.store.message_store import MessageStore
 from pyledger.store.queue_reader import default_limits
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.headers import query as headers
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers import query as headers
 
 NOT_FOUND = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
 

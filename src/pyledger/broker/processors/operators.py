@@ -16,7 +16,7 @@ from pyledger.broker.processors.resets import ResetProcessor
 from pyledger.broker.processors.runtime import RuntimeProcessor
 from pyledger.broker.processors.settings import SettingsProcessor
 from pyledger.broker.processors.topics import TopicProcessor
-from pyledger.wire.codes import RequestCode
+from pyledger.model.remoting_codes import RequestCode
 
 Methods = Mapping[RequestCode, Method]
 

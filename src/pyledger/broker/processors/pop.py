@@ -9,26 +9,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from pyledger import names
 from pyledger.broker.parts import BrokerParts, Method, Reply
 from pyledger.broker.processors.offsets import first_in_memory
 from pyledger.broker.processors.pull import compile_filter, wanted_of
 from pyledger.broker.processors.query import within
 from pyledger.broker.puts import Outcome, PutOutcome, after
+from pyledger.model import names
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.model.topic import TopicConfig
 from pyledger.net.connection import Connection
 from pyledger.net.endpoint import Answer
-from pyledger.protocol.delivery.pop import TOPIC_ITSELF, PopKey, first_offset
-from pyledger.protocol.delivery.pop_rules import PopPlan, PopRequest, PopRules, PopSource
-from pyledger.protocol.delivery.refusal import Refusal
-from pyledger.protocol.delivery.send_rules import CODE_OF_PUT
-from pyledger.protocol.delivery.subscription import Subscription
+from pyledger.protocol.broker.pop import TOPIC_ITSELF, PopKey, first_offset
+from pyledger.protocol.broker.pop_rules import PopPlan, PopRequest, PopRules, PopSource
+from pyledger.protocol.broker.rejection import Refusal
+from pyledger.protocol.broker.send_rules import CODE_OF_PUT
+from pyledger.protocol.broker.subscription import Subscription
 from pyledger.protocol.filter.loading import sql_filter
 from pyledger.store.queue_reader import default_limits
 from pyledger.store.read_result import GetStatus
-from pyledger.topic import TopicConfig
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.headers import pop as headers
-from pyledger.wire.pop import (
+from pyledger.wire.record.record import decode_record
+from pyledger.wire.record.rewrite import queue_offset_of, readdressed, split_records
+from pyledger.wire.remoting.bodies.pop import (
     ORDER_REVIVE_QUEUE,
     PopHandle,
     PoppedQueue,
@@ -36,9 +37,8 @@ from pyledger.wire.pop import (
     order_count_info,
     start_offset_info,
 )
-from pyledger.wire.readdress import queue_offset_of, readdressed, split_records
-from pyledger.wire.record import decode_record
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers import pop as headers
 
 REVIVE_QUEUE = 0
 NO_PLACE = headers.PopMessageResponseHeader(pop_time=0, invisible_time=0, revive_qid=0, rest_num=0)

@@ -9,20 +9,20 @@ from functools import partial
 from typing import NamedTuple, cast
 
 from pyledger.broker.parts import BrokerParts, Method, Reply
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.connection import Connection
 from pyledger.net.endpoint import Frame
-from pyledger.protocol.delivery.long_poll import Wanted
-from pyledger.protocol.delivery.pull_rules import PullFlag, PullRequest, PullRules, answer_pull
-from pyledger.protocol.delivery.refusal import Refusal
-from pyledger.protocol.delivery.subscription import Subscription
+from pyledger.protocol.broker.long_poll import Wanted
+from pyledger.protocol.broker.pull_rules import PullFlag, PullRequest, PullRules, answer_pull
+from pyledger.protocol.broker.rejection import Refusal
+from pyledger.protocol.broker.subscription import Subscription
 from pyledger.protocol.filter.loading import sql_filter
 from pyledger.store.queue_reader import default_limits
 from pyledger.store.read_result import GetResult, GetStatus
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
-from pyledger.wire.native import PullRequest as NativePull
-from pyledger.wire.native import encode_pull_response
-from pyledger.wire.remoting import RemotingCommand, command_of
+from pyledger.wire.remoting.command import RemotingCommand, command_of
+from pyledger.wire.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from pyledger.wire.remoting.native_codec import PullRequest as NativePull
+from pyledger.wire.remoting.native_codec import encode_pull_response
 
 RECORDS_MAX_BYTES = 128 << 20
 RUN_BYTES = 64 << 10

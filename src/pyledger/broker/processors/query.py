@@ -9,11 +9,11 @@ from itertools import accumulate
 from pyledger.broker.gate import denied
 from pyledger.broker.parts import BrokerParts, Method, Reply
 from pyledger.errors import StoreError
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.connection import Connection
 from pyledger.store.message_store import MessageStore
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.headers import query as headers
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers import query as headers
 
 UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 NOT_FOUND = "can not find message, maybe time range not correct"

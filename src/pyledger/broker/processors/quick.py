@@ -10,7 +10,7 @@ from pyledger.broker.processors.send import SendProcessor
 from pyledger.net.connection import Connection
 from pyledger.net.endpoint import Frame
 from pyledger.net.late import LateAnswer
-from pyledger.wire.native import PullRequest, SendRequest
+from pyledger.wire.remoting.native_codec import PullRequest, SendRequest
 
 Answered = tuple[bytes | LateAnswer[bytes] | None, int]
 """What is sent, now or later, and how many requests it answers."""

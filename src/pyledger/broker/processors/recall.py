@@ -9,14 +9,14 @@ from functools import partial
 from pyledger.broker.addresses import peer_of
 from pyledger.broker.parts import BrokerParts, Method, Reply
 from pyledger.broker.puts import PutOutcome, after
-from pyledger.message import Message
+from pyledger.model.message import Message
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.connection import Connection
-from pyledger.protocol.delivery.recall import RECALL_BODY, RecallHandle, check_recall, recall_properties
-from pyledger.protocol.delivery.refusal import Refusal
-from pyledger.protocol.delivery.send_rules import STORED
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.headers.send import RecallMessageRequestHeader, RecallMessageResponseHeader
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.protocol.broker.recall import RECALL_BODY, RecallHandle, check_recall, recall_properties
+from pyledger.protocol.broker.rejection import Refusal
+from pyledger.protocol.broker.send_rules import STORED
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers.send import RecallMessageRequestHeader, RecallMessageResponseHeader
 
 
 class RecallProcessor:

@@ -7,12 +7,12 @@ getTimerCheckPoint, getTimerMetrics).
 from collections.abc import Mapping
 
 from pyledger.broker.parts import BrokerParts, Method, Reply
+from pyledger.model.remoting_codes import RequestCode
+from pyledger.model.topic import DataVersion
 from pyledger.net.connection import Connection
 from pyledger.store.timer_files import check_of
-from pyledger.topic import DataVersion
-from pyledger.wire.codes import RequestCode
-from pyledger.wire.remoting import RemotingCommand
-from pyledger.wire.statistics import TimerCount, TimerMetrics
+from pyledger.wire.remoting.bodies.statistics import TimerCount, TimerMetrics
+from pyledger.wire.remoting.command import RemotingCommand
 
 
 class ReplicationProcessor:

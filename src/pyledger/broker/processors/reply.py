@@ -8,31 +8,26 @@ import logging
 from collections.abc import Mapping
 from functools import partial
 
-from pyledger import names
 from pyledger.broker.addresses import peer_of
 from pyledger.broker.parts import BrokerParts, Method, Reply
 from pyledger.broker.processors.send import plan_send, received_properties
 from pyledger.broker.puts import PutOutcome, settled
 from pyledger.errors import RemotingError
-from pyledger.log import event, logger
-from pyledger.message import Message
+from pyledger.log_events import event, logger
+from pyledger.model import names
+from pyledger.model.message import Message
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.connection import Connection
-from pyledger.protocol.delivery.refusal import Refusal
-from pyledger.protocol.delivery.reply import (
-    PUSH_TIMEOUT_MS,
-    not_handed_over,
-    pushed_properties,
-    requester_of,
-)
-from pyledger.protocol.delivery.send_rules import SendPlan, SendRules
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.headers.send import (
+from pyledger.protocol.broker.rejection import Refusal
+from pyledger.protocol.broker.reply import PUSH_TIMEOUT_MS, not_handed_over, pushed_properties, requester_of
+from pyledger.protocol.broker.send_rules import SendPlan, SendRules
+from pyledger.wire.record.properties import encode_properties
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers.send import (
     ReplyMessageRequestHeader,
     SendMessageRequestHeader,
     SendMessageResponseHeader,
 )
-from pyledger.wire.properties import encode_properties
-from pyledger.wire.remoting import RemotingCommand
 
 log = logger("broker")
 

@@ -8,17 +8,22 @@ Source: RocketMQ broker/.../AdminBrokerProcessor.java.
 from collections.abc import Mapping
 
 from pyledger.broker.parts import BrokerParts, Method, Reply
-from pyledger.message import MessageQueue
+from pyledger.model.message import MessageQueue
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.connection import Connection
-from pyledger.protocol.delivery.groups import internal_group
-from pyledger.protocol.delivery.name_rules import INTERNAL_GROUPS
-from pyledger.protocol.delivery.offsets import reset_allowed
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.headers.admin import CloneGroupOffsetRequestHeader
-from pyledger.wire.headers.client import ResetOffsetRequestHeader
-from pyledger.wire.headers.query import QueryCorrectionOffsetRequestHeader
-from pyledger.wire.offsets import ConsumerOffsetTable, CorrectionOffsets, DelayOffsetTable, QueueOffsets
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.protocol.broker.consumer_offsets import reset_allowed
+from pyledger.protocol.broker.name_rules import INTERNAL_GROUPS
+from pyledger.protocol.broker.subscription_groups import internal_group
+from pyledger.wire.remoting.bodies.offsets import (
+    ConsumerOffsetTable,
+    CorrectionOffsets,
+    DelayOffsetTable,
+    QueueOffsets,
+)
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers.admin import CloneGroupOffsetRequestHeader
+from pyledger.wire.remoting.headers.client import ResetOffsetRequestHeader
+from pyledger.wire.remoting.headers.query import QueryCorrectionOffsetRequestHeader
 
 
 class ResetProcessor:

@@ -11,18 +11,18 @@ import asyncio
 import shutil
 from collections.abc import Iterable, Mapping
 
-from pyledger import names
 from pyledger.broker.parts import BrokerParts, Method, Reply
+from pyledger.model import names
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.connection import Connection
-from pyledger.protocol.delivery.counting import SpanCount
-from pyledger.protocol.delivery.stats_names import spans_of
+from pyledger.protocol.broker.broker_stats import SpanCount
+from pyledger.protocol.broker.stats_names import spans_of
 from pyledger.store.read_result import StoredMessage
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.headers import admin as headers
-from pyledger.wire.remoting import RemotingCommand
-from pyledger.wire.statistics import BrokerStats, StatsItem
-from pyledger.wire.topic_config import KVTable
-from pyledger.wire.version import CURRENT_VERSION, version_name
+from pyledger.wire.remoting.bodies.statistics import BrokerStats, StatsItem
+from pyledger.wire.remoting.bodies.topic_config import KVTable
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers import admin as headers
+from pyledger.wire.remoting.versions import CURRENT_VERSION, version_name
 
 INT_MAX = (1 << 31) - 1
 RATES = {

@@ -6,18 +6,19 @@ Source: RocketMQ broker/.../SendMessageProcessor.java, AbstractSendMessageProces
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from pyledger import names
 from pyledger.broker.addresses import peer_of
 from pyledger.broker.parts import BrokerParts, Method, Reply
 from pyledger.broker.puts import Outcome, PutOutcome, after
-from pyledger.message import Message
+from pyledger.model import names
+from pyledger.model.message import Message
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.connection import Connection
 from pyledger.net.endpoint import Frame
 from pyledger.net.late import LateAnswer
-from pyledger.protocol.delivery import send_rules
-from pyledger.protocol.delivery.recall import RecallHandle
-from pyledger.protocol.delivery.refusal import Refusal
-from pyledger.protocol.delivery.send_rules import (
+from pyledger.protocol.broker import send_rules
+from pyledger.protocol.broker.recall import RecallHandle
+from pyledger.protocol.broker.rejection import Refusal
+from pyledger.protocol.broker.send_rules import (
     CODE_OF_PUT,
     SPECIAL_PROPERTIES,
     STORED,
@@ -25,12 +26,11 @@ from pyledger.protocol.delivery.send_rules import (
     SendRules,
     drop_internal,
 )
-from pyledger.wire.batch import decode_batch
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.headers.send import SendMessageRequestHeader, SendMessageResponseHeader
-from pyledger.wire.native import SendRequest, SendRun
-from pyledger.wire.properties import decode_properties, encode_properties
-from pyledger.wire.remoting import RemotingCommand, command_of, encode_frame
+from pyledger.wire.record.batch import decode_batch
+from pyledger.wire.record.properties import decode_properties, encode_properties
+from pyledger.wire.remoting.command import RemotingCommand, command_of, encode_frame
+from pyledger.wire.remoting.headers.send import SendMessageRequestHeader, SendMessageResponseHeader
+from pyledger.wire.remoting.native_codec import SendRequest, SendRun
 
 NO_BODY = "the request has no body"
 TRANSACTIONS = "this broker serves no transactions"

@@ -11,12 +11,12 @@ from pyledger.broker.gate import denied
 from pyledger.broker.parts import BrokerParts, Method, Reply
 from pyledger.broker.puts import PutOutcome, after, copy_of
 from pyledger.errors import StoreError
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.connection import Connection
-from pyledger.protocol.delivery.refusal import Refusal
-from pyledger.protocol.delivery.retry import SendBackRequest, SendBackRules
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.headers.send import ConsumerSendMsgBackRequestHeader
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.protocol.broker.rejection import Refusal
+from pyledger.protocol.broker.send_back import SendBackRequest, SendBackRules
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers.send import ConsumerSendMsgBackRequestHeader
 
 
 class SendBackProcessor:

@@ -15,11 +15,11 @@ from pyledger.config.fields import settings_of
 from pyledger.config.ha import SLAVE
 from pyledger.config.runtime import settings_text
 from pyledger.errors import ConfigError
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.connection import Connection
-from pyledger.wire.body import encode_body
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.headers.admin import GetBrokerConfigResponseHeader
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.wire.remoting.bodies.json_body import encode_body
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers.admin import GetBrokerConfigResponseHeader
 
 CHANGEABLE = frozenset(
     {

@@ -18,11 +18,11 @@ from pyledger.broker.processors.reply import ReplyProcessor
 from pyledger.broker.processors.send import SENDS, SendProcessor
 from pyledger.broker.processors.send_back import SendBackProcessor
 from pyledger.broker.role import NOT_AT_SLAVES, always
+from pyledger.model.remoting_codes import RequestCode
 from pyledger.net.connection import Connection
 from pyledger.net.endpoint import Answer
 from pyledger.net.handlers import HandlerTable, refuse_unknown
-from pyledger.wire.codes import RequestCode
-from pyledger.wire.remoting import RemotingCommand
+from pyledger.wire.remoting.command import RemotingCommand
 
 
 class BrokerHandlers(HandlerTable):

@@ -9,23 +9,23 @@ Source: RocketMQ broker/.../AdminBrokerProcessor.java.
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from pyledger import names
 from pyledger.broker.parts import BrokerParts, Method, Reply
 from pyledger.broker.processors.query import store_time_ms
 from pyledger.errors import TopicAttributeError
-from pyledger.message import MessageQueue
+from pyledger.model import names
+from pyledger.model.message import MessageQueue
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.model.topic import DataVersion, Permission, TopicConfig
 from pyledger.net.connection import Connection
-from pyledger.protocol.delivery.attributes import parse_change
-from pyledger.protocol.delivery.name_rules import SYSTEM_TOPICS
-from pyledger.protocol.delivery.refusal import Refusal
-from pyledger.topic import DataVersion, Permission, TopicConfig
+from pyledger.protocol.broker.name_rules import SYSTEM_TOPICS
+from pyledger.protocol.broker.rejection import Refusal
+from pyledger.protocol.broker.topic_attributes import parse_change
 from pyledger.wire import fastjson
-from pyledger.wire.body import encode_body
-from pyledger.wire.codes import RequestCode, ResponseCode
-from pyledger.wire.headers import admin as headers
-from pyledger.wire.remoting import RemotingCommand
-from pyledger.wire.statistics import TopicOffset, TopicStatsTable
-from pyledger.wire.topic_config import TopicConfigList, TopicConfigTable, TopicList
+from pyledger.wire.remoting.bodies.json_body import encode_body
+from pyledger.wire.remoting.bodies.statistics import TopicOffset, TopicStatsTable
+from pyledger.wire.remoting.bodies.topic_config import TopicConfigList, TopicConfigTable, TopicList
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers import admin as headers
 
 PAGE_TOPICS_MAX = 2000
 

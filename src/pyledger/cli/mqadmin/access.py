@@ -10,16 +10,16 @@ import click
 
 from pyledger.cli.mqadmin.verb import BROKER, CLUSTER, Printer, chosen_brokers, verb
 from pyledger.cli.output import WrongUseError
+from pyledger.model.remoting_codes import RequestCode
 from pyledger.wire import fastjson
-from pyledger.wire.codes import RequestCode
-from pyledger.wire.headers.access import (
+from pyledger.wire.remoting.headers.auth import (
     AclRequestHeader,
     DeleteAclRequestHeader,
     ListAclsRequestHeader,
     ListUsersRequestHeader,
     UserRequestHeader,
 )
-from pyledger.wire.headers.codec import Header
+from pyledger.wire.remoting.headers.codec import Header
 
 VERBS: dict[str, click.Command] = {}
 Document = Mapping[str, Any]

@@ -14,7 +14,7 @@ from pyledger.cli.output import WrongUseError
 from pyledger.cli.parameters import Number
 from pyledger.config import properties
 from pyledger.errors import RemotingError
-from pyledger.wire.codes import RequestCode
+from pyledger.model.remoting_codes import RequestCode
 
 VERBS: dict[str, click.Command] = {}
 HOUR_MS = 3_600_000

@@ -17,14 +17,14 @@ import click
 from pyledger.cli.mqadmin.verb import Printer, shown, verb
 from pyledger.cli.output import WrongUseError, printable
 from pyledger.errors import BrokerError
-from pyledger.message import MessageQueue
-from pyledger.wire.body import document_of, fields_of
-from pyledger.wire.codes import RequestCode
-from pyledger.wire.headers.client import GetConsumerRunningInfoRequestHeader
-from pyledger.wire.heartbeat import ConsumeType
-from pyledger.wire.membership import ConsumerConnection
-from pyledger.wire.statistics import ConsumerRunning, PopProcessQueueState, ProcessQueueState
-from pyledger.wire.version import version_name
+from pyledger.model.message import MessageQueue
+from pyledger.model.remoting_codes import RequestCode
+from pyledger.wire.remoting.bodies.heartbeat import ConsumeType
+from pyledger.wire.remoting.bodies.json_body import document_of, fields_of
+from pyledger.wire.remoting.bodies.membership import ConsumerConnection
+from pyledger.wire.remoting.bodies.statistics import ConsumerRunning, PopProcessQueueState, ProcessQueueState
+from pyledger.wire.remoting.headers.client import GetConsumerRunningInfoRequestHeader
+from pyledger.wire.remoting.versions import version_name
 
 VERBS: dict[str, click.Command] = {}
 MEMBER = "{number:03}  {clientId:<40} {version}"
@@ -96,7 +96,7 @@ async def consumer_status(
 
 async def members_at(admin: Any, group: str, broker: str) -> ConsumerConnection:
     """Who is in a group at one broker."""
-    from pyledger.wire.headers.admin import GetConsumerConnectionListRequestHeader
+    from pyledger.wire.remoting.headers.admin import GetConsumerConnectionListRequestHeader
 
     header = GetConsumerConnectionListRequestHeader(consumer_group=group)
     answer = await admin.ask(broker.strip(), RequestCode.GET_CONSUMER_CONNECTION_LIST, header)

@@ -14,22 +14,22 @@ from pyledger.cli.mqadmin.verb import BROKER, CLUSTER, GROUP, TOPIC, Printer, ch
 from pyledger.cli.output import WrongUseError, printable
 from pyledger.cli.parameters import Number
 from pyledger.errors import BrokerError
-from pyledger.group import SubscriptionGroup
-from pyledger.protocol.routing.model import MASTER_ID
-from pyledger.wire.body import encode_body
-from pyledger.wire.codes import RequestCode
-from pyledger.wire.headers.admin import (
-    DeleteSubscriptionGroupRequestHeader,
-    GetConsumerConnectionListRequestHeader,
-)
-from pyledger.wire.membership import (
+from pyledger.model.remoting_codes import RequestCode
+from pyledger.model.route import MASTER_ID
+from pyledger.model.subscription_group import SubscriptionGroup
+from pyledger.wire.remoting.bodies.json_body import encode_body
+from pyledger.wire.remoting.bodies.membership import (
     ConsumerConnection,
     MessageRequestMode,
     MessageRequestModeRequest,
     ProducerMembers,
 )
-from pyledger.wire.topic_config import SubscriptionGroupTable
-from pyledger.wire.version import version_name
+from pyledger.wire.remoting.bodies.topic_config import SubscriptionGroupTable
+from pyledger.wire.remoting.headers.admin import (
+    DeleteSubscriptionGroupRequestHeader,
+    GetConsumerConnectionListRequestHeader,
+)
+from pyledger.wire.remoting.versions import version_name
 
 VERBS: dict[str, click.Command] = {}
 SHOWN = {

@@ -13,7 +13,7 @@ from pyledger.cli.mqadmin.verb import TOPIC, Printer, moment_text, verb
 from pyledger.cli.output import WrongUseError, printable
 from pyledger.cli.parameters import Number
 from pyledger.errors import PyLedgerError, SendError
-from pyledger.message import Message
+from pyledger.model.message import Message
 
 VERBS: dict[str, click.Command] = {}
 ROW = "{brokerName:<32}  {queueId:<4}  {sent:<20}    {tookMs}"

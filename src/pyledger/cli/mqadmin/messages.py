@@ -13,10 +13,10 @@ from pyledger.cli.network import received_fields
 from pyledger.cli.output import WrongUseError, printable
 from pyledger.cli.parameters import Number
 from pyledger.errors import NoRouteError, NotThereError
-from pyledger.message import Message, MessageQueue
-from pyledger.wire.codes import RequestCode
-from pyledger.wire.headers.admin import QueryConsumeQueueRequestHeader
-from pyledger.wire.offsets import QueueUnits
+from pyledger.model.message import Message, MessageQueue
+from pyledger.model.remoting_codes import RequestCode
+from pyledger.wire.remoting.bodies.offsets import QueueUnits
+from pyledger.wire.remoting.headers.admin import QueryConsumeQueueRequestHeader
 
 VERBS: dict[str, click.Command] = {}
 TOOLS_GROUP = "TOOLS_CONSUMER"

@@ -10,9 +10,9 @@ import click
 from pyledger.cli.mqadmin.brokers import print_settings, properties_text
 from pyledger.cli.mqadmin.verb import TOPIC, Printer, verb
 from pyledger.cli.output import WrongUseError
-from pyledger.protocol.routing.model import ORDER_TOPIC_NAMESPACE
-from pyledger.wire.codes import RequestCode
-from pyledger.wire.headers.namesrv import (
+from pyledger.model.remoting_codes import RequestCode
+from pyledger.model.route import ORDER_TOPIC_NAMESPACE
+from pyledger.wire.remoting.headers.namesrv import (
     AddWritePermOfBrokerRequestHeader,
     AddWritePermOfBrokerResponseHeader,
     DeleteKVConfigRequestHeader,

@@ -8,16 +8,16 @@ from typing import Any
 
 import click
 
-from pyledger import names
 from pyledger.cli.mqadmin.verb import TOPIC, Printer, moment_text, parse_moment, shown, verb
 from pyledger.cli.parameters import INT64_MAX, Number
 from pyledger.errors import BrokerError, NoRouteError, NotThereError
-from pyledger.wire.codes import RequestCode
-from pyledger.wire.headers.admin import CloneGroupOffsetRequestHeader
-from pyledger.wire.headers.client import ResetOffsetRequestHeader
-from pyledger.wire.offsets import QueueOffsets
-from pyledger.wire.statistics import BrokerConsumeStats
-from pyledger.wire.version import version_name
+from pyledger.model import names
+from pyledger.model.remoting_codes import RequestCode
+from pyledger.wire.remoting.bodies.offsets import QueueOffsets
+from pyledger.wire.remoting.bodies.statistics import BrokerConsumeStats
+from pyledger.wire.remoting.headers.admin import CloneGroupOffsetRequestHeader
+from pyledger.wire.remoting.headers.client import ResetOffsetRequestHeader
+from pyledger.wire.remoting.versions import version_name
 
 VERBS: dict[str, click.Command] = {}
 GROUP = click.option("-g", "--group", required=True, help="Name of the consumer group.")
@@ -147,7 +147,7 @@ async def broker_consume_stats(
     admin: Any, out: Printer, broker: str, timeout_ms: int | None, level: int, order: bool
 ) -> None:
     """How far all groups of a broker are."""
-    from pyledger.wire.headers.admin import GetConsumeStatsInBrokerHeader
+    from pyledger.wire.remoting.headers.admin import GetConsumeStatsInBrokerHeader
 
     del timeout_ms
     header = GetConsumeStatsInBrokerHeader(is_order=order)

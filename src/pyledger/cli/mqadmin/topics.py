@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from pyledger import names
 from pyledger.cli.mqadmin.verb import (
     BROKER,
     CLUSTER,
@@ -21,21 +20,25 @@ from pyledger.cli.mqadmin.verb import (
 from pyledger.cli.output import WrongUseError, printable
 from pyledger.cli.parameters import Number
 from pyledger.errors import BrokerError, NoRouteError
-from pyledger.message import MessageQueue
-from pyledger.protocol.routing.client_view import subscribe_queues
-from pyledger.protocol.routing.model import MASTER_ID, ORDER_TOPIC_NAMESPACE
-from pyledger.topic import Permission, TopicConfig
+from pyledger.model import names
+from pyledger.model.message import MessageQueue
+from pyledger.model.remoting_codes import RequestCode
+from pyledger.model.route import MASTER_ID, ORDER_TOPIC_NAMESPACE
+from pyledger.model.topic import Permission, TopicConfig
+from pyledger.protocol.client.topic_route_view import subscribe_queues
 from pyledger.wire import fastjson
-from pyledger.wire.body import decode_body, encode_body
-from pyledger.wire.codes import RequestCode
-from pyledger.wire.headers.admin import (
+from pyledger.wire.remoting.bodies.json_body import decode_body, encode_body
+from pyledger.wire.remoting.bodies.route import encode_route
+from pyledger.wire.remoting.bodies.statistics import BrokerStats
+from pyledger.wire.remoting.headers.admin import (
     DeleteTopicRequestHeader,
     GetTopicConfigRequestHeader,
     ViewBrokerStatsDataRequestHeader,
 )
-from pyledger.wire.headers.namesrv import DeleteTopicFromNamesrvRequestHeader, PutKVConfigRequestHeader
-from pyledger.wire.route import encode_route
-from pyledger.wire.statistics import BrokerStats
+from pyledger.wire.remoting.headers.namesrv import (
+    DeleteTopicFromNamesrvRequestHeader,
+    PutKVConfigRequestHeader,
+)
 
 VERBS: dict[str, click.Command] = {}
 PERMISSION = Number(0, 7)

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from pyledger import names
 from pyledger.cli.mqadmin.verb import Printer, moment_text, verb
 from pyledger.cli.parameters import Number
-from pyledger.wire.trace import EndTrace, SendTrace, decode_traces
+from pyledger.model import names
+from pyledger.wire.remoting.bodies.trace import EndTrace, SendTrace, decode_traces
 
 VERBS: dict[str, click.Command] = {}
 ROW = "{type:<10} {group:<20} {clientHost:<20} {timestamp:<20} {costMs:<10} {status:<10}"

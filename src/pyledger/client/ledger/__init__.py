@@ -12,7 +12,7 @@ from pyledger.client.ledger.client import AsyncLedgerClient
 from pyledger.client.ledger.log import AsyncLedgerLog, AsyncLogCursor
 from pyledger.client.ledger.reader import AsyncLedgerReader
 from pyledger.client.ledger.writer import AsyncAdvancedLedgerWriter, AsyncLedgerWriter
-from pyledger.config.ledger import LedgerConfig
+from pyledger.config.bookkeeper_client import LedgerConfig
 from pyledger.protocol.bookkeeper.entry import DigestType
 
 __all__ = [

@@ -15,7 +15,7 @@ from pyledger.client.ledger.reader import AsyncLedgerReader
 from pyledger.client.ledger.writer import AsyncAdvancedLedgerWriter, AsyncLedgerWriter
 from pyledger.metadata.bookies import RegisteredBookies
 from pyledger.protocol.bookkeeper.entry import LedgerEntry
-from pyledger.protocol.bookkeeper.ledger_log import Position
+from pyledger.protocol.bookkeeper.managed_ledger import Position
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata
 
 ENTRIES_AT_ONCE = 64

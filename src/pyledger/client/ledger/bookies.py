@@ -6,19 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
-from pyledger.config.ledger import LedgerConfig
+from pyledger.config.bookkeeper_client import LedgerConfig
 from pyledger.config.net import TlsConfig
 from pyledger.errors import MetadataUnreachableError, NotEnoughBookiesError
 from pyledger.metadata.bookies import RegisteredBookies
 from pyledger.metadata.cluster import Cluster
 from pyledger.net.bookie_client import BookieClient, BookieConnection, Codec
 from pyledger.protocol.bookkeeper.fragments import Lack
+from pyledger.protocol.bookkeeper.ledger_writer import Replacements
 from pyledger.protocol.bookkeeper.messages import Request
 from pyledger.protocol.bookkeeper.placement import Placement, RackOf
 from pyledger.protocol.bookkeeper.quarantine import Quarantine, replacements
-from pyledger.protocol.bookkeeper.repair import Repair, repair_of
-from pyledger.protocol.bookkeeper.writer import Replacements
-from pyledger.wire.ledger.asking import ADDED, AnswerFrames, Asked, Version2, Version3
+from pyledger.protocol.bookkeeper.re_replication import Repair, repair_of
+from pyledger.wire.bookkeeper.request_frames import ADDED, AnswerFrames, Asked, Version2, Version3
 
 RETRY_PAUSE_S = 0.1
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from pyledger.config.ledger import LedgerConfig
+from pyledger.config.bookkeeper_client import LedgerConfig
 from pyledger.errors import MetadataUnreachableError, NodeVersionError
 from pyledger.metadata.ledgers import LedgerTable, StoredMetadata
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata

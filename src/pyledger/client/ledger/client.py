@@ -10,7 +10,7 @@ from pyledger.client.ledger.repairing import LedgerRepairs
 from pyledger.client.ledger.writer import AsyncAdvancedLedgerWriter, AsyncLedgerWriter
 from pyledger.client.lifecycle import Lifecycle
 from pyledger.config.autorecovery import AutoRecoveryConfig
-from pyledger.config.ledger import LedgerConfig, racks_from
+from pyledger.config.bookkeeper_client import LedgerConfig, racks_from
 from pyledger.config.net import TlsConfig
 from pyledger.errors import LedgerPasswordError
 from pyledger.metadata.bookies import RegisteredBookies
@@ -20,8 +20,8 @@ from pyledger.protocol.bookkeeper.entry import DigestType
 from pyledger.protocol.bookkeeper.messages import BookieInfoRequest, BookieInfoResponse
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata, Segment, check_sizes
 from pyledger.protocol.bookkeeper.placement import RackOf
-from pyledger.protocol.bookkeeper.results import Result
-from pyledger.wire.ledger.entry import EntryDigest
+from pyledger.protocol.bookkeeper.result_codes import Result
+from pyledger.wire.bookkeeper.entry import EntryDigest
 
 TOKEN_BITS = 63
 

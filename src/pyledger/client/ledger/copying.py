@@ -14,17 +14,17 @@ from typing import Any
 from pyledger.client.ledger.bookies import Bookies
 from pyledger.client.ledger.pace import Pace
 from pyledger.client.ledger.reader import AsyncLedgerReader
-from pyledger.config.ledger import LedgerConfig
+from pyledger.config.bookkeeper_client import LedgerConfig
 from pyledger.errors import AddFailedError
 from pyledger.metadata.signal import Signal
 from pyledger.net.bookie_client import RunOfCalls
 from pyledger.protocol.bookkeeper.entry import LedgerEntry
 from pyledger.protocol.bookkeeper.messages import BatchReadRequest, BatchReadResponse, Status
-from pyledger.protocol.bookkeeper.repair import Repair
-from pyledger.protocol.bookkeeper.results import Result
-from pyledger.wire.ledger.answers import added_result
-from pyledger.wire.ledger.entry import HEADER, EntryDigest, count_whole, pack_entry
-from pyledger.wire.native import encode_copies
+from pyledger.protocol.bookkeeper.re_replication import Repair
+from pyledger.protocol.bookkeeper.result_codes import Result
+from pyledger.wire.bookkeeper.entry import HEADER, EntryDigest, count_whole, pack_entry
+from pyledger.wire.bookkeeper.response_entries import added_result
+from pyledger.wire.remoting.native_codec import encode_copies
 
 Copies = list[tuple[int, tuple[str, ...]]]
 """Entries with the bookies that get them."""

@@ -26,9 +26,9 @@ from pyledger.errors import (
     NoSuchLedgerError,
 )
 from pyledger.metadata.store import MetadataStore
-from pyledger.protocol.bookkeeper.ledger_log import CursorState, LogIndex, Position
-from pyledger.protocol.bookkeeper.results import Result
-from pyledger.wire.ledger.ledger_log import decode_cursor, decode_index, encode_cursor, encode_index
+from pyledger.protocol.bookkeeper.managed_ledger import CursorState, LogIndex, Position
+from pyledger.protocol.bookkeeper.result_codes import Result
+from pyledger.wire.bookkeeper.managed_ledger import decode_cursor, decode_index, encode_cursor, encode_index
 
 APPLICATION = b"pyledger-log"
 ROLL_BYTES = 64 << 20

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Self
 
 from pyledger.client.ledger.bookies import RETRY_PAUSE_S, Bookies
-from pyledger.config.ledger import LedgerConfig
+from pyledger.config.bookkeeper_client import LedgerConfig
 from pyledger.errors import (
     EntryReadError,
     LedgerOperationError,
@@ -19,6 +19,7 @@ from pyledger.errors import (
 from pyledger.metadata.ledgers import LedgerTable, StoredMetadata
 from pyledger.metadata.signal import Signal
 from pyledger.protocol.bookkeeper.entry import LedgerEntry
+from pyledger.protocol.bookkeeper.entry_reader import EntryRead
 from pyledger.protocol.bookkeeper.messages import (
     INVALID_ENTRY_ID,
     BatchReadRequest,
@@ -30,10 +31,9 @@ from pyledger.protocol.bookkeeper.messages import (
 )
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata
 from pyledger.protocol.bookkeeper.quorum import Coverage
-from pyledger.protocol.bookkeeper.reader import EntryRead
-from pyledger.protocol.bookkeeper.results import ABSENT, Result
-from pyledger.wire.ledger.answers import lac_told, read_result
-from pyledger.wire.ledger.entry import EntryDigest, unpack_entries
+from pyledger.protocol.bookkeeper.result_codes import ABSENT, Result
+from pyledger.wire.bookkeeper.entry import EntryDigest, unpack_entries
+from pyledger.wire.bookkeeper.response_entries import lac_told, read_result
 
 LAC_MAX = 2**62
 """A bookie that says more says that the ledger was fenced, not how far it goes."""

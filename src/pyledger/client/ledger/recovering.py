@@ -6,15 +6,15 @@ from typing import Any
 
 from pyledger.client.ledger.bookies import Bookies
 from pyledger.client.ledger.changes import MetadataChanges
-from pyledger.config.ledger import LedgerConfig
+from pyledger.config.bookkeeper_client import LedgerConfig
 from pyledger.errors import LedgerPasswordError, LedgerRecoveryError, PyLedgerError
 from pyledger.metadata.ledgers import LedgerTable, StoredMetadata
+from pyledger.protocol.bookkeeper.ledger_recovery import LedgerRecovery
+from pyledger.protocol.bookkeeper.ledger_writer import Proposal, SendAdd
 from pyledger.protocol.bookkeeper.messages import PRIORITY_HIGH, AddRequest, ReadRequest
-from pyledger.protocol.bookkeeper.recovery import LedgerRecovery
-from pyledger.protocol.bookkeeper.results import Result
-from pyledger.protocol.bookkeeper.writer import Proposal, SendAdd
-from pyledger.wire.ledger.answers import added_result, read_result
-from pyledger.wire.ledger.entry import EntryDigest, master_key, pack_entry
+from pyledger.protocol.bookkeeper.result_codes import Result
+from pyledger.wire.bookkeeper.entry import EntryDigest, master_key, pack_entry
+from pyledger.wire.bookkeeper.response_entries import added_result, read_result
 
 
 class RecoveryShell:

@@ -14,16 +14,16 @@ from pyledger.client.ledger.pace import Pace
 from pyledger.client.ledger.reader import AsyncLedgerReader
 from pyledger.client.ledger.recovering import RecoveryShell
 from pyledger.config.autorecovery import AutoRecoveryConfig
-from pyledger.config.ledger import LedgerConfig
+from pyledger.config.bookkeeper_client import LedgerConfig
 from pyledger.errors import NodeVersionError
 from pyledger.metadata.ledgers import LedgerTable, StoredMetadata
 from pyledger.metadata.signal import Signal
 from pyledger.protocol.bookkeeper.entry import DigestType
 from pyledger.protocol.bookkeeper.fragments import Lack, LedgerCheck
 from pyledger.protocol.bookkeeper.messages import ReadRequest
-from pyledger.protocol.bookkeeper.repair import Repair, Step, left_to_writer, next_step
-from pyledger.wire.ledger.answers import read_result
-from pyledger.wire.ledger.entry import EntryDigest, master_key
+from pyledger.protocol.bookkeeper.re_replication import Repair, Step, left_to_writer, next_step
+from pyledger.wire.bookkeeper.entry import EntryDigest, master_key
+from pyledger.wire.bookkeeper.response_entries import read_result
 
 READS_AT_ONCE = 256
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 from pyledger.client.ledger.bookies import Bookies
 from pyledger.client.ledger.changes import MetadataChanges
 from pyledger.client.ledger.pace import Pace
-from pyledger.config.ledger import LedgerConfig
+from pyledger.config.bookkeeper_client import LedgerConfig
 from pyledger.errors import (
     AddFailedError,
     DuplicateEntryIdError,
@@ -25,14 +25,14 @@ from pyledger.errors import (
 from pyledger.metadata.ledgers import LedgerTable, StoredMetadata
 from pyledger.net.bookie_client import RunOfCalls
 from pyledger.protocol.bookkeeper.entry import DigestType
+from pyledger.protocol.bookkeeper.ledger_writer import LedgerWriter, Proposal, SendAdd, SendRun
 from pyledger.protocol.bookkeeper.messages import ForceLedgerRequest, Status, WriteLacRequest
 from pyledger.protocol.bookkeeper.metadata import INVALID_ENTRY_ID, LedgerMetadata
-from pyledger.protocol.bookkeeper.results import Result
-from pyledger.protocol.bookkeeper.writer import LedgerWriter, Proposal, SendAdd, SendRun
-from pyledger.wire.ledger.answers import added_result
-from pyledger.wire.ledger.asking import Asked
-from pyledger.wire.ledger.entry import EntryDigest, master_key, pack_entry, pack_lac
-from pyledger.wire.native import AddEncoder
+from pyledger.protocol.bookkeeper.result_codes import Result
+from pyledger.wire.bookkeeper.entry import EntryDigest, master_key, pack_entry, pack_lac
+from pyledger.wire.bookkeeper.request_frames import Asked
+from pyledger.wire.bookkeeper.response_entries import added_result
+from pyledger.wire.remoting.native_codec import AddEncoder
 
 BEHIND_FACTOR = 8
 """Who is slow is not waited for, until it lacks so many times what may be on its way."""

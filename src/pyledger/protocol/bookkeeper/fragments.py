@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from pyledger.protocol.bookkeeper.entry import LedgerEntry
+from pyledger.protocol.bookkeeper.entry_reader import SendRead
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata
-from pyledger.protocol.bookkeeper.reader import SendRead
-from pyledger.protocol.bookkeeper.results import Result
+from pyledger.protocol.bookkeeper.result_codes import Result
 
 
 @dataclass(frozen=True, slots=True)

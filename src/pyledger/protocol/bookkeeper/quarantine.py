@@ -10,8 +10,8 @@ Source: BookKeeper client/BookieWatcherImpl.java (quarantined bookies), which le
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from pyledger.protocol.bookkeeper.ledger_writer import Replacements
 from pyledger.protocol.bookkeeper.placement import Placement
-from pyledger.protocol.bookkeeper.writer import Replacements
 
 REST_MS = 1_000
 """After the first failure."""

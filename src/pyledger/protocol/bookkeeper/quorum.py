@@ -4,7 +4,7 @@ Source: BookKeeper client/RoundRobinDistributionSchedule.java.
 """
 
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata
-from pyledger.protocol.bookkeeper.results import ABSENT, Result
+from pyledger.protocol.bookkeeper.result_codes import ABSENT, Result
 
 
 class Coverage:

@@ -6,7 +6,7 @@ ConsumeMessageOrderlyService.java, RebalancePushImpl.java (computePullFromWhereW
 
 from enum import Enum
 
-from pyledger.names import RETRY_PREFIX
+from pyledger.model.names import RETRY_PREFIX
 
 RECONSUME_TIMES_MAX = 16
 ORDERLY_TIMES_MAX = (1 << 31) - 1

@@ -5,7 +5,7 @@ Source: RocketMQ client/.../consumer/store/RemoteBrokerOffsetStore.java, Control
 
 from collections.abc import Collection, Mapping
 
-from pyledger.message import MessageQueue
+from pyledger.model.message import MessageQueue
 
 
 class OffsetTable:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from operator import lt
 from typing import Generic, Protocol, TypeVar
 
-from pyledger.value_type import value_type
+from pyledger.model.value_type import value_type
 
 MIB = 1 << 20
 LOCK_VALID_MS = 30_000

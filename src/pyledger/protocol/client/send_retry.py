@@ -17,7 +17,7 @@ DefaultMQProducer.java (retryResponseCodes), impl/MQClientAPIImpl.java (onExcept
 from enum import Enum
 
 from pyledger.errors import BrokerError, NoRouteError, RemotingError, RemotingTooMuchRequestError
-from pyledger.wire.codes import ResponseCode
+from pyledger.model.remoting_codes import ResponseCode
 
 RETRY_CODES = frozenset(
     {

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
+from pyledger.model.value_type import value_type
 from pyledger.protocol.filter.values import Value, compare, equal
-from pyledger.value_type import value_type
 
 Properties = Mapping[str, str]
 Evaluate = Callable[[Properties], Value]

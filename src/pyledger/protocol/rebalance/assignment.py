@@ -5,7 +5,7 @@ Source: RocketMQ broker/.../QueryAssignmentProcessor.java.
 
 from collections.abc import Mapping, Sequence
 
-from pyledger.message import MessageQueue
+from pyledger.model.message import MessageQueue
 from pyledger.protocol.rebalance.planner import share, sort_ids, sort_queues
 from pyledger.protocol.rebalance.strategies import Averagely, AveragelyByCircle, Strategy
 

@@ -9,9 +9,9 @@ Source: RocketMQ client/.../impl/consumer/RebalanceImpl.java.
 from collections.abc import Collection, Mapping
 
 from pyledger.errors import RebalanceError
-from pyledger.message import MessageQueue
+from pyledger.model.message import MessageQueue
+from pyledger.model.value_type import value_type
 from pyledger.protocol.rebalance.strategies import Strategy, java_order
-from pyledger.value_type import value_type
 
 PULL_IDLE_MAX_MS = 120_000
 INTERVAL_MS = 20_000

@@ -13,8 +13,8 @@ from dataclasses import field
 from typing import Protocol, TypeVar
 
 from pyledger.errors import RebalanceError
-from pyledger.message import MessageQueue
-from pyledger.value_type import value_type
+from pyledger.model.message import MessageQueue
+from pyledger.model.value_type import value_type
 
 T = TypeVar("T")
 Queues = Sequence[MessageQueue]

@@ -1,0 +1,138 @@
+"""What brokers tell a name server, and what it tells its clients: plain values.
+
+Upstream's word for each class stands in its docstring; fields are named as in `TopicConfig`, or as upstream
+names them, in snake case.
+
+Source: RocketMQ remoting/.../protocol/route, remoting/.../protocol/statictopic, RouteInfoManager.java.
+"""
+
+from collections.abc import Mapping
+from dataclasses import field
+
+from pyledger.model.topic import DataVersion, Permission
+from pyledger.model.value_type import value_type
+
+MASTER_ID = 0
+FLAG_UNIT = 1
+FLAG_UNIT_SUBSCRIPTION = 2
+ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"
+
+
+@value_type()
+class QueueRoute:
+    """Queues of one topic on the brokers of one name; upstream's `QueueData`."""
+
+    broker_name: str
+    read_queue_count: int
+    write_queue_count: int
+    permission: Permission
+    sys_flag: int = 0
+
+
+@value_type()
+class BrokerRoute:
+    """Brokers of one name, a master and its slaves; upstream's `BrokerData`."""
+
+    cluster: str
+    broker_name: str
+    broker_addrs: Mapping[int, str] = field(default_factory=dict)
+    """Address (`ip:port`) by broker id, smallest first; 0 is the master."""
+    enable_acting_master: bool = False
+    zone_name: str | None = None
+
+
+@value_type()
+class QueueMapping:
+    """Where one broker name stands in a static topic; upstream's `TopicQueueMappingInfo`."""
+
+    topic: str
+    broker_name: str
+    total_queues: int
+    epoch: int
+    curr_id_map: Mapping[int, int] = field(default_factory=dict)
+    """Global queue id by the broker's own queue id."""
+    scope: str = "__global__"
+    dirty: bool = False
+
+
+@value_type()
+class TopicRoute:
+    """Answer to "where is this topic?"; upstream's `TopicRouteData`."""
+
+    queues: tuple[QueueRoute, ...] = ()
+    brokers: tuple[BrokerRoute, ...] = ()
+    filter_servers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By broker address."""
+    order_topic_conf: str | None = None
+    """`broker:queues;broker:queues` of an ordered topic."""
+    queue_mappings: Mapping[str, QueueMapping] | None = None
+    """By broker name; None for a topic that is not static."""
+
+
+@value_type()
+class ClusterRoutes:
+    """All brokers and clusters; upstream's `ClusterInfo`."""
+
+    brokers: Mapping[str, BrokerRoute]
+    """By broker name."""
+    clusters: Mapping[str, tuple[str, ...]]
+    """Broker names by cluster."""
+
+
+@value_type()
+class BrokerIdentity:
+    """Who a broker says it is, in each of its requests to a name server."""
+
+    cluster: str
+    broker_name: str
+    broker_addr: str
+    broker_id: int
+
+
+@value_type()
+class Registration:
+    """One registration, full or of changed topics only."""
+
+    broker: BrokerIdentity
+    topics: Mapping[str, QueueRoute]
+    data_version: DataVersion = field(default_factory=DataVersion)
+    ha_server_addr: str | None = None
+    queue_mappings: Mapping[str, QueueMapping] = field(default_factory=dict)
+    """By topic."""
+    filter_servers: tuple[str, ...] | None = None
+    """None: the registration does not speak of them (before version 37)."""
+    heartbeat_timeout_ms: int | None = None
+    enable_acting_master: bool | None = None
+    """None: the broker does not know of acting masters (before 5.0)."""
+    zone_name: str | None = None
+
+
+@value_type()
+class MinBrokerIdChange:
+    """A notice to brokers of one name that the smallest id among them is another one now."""
+
+    min_broker_id: int
+    min_broker_addr: str
+    targets: tuple[str, ...]
+    """Addresses to tell."""
+    offline_broker_addr: str | None = None
+    ha_broker_addr: str | None = None
+
+
+@value_type()
+class Registered:
+    """Answer to a registration: where a slave finds its master, and who else must know."""
+
+    master_addr: str | None = None
+    ha_server_addr: str | None = None
+    notices: tuple[MinBrokerIdChange, ...] = ()
+
+
+@value_type()
+class ExpiredBroker:
+    """A broker that was silent for too long: its channel is to be closed."""
+
+    cluster: str
+    broker_addr: str
+    channel: object
+    silent_ms: int

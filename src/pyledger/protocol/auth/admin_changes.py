@@ -1,0 +1,173 @@
+"""Changes of users and policies, as an operator asks for them over the network: new rules, or why not.
+
+Words of refusals are upstream's. What an entry says of a resource replaces what it said before.
+
+Differs: an action that is unknown is refused; upstream leaves it out.
+
+Source: RocketMQ auth/.../authentication/manager/AuthenticationMetadataManagerImpl.java,
+authorization/manager/AuthorizationMetadataManagerImpl.java, authorization/model/Acl.java;
+broker/.../AdminBrokerProcessor.java.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pyledger.errors import ConfigError
+from pyledger.model.remoting_codes import ResponseCode
+from pyledger.protocol.auth.model import Objection, User
+from pyledger.protocol.auth.policies import (
+    POLICY_TYPES,
+    USER_STATES,
+    USER_SUBJECT,
+    USER_TYPES,
+    Entry,
+    PolicyRules,
+    acl_document,
+    entries_of,
+    listed,
+    subject_of,
+    user_document,
+    word,
+)
+
+UNKNOWN_USER = "The user is not exist"
+UNKNOWN_SUBJECT = "The subject is not exist."
+SUPER_ONLY = "The super user can only be update by super user"
+
+
+def denied(problem: str) -> Objection:
+    """What cannot be done."""
+    return Objection(ResponseCode.NO_PERMISSION, problem)
+
+
+def create_user(
+    rules: PolicyRules, asker: User, name: str, document: Mapping[str, Any]
+) -> PolicyRules | Objection:
+    """Add a user who is described as in the file."""
+    if not name.strip():
+        return Objection(ResponseCode.INVALID_PARAMETER, "The username is blank")
+    if not str(document.get("password") or "").strip():
+        return denied("password can not be blank")
+    user = changed_user(User(name, ""), document)
+    if isinstance(user, Objection):
+        return user
+    if user.superuser and not asker.superuser:
+        return Objection(ResponseCode.SYSTEM_ERROR, "The super user can only be create by super user")
+    if name in rules.users:
+        return denied("The user is existed")
+    return PolicyRules([*rules.users.values(), user], rules.entries)
+
+
+def update_user(
+    rules: PolicyRules, asker: User, name: str, document: Mapping[str, Any]
+) -> PolicyRules | Objection:
+    """Change what is given of a user."""
+    if not name.strip():
+        return Objection(ResponseCode.INVALID_PARAMETER, "The username is blank")
+    old = rules.users.get(name)
+    if old is None:
+        return denied(UNKNOWN_USER)
+    user = changed_user(old, document)
+    if isinstance(user, Objection):
+        return user
+    if (user.superuser or old.superuser) and not asker.superuser:
+        return denied(SUPER_ONLY)
+    return PolicyRules({**rules.users, name: user}.values(), rules.entries)
+
+
+def changed_user(user: User, document: Mapping[str, Any]) -> User | Objection:
+    """A user with what is given, not blank, in the place of what was."""
+    secret, kind, status = (document.get(one) or "" for one in ("password", "userType", "userStatus"))
+    try:
+        return replace(
+            user,
+            secret=str(secret) if str(secret).strip() else user.secret,
+            superuser=word(kind, USER_TYPES, user.name, "userType") if kind else user.superuser,
+            enabled=word(status, USER_STATES, user.name, "userStatus") if status else user.enabled,
+        )
+    except ConfigError as problem:
+        return denied(str(problem))
+
+
+def delete_user(rules: PolicyRules, asker: User, name: str) -> PolicyRules | Objection:
+    """Forget a user and the policies about it; also well when there is none."""
+    if not name.strip():
+        return denied("username can not be blank")
+    old = rules.users.get(name)
+    if old is None:
+        return rules
+    if old.superuser and not asker.superuser:
+        return denied(SUPER_ONLY)
+    return PolicyRules(without(rules.users, name).values(), without(rules.entries, name))
+
+
+def put_acl(rules: PolicyRules, subject: str, document: Mapping[str, Any]) -> PolicyRules | Objection:
+    """Add entries to the policies of a user; those of the same type and resource are replaced."""
+    try:
+        name = subject_of(document.get("subject") or subject, "subject")
+        fresh = [one for policy in listed(document.get("policies")) for one in entries_of(policy, name)]
+    except (ConfigError, AttributeError, TypeError) as problem:
+        return denied(str(problem))
+    if not fresh:
+        return denied("The policies is empty.")
+    if any(not one.actions for one in fresh):
+        return denied("The actions is empty.")
+    if name not in rules.users:
+        return denied(f"The subject of User:{name} is not exist.")
+    entries = {(one.custom, one.resource): one for one in (*rules.entries.get(name, ()), *fresh)}
+    return PolicyRules(rules.users.values(), {**rules.entries, name: tuple(entries.values())})
+
+
+def delete_acl(
+    rules: PolicyRules, subject: str, policy_type: str | None, resource: str | None
+) -> PolicyRules | Objection:
+    """Forget what a policy of a user says of a resource; without one, all that is said of the user."""
+    try:
+        name = subject_of(subject, "subject")
+        custom = word(policy_type or "Custom", POLICY_TYPES, "policyType", "policyType")
+        gone = Entry.parse({}, resource, custom=custom, place="resource").resource if resource else None
+    except ConfigError as problem:
+        return denied(str(problem))
+    if name not in rules.users:
+        return denied(UNKNOWN_SUBJECT)
+    if name not in rules.entries:
+        return denied("The acl is not exist.")
+    left = [one for one in rules.entries[name] if one.custom is not custom or one.resource != gone]
+    if gone is None or not left:
+        return PolicyRules(rules.users.values(), without(rules.entries, name))
+    return PolicyRules(rules.users.values(), {**rules.entries, name: left})
+
+
+def user_documents(rules: PolicyRules, asker: User, part: str = "") -> list[dict[str, Any]]:
+    """Users whose name has a part in it; their secrets are for super users alone."""
+    found = [user_document(one) for name, one in rules.users.items() if part in name]
+    return found if asker.superuser else [without(one, "password") for one in found]
+
+
+def acl_documents(
+    rules: PolicyRules, subject_part: str = "", resource_part: str = ""
+) -> list[dict[str, Any]]:
+    """The policies of users whose subject has a part in it, about resources that have one."""
+    found = (
+        acl_document(name, [one for one in entries if resource_part in one.resource])
+        for name, entries in rules.entries.items()
+        if subject_part in f"{USER_SUBJECT}{name}"
+    )
+    return [one for one in found if one["policies"]]
+
+
+def find_acl(rules: PolicyRules, subject: str) -> dict[str, Any] | Objection | None:
+    """The policies of a user; None: there are none."""
+    try:
+        name = subject_of(subject, "subject")
+    except ConfigError as problem:
+        return denied(str(problem))
+    if name not in rules.users:
+        return denied(UNKNOWN_SUBJECT)
+    return acl_document(name, rules.entries[name]) if rules.entries.get(name) else None
+
+
+def without(table: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """A table without one of its rows."""
+    return {key: value for key, value in table.items() if key != name}

@@ -1,0 +1,237 @@
+"""Users and policies as upstream has had them since 5.3: a policy allows or denies actions on resources.
+
+A request passes when every right that it needs is allowed. Policies of type `Custom` are looked at before
+those of type `Default`. Among entries that match, the most specific decides: a kind of resource before any
+kind, a whole name before a prefix, a longer prefix before a shorter one; on a tie `Allow` stands before
+`Deny`, as upstream. What no entry matches is denied.
+
+Source: RocketMQ auth/.../authorization/chain/AclAuthorizationHandler.java, model/Policy.java,
+model/PolicyEntry.java, model/Resource.java.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from typing import Any, Self
+
+from pyledger.errors import ConfigError
+from pyledger.model.value_type import value_type
+from pyledger.protocol.auth.model import Action, Need, ResourceKind, User
+
+ANY = "*"
+USER_SUBJECT = "User:"
+USER_TYPES = {"super": True, "normal": False}
+USER_STATES = {"enable": True, "disable": False}
+DECISIONS = {"allow": True, "deny": False}
+POLICY_TYPES = {"custom": True, "default": False}
+
+
+@value_type()
+class Entry:
+    """Allows or denies some actions on one resource."""
+
+    kind: ResourceKind | None
+    """None: any."""
+    name: str
+    """Whole, or without its `*` when `prefix` is set."""
+    prefix: bool
+    actions: frozenset[Action]
+    networks: tuple[IPv4Network | IPv6Network, ...]
+    """Where requests may come from; empty: anywhere."""
+    allow: bool
+    custom: bool
+
+    @classmethod
+    def parse(cls, document: Mapping[str, Any], resource: str, *, custom: bool, place: str) -> Self:
+        """From an object of the file, for one of its resources.
+
+        Raises:
+            ConfigError: a word is unknown, or an address is none.
+        """
+        kind_text, separator, name = resource.partition(":")
+        if resource == ANY:
+            kind, name = None, ANY
+        else:
+            kind = word(kind_text, {one.lower(): one for one in ResourceKind}, place, "resource")
+            if not separator or not name:
+                raise ConfigError(
+                    place, f"the resource {resource!r} names nothing", "write Topic:name or Topic:*"
+                )
+        actions = {one.lower(): one for one in Action}
+        try:
+            networks = tuple(ip_network(one, strict=False) for one in listed(document.get("sourceIps")))
+        except ValueError as problem:
+            raise ConfigError(place, f"a source address is none: {problem}") from None
+        return cls(
+            kind,
+            name.removesuffix(ANY),
+            name.endswith(ANY),
+            frozenset(word(one, actions, place, "action") for one in listed(document.get("actions"))),
+            networks,
+            word(document.get("decision", "Allow"), DECISIONS, place, "decision"),
+            custom,
+        )
+
+    @property
+    def resource(self) -> str:
+        """Upstream's text for what it is about."""
+        name = self.name + ANY * self.prefix
+        return name if self.kind is None else f"{self.kind}:{name}"
+
+    def document(self) -> dict[str, Any]:
+        """The object that says the same."""
+        found: dict[str, Any] = {
+            "resource": self.resource,
+            "actions": [one.value for one in Action if one in self.actions],
+            "decision": "Allow" if self.allow else "Deny",
+        }
+        if self.networks:
+            single = ((network, network.num_addresses == 1) for network in self.networks)
+            found["sourceIps"] = [str(one.network_address if alone else one) for one, alone in single]
+        return found
+
+    def matches(self, need: Need, address: str) -> bool:
+        """Whether it has a say."""
+        if self.kind is not None and self.kind is not need.kind:
+            return False
+        if not (need.name.startswith(self.name) if self.prefix else need.name == self.name):
+            return False
+        if Action.ALL not in self.actions and self.actions.isdisjoint(need.any_of):
+            return False
+        return not self.networks or any(ip_address(address) in network for network in self.networks)
+
+    @property
+    def rank(self) -> tuple[bool, bool, bool, int, bool]:
+        """Lower decides first."""
+        return not self.custom, self.kind is None, self.prefix, -len(self.name), not self.allow
+
+
+class PolicyRules:
+    """Users, and the policies of each."""
+
+    def __init__(self, users: Iterable[User], entries: Mapping[str, Sequence[Entry]]) -> None:
+        """Take users, and entries by the name of a user."""
+        self.users: Mapping[str, User] = {user.name: user for user in users}
+        self.entries: Mapping[str, tuple[Entry, ...]] = {
+            name: tuple(found) for name, found in entries.items()
+        }
+        self._ranked = {name: sorted(found, key=lambda one: one.rank) for name, found in entries.items()}
+
+    @classmethod
+    def parse(cls, document: Mapping[str, Any]) -> Self:
+        """From `users` and `acls` of a file, objects in upstream's form.
+
+        Raises:
+            ConfigError: a word is unknown, a name or password is missing, or an address is none.
+        """
+        users = [parse_user(one, f"users[{at}]") for at, one in enumerate(listed(document.get("users")))]
+        entries: dict[str, list[Entry]] = {}
+        for at, one in enumerate(listed(document.get("acls"))):
+            found = entries.setdefault(subject_of(one.get("subject"), f"acls[{at}]"), [])
+            for policy in listed(one.get("policies")):
+                found += entries_of(policy, f"acls[{at}]")
+        return cls(users, entries)
+
+    def document(self) -> dict[str, Any]:
+        """What `parse` reads."""
+        return {
+            "users": [user_document(one) for one in self.users.values()],
+            "acls": [acl_document(name, entries) for name, entries in self.entries.items()],
+        }
+
+    def user(self, name: str) -> User | None:
+        """The user with a name."""
+        return self.users.get(name)
+
+    def trusts(self, address: str, name: str | None) -> bool:  # noqa: ARG002 - the form has no white lists
+        """No address is trusted without a signature."""
+        return False
+
+    def problem(self, user: User, needs: Iterable[Need], address: str) -> str | None:
+        """Why a user may not make a request from an address; None: it may."""
+        if user.superuser:
+            return None
+        entries = self._ranked.get(user.name, [])
+        for need in needs:
+            first = next((one for one in entries if one.matches(need, address)), None)
+            if first is None or not first.allow:
+                return f"User:{user.name} has no permission to {need} from {address}"
+        return None
+
+
+def parse_user(document: Mapping[str, Any], place: str) -> User:
+    """A user from an object in upstream's form.
+
+    Raises:
+        ConfigError: name or password is missing, or a word is unknown.
+    """
+    name, secret = str(document.get("username") or ""), str(document.get("password") or "")
+    if not name or not secret:
+        raise ConfigError(place, "username or password is missing")
+    return User(
+        name,
+        secret,
+        word(document.get("userType") or "Normal", USER_TYPES, place, "userType"),
+        word(document.get("userStatus") or "enable", USER_STATES, place, "userStatus"),
+    )
+
+
+def user_document(user: User) -> dict[str, Any]:
+    """The object that says the same."""
+    return {
+        "username": user.name,
+        "password": user.secret,
+        "userType": "Super" if user.superuser else "Normal",
+        "userStatus": "enable" if user.enabled else "disable",
+    }
+
+
+def acl_document(name: str, entries: Iterable[Entry]) -> dict[str, Any]:
+    """The policies of a user, by type, as an object in upstream's form."""
+    by_type: dict[str, list[dict[str, Any]]] = {}
+    for one in entries:
+        by_type.setdefault("Custom" if one.custom else "Default", []).append(one.document())
+    policies = [{"policyType": kind, "entries": found} for kind, found in by_type.items()]
+    return {"subject": f"{USER_SUBJECT}{name}", "policies": policies}
+
+
+def subject_of(text: object, place: str) -> str:
+    """The user that a subject names.
+
+    Raises:
+        ConfigError: it is no user.
+    """
+    kind, separator, name = str(text or "").partition(":")
+    if kind.lower() != "user" or not separator or not name:
+        raise ConfigError(place, f"the subject {str(text)!r} is no user", "write User:name")
+    return name
+
+
+def entries_of(policy: Mapping[str, Any], place: str) -> list[Entry]:
+    """The entries of a policy, one for each resource that they name."""
+    custom = word(policy.get("policyType") or "Custom", POLICY_TYPES, place, "policyType")
+    return [
+        Entry.parse(one, resource, custom=custom, place=place)
+        for one in listed(policy.get("entries"))
+        for resource in listed(one.get("resource"))
+    ]
+
+
+def listed(value: Any) -> list[Any]:
+    """A value that is a list, a single one, a text with commas, or missing."""
+    if value is None:
+        return []
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def word(text: object, words: Mapping[str, Any], place: str, what: str) -> Any:
+    """What a word means, in any case.
+
+    Raises:
+        ConfigError: it is unknown.
+    """
+    found = words.get(str(text).lower())
+    if found is None:
+        raise ConfigError(place, f"the {what} {text!r} is unknown", f"it is one of {', '.join(words)}")
+    return found

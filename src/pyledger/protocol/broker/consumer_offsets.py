@@ -1,0 +1,180 @@
+"""How far groups have consumed: the next queue offset for each topic, group and queue.
+
+A commit overwrites: it may go back, as upstream allows (a consumer's own memory is what goes only forward).
+A reset waits here until the group's next pull of the queue takes it; until then commits of that queue are
+ignored, so that a consumer that does not know of it yet cannot undo it.
+
+Source: RocketMQ broker/.../ConsumerOffsetManager.java, ConsumerManageProcessor.java,
+AdminBrokerProcessor.java.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+
+from pyledger.config.delivery import DeliveryConfig
+from pyledger.model.ids import QueueId, QueueOffset
+from pyledger.model.message import QueueRange
+from pyledger.model.topic import NO_VERSION, DataVersion
+
+INT64_MAX = (1 << 63) - 1
+Offsets = dict[tuple[str, str], dict[QueueId, QueueOffset]]
+
+
+class OffsetTable:
+    """The offsets of all groups; `offsets` and `version` are what `consumerOffset.json` holds."""
+
+    def __init__(
+        self,
+        config: DeliveryConfig,
+        offsets: Mapping[tuple[str, str], Mapping[QueueId, QueueOffset]] | None = None,
+        version: DataVersion = NO_VERSION,
+    ) -> None:
+        self.version_step = config.offset_version_step
+        self.offsets: Offsets = {key: dict(queues) for key, queues in (offsets or {}).items()}
+        """By topic and group. Persisted."""
+        self.pulled: Offsets = {}
+        """Where the next pull of each queue goes on. Memory only."""
+        self.resets: Offsets = {}
+        """Resets that no pull has taken yet. Memory only."""
+        self.version = version
+        self.commit_count = 0
+        self.change_count = 0
+        """Changes of `offsets`: when it has moved, there is something new to store."""
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int, now_ms: int) -> bool:
+        """Store an offset, forward or back.
+
+        Returns:
+            False when it was ignored because a reset of the queue is pending.
+        """
+        if queue_id in self.resets.get((topic, group), {}):
+            return False
+        if self.committed(group, topic, queue_id) != offset:
+            self._put(self.offsets, group, topic, queue_id, offset)
+            self.change_count += 1
+        self.commit_count += 1
+        if self.commit_count % self.version_step == 0:
+            self.version = self.version.next(now_ms)
+        return True
+
+    def adopt(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Take a queue offset, units, from a master's table."""
+        if self.committed(group, topic, queue_id) != offset:
+            self._put(self.offsets, group, topic, queue_id, offset)
+            self.change_count += 1
+
+    def committed(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The next queue offset to consume; None where the group has none."""
+        return self.offsets.get((topic, group), {}).get(QueueId(queue_id))
+
+    def note_pull(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Note where the next pull goes on: a queue offset, units."""
+        self._put(self.pulled, group, topic, queue_id, offset)
+
+    def pull_offset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Where the next pull of a queue goes on; None before the first."""
+        return self.pulled.get((topic, group), {}).get(QueueId(queue_id))
+
+    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Have the group go on at another queue offset, units: stored at once, and told to its next pull."""
+        self._put(self.offsets, group, topic, queue_id, offset)
+        self._put(self.resets, group, topic, queue_id, offset)
+        self.change_count += 1
+
+    def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The reset that a pull of this queue must be told, once."""
+        waiting = self.resets.get((topic, group))
+        if waiting is None:
+            return None
+        offset = waiting.pop(QueueId(queue_id), None)
+        if not waiting:
+            del self.resets[topic, group]
+        return offset
+
+    def topics_of_group(self, group: str) -> list[str]:
+        """Topics that a group has offsets for, sorted."""
+        return sorted(topic for topic, owner in self.offsets if owner == group)
+
+    def groups_of_topic(self, topic: str) -> list[str]:
+        """Groups that have offsets for a topic, sorted."""
+        return sorted(group for name, group in self.offsets if name == topic)
+
+    def corrections(
+        self, topic: str, group: str, *, without: Collection[str], min_offset: Callable[[int], int]
+    ) -> dict[int, int]:
+        """How far the slowest group is in each queue of a topic: where another should stand, units.
+
+        Args:
+            topic: The topic.
+            group: The group that is compared: where it is behind all others nothing limits it.
+            without: Groups that do not count.
+            min_offset: Lowest offset of a queue; offsets below it do not count.
+        """
+        least: dict[int, int] = {}
+        for (name, owner), queues in self.offsets.items():
+            if name == topic and owner not in without:
+                for queue_id, offset in queues.items():
+                    if offset >= min_offset(queue_id):
+                        least[queue_id] = min(offset, least.get(queue_id, offset))
+        for queue_id, offset in self.offsets.get((topic, group), {}).items():
+            if least.get(queue_id, INT64_MAX) > offset:
+                least[queue_id] = INT64_MAX
+        return least
+
+    def delete_group(self, group: str) -> None:
+        """Forget all of a group."""
+        self._delete(lambda _, owner: owner == group)
+
+    def delete_topic(self, topic: str) -> None:
+        """Forget all of a topic."""
+        self._delete(lambda name, _: name == topic)
+
+    def clone(self, source: str, target: str, topic: str) -> None:
+        """Give a group the offsets that another has for a topic."""
+        if (offsets := self.offsets.get((topic, source))) is not None:
+            self.offsets[topic, target] = dict(offsets)
+            self.change_count += 1
+
+    def describe(self) -> str:
+        """All offsets, a line for each topic and group."""
+        lines = []
+        for (topic, group), queues in sorted(self.offsets.items()):
+            waiting = self.resets.get((topic, group), {})
+            parts = [f"{q}={o}" + (" (reset)" if q in waiting else "") for q, o in sorted(queues.items())]
+            lines.append(f"{topic}@{group}: {' '.join(parts)}")
+        return "\n".join([*lines, f"version {self.version.counter}"])
+
+    @staticmethod
+    def _put(table: Offsets, group: str, topic: str, queue_id: int, offset: int) -> None:
+        table.setdefault((topic, group), {})[QueueId(queue_id)] = QueueOffset(offset)
+
+    def _delete(self, gone: Callable[[str, str], bool]) -> None:
+        self.change_count += 1
+        for table in (self.offsets, self.pulled, self.resets):
+            for key in [key for key in table if gone(*key)]:
+                del table[key]
+
+
+def offset_to_answer(
+    committed: int | None, *, set_zero_if_not_found: bool | None, min_offset: int, first_in_memory: bool
+) -> int | None:
+    """What a query for a consumer's offset is told; None: not found, the client decides where to start.
+
+    A group without an offset starts at 0 in a young queue, even if it asked for the end: its first message is
+    still in memory, so it is taken for one that the group was meant to see.
+
+    Args:
+        committed: The stored offset, units.
+        set_zero_if_not_found: What the request says; only an explicit False rules the 0 out.
+        min_offset: Lowest offset of the queue, units.
+        first_in_memory: Whether message 0 is still in the page cache.
+    """
+    if committed is not None and committed >= 0:
+        return committed
+    if set_zero_if_not_found is False:
+        return None
+    return 0 if min_offset <= 0 and first_in_memory else None
+
+
+def reset_allowed(offset: int, held: QueueRange) -> bool:
+    """Whether a queue can be reset to a queue offset, units: one past the end is allowed, as upstream."""
+    return held.min_offset <= offset <= held.max_offset + 1

@@ -1,0 +1,65 @@
+"""How groups ask for messages: by pull or by pop.
+
+Source: RocketMQ broker/.../QueryAssignmentProcessor.java, MessageRequestModeManager.java.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from pyledger.model import names
+from pyledger.model.remoting_codes import ResponseCode
+from pyledger.model.value_type import value_type
+from pyledger.protocol.broker.rejection import Refusal
+
+
+class RequestMode(StrEnum):
+    """How a group asks."""
+
+    PULL = "PULL"
+    POP = "POP"
+
+
+@value_type()
+class GroupMode:
+    """How a group asks for the messages of a topic."""
+
+    mode: RequestMode = RequestMode.PULL
+    share_count: int = 0
+    """Of popping clients: how many others take from each one's queues; 0: all from all."""
+
+
+PULLING = GroupMode()
+
+
+class RequestModes:
+    """The modes that an operator has set; `modes` is what `messageRequestMode.json` holds."""
+
+    def __init__(self, modes: Mapping[tuple[str, str], GroupMode] | None = None) -> None:
+        self.modes = dict(modes or {})
+        """By topic and group."""
+        self.change_count = 0
+
+    def find(self, topic: str, group: str) -> GroupMode:
+        """How a group asks; it pulls unless told otherwise."""
+        return self.modes.get((topic, group), PULLING)
+
+    def adopt(self, modes: Mapping[tuple[str, str], GroupMode]) -> None:
+        """Become a copy of a master's table."""
+        self.change_count += self.modes != dict(modes)
+        self.modes = dict(modes)
+
+    def update(
+        self, topic: str, group: str, mode: GroupMode, *, topic_known: bool, group_known: bool
+    ) -> Refusal | None:
+        """Set how a group asks, as an operator wants."""
+        if topic.startswith(names.RETRY_PREFIX):
+            return Refusal(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
+        if not topic_known:
+            problem = f"topic[{topic}] not exist, apply first please!"
+            return Refusal(ResponseCode.TOPIC_NOT_EXIST, problem)
+        if not group_known:
+            problem = f"subscription group [{group}] does not exist"
+            return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, problem)
+        self.modes[topic, group] = mode
+        self.change_count += 1
+        return None

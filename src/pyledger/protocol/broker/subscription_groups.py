@@ -1,0 +1,125 @@
+"""The consumer groups of one broker and what each may do.
+
+Source: RocketMQ broker/.../SubscriptionGroupManager.java.
+"""
+
+from collections.abc import Mapping
+
+from pyledger.config.delivery import DeliveryConfig
+from pyledger.model import names
+from pyledger.model.remoting_codes import ResponseCode
+from pyledger.model.subscription_group import SubscriptionGroup
+from pyledger.model.topic import NO_VERSION, DataVersion
+from pyledger.protocol.broker.name_rules import INTERNAL_GROUPS, group_problem, is_system_group
+from pyledger.protocol.broker.rejection import Refusal
+
+PREDEFINED = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+    names.TRANSACTION_GROUP,
+)
+READ_FORBIDDEN_BIT = 2
+
+
+class BrokerGroups:
+    """The table of groups; `groups`, `forbidden` and `version` are what `subscriptionGroup.json` holds."""
+
+    def __init__(
+        self,
+        config: DeliveryConfig,
+        groups: Mapping[str, SubscriptionGroup] | None = None,
+        forbidden: Mapping[str, Mapping[str, int]] | None = None,
+        version: DataVersion = NO_VERSION,
+    ) -> None:
+        self.auto_create = config.auto_create_groups
+        self.groups = dict(groups or {})
+        self.forbidden: dict[str, dict[str, int]] = {k: dict(v) for k, v in (forbidden or {}).items()}
+        self.version = version
+        for name in PREDEFINED:
+            self.groups.setdefault(name, SubscriptionGroup(name))
+
+    def adopt(
+        self,
+        groups: Mapping[str, SubscriptionGroup],
+        forbidden: Mapping[str, Mapping[str, int]],
+        version: DataVersion,
+    ) -> None:
+        """Become a copy of a master's table."""
+        self.groups.clear()
+        self.groups.update(groups)
+        self.forbidden.clear()
+        self.forbidden.update({group: dict(topics) for group, topics in forbidden.items()})
+        self.version = version
+
+    def known(self, name: str) -> SubscriptionGroup | None:
+        """A client's group that is in the table."""
+        return None if name in INTERNAL_GROUPS else self.groups.get(name)
+
+    def find(self, name: str, now_ms: int) -> SubscriptionGroup | None:
+        """A client's group by its name; made now where groups are, and the name is valid."""
+        known = self.known(name)
+        if known is not None or name in INTERNAL_GROUPS:
+            return known
+        if group_problem(name) is not None or not (self.auto_create or is_system_group(name)):
+            return None
+        return self._put(SubscriptionGroup(name), now_ms)
+
+    def update(self, group: SubscriptionGroup, now_ms: int) -> Refusal | None:
+        """Create or change a group as an administrator asks."""
+        if (problem := group_problem(group.name)) is not None:
+            return Refusal(ResponseCode.INVALID_PARAMETER, problem)
+        if group.name in INTERNAL_GROUPS:
+            return internal_group(group.name)
+        if self.groups.get(group.name) != group:
+            self._put(group, now_ms)
+        return None
+
+    def delete(self, name: str, now_ms: int) -> Refusal | None:
+        """Delete a group; an unknown one is no error."""
+        if name in INTERNAL_GROUPS:
+            return internal_group(name)
+        if self.groups.pop(name, None) is not None or name in self.forbidden:
+            self.forbidden.pop(name, None)
+            self.version = self.version.next(now_ms)
+        return None
+
+    def read_forbidden(self, group: str, topic: str) -> bool:
+        """Whether a group must not read a topic."""
+        return bool(self.forbidden.get(group, {}).get(topic, 0) >> READ_FORBIDDEN_BIT & 1)
+
+    def forbid_read(self, group: str, topic: str, forbidden: bool, now_ms: int) -> None:
+        """Forbid a group a topic, or allow it again."""
+        topics = self.forbidden.setdefault(group, {})
+        bits = topics.get(topic, 0) & ~(1 << READ_FORBIDDEN_BIT) | forbidden << READ_FORBIDDEN_BIT
+        if bits:
+            topics[topic] = bits
+        else:
+            topics.pop(topic, None)
+        if not topics:
+            del self.forbidden[group]
+        self.version = self.version.next(now_ms)
+
+    def describe(self) -> str:
+        """All groups but the predefined, a line for each."""
+        lines = [
+            f"{name}: {'on' if group.consume else 'off'}, {group.retry_times_max} retries, "
+            f"{group.retry_queue_count} retry queues"
+            for name, group in sorted(self.groups.items())
+            if name not in PREDEFINED
+        ]
+        return "\n".join([*lines, f"version {self.version.counter}"])
+
+    def _put(self, group: SubscriptionGroup, now_ms: int) -> SubscriptionGroup:
+        self.groups[group.name] = group
+        self.version = self.version.next(now_ms)
+        return group
+
+
+def internal_group(name: str) -> Refusal:
+    """Nobody changes a group by whose offsets the broker knows what it has done."""
+    return Refusal(ResponseCode.INVALID_PARAMETER, f"the group[{name}] is the broker's own")

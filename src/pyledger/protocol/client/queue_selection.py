@@ -1,0 +1,132 @@
+"""To which queue a producer sends: the next one, not at the broker that just failed, not at a slow broker.
+
+Source: RocketMQ client/.../latency/MQFaultStrategy.java, LatencyFaultToleranceImpl.java,
+impl/producer/TopicPublishInfo.java.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pyledger.model.message import MessageQueue
+
+LATENCY_MS = (50, 100, 550, 1800, 3000, 5000, 15_000)
+PAUSE_MS = (0, 0, 2000, 5000, 6000, 10_000, 30_000)
+FAILURE_LATENCY_MS = 10_000
+
+
+def pause_after(latency_ms: float) -> int:
+    """How long (ms) a broker is spared that took `latency_ms` to answer."""
+    pause_ms = 0
+    for limit_ms, pause in zip(LATENCY_MS, PAUSE_MS, strict=True):
+        if latency_ms >= limit_ms:
+            pause_ms = pause
+    return pause_ms
+
+
+@dataclass(slots=True)
+class BrokerHealth:
+    """What is known of one broker."""
+
+    latency_ms: float
+    spared_until_ms: float
+    reachable: bool
+
+
+class FaultTable:
+    """Which brokers were slow or failed lately."""
+
+    def __init__(self) -> None:
+        self._health: dict[str, BrokerHealth] = {}
+
+    def update(
+        self,
+        broker_name: str,
+        latency_ms: float,
+        now_ms: float,
+        *,
+        failed: bool = False,
+        reachable: bool = True,
+    ) -> None:
+        """Note how a send went.
+
+        Args:
+            broker_name: Whom it went to.
+            latency_ms: How long it took.
+            now_ms: A clock that does not go back.
+            failed: It counts as a slow one, however long it took.
+            reachable: Whether anybody was there.
+        """
+        pause_ms = pause_after(FAILURE_LATENCY_MS if failed else latency_ms)
+        self._health[broker_name] = BrokerHealth(latency_ms, now_ms + pause_ms, reachable)
+
+    def is_available(self, broker_name: str, now_ms: float) -> bool:
+        """Whether a broker need not be spared."""
+        health = self._health.get(broker_name)
+        return health is None or now_ms >= health.spared_until_ms
+
+    def is_reachable(self, broker_name: str) -> bool:
+        """Whether a broker answered when it was last tried."""
+        health = self._health.get(broker_name)
+        return health is None or health.reachable
+
+    def describe(self, now_ms: float) -> str:
+        """One line for each broker."""
+        return "\n".join(
+            f"{name} {'available' if self.is_available(name, now_ms) else 'spared'}"
+            f" {'reachable' if health.reachable else 'unreachable'}"
+            f" pause={health.spared_until_ms - now_ms:.0f}"
+            for name, health in sorted(self._health.items())
+        )
+
+
+class QueueChooser:
+    """Takes the queues of one topic in turn."""
+
+    def __init__(self, draw: Callable[[int], int]) -> None:
+        """Start anywhere.
+
+        Args:
+            draw: A random number below its argument.
+        """
+        self._draw = draw
+        self._next = draw(1 << 31)
+
+    def choose(
+        self,
+        queues: Sequence[MessageQueue],
+        last_broker: str | None = None,
+        faults: FaultTable | None = None,
+        now_ms: float = 0,
+    ) -> MessageQueue:
+        """The queue for the next attempt.
+
+        Args:
+            queues: Those of the topic, at least one.
+            last_broker: Broker of the failed attempt before, which is avoided where there is another.
+            faults: Brokers to spare; None spares none.
+            now_ms: The clock of `faults`.
+        """
+        if faults is None:
+            tests: list[Callable[[str], bool]] = [lambda name: name != last_broker]
+        else:
+            if last_broker is not None:
+                self._next = self._draw(1 << 31)
+            tests = [
+                lambda name: name != last_broker and faults.is_available(name, now_ms),
+                lambda name: name != last_broker and faults.is_reachable(name),
+            ]
+        for accept in tests:
+            for _ in queues:
+                queue = self._take(queues)
+                if accept(queue.broker_name):
+                    return queue
+        return self._take(queues)
+
+    def _take(self, queues: Sequence[MessageQueue]) -> MessageQueue:
+        return queues[self.step(len(queues))]
+
+    def step(self, count: int) -> int:
+        """The place of the next one among so many."""
+        place = self._next % count
+        self._next = (self._next + 1) & 0x7FFFFFFF
+        return place

@@ -1,0 +1,174 @@
+"""Counting acknowledgements: what a majority holds is committed, and appends are answered in order.
+
+Source: DLedger DLedgerEntryPusher.java (QuorumAckChecker).
+"""
+
+from collections import deque
+from collections.abc import Hashable, Sequence
+
+from pyledger.model.quorum import quorum_index
+from pyledger.protocol.dledger.member_state import MemberState
+from pyledger.protocol.dledger.messages import NO_INDEX, NO_TERM, AppendEntryResponse
+from pyledger.protocol.dledger.ready import Appended, AppendedEach
+from pyledger.protocol.dledger.response_codes import ResponseCode
+
+
+class QuorumAckChecker:
+    """Water marks of the members in the leader's term, and the appends that wait for them.
+
+    Invariant: the own water mark is what is durable here; that of another member is what it acknowledged
+    since it was last compared.
+    """
+
+    def __init__(self, state: MemberState) -> None:
+        self.state, self.config = state, state.config
+        self.places = {peer: place for place, peer in enumerate(state.peers)}
+        self.own_place = self.places[state.self_id]
+        self.peer_water_marks_by_term: dict[int, list[int]] = {}
+        self.pending_append_responses_by_term: dict[int, deque[Appended | AppendedEach]] = {}
+        self.waiting_count = 0
+        """Requests that wait for their quorum."""
+        self.first_index = NO_INDEX
+        """First entry of the leader's term."""
+        self.led_term = NO_TERM
+        state.role_changed.append(self._role_changed)
+
+    def _role_changed(self) -> None:
+        state = self.state
+        for waiting in self.pending_append_responses_by_term.values():
+            for one in waiting:
+                self._refuse(one, ResponseCode.TERM_CHANGED)
+        self.peer_water_marks_by_term.clear()
+        self.pending_append_responses_by_term.clear()
+        self.waiting_count = 0
+        if not state.is_leader:
+            return
+        if state.term != self.led_term:
+            self.led_term, self.first_index = state.term, state.storage.end_index + 1
+        self.peer_water_marks_by_term[state.term] = [NO_INDEX] * len(state.peers)
+        self.pending_append_responses_by_term[state.term] = deque()
+        self.update_own()
+
+    @property
+    def water_marks(self) -> list[int]:
+        """Of the leader's term, in the order of the members."""
+        return self.peer_water_marks_by_term[self.state.term]
+
+    @property
+    def waiting(self) -> deque[Appended | AppendedEach]:
+        """Appends of the leader's term without answer, by index."""
+        return self.pending_append_responses_by_term[self.state.term]
+
+    def water_mark(self, peer: str) -> int:
+        """Last entry that a member acknowledged."""
+        return self.water_marks[self.places[peer]]
+
+    def raise_water_mark(self, peer: str, index: int) -> None:
+        """A member acknowledged all entries up to `index`."""
+        marks, place = self.water_marks, self.places[peer]
+        if index > marks[place]:
+            marks[place] = index
+            self._commit(marks)
+
+    def compared(self, peer: str, index: int) -> None:
+        """A comparison found that a member holds entries up to `index`, perhaps less than it acknowledged."""
+        self.forget(peer)
+        self.raise_water_mark(peer, index)
+
+    def forget(self, peer: str) -> None:
+        """A member is compared again: it may have lost what it acknowledged."""
+        self.water_marks[self.places[peer]] = NO_INDEX
+
+    def update_own(self) -> None:
+        """More of the own log is durable."""
+        if self.state.is_leader:
+            marks, durable = self.water_marks, self.state.outbox.durable_end_index
+            if durable > marks[self.own_place]:
+                marks[self.own_place] = durable
+                self._commit(marks)
+
+    def _commit(self, marks: list[int]) -> None:
+        state = self.state
+        index = quorum_index(marks, len(marks))
+        if index < self.first_index and self.config.commit_current_term_only:
+            index = min(marks)  # no later leader can lack what every member holds
+        if index <= state.storage.committed_index:
+            return
+        state.commit(index)
+        waiting, outbox = self.waiting, state.outbox
+        while waiting and waiting[0].last_index <= index:
+            one = waiting.popleft()
+            self.waiting_count -= count_of(one)
+            if isinstance(one, AppendedEach):
+                outbox.appended_each.append(one)
+            else:
+                outbox.appended.append(one)
+
+    @property
+    def room(self) -> int:
+        """How many more appends may wait."""
+        return self.config.max_pending_requests_num + 1 - self.waiting_count
+
+    def is_full(self) -> bool:
+        """Do too many appends wait?"""
+        return self.room <= 0
+
+    def wait(self, token: Hashable, last_index: int, places: Sequence[int], now_ms: int) -> None:
+        """Answer when the entries at these places, which end with `last_index`, are committed."""
+        positions = tuple(places) if len(places) > 1 else ()
+        deadline_ms = now_ms + self.config.max_wait_ack_time_ms
+        term = self.state.term
+        self.waiting.append(Appended(token, term, last_index, places[-1], positions, deadline_ms))
+        self.waiting_count += 1
+
+    def wait_each(
+        self, tokens: Sequence[Hashable], first_index: int, places: Sequence[int], now_ms: int
+    ) -> None:
+        """Answer appends of one entry each when all of them are committed."""
+        deadline_ms = now_ms + self.config.max_wait_ack_time_ms
+        term = self.state.term
+        last_index = first_index + len(places) - 1
+        self.waiting.append(AppendedEach(tokens, term, last_index, places, deadline_ms))
+        self.waiting_count += len(places)
+
+    def run(self, now_ms: int) -> None:
+        """Answer appends that waited too long: nobody knows yet what becomes of them."""
+        if self.state.is_leader:
+            waiting = self.waiting
+            while waiting and waiting[0].deadline_ms <= now_ms:
+                one = waiting.popleft()
+                self.waiting_count -= count_of(one)
+                self._refuse(one, ResponseCode.WAIT_QUORUM_ACK_TIMEOUT)
+
+    def _refuse(self, one: Appended | AppendedEach, code: ResponseCode) -> None:
+        state = self.state
+        if isinstance(one, AppendedEach):
+            for each in one.each:
+                self._refuse(each, code)
+            return
+        response = AppendEntryResponse(
+            group=state.group,
+            code=code,
+            leader_id=state.leader_id,
+            term=one.term,
+            index=one.last_index,
+            pos=one.pos,
+        )
+        state.outbox.reply(one.token, response)
+
+    @property
+    def commits_reads(self) -> bool:
+        """Is an entry of the own term committed, so that the committed index is the group's?"""
+        committed = self.state.storage.committed_index
+        return committed >= self.first_index or committed == self.state.storage.end_index
+
+    def deadline_ms(self) -> int | None:
+        """When the oldest append has waited too long, in ms."""
+        if not self.state.is_leader or not self.waiting:
+            return None
+        return self.waiting[0].deadline_ms
+
+
+def count_of(one: Appended | AppendedEach) -> int:
+    """How many requests these are."""
+    return len(one.places) if isinstance(one, AppendedEach) else 1

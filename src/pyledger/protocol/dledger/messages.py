@@ -1,0 +1,347 @@
+"""What the nodes and clients of a group tell each other, with DLedger's names.
+
+Every request and response has the base members `group`, `remote_id` (addressee), `local_id` (sender), `code`,
+`leader_id` and `term`; None is a member that is absent. Pushes are those of generation A.
+Source: DLedger protocol/*.java, entry/DLedgerEntry.java.
+"""
+
+import struct
+from collections.abc import Sequence
+from enum import Enum
+from typing import NamedTuple, TypeAlias, overload
+
+from pyledger.model.value_type import value_type
+from pyledger.protocol.dledger.response_codes import ResponseCode
+
+NO_INDEX = -1
+"""Index of an empty log's end, and of what is not known. The first entry has index 0."""
+NO_TERM = -1
+"""Term of an empty log's end. Term 0 is a real term."""
+ENTRY_HEADER_BYTES = 48
+"""What a stored entry has before its body."""
+NORMAL_MAGIC = 1
+ENTRY_HEADER = struct.Struct(">iiqqqiiii")
+
+
+class Entry(NamedTuple):
+    """One entry of the log. `size` is 48 + length of the body; `pos` its offset, by the leader."""
+
+    index: int  # type: ignore[assignment]  # a tuple has a method of this name
+    term: int
+    pos: int
+    size: int
+    body: bytes
+    magic: int = NORMAL_MAGIC
+    channel: int = 0
+    chain_crc: int = 0
+    body_crc: int = 0
+
+    def same_as(self, other: "Entry") -> bool:
+        """DLedger's equality: all but the two CRCs."""
+        return self[:7] == other[:7]
+
+
+class EntryRun(Sequence[Entry]):
+    """Entries that follow one another, as they are stored: no entry is decoded before it is looked at.
+
+    Attributes:
+        data: Their bytes in one piece, without fillers.
+        first_index: Index of the first.
+    """
+
+    __slots__ = ("_count", "_entries", "data", "first_index")
+
+    def __init__(self, data: bytes | memoryview, first_index: int, count: int) -> None:
+        self.data, self.first_index = data, first_index
+        self._count = count
+        self._entries: tuple[Entry, ...] = ()
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, at: int) -> Entry: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Entry]: ...
+
+    def __getitem__(self, at: int | slice) -> Entry | Sequence[Entry]:
+        if at == 0 and not self._entries:
+            return self._decoded(0)
+        if not self._entries:
+            found, place = [], 0
+            for _ in range(self._count):
+                found.append(self._decoded(place))
+                place += found[-1].size
+            self._entries = tuple(found)
+        return self._entries[at]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"EntryRun({len(self.data)} bytes, first_index={self.first_index}, count={self._count})"
+
+    def _decoded(self, place: int) -> Entry:
+        head = ENTRY_HEADER.unpack_from(self.data, place)
+        magic, size, index, term, pos, channel, chain_crc, body_crc, _ = head
+        body = bytes(self.data[place + ENTRY_HEADER_BYTES : place + size])
+        return Entry(index, term, pos, size, body, magic, channel, chain_crc, body_crc)
+
+
+class BodyRun(Sequence[bytes]):
+    """Bodies as a client sent them, each with its length (i32) before it; copied when they are looked at.
+
+    Attributes:
+        data: Their bytes in one piece.
+    """
+
+    __slots__ = ("_bodies", "_count", "data")
+
+    def __init__(self, data: bytes | memoryview, count: int) -> None:
+        self.data, self._count = data, count
+        self._bodies: tuple[bytes, ...] = ()
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, at: int) -> bytes: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[bytes]: ...
+
+    def __getitem__(self, at: int | slice) -> bytes | Sequence[bytes]:
+        if not self._bodies:
+            found, place = [], 0
+            for _ in range(self._count):
+                end = place + 4 + int.from_bytes(self.data[place : place + 4])
+                found.append(bytes(self.data[place + 4 : end]))
+                place = end
+            self._bodies = tuple(found)
+        return self._bodies[at]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"BodyRun({len(self.data)} bytes, count={self._count})"
+
+
+def size_of(entries: Sequence[Entry]) -> int:
+    """Bytes of stored entries."""
+    return len(entries.data) if isinstance(entries, EntryRun) else sum(entry.size for entry in entries)
+
+
+class TermState(NamedTuple):
+    """The file `currterm`: what a node must not forget."""
+
+    curr_term: int = 0
+    vote_leader: str | None = None
+
+
+class PushType(Enum):
+    """What a push asks for; the names are those of the wire."""
+
+    APPEND = "APPEND"
+    COMMIT = "COMMIT"
+    COMPARE = "COMPARE"
+    TRUNCATE = "TRUNCATE"
+
+
+class VoteResult(Enum):
+    """A voter's answer; the names are those of the wire."""
+
+    UNKNOWN = "UNKNOWN"
+    ACCEPT = "ACCEPT"
+    REJECT_UNKNOWN_LEADER = "REJECT_UNKNOWN_LEADER"
+    REJECT_UNEXPECTED_LEADER = "REJECT_UNEXPECTED_LEADER"
+    REJECT_EXPIRED_VOTE_TERM = "REJECT_EXPIRED_VOTE_TERM"
+    REJECT_ALREADY_VOTED = "REJECT_ALREADY_VOTED"
+    REJECT_ALREADY_HAS_LEADER = "REJECT_ALREADY_HAS_LEADER"
+    REJECT_TERM_NOT_READY = "REJECT_TERM_NOT_READY"
+    REJECT_TERM_SMALL_THAN_LEDGER = "REJECT_TERM_SMALL_THAN_LEDGER"
+    REJECT_EXPIRED_LEDGER_TERM = "REJECT_EXPIRED_LEDGER_TERM"
+    REJECT_SMALL_LEDGER_END_INDEX = "REJECT_SMALL_LEDGER_END_INDEX"
+    REJECT_TAKING_LEADERSHIP = "REJECT_TAKING_LEADERSHIP"
+
+
+@value_type(kw_only=True)
+class RequestOrResponse:
+    """The members that everything has."""
+
+    group: str | None = None
+    remote_id: str | None = None
+    local_id: str | None = None
+    code: int = ResponseCode.SUCCESS
+    leader_id: str | None = None
+    term: int = NO_TERM
+
+
+@value_type(kw_only=True)
+class VoteRequest(RequestOrResponse):
+    """`leader_id` asks to be the leader of `term`; the end of its log comes along."""
+
+    ledger_end_index: int = NO_INDEX
+    ledger_end_term: int = NO_TERM
+
+
+@value_type(kw_only=True)
+class VoteResponse(RequestOrResponse):
+    """The ids are those of the request, not exchanged."""
+
+    vote_result: VoteResult = VoteResult.UNKNOWN
+
+
+@value_type(kw_only=True)
+class HeartBeatRequest(RequestOrResponse):
+    """`leader_id` leads `term`."""
+
+
+@value_type(kw_only=True)
+class HeartBeatResponse(RequestOrResponse):
+    """Success says nothing but its code; a refusal for a term brings the receiver's."""
+
+
+@value_type(kw_only=True)
+class PushEntryRequest(RequestOrResponse):
+    """A leader tells a follower: take this, compare this, cut here, so much is committed.
+
+    Of `entry` and `batch_entry` at most one is there; COMMIT has neither. `incarnation` is that of the
+    follower which answered the leader's last comparison, 0 before any; Java's leaders send None.
+    """
+
+    type: PushType = PushType.APPEND
+    entry: Entry | None = None
+    batch_entry: Sequence[Entry] = ()
+    commit_index: int = NO_INDEX
+    incarnation: int | None = None
+
+    @property
+    def entries(self) -> Sequence[Entry]:
+        """What is pushed, however it was packed."""
+        if self.batch_entry:
+            return self.batch_entry
+        return () if self.entry is None else (self.entry,)
+
+
+@value_type(kw_only=True)
+class PushEntryResponse(RequestOrResponse):
+    """`index` is the first of the request, `begin_index` and `end_index` where the follower's log stands."""
+
+    index: int | None = NO_INDEX
+    """None: not told, as for COMMIT."""
+    count: int = 0
+    """Entries that were taken; followers before 0.2.6 do not tell, which reads as 0."""
+    begin_index: int = NO_INDEX
+    end_index: int = NO_INDEX
+    incarnation: int | None = None
+    """Of the follower; None: one of Java's."""
+
+
+@value_type(kw_only=True)
+class LeadershipTransferRequest(RequestOrResponse):
+    """From a client to the leader `transfer_id`, and from there to `transferee_id`."""
+
+    transfer_id: str | None = None
+    transferee_id: str | None = None
+    take_leadership_ledger_index: int = NO_INDEX
+
+
+@value_type(kw_only=True)
+class LeadershipTransferResponse(RequestOrResponse):
+    """`term` is the transferee's after it won."""
+
+
+@value_type(kw_only=True)
+class AppendEntryRequest(RequestOrResponse):
+    """What to append. Several (`batch_msgs`) come only from the leader's own process."""
+
+    body: bytes = b""
+    batch_msgs: Sequence[bytes] | None = None
+
+
+@value_type(kw_only=True)
+class AppendEntryResponse(RequestOrResponse):
+    """Where the entry stands (the last one of a batch). The body begins at `pos` + 48."""
+
+    index: int = NO_INDEX
+    pos: int = -1
+    positions: tuple[int, ...] = ()
+    """Of a batch, one for each entry; not on the wire."""
+
+
+@value_type(kw_only=True)
+class GetEntriesRequest(RequestOrResponse):
+    """One entry, by its index."""
+
+    begin_index: int = 0
+    max_size: int = 0
+
+
+@value_type(kw_only=True)
+class GetEntriesResponse(RequestOrResponse):
+    """No entry, or one."""
+
+    entries: tuple[Entry, ...] = ()
+
+
+@value_type(kw_only=True)
+class MetadataRequest(RequestOrResponse):
+    """Who leads, and who is a member?"""
+
+
+class MemberStatus(NamedTuple):
+    """How a member is, for an operator; only members of ours say so."""
+
+    role: str
+    term: int
+    vote: str | None
+    """For whom it voted in its term."""
+    begin_index: int
+    end_index: int
+    end_term: int
+    committed_index: int
+    cannot_vote: str | None
+    """Why it neither votes nor stands for election; None: it does."""
+    disk_full: bool
+
+
+@value_type(kw_only=True)
+class MetadataResponse(RequestOrResponse):
+    """The leader as far as it is known; members with their addresses. The term stays -1."""
+
+    peers: tuple[tuple[str, str], ...] = ()
+    status: MemberStatus | None = None
+
+
+@value_type(kw_only=True)
+class ReadIndexRequest(RequestOrResponse):
+    """How far must be applied to see all that was acknowledged before? Ours; Java has none."""
+
+
+@value_type(kw_only=True)
+class ReadIndexResponse(RequestOrResponse):
+    """`index` was committed when the request came, and the leader still led after that."""
+
+    index: int = NO_INDEX
+
+
+PeerRequest: TypeAlias = VoteRequest | HeartBeatRequest | PushEntryRequest | LeadershipTransferRequest
+PeerResponse: TypeAlias = VoteResponse | HeartBeatResponse | PushEntryResponse | LeadershipTransferResponse
+ClientRequest: TypeAlias = (
+    AppendEntryRequest | GetEntriesRequest | MetadataRequest | ReadIndexRequest | LeadershipTransferRequest
+)
+ClientResponse: TypeAlias = (
+    AppendEntryResponse
+    | GetEntriesResponse
+    | MetadataResponse
+    | ReadIndexResponse
+    | LeadershipTransferResponse
+)
+Request: TypeAlias = PeerRequest | ClientRequest
+Response: TypeAlias = PeerResponse | ClientResponse

@@ -1,0 +1,402 @@
+"""One member of a group: the machine as a shell sees it.
+
+`step` and `tick` take what happened and the time; `ready` says what to do.
+"""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Protocol
+
+from pyledger.config.dledger import RaftConfig
+from pyledger.errors import (
+    CorruptRecordError,
+    OffsetOutOfRangeError,
+    RecordTooLargeError,
+    StoreError,
+    StoreFullError,
+)
+from pyledger.protocol.dledger.ack_checker import QuorumAckChecker
+from pyledger.protocol.dledger.entry_dispatcher import EntryDispatcher
+from pyledger.protocol.dledger.entry_handler import EntryHandler
+from pyledger.protocol.dledger.heartbeats import HeartBeats
+from pyledger.protocol.dledger.leader_elector import Elector
+from pyledger.protocol.dledger.leadership_transfer import Transfer
+from pyledger.protocol.dledger.member_state import MemberState
+from pyledger.protocol.dledger.messages import (
+    AppendEntryRequest,
+    AppendEntryResponse,
+    GetEntriesRequest,
+    GetEntriesResponse,
+    HeartBeatRequest,
+    HeartBeatResponse,
+    LeadershipTransferRequest,
+    LeadershipTransferResponse,
+    MemberStatus,
+    MetadataRequest,
+    MetadataResponse,
+    PushEntryRequest,
+    PushEntryResponse,
+    ReadIndexRequest,
+    ReadIndexResponse,
+    Request,
+    Response,
+    TermState,
+    VoteRequest,
+    VoteResponse,
+)
+from pyledger.protocol.dledger.outbox import Outbox
+from pyledger.protocol.dledger.pending_calls import Calls
+from pyledger.protocol.dledger.ports import LogStorage, RandomSource
+from pyledger.protocol.dledger.read_index import ReadIndex
+from pyledger.protocol.dledger.ready import (
+    Answered,
+    Appended,
+    Appends,
+    CallFailed,
+    Event,
+    Grown,
+    Persist,
+    Ready,
+    Received,
+    Role,
+    is_replication,
+)
+from pyledger.protocol.dledger.response_codes import ResponseCode
+
+RESPONSES: Mapping[type[Request], type[Response]] = {
+    VoteRequest: VoteResponse,
+    HeartBeatRequest: HeartBeatResponse,
+    PushEntryRequest: PushEntryResponse,
+    LeadershipTransferRequest: LeadershipTransferResponse,
+    AppendEntryRequest: AppendEntryResponse,
+    GetEntriesRequest: GetEntriesResponse,
+    MetadataRequest: MetadataResponse,
+    ReadIndexRequest: ReadIndexResponse,
+}
+
+
+class Part(Protocol):
+    """A part of the machine with times of its own."""
+
+    def run(self, now_ms: int) -> None:
+        """Do what is due."""
+
+    def deadline_ms(self) -> int | None:
+        """When that will be, in ms; None: not before something happens."""
+
+
+class RaftNode:
+    """A member of a DLedger group, without disk, network, clock and chance of its own."""
+
+    def __init__(
+        self,
+        *,
+        group: str,
+        self_id: str,
+        peers: Mapping[str, str],
+        storage: LogStorage,
+        random: RandomSource,
+        saved: TermState,
+        now_ms: int,
+        incarnation: int,
+        config: RaftConfig | None = None,
+    ) -> None:
+        """Begin as a candidate.
+
+        Args:
+            group: Name of the group; requests for another are refused.
+            self_id: The own id, one of `peers`.
+            peers: Addresses by id, of all members; every member has the same order.
+            storage: The log, recovered.
+            random: Chance.
+            saved: The term file.
+            now_ms: The time, in ms of any monotonic clock.
+            incarnation: A number above 0 that no earlier process of this member had.
+            config: None: the defaults.
+        """
+        self.config = config or RaftConfig()
+        self.now_ms = now_ms
+        self.storage = storage
+        self.outbox = Outbox(storage.end_index, flush_before_ack=self.config.flush_before_ack)
+        self.state = MemberState(
+            group, self_id, peers, storage, self.outbox, random, self.config, saved, incarnation
+        )
+        self.calls = Calls(self.outbox, self.config.rpc_timeout_ms)
+        self.elector = Elector(self.state, self.calls, now_ms)
+        self.heart_beats = HeartBeats(self.state, self.calls, self.elector)
+        self.checker = QuorumAckChecker(self.state)
+        self.dispatchers = {
+            peer: EntryDispatcher(self.state, self.calls, self.checker, peer) for peer in self.state.others
+        }
+        self.handler = EntryHandler(self.state)
+        self.read_index = ReadIndex(self.state, self.checker, self.heart_beats)
+        self.transfer = Transfer(self.state, self.calls, self.elector, self.heart_beats, self.checker)
+        self.state.role_changed.append(self._role_changed)
+        always: Sequence[Part] = (self.calls, self.elector, self.handler, self.transfer)
+        leading: Sequence[Part] = (
+            self.heart_beats,
+            self.read_index,
+            *self.dispatchers.values(),
+            self.checker,
+        )
+        self.runs: Sequence[Callable[[int], None]] = [part.run for part in always]
+        self.leader_runs = [*self.runs, *(part.run for part in leading)]
+        self.deadlines: Sequence[Callable[[], int | None]] = [part.deadline_ms for part in always]
+        self.leader_deadlines = [*self.deadlines, *(part.deadline_ms for part in leading)]
+        self.failure: str | None = None
+        """Why this member says and does nothing any more: its disk cannot be trusted."""
+
+    def _role_changed(self) -> None:
+        state = self.state
+        if state.is_leader and self.config.append_on_election:
+            try:
+                state.storage.append_bodies(state.term, (b"",))
+            except StoreFullError as error:
+                state.outbox.alarm(str(error))
+            else:
+                state.outbox.wrote_log(state.storage.end_index)
+
+    @property
+    def failed(self) -> bool:
+        """Is this member silent for good?"""
+        return self.failure is not None
+
+    def step(self, event: Event, now_ms: int) -> None:
+        """Take one event, at a time in ms."""
+        self.step_all((event,), now_ms)
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case Received(token, request):
+                self._receive(token, request)
+            case Answered(call_id, response):
+                self.calls.answered(call_id, response, self.now_ms)
+            case Appends(tokens, bodies):
+                self._append_each(tokens, bodies)
+            case CallFailed(call_id):
+                self.calls.answered(call_id, None, self.now_ms)
+            case Grown():
+                self.outbox.wrote_log(self.storage.end_index)
+
+    def step_all(self, events: Sequence[Event], now_ms: int) -> None:
+        """Take events that came together, in their order, as `step` does.
+
+        Cost: what follows from appends, pushes and their answers is found once for all that stand together.
+        """
+        if self.failed:
+            return
+        self.now_ms = max(self.now_ms, now_ms)
+        try:
+            due = False
+            for event in events:
+                self._take(event)
+                due = is_replication(event)
+                if not due:
+                    self._run()
+            if due:
+                self._run()
+        except (StoreError, OSError) as error:
+            self.fail(str(error))
+
+    def tick(self, now_ms: int) -> None:
+        """Time went on, to `now_ms`."""
+        self._go_on(now_ms)
+
+    def _go_on(self, now_ms: int, persist: Persist | None = None) -> None:
+        if self.failed:
+            return
+        self.now_ms = max(self.now_ms, now_ms)
+        try:
+            if persist is not None:
+                self.outbox.persisted(persist, self.state.term)
+            self._run()
+        except (StoreError, OSError) as error:
+            self.fail(str(error))
+
+    def _run(self) -> None:
+        state, now_ms = self.state, self.now_ms
+        while True:
+            led = state.role is Role.LEADER
+            for run in self.leader_runs if led else self.runs:
+                run(now_ms)
+            if state.role is not Role.LEADER:
+                return
+            if led:
+                self.checker.update_own()
+                return
+
+    def ready(self) -> Ready | None:
+        """Work for the shell, or None. Asked again, it gives what came since."""
+        return None if self.failed else self.outbox.take(self.storage.end_index)
+
+    def advance(self, ready: Ready, now_ms: int) -> None:
+        """What `ready.persist` asked is durable now."""
+        if ready.persist is not None:
+            self.persisted(ready.persist, now_ms)
+
+    def persisted(self, persist: Persist, now_ms: int) -> None:
+        """What was asked is durable now, at a time in ms."""
+        self._go_on(now_ms, persist)
+
+    @property
+    def takes_appends(self) -> bool:
+        """May the shell append entries of its own now? It leads, and hands the group to nobody."""
+        state = self.state
+        leads = not self.failed and state.is_leader and state.transferee is None
+        return leads and not self.storage.disk_full
+
+    @property
+    def damaged(self) -> bool:
+        """Was an entry found that cannot be read? The shell should start this member again, from recovery."""
+        return self.state.damaged
+
+    def fail(self, why: str) -> None:
+        """The disk failed, so nobody knows what is stored: say nothing any more, lead nobody.
+
+        Nothing is tried again: after a failed flush the kernel may have dropped what was to be written.
+        """
+        self.failure = self.failure or why
+
+    def deadline_ms(self) -> int | None:
+        """When `tick` is needed at the latest, in ms of the clock that the other calls are given."""
+        if self.failed:
+            return None
+        soonest = None
+        for deadline in self.leader_deadlines if self.state.role is Role.LEADER else self.deadlines:
+            time = deadline()
+            if time is not None and (soonest is None or time < soonest):
+                soonest = time
+        return soonest
+
+    def _receive(self, token: Hashable, request: Request) -> None:
+        state, now_ms = self.state, self.now_ms
+        if request.remote_id != state.self_id:
+            self._refuse(token, request, ResponseCode.UNKNOWN_MEMBER)
+            return
+        if request.group != state.group:
+            self._refuse(token, request, ResponseCode.UNKNOWN_GROUP)
+            return
+        match request:
+            case PushEntryRequest():
+                self.handler.handle(token, request, now_ms)
+            case AppendEntryRequest():
+                self._append(token, request)
+            case HeartBeatRequest():
+                self.heart_beats.handle(token, request, now_ms)
+            case VoteRequest():
+                self.elector.handle_vote(token, request)
+            case LeadershipTransferRequest():
+                self.transfer.handle(token, request, now_ms)
+            case ReadIndexRequest():
+                self.read_index.ask(token, now_ms)
+            case GetEntriesRequest():
+                self._get(token, request)
+            case MetadataRequest():
+                peers = tuple(state.addresses.items())
+                answer = MetadataResponse(
+                    group=state.group, leader_id=state.leader_id, peers=peers, status=self.status
+                )
+                self.outbox.reply_at_once(token, answer)
+
+    @property
+    def status(self) -> MemberStatus:
+        """How this member is, for an operator."""
+        state, storage = self.state, self.storage
+        return MemberStatus(
+            state.role.value,
+            state.term,
+            state.vote,
+            storage.begin_index,
+            storage.end_index,
+            storage.end_term,
+            storage.committed_index,
+            state.cannot_vote,
+            storage.disk_full,
+        )
+
+    def _refuse(self, token: Hashable, request: Request, code: ResponseCode) -> None:
+        state = self.state
+        leader = request.leader_id if isinstance(request, VoteRequest) else state.leader_id
+        response = RESPONSES[type(request)](
+            group=request.group,
+            remote_id=request.remote_id,
+            local_id=request.local_id,
+            code=code,
+            leader_id=leader,
+            term=request.term,
+        )
+        self.outbox.reply(token, response)
+
+    def _append(self, token: Hashable, request: AppendEntryRequest) -> None:
+        code = self._check_append(request)
+        if code is not None:
+            self._refuse(token, request, code)
+            return
+        bodies = (request.body,) if request.batch_msgs is None else request.batch_msgs
+        try:
+            places = self.storage.append_bodies(self.state.term, bodies)
+        except StoreFullError:
+            self._refuse(token, request, ResponseCode.DISK_FULL)
+            self.transfer.make_way(self.now_ms)
+        except RecordTooLargeError as error:
+            self.outbox.alarm(str(error))
+            self._refuse(token, request, ResponseCode.UNEXPECTED_ARGUMENT)
+        else:
+            self.checker.wait(token, self.storage.end_index, places, self.now_ms)
+            self.outbox.wrote_log(self.storage.end_index)
+
+    def _append_each(self, tokens: Sequence[Hashable], bodies: Sequence[bytes]) -> None:
+        """Take appends of one entry each, which came together; where they do not all fit, one by one."""
+        state, storage = self.state, self.storage
+        room = self.checker.room if state.is_leader else 0
+        template = AppendEntryRequest(group=state.group, remote_id=state.self_id)
+        if len(tokens) <= room and self._check_append(template) is None:
+            first = storage.end_index + 1
+            try:
+                places = storage.append_bodies(state.term, bodies)
+            except (StoreFullError, RecordTooLargeError):
+                pass  # nothing was appended: find out whose fault it is
+            else:
+                self.checker.wait_each(tokens, first, places, self.now_ms)
+                self.outbox.wrote_log(storage.end_index)
+                return
+        for token, body in zip(tokens, bodies, strict=True):
+            self._append(token, AppendEntryRequest(group=state.group, remote_id=state.self_id, body=body))
+
+    def _check_append(self, request: AppendEntryRequest) -> ResponseCode | None:
+        if not self.state.is_leader:
+            return ResponseCode.NOT_LEADER
+        if self.state.transferee is not None:
+            return ResponseCode.LEADER_TRANSFERRING
+        if self.checker.is_full():
+            return ResponseCode.LEADER_PENDING_FULL
+        if request.batch_msgs is not None and not request.batch_msgs:
+            return ResponseCode.REQUEST_WITH_EMPTY_BODYS
+        return ResponseCode.DISK_FULL if self.storage.disk_full else None
+
+    def _get(self, token: Hashable, request: GetEntriesRequest) -> None:
+        index, storage = request.begin_index, self.storage
+        if not self.state.is_leader:
+            self._refuse(token, request, ResponseCode.NOT_LEADER)
+        elif 0 <= index < storage.begin_index:
+            self._refuse(token, request, ResponseCode.INDEX_LESS_THAN_LOCAL_BEGIN)
+        elif not 0 <= index <= storage.committed_index:
+            self._refuse(token, request, ResponseCode.INDEX_OUT_OF_RANGE)
+        else:
+            try:
+                entries = (storage.entry(index),)
+            except (OffsetOutOfRangeError, CorruptRecordError) as error:
+                self.outbox.alarm(str(error))
+                self._refuse(token, request, ResponseCode.DISK_ERROR)
+                return
+            self.outbox.reply(token, GetEntriesResponse(group=self.state.group, entries=entries))
+
+    def append_response(self, appended: Appended) -> AppendEntryResponse:
+        """The answer to an append that is committed."""
+        return AppendEntryResponse(
+            group=self.state.group,
+            leader_id=self.state.self_id,
+            term=appended.term,
+            index=appended.last_index,
+            pos=appended.pos,
+            positions=appended.positions,
+        )

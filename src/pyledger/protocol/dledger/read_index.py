@@ -1,0 +1,89 @@
+"""Reads that see everything acknowledged before, and write nothing.
+
+The answer is the committed index, once a majority has answered a heart beat that was sent after the question.
+Source: the Raft thesis, section 6.4.
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from pyledger.protocol.dledger.ack_checker import QuorumAckChecker
+from pyledger.protocol.dledger.heartbeats import HeartBeats
+from pyledger.protocol.dledger.member_state import MemberState
+from pyledger.protocol.dledger.messages import NO_INDEX, ReadIndexResponse
+from pyledger.protocol.dledger.response_codes import ResponseCode
+
+
+@dataclass(slots=True)
+class WaitingRead:
+    """A question; `index` is known once it can be told, `round_number` once it was asked for."""
+
+    token: Hashable
+    deadline_ms: int
+    index: int = NO_INDEX
+    round_number: int = 0
+
+
+class ReadIndex:
+    """Questions that wait for proof that this member still leads."""
+
+    def __init__(self, state: MemberState, checker: QuorumAckChecker, heart_beats: HeartBeats) -> None:
+        self.state, self.checker, self.heart_beats = state, checker, heart_beats
+        self.waiting: list[WaitingRead] = []
+        heart_beats.confirmed.append(self._confirmed)
+        state.role_changed.append(self._role_changed)
+
+    def _role_changed(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for one in waiting:
+            self._answer(one.token, ResponseCode.NOT_LEADER)
+
+    def ask(self, token: Hashable, now_ms: int) -> None:
+        """Take a question."""
+        if not self.state.is_leader:
+            self._answer(token, ResponseCode.NOT_LEADER)
+        elif len(self.waiting) >= self.state.config.max_pending_requests_num:
+            self._answer(token, ResponseCode.LEADER_PENDING_FULL)
+        else:
+            self.waiting.append(WaitingRead(token, now_ms + self.state.config.rpc_timeout_ms))
+
+    def run(self, now_ms: int) -> None:
+        """Ask the group for all questions together, and give up old ones."""
+        if not self.waiting:
+            return
+        late = [one for one in self.waiting if one.deadline_ms <= now_ms]
+        if late:
+            self.waiting = [one for one in self.waiting if one.deadline_ms > now_ms]
+            for one in late:
+                self._answer(one.token, ResponseCode.TIMEOUT)
+        fresh = [one for one in self.waiting if not one.round_number]
+        # One round at a time: what comes meanwhile takes the next one together.
+        if not fresh or not self.checker.commits_reads or self._asking:
+            return
+        number = self.heart_beats.rounds + 1
+        for one in fresh:
+            one.index, one.round_number = self.state.storage.committed_index, number
+        self.heart_beats.send(now_ms)
+
+    @property
+    def _asking(self) -> bool:
+        this = self.heart_beats.round
+        return this is not None and any(one.round_number == this.number for one in self.waiting)
+
+    def _confirmed(self, number: int, _now_ms: int) -> None:
+        done = [one for one in self.waiting if 0 < one.round_number <= number]
+        if done:
+            self.waiting = [one for one in self.waiting if not 0 < one.round_number <= number]
+            for one in done:
+                self._answer(one.token, ResponseCode.SUCCESS, one.index)
+
+    def _answer(self, token: Hashable, code: ResponseCode, index: int = NO_INDEX) -> None:
+        state = self.state
+        response = ReadIndexResponse(
+            group=state.group, code=code, leader_id=state.leader_id, term=state.term, index=index
+        )
+        state.outbox.reply(token, response)
+
+    def deadline_ms(self) -> int | None:
+        """When the oldest question is given up, in ms."""
+        return self.waiting[0].deadline_ms if self.waiting else None

@@ -1,0 +1,159 @@
+"""What goes into the machine and what comes out.
+
+A shell takes `Ready`, sends and answers what is in it at once, and makes durable what `persist` asks;
+when that is done it calls `advance`. The machine itself holds back whatever must not be said before.
+"""
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple, TypeAlias
+
+from pyledger.protocol.dledger.messages import (
+    AppendEntryRequest,
+    PeerRequest,
+    PushEntryRequest,
+    PushEntryResponse,
+    PushType,
+    Request,
+    Response,
+    TermState,
+)
+
+
+class Role(Enum):
+    """What a member is at the moment."""
+
+    CANDIDATE = "candidate"
+    FOLLOWER = "follower"
+    LEADER = "leader"
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A request came; the answer will carry the token."""
+
+    token: Hashable
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A call was answered."""
+
+    call_id: int
+    response: Response
+
+
+@dataclass(frozen=True, slots=True)
+class CallFailed:
+    """A call will have no answer: its connection failed."""
+
+    call_id: int
+
+
+class Appends(NamedTuple):
+    """Requests to append one entry each came together, for this group and member. Token and body of each."""
+
+    tokens: Sequence[Hashable]
+    bodies: Sequence[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """The shell itself appended entries of the own term to the log of this member, which leads."""
+
+
+Event: TypeAlias = Received | Answered | CallFailed | Appends | Grown
+
+
+def is_replication(event: Event) -> bool:
+    """Is it part of the stream of entries, and so never changes a role or term by itself?"""
+    match event:
+        case (
+            Appends()
+            | Grown()
+            | Received(request=AppendEntryRequest())
+            | Answered(response=PushEntryResponse())
+        ):
+            return True
+        case Received(request=PushEntryRequest(type=PushType.APPEND)):
+            return True
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Persist:
+    """To be made durable: first the log, if `flush`; then the term file, if there is a new one."""
+
+    sequence: int
+    flush: bool
+    term_state: TermState | None
+
+
+class Call(NamedTuple):
+    """A request to another member. An answer after `rpc_timeout_ms` comes too late."""
+
+    call_id: int
+    peer: str
+    request: PeerRequest
+
+
+class Reply(NamedTuple):
+    """The answer to a request."""
+
+    token: Hashable
+    response: Response
+
+
+class Appended(NamedTuple):
+    """A request to append that was committed: the place of its last entry."""
+
+    token: Hashable
+    term: int
+    last_index: int
+    pos: int
+    positions: tuple[int, ...]
+    """Of all its entries, where it had several."""
+    deadline_ms: int
+
+
+class AppendedEach(NamedTuple):
+    """Requests of `Appends` that were committed, each with an answer of its own."""
+
+    tokens: Sequence[Hashable]
+    term: int
+    last_index: int
+    places: Sequence[int]
+    deadline_ms: int
+
+    @property
+    def each(self) -> Iterator[Appended]:
+        """The requests one by one."""
+        first = self.last_index + 1 - len(self.places)
+        for index, (token, place) in enumerate(zip(self.tokens, self.places, strict=True), first):
+            yield Appended(token, self.term, index, place, (), self.deadline_ms)
+
+
+class RoleChange(NamedTuple):
+    """The member is something else now, or follows somebody else."""
+
+    term: int
+    role: Role
+    leader_id: str | None
+
+
+@dataclass(slots=True)
+class Ready:
+    """Work for the shell, in the order of duty."""
+
+    persist: Persist | None = None
+    calls: Sequence[Call] = ()
+    replies: Sequence[Reply] = ()
+    appended: Sequence[Appended] = ()
+    appended_each: Sequence[AppendedEach] = ()
+    committed_index: int | None = None
+    """New, if not None. The storage knows it already."""
+    role_changes: Sequence[RoleChange] = ()
+    alarms: Sequence[str] = field(default=())
+    """What an operator should know."""

@@ -1,0 +1,47 @@
+"""Rules on values: who learns of a new smallest broker id, who acts as master, what is seen from a zone.
+
+Source: RocketMQ namesrv/.../RouteInfoManager.java, ZoneRouteRPCHook.java.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pyledger.model.route import MASTER_ID, BrokerRoute, MinBrokerIdChange, QueueRoute, TopicRoute
+from pyledger.model.topic import Permission
+
+
+def min_id_change(
+    addrs: Mapping[int, str], offline_addr: str | None, ha_addr: str | None
+) -> MinBrokerIdChange:
+    """The notice about the smallest id; it goes to all who stay, or to all whom a newcomer met."""
+    smallest = min(addrs)
+    met = [addr for broker_id, addr in sorted(addrs.items()) if broker_id != smallest]
+    everyone = offline_addr is not None or len(addrs) == 1
+    targets = tuple(addr for _, addr in sorted(addrs.items())) if everyone else tuple(met)
+    return MinBrokerIdChange(smallest, addrs[smallest], targets, offline_addr, ha_addr)
+
+
+def with_acting_master(brokers: BrokerRoute, queues: QueueRoute | None) -> BrokerRoute:
+    """The slave with the smallest id in the place of a master that is gone, where queues are read-only."""
+    addrs = dict(brokers.broker_addrs)
+    is_writable = queues is None or Permission.WRITE in queues.permission
+    if not addrs or MASTER_ID in addrs or not brokers.enable_acting_master or is_writable:
+        return brokers
+    acting = addrs.pop(min(addrs))
+    return replace(brokers, broker_addrs={MASTER_ID: acting, **addrs})
+
+
+def in_zone(route: TopicRoute, zone_name: str) -> TopicRoute:
+    """The part of a route in one zone; brokers without a master stay whatever their zone."""
+    far = {
+        broker.broker_name: broker
+        for broker in route.brokers
+        if MASTER_ID in broker.broker_addrs and (broker.zone_name or "").lower() != zone_name.lower()
+    }
+    far_addrs = {addr for broker in far.values() for addr in broker.broker_addrs.values()}
+    return replace(
+        route,
+        brokers=tuple(broker for broker in route.brokers if broker.broker_name not in far),
+        queues=tuple(queues for queues in route.queues if queues.broker_name not in far),
+        filter_servers={a: servers for a, servers in route.filter_servers.items() if a not in far_addrs},
+    )

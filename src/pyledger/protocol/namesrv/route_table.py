@@ -1,0 +1,499 @@
+"""The route table of a name server: which broker holds which queues of which topic.
+
+Everything it knows is told by brokers and lives in memory. A broker that is silent for longer than it
+announced, says goodbye, or whose channel closes is removed; what it told about its topics stays as long as
+one broker of its name has an address.
+
+Invariant: an address stands under one id of its broker name only.
+Invariant: a broker name that stands in a topic is known, unless a clean-up for it is still in the queue.
+Invariant: what a broker costs that registers or leaves depends on what it said, not on how many others are.
+
+Source: RocketMQ namesrv/.../RouteInfoManager.java, BatchUnregistrationService.java.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+from pyledger.config.namesrv import NamesrvConfig
+from pyledger.model.route import (
+    FLAG_UNIT,
+    FLAG_UNIT_SUBSCRIPTION,
+    MASTER_ID,
+    BrokerIdentity,
+    BrokerRoute,
+    ClusterRoutes,
+    ExpiredBroker,
+    MinBrokerIdChange,
+    QueueMapping,
+    QueueRoute,
+    Registered,
+    Registration,
+    TopicRoute,
+)
+from pyledger.model.topic import DataVersion, Permission
+from pyledger.protocol.namesrv.route_rules import min_id_change, with_acting_master
+
+BROKER_TIMEOUT_MS = 120_000
+SYNC_MEMBER_TOPIC_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
+MEMBERS_MAX = 1_000
+"""Addresses of one broker name, all of which are looked at together."""
+
+
+@dataclass(slots=True)
+class Brokers:
+    """The brokers of one name."""
+
+    cluster: str
+    name: str
+    addrs: dict[int, str]
+    enable_acting_master: bool = False
+    zone_name: str | None = None
+    clusters: set[str] = field(default_factory=set)
+    topics: set[str] = field(default_factory=set)
+    mappings: set[tuple[str, str]] = field(default_factory=set)
+    """Topics, and broker names in them, whose queues it mapped."""
+
+    def route(self) -> BrokerRoute:
+        """The same as a value, ids in order."""
+        addrs = dict(sorted(self.addrs.items()))
+        return BrokerRoute(self.cluster, self.name, addrs, self.enable_acting_master, self.zone_name)
+
+    def acts_without_master(self) -> bool:
+        """Whether a slave may act for a master that is gone."""
+        return self.enable_acting_master and MASTER_ID not in self.addrs
+
+
+@dataclass(slots=True)
+class LiveBroker:
+    """One broker that is heard of."""
+
+    last_update_ms: int
+    timeout_ms: int
+    data_version: DataVersion
+    channel: object
+    ha_server_addr: str | None
+
+
+class RouteTable:
+    """All routes, as one machine: time is an argument, and what others must be told is returned.
+
+    Removals wait in a queue until `remove_queued`, so that a crowd of brokers that goes costs one pass over
+    the topics.
+    """
+
+    def __init__(self, config: NamesrvConfig | None = None) -> None:
+        self.config = config or NamesrvConfig()
+        self.generation = 0
+        """Grows when a route may have changed; what was made from routes is good as long as it stands."""
+        self._topics: dict[str, dict[str, QueueRoute]] = {}
+        self._brokers: dict[str, Brokers] = {}
+        self._clusters: dict[str, dict[str, None]] = {}
+        self._live: dict[tuple[str, str], LiveBroker] = {}
+        # Which brokers a channel stands for, by the identity of a channel that some live broker keeps.
+        self._places: dict[int, dict[tuple[str, str], None]] = {}
+        # Under which names and ids an address of a cluster stands.
+        self._bound: dict[tuple[str, str], dict[tuple[str, int], None]] = {}
+        self._filter_servers: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._queue_mappings: dict[str, dict[str, QueueMapping]] = {}
+        self._leaving: dict[BrokerIdentity, None] = {}
+
+    def register(self, said: Registration, channel: object, now_ms: int) -> Registered | None:
+        """Take what a broker tells about itself and its topics.
+
+        Args:
+            said: The registration.
+            channel: Whatever stands for the broker's connection; compared by identity.
+            now_ms: Time of the registration.
+
+        Returns:
+            What to answer and whom to notify; None refuses: a broker id that is not known yet must report all
+            its topics, not one, and a broker name has at most `MEMBERS_MAX` ids.
+        """
+        broker = said.broker
+        brokers = self._brokers.get(broker.broker_name)
+        if brokers is None:
+            brokers = self._brokers[broker.broker_name] = Brokers(broker.cluster, broker.broker_name, {})
+        elif broker.broker_id not in brokers.addrs and len(brokers.addrs) >= MEMBERS_MAX:
+            return None
+        self._clusters.setdefault(broker.cluster, {})[broker.broker_name] = None
+        brokers.clusters.add(broker.cluster)
+        before = brokers.route()
+        brokers.enable_acting_master = bool(said.enable_acting_master)
+        brokers.zone_name = said.zone_name
+        is_new_min = broker.broker_id < min(brokers.addrs, default=0)
+        for other in [i for i, a in brokers.addrs.items() if a == broker.broker_addr]:
+            if other != broker.broker_id:
+                self._unbind(brokers, other)
+        if broker.broker_addr != before.broker_addrs.get(broker.broker_id) or brokers.route() != before:
+            self.generation += 1
+        place = (broker.cluster, broker.broker_addr)
+        if self._is_outdated(said, brokers.addrs.get(broker.broker_id)):
+            (self._not_live if place in self._bound else self._drop)(place)
+            return Registered()
+        is_first = broker.broker_id not in brokers.addrs
+        if is_first and len(said.topics) == 1:
+            return None
+        self._bind(brokers, broker.broker_id, broker.broker_addr)
+        is_prime_slave = said.enable_acting_master is not None and MASTER_ID < broker.broker_id == min(
+            brokers.addrs
+        )
+        if broker.broker_id == MASTER_ID or is_prime_slave:
+            self._take_topics(said, is_first, is_prime_slave and brokers.enable_acting_master)
+        timeout_ms = BROKER_TIMEOUT_MS if said.heartbeat_timeout_ms is None else said.heartbeat_timeout_ms
+        self._not_live(place)
+        self._places.setdefault(id(channel), {})[place] = None
+        self._live[place] = LiveBroker(now_ms, timeout_ms, said.data_version, channel, said.ha_server_addr)
+        if said.filter_servers is not None:
+            self._set_filter_servers(place, said.filter_servers)
+        notices: tuple[MinBrokerIdChange, ...] = ()
+        if is_new_min and self.config.notify_min_broker_id_changed:
+            notices = (min_id_change(brokers.addrs, None, said.ha_server_addr),)
+        return self._answer(broker, brokers, notices)
+
+    def _bind(self, brokers: Brokers, broker_id: int, addr: str) -> None:
+        """Give an id of a broker name an address."""
+        if brokers.addrs.get(broker_id) != addr:
+            self._unbind(brokers, broker_id)
+            brokers.addrs[broker_id] = addr
+            self._bound.setdefault((brokers.cluster, addr), {})[brokers.name, broker_id] = None
+
+    def _unbind(self, brokers: Brokers, broker_id: int) -> None:
+        """Take the address of an id, if it has one."""
+        if (addr := brokers.addrs.pop(broker_id, None)) is not None:
+            bound = self._bound[brokers.cluster, addr]
+            del bound[brokers.name, broker_id]
+            if not bound:
+                del self._bound[brokers.cluster, addr]
+
+    def _not_live(self, place: tuple[str, str]) -> None:
+        """Nobody speaks for a broker any more."""
+        if (live := self._live.pop(place, None)) is not None:
+            places = self._places[id(live.channel)]
+            del places[place]
+            if not places:
+                del self._places[id(live.channel)]
+
+    def _drop(self, place: tuple[str, str]) -> None:
+        """Forget all that a broker said of itself alone."""
+        self._not_live(place)
+        self._filter_servers.pop(place, None)
+
+    def _set_filter_servers(self, place: tuple[str, str], filter_servers: tuple[str, ...]) -> None:
+        if self._filter_servers.pop(place, ()) != filter_servers:
+            self.generation += 1
+        if filter_servers:
+            self._filter_servers[place] = filter_servers
+
+    def _is_outdated(self, said: Registration, bound: str | None) -> bool:
+        """Whether the id belongs to another live broker of a later generation."""
+        if bound is None or bound == said.broker.broker_addr:
+            return False
+        owner = self._live.get((said.broker.cluster, bound))
+        return owner is not None and owner.data_version.state_version > said.data_version.state_version
+
+    def _answer(
+        self, broker: BrokerIdentity, brokers: Brokers, notices: tuple[MinBrokerIdChange, ...]
+    ) -> Registered:
+        """A slave learns where its master is."""
+        master = brokers.addrs.get(MASTER_ID)
+        if broker.broker_id == MASTER_ID or master is None:
+            return Registered(notices=notices)
+        live = self._live.get((broker.cluster, master))
+        return Registered(master, live.ha_server_addr, notices) if live else Registered(notices=notices)
+
+    def _take_topics(self, said: Registration, is_first: bool, is_read_only: bool) -> None:
+        """Create and replace the queues of a broker name from one registration."""
+        broker = said.broker
+        is_changed = is_first or self.is_changed(broker.cluster, broker.broker_addr, said.data_version)
+        if self.config.delete_topic_with_broker_registration and not said.queue_mappings:
+            known = self._brokers[broker.broker_name].topics
+            self._forget(broker.broker_name, [topic for topic in known if topic not in said.topics])
+        for topic, reported in said.topics.items():
+            queues = self._topics.setdefault(topic, {})
+            if is_changed or broker.broker_name not in queues:
+                permission = reported.permission & ~Permission.WRITE if is_read_only else reported.permission
+                queues[broker.broker_name] = replace(
+                    reported, broker_name=broker.broker_name, permission=permission
+                )
+                self._brokers[broker.broker_name].topics.add(topic)
+                self.generation += 1
+        if is_changed:
+            for topic, mapping in said.queue_mappings.items():
+                self._brokers[broker.broker_name].mappings.add((topic, mapping.broker_name))
+                self._queue_mappings.setdefault(topic, {})[mapping.broker_name] = mapping
+                self.generation += 1
+
+    def _forget(self, broker_name: str, topics: Iterable[str]) -> None:
+        """Forget the queues that a broker name has of topics."""
+        for topic in topics:
+            queues = self._topics[topic]
+            if queues.pop(broker_name, None) is not None:
+                self.generation += 1
+                if (brokers := self._brokers.get(broker_name)) is not None:
+                    brokers.topics.discard(topic)
+            if not queues:
+                del self._topics[topic]
+
+    def is_changed(self, cluster: str, broker_addr: str, version: DataVersion) -> bool:
+        """Whether a broker has another version of its topics than it last registered."""
+        live = self._live.get((cluster, broker_addr))
+        return live is None or live.data_version != version
+
+    def data_version(self, cluster: str, broker_addr: str) -> DataVersion | None:
+        """The version of its topics that a broker last registered."""
+        live = self._live.get((cluster, broker_addr))
+        return live.data_version if live else None
+
+    def refresh(self, cluster: str, broker_addr: str, now_ms: int) -> None:
+        """Note that a broker is alive: a heartbeat, or a question about its data version."""
+        if live := self._live.get((cluster, broker_addr)):
+            live.last_update_ms = now_ms
+
+    def expire(self, now_ms: int) -> tuple[ExpiredBroker, ...]:
+        """Queue the removal of all brokers that were silent for too long; their channels are to be closed.
+
+        What no live broker stands behind goes too: names without an address, as a refused registration leaves
+        them, and addresses of brokers that were removed under a wrong name or cluster.
+        """
+        expired = [
+            ExpiredBroker(cluster, addr, live.channel, now_ms - live.last_update_ms)
+            for (cluster, addr), live in self._live.items()
+            if live.last_update_ms + live.timeout_ms < now_ms
+        ]
+        for broker in expired:
+            self._leave(broker.cluster, broker.broker_addr)
+        heard = {addr: None for _, addr in self._live}
+        for brokers in self._brokers.values():
+            for broker_id, addr in brokers.addrs.items():
+                if addr not in heard:
+                    self._leaving[BrokerIdentity(brokers.cluster, brokers.name, addr, broker_id)] = None
+        if homeless := [brokers for brokers in self._brokers.values() if not brokers.addrs]:
+            for brokers in homeless:
+                self._remove_name(brokers)
+            self.generation += 1
+        return tuple(expired)
+
+    def close_channel(self, channel: object) -> tuple[str, ...]:
+        """Queue the removal of the brokers whose channel this is; returns their addresses."""
+        places = tuple(self._places.get(id(channel), ()))
+        for cluster, addr in places:
+            self._leave(cluster, addr)
+        return tuple(addr for _, addr in places)
+
+    def _leave(self, cluster: str, addr: str) -> None:
+        """Queue the removal of who stands under an address, however many wait already."""
+        for name, broker_id in self._bound.get((cluster, addr), ()):
+            self._leaving[BrokerIdentity(cluster, name, addr, broker_id)] = None
+            return
+        # Another address took its id over: nothing else is left of it.
+        self._drop((cluster, addr))
+
+    def unregister(self, broker: BrokerIdentity) -> bool:
+        """Queue the removal of a broker that asks for it; False when the queue is full."""
+        if broker not in self._leaving and len(self._leaving) >= self.config.unregister_queue_capacity:
+            return False
+        self._leaving[broker] = None
+        return True
+
+    @property
+    def is_removing(self) -> bool:
+        """Whether brokers wait for their removal."""
+        return bool(self._leaving)
+
+    def remove_queued(self, at_most: int | None = None) -> tuple[MinBrokerIdChange, ...]:
+        """Remove all brokers whose removal is queued, or so many at most, and say who must be told."""
+        leaving = list(islice(self._leaving, at_most))
+        reduced: dict[str, Brokers] = {}
+        self.generation += bool(leaving)
+        changes: dict[str, tuple[Brokers, str]] = {}
+        for broker in leaving:
+            del self._leaving[broker]
+            self._drop((broker.cluster, broker.broker_addr))
+            brokers = self._brokers.get(broker.broker_name)
+            if brokers is None:
+                continue
+            was_min = broker.broker_id == min(brokers.addrs, default=None)
+            for broker_id in [i for i, a in brokers.addrs.items() if a == broker.broker_addr]:
+                self._unbind(brokers, broker_id)
+            if brokers.addrs:
+                reduced[broker.broker_name] = brokers
+                if was_min:
+                    changes[broker.broker_name] = (brokers, broker.broker_addr)
+            else:
+                self._remove_name(brokers)
+        for name, brokers in reduced.items():
+            if name in self._brokers and brokers.acts_without_master():
+                self._make_read_only(brokers)
+        if not self.config.notify_min_broker_id_changed:
+            return ()
+        return tuple(
+            min_id_change(brokers.addrs, offline_addr, None)
+            for name, (brokers, offline_addr) in changes.items()
+            if name in self._brokers and brokers.enable_acting_master
+        )
+
+    def _remove_name(self, brokers: Brokers) -> None:
+        """Forget a broker name without address, and all that it said."""
+        self._forget(brokers.name, tuple(brokers.topics))
+        for topic, name in brokers.mappings:
+            if (mappings := self._queue_mappings.get(topic)) is not None:
+                mappings.pop(name, None)
+                if not mappings:
+                    del self._queue_mappings[topic]
+        for cluster in brokers.clusters:
+            names = self._clusters[cluster]
+            del names[brokers.name]
+            if not names:
+                del self._clusters[cluster]
+        del self._brokers[brokers.name]
+
+    def _make_read_only(self, brokers: Brokers) -> None:
+        """Without a master the queues of a broker name become read-only."""
+        for topic in brokers.topics:
+            queues = self._topics[topic]
+            permission = queues[brokers.name].permission & ~Permission.WRITE
+            queues[brokers.name] = replace(queues[brokers.name], permission=permission)
+
+    def route(self, topic: str, order_topic_conf: str | None = None) -> TopicRoute | None:
+        """Where a topic is; None when no known broker holds it.
+
+        Args:
+            topic: Name of the topic.
+            order_topic_conf: What the key-value table says of it, to be passed on.
+        """
+        queues = self._topics.get(topic)
+        brokers = [self._brokers[name].route() for name in sorted(queues or ()) if name in self._brokers]
+        if not queues or not brokers:
+            return None
+        filter_servers = {
+            addr: self._filter_servers[broker.cluster, addr]
+            for broker in brokers
+            for addr in broker.broker_addrs.values()
+            if (broker.cluster, addr) in self._filter_servers
+        }
+        if self.config.support_acting_master and not topic.startswith(SYNC_MEMBER_TOPIC_PREFIX):
+            brokers = [with_acting_master(one, queues.get(one.broker_name)) for one in brokers]
+        mappings = self._queue_mappings.get(topic)
+        return TopicRoute(
+            queues=tuple(queues[name] for name in sorted(queues)),
+            brokers=tuple(brokers),
+            filter_servers=filter_servers,
+            order_topic_conf=order_topic_conf,
+            queue_mappings=None if mappings is None else dict(mappings),
+        )
+
+    def member_group(self, broker_name: str) -> Mapping[int, str]:
+        """Addresses of one broker name by id; empty for an unknown one."""
+        brokers = self._brokers.get(broker_name)
+        return dict(sorted(brokers.addrs.items())) if brokers else {}
+
+    def clusters(self) -> ClusterRoutes:
+        """All brokers and clusters."""
+        return ClusterRoutes(
+            brokers={name: self._brokers[name].route() for name in sorted(self._brokers)},
+            clusters={cluster: tuple(sorted(self._clusters[cluster])) for cluster in sorted(self._clusters)},
+        )
+
+    def topics(self) -> tuple[str, ...]:
+        """Names of all topics."""
+        return tuple(sorted(self._topics))
+
+    def topics_of_cluster(self, cluster: str) -> tuple[str, ...]:
+        """Names of the topics that a broker of the cluster holds."""
+        names = self._clusters.get(cluster, {})
+        return tuple(
+            sorted(topic for topic, queues in self._topics.items() if not names.keys().isdisjoint(queues))
+        )
+
+    def system_topics(self) -> tuple[tuple[str, ...], str | None]:
+        """Topics named after each cluster and each broker, and the address of any broker to ask for more."""
+        named = {name: None for c in sorted(self._clusters) for name in (c, *sorted(self._clusters[c]))}
+        addrs = (self.member_group(name) for name in sorted(self._brokers))
+        first = next((addr for group in addrs for addr in group.values()), None)
+        return tuple(named), first
+
+    def unit_topics(self, *, unit: bool | None = None, subscription: bool | None = None) -> tuple[str, ...]:
+        """Names of topics by their unit flags; None does not ask for a flag."""
+        wanted = ((FLAG_UNIT, unit), (FLAG_UNIT_SUBSCRIPTION, subscription))
+
+        def matches(queues: dict[str, QueueRoute]) -> bool:
+            flags = queues[min(queues)].sys_flag
+            return all(asked is None or bool(flags & flag) == asked for flag, asked in wanted)
+
+        return tuple(sorted(topic for topic, queues in self._topics.items() if matches(queues)))
+
+    def register_topic(self, topic: str, queues: Iterable[QueueRoute]) -> bool:
+        """Add a topic that is not known; all its broker names must be. Says whether it was added."""
+        by_name = {queue.broker_name: queue for queue in queues}
+        if not by_name or topic in self._topics or not by_name.keys() <= self._brokers.keys():
+            return False
+        self._topics[topic] = by_name
+        for name in by_name:
+            self._brokers[name].topics.add(topic)
+        self.generation += 1
+        return True
+
+    def delete_topic(self, topic: str, cluster: str | None = None) -> None:
+        """Forget a topic, or its queues on the brokers of one cluster."""
+        if not cluster:
+            self._forget_topic(topic, self._topics.get(topic, ()))
+            self.generation += 1
+            return
+        self._forget_topic(topic, self._clusters.get(cluster, ()))
+
+    def _forget_topic(self, topic: str, broker_names: Iterable[str]) -> None:
+        for name in tuple(broker_names):
+            if topic in self._topics:
+                self._forget(name, [topic])
+
+    def wipe_write_perm(self, broker_name: str) -> int:
+        """Make all queues of a broker name read-only, until it registers another version.
+
+        Returns:
+            Number of topics.
+        """
+        return self._set_perm(broker_name, lambda permission: permission & ~Permission.WRITE)
+
+    def add_write_perm(self, broker_name: str) -> int:
+        """Make all queues of a broker name readable and writable, whatever they were.
+
+        Returns:
+            Number of topics.
+        """
+        return self._set_perm(broker_name, lambda _: Permission.READ | Permission.WRITE)
+
+    def _set_perm(self, broker_name: str, change: Callable[[Permission], Permission]) -> int:
+        count = 0
+        for queues in self._topics.values():
+            if found := queues.get(broker_name):
+                queues[broker_name] = replace(found, permission=change(found.permission))
+                count += 1
+        self.generation += 1
+        return count
+
+    def describe(self, now_ms: int) -> str:
+        """All tables as text, in a stable order."""
+        lines = [f"cluster {c}: {' '.join(sorted(self._clusters[c])) or '-'}" for c in sorted(self._clusters)]
+        for name in sorted(self._brokers):
+            brokers = self._brokers[name]
+            addrs = " ".join(f"{i}={a}" for i, a in sorted(brokers.addrs.items())) or "no address"
+            acting = " acting-master" if brokers.enable_acting_master else ""
+            zone = f" zone={brokers.zone_name}" if brokers.zone_name else ""
+            lines.append(f"broker {name}: {addrs}{acting}{zone}")
+        for (_, addr), live in sorted(self._live.items()):
+            version = live.data_version
+            numbers = f"{version.state_version}.{version.counter}@{version.timestamp_ms}"
+            rest_ms = live.last_update_ms + live.timeout_ms - now_ms
+            lines.append(f"live {addr}: version={numbers} expires in {rest_ms} ms")
+        for topic in sorted(self._topics):
+            queues = [self._topics[topic][name] for name in sorted(self._topics[topic])]
+            lines.append(f"topic {topic}: " + ", ".join(map(describe_queues, queues)))
+        return "\n".join(lines) or "empty"
+
+
+def describe_queues(queues: QueueRoute) -> str:
+    """`broker-a 4/8 rw`: read queues, write queues, permissions."""
+    letters = ((Permission.READ, "r"), (Permission.WRITE, "w"))
+    permission = "".join(letter if one in queues.permission else "-" for one, letter in letters)
+    return f"{queues.broker_name} {queues.read_queue_count}/{queues.write_queue_count} {permission}"

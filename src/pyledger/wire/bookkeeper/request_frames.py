@@ -1,0 +1,140 @@
+"""Requests of a client as whole frames, and answers with what tells whose they are.
+
+In version 3 that is a number that the client chose. Version 2 has none but in batched reads: there it is what
+the answer is about, and requests that are alike share an answer. So a client sends no fencing read in version
+2: an answer to a plain read of the same entry could be taken for its own.
+"""
+
+import itertools
+from collections.abc import Hashable
+from dataclasses import replace
+
+from pyledger.errors import LedgerFrameError
+from pyledger.protocol.bookkeeper.messages import (
+    AddRequest,
+    AddResponse,
+    BatchReadRequest,
+    BatchReadResponse,
+    ReadRequest,
+    ReadResponse,
+    Request,
+    Response,
+    Status,
+)
+from pyledger.wire.bookkeeper import version2, version3
+from pyledger.wire.bookkeeper.fast_add import encode_add
+from pyledger.wire.bookkeeper.fast_read import decode_read, encode_read
+from pyledger.wire.remoting.framing import StreamDecoder
+from pyledger.wire.remoting.native_codec import cut_answers
+
+LENGTH_BYTES = 4
+ADDED = AddResponse(status=Status.EOK, ledger_id=-1, entry_id=-1)
+"""To whoever waits for one add that went well: its number has told which."""
+Asked = tuple[Hashable, tuple[bytes, ...]]
+"""Key of the answer, and the parts of the frame."""
+
+
+class AnswerFrames(StreamDecoder[memoryview | tuple[int, int]]):
+    """Gives each frame as a view; adds of version 3 that went well by the first number and their count."""
+
+    __slots__ = ()
+
+    def cut(self, data: bytes | bytearray) -> tuple[list[memoryview | tuple[int, int]], int]:
+        """See `StreamDecoder.cut`."""
+        return cut_answers(data, self.max_frame_bytes)
+
+
+class Version3:
+    """Numbers requests; one count for all connections, so that a frame may go to several bookies."""
+
+    def __init__(self) -> None:
+        """Begin with 1."""
+        self._next = 1
+
+    def numbers(self, count: int) -> int:
+        """The first of so many numbers that nobody else gets."""
+        first, self._next = self._next, self._next + count
+        return first
+
+    def ask(self, request: Request) -> Asked:
+        """A frame.
+
+        Raises:
+            LedgerFrameError: There is no such request, or a field is out of its range.
+        """
+        number = self.numbers(1)
+        body = version3.encode_request(replace(request, txn_id=number))
+        return number, (len(body).to_bytes(LENGTH_BYTES, "big"), body)
+
+    def ask_add(
+        self,
+        ledger_id: int,
+        entry_id: int,
+        master_key: bytes,
+        entry: bytes,
+        *,
+        deferred_sync: bool = False,
+        recovery: bool = False,
+    ) -> Asked:
+        """The frame of an add without a priority, sooner."""
+        number = self.numbers(1)
+        return number, encode_add(
+            number, ledger_id, entry_id, master_key, entry, deferred_sync=deferred_sync, recovery=recovery
+        )
+
+    def ask_read(self, ledger_id: int, entry_id: int) -> Asked:
+        """The frame of a plain read, sooner."""
+        number = self.numbers(1)
+        return number, (encode_read(number, ledger_id, entry_id),)
+
+    @staticmethod
+    def decode(frame: memoryview) -> tuple[Hashable, Response]:
+        """Key and answer.
+
+        Raises:
+            LedgerFrameError: It is no answer.
+        """
+        if (known := decode_read(frame)) is not None:
+            return known
+        response = version3.decode_response(frame)
+        return response.txn_id, response
+
+
+class Version2:
+    """Numbers batched reads alone."""
+
+    def __init__(self) -> None:
+        """Begin with 1."""
+        self._numbers = itertools.count(1)
+
+    def ask(self, request: Request) -> Asked:
+        """A frame.
+
+        Raises:
+            LedgerFrameError: There is no such request in version 2, or no way to tell its answer.
+        """
+        number = next(self._numbers)
+        if isinstance(request, ReadRequest) and request.fence:
+            raise LedgerFrameError("a fencing read in version 2 cannot be told from a plain one")
+        body = version2.encode_request(replace(request, txn_id=number))
+        return _key(request, number), (len(body).to_bytes(LENGTH_BYTES, "big"), body)
+
+    @staticmethod
+    def decode(frame: memoryview) -> tuple[Hashable, Response]:
+        """Key and answer.
+
+        Raises:
+            LedgerFrameError: It is no answer.
+        """
+        response = version2.decode_response(frame)
+        return _key(response, response.txn_id), response
+
+
+def _key(message: Request | Response, number: int) -> Hashable:
+    match message:
+        case BatchReadRequest() | BatchReadResponse():
+            return message.operation, number
+        case AddRequest() | AddResponse() | ReadRequest() | ReadResponse():
+            return message.operation, message.ledger_id, message.entry_id
+        case _:
+            return message.operation

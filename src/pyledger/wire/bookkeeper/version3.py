@@ -1,0 +1,295 @@
+"""Version 3 of the protocol: protobuf. A frame here is what follows its four bytes of length.
+
+Source: BookKeeper bookkeeper-proto/src/main/proto/BookkeeperProtocol.proto.
+"""
+
+from collections.abc import Callable
+from itertools import islice
+from typing import Any
+
+from pyledger.errors import LedgerFrameError
+from pyledger.protocol.bookkeeper import messages as m
+from pyledger.wire.bookkeeper.availability import decode_availability, encode_availability
+from pyledger.wire.bookkeeper.schema import ENUMS, DecodeError, EncodeError, message
+
+VERSION = 3
+DEFERRED_SYNC = 1
+RUNS_MAX = 1 << 20
+"""Runs of ids that one answer is believed: more would not fit into a frame, but for periods."""
+_STATUSES = {status.value: status for status in m.Status}
+FENCE_LEDGER = ENUMS["ReadFlag"]["FENCE_LEDGER"]
+ENTRY_PIGGYBACK = ENUMS["ReadFlag"]["ENTRY_PIGGYBACK"]
+RECOVERY_ADD = ENUMS["AddFlag"]["RECOVERY_ADD"]
+
+FIELDS = {
+    m.Operation.READ_ENTRY: "read",
+    m.Operation.ADD_ENTRY: "add",
+    m.Operation.AUTH: "auth",
+    m.Operation.WRITE_LAC: "writeLac",
+    m.Operation.READ_LAC: "readLac",
+    m.Operation.GET_BOOKIE_INFO: "getBookieInfo",
+    m.Operation.START_TLS: "startTLS",
+    m.Operation.FORCE_LEDGER: "forceLedger",
+    m.Operation.GET_LIST_OF_ENTRIES_OF_LEDGER: "getListOfEntriesOfLedger",
+}
+"""Operation to the first part of its fields' names in `Request` and `Response`."""
+
+
+def encode_auth(plugin_name: str, payload: bytes) -> bytes:
+    """A step of an authentication, as both versions write it."""
+    encoded: bytes = message("AuthMessage")(authPluginName=plugin_name, payload=payload).SerializeToString()
+    return encoded
+
+
+def decode_auth(body: memoryview) -> tuple[str, bytes]:
+    """Name of the plugin, and payload.
+
+    Raises:
+        LedgerFrameError: It is no such message.
+    """
+    found = _parse("AuthMessage", body)
+    return found.authPluginName, found.payload
+
+
+def encode_request(request: m.Request) -> bytes:
+    """A request as a frame.
+
+    Raises:
+        LedgerFrameError: Version 3 has no such request, or a field is out of its range.
+    """
+    fields: dict[str, Any] = {}
+    operation = request.number if isinstance(request, m.UnknownRequest) else request.operation
+    if not isinstance(request, m.UnknownRequest):
+        if (field := FIELDS.get(request.operation)) is None:
+            raise LedgerFrameError(f"version 3 of the protocol has no {request.operation.name}")
+        fields[f"{field}Request"] = _REQUEST_FIELDS[type(request)](request)
+    header = {"version": request.version, "operation": operation, "txnId": request.txn_id}
+    if request.priority:
+        header["priority"] = request.priority
+    return _encode("Request", header, fields)
+
+
+def decode_request(frame: memoryview) -> m.Request:
+    """Read a request.
+
+    Raises:
+        LedgerFrameError: It is no request of version 3.
+    """
+    whole = _parse("Request", frame)
+    header = whole.header
+    common = {"txn_id": header.txnId, "priority": header.priority, "version": header.version}
+    field = FIELDS.get(header.operation, "")
+    if not field or not whole.HasField(f"{field}Request"):
+        return m.UnknownRequest(number=header.operation, **common)
+    return _REQUESTS[header.operation](getattr(whole, f"{field}Request"), common)
+
+
+def encode_response(response: m.Response) -> bytes:
+    """An answer as a frame.
+
+    Raises:
+        LedgerFrameError: Version 3 has no such answer, or a field is out of its range.
+    """
+    fields: dict[str, Any] = {"status": response.status}
+    operation = response.number if isinstance(response, m.RefusedResponse) else response.operation
+    if not isinstance(response, m.RefusedResponse):
+        if (field := FIELDS.get(response.operation)) is None:
+            raise LedgerFrameError(f"version 3 of the protocol has no answer to {response.operation.name}")
+        fields[f"{field}Response"] = _RESPONSE_FIELDS[type(response)](response)
+    return _encode("Response", {"version": VERSION, "operation": operation, "txnId": response.txn_id}, fields)
+
+
+def decode_response(frame: memoryview) -> m.Response:
+    """Read an answer; a status that is not known counts as EBADREQ.
+
+    Raises:
+        LedgerFrameError: It is no answer of version 3.
+    """
+    whole = _parse("Response", frame)
+    operation = whole.header.operation
+    common = {"txn_id": whole.header.txnId, "status": _status(whole.status)}
+    field = FIELDS.get(operation, "")
+    if not field or not whole.HasField(f"{field}Response"):
+        return m.RefusedResponse(number=operation, **common)
+    return _RESPONSES[operation](getattr(whole, f"{field}Response"), common)
+
+
+def _status(number: int) -> m.Status:
+    return _STATUSES.get(number, m.Status.EBADREQ)
+
+
+def _parse(name: str, body: memoryview) -> Any:
+    try:
+        found = message(name).FromString(bytes(body))
+    except DecodeError as error:
+        raise LedgerFrameError(f"{len(body)} bytes are no {name}: {error}") from None
+    if not found.IsInitialized():
+        raise LedgerFrameError(f"{len(body)} bytes are no {name}: a field is missing")
+    return found
+
+
+def _encode(name: str, header: dict[str, int], fields: dict[str, Any]) -> bytes:
+    try:
+        encoded: bytes = message(name)(header=header, **fields).SerializeToString()
+    except (EncodeError, ValueError) as error:
+        raise LedgerFrameError(f"a {name} cannot be written: {error}") from None
+    return encoded
+
+
+def _given(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _read_fields(request: m.ReadRequest) -> dict[str, Any]:
+    flag = FENCE_LEDGER if request.fence else ENTRY_PIGGYBACK if request.piggyback else None
+    return _given(
+        flag=flag,
+        ledgerId=request.ledger_id,
+        entryId=request.entry_id,
+        masterKey=request.master_key,
+        previousLAC=request.previous_lac,
+        timeOut=request.time_out,
+    )
+
+
+def _add_fields(request: m.AddRequest) -> dict[str, Any]:
+    return _given(
+        flag=RECOVERY_ADD if request.recovery else None,
+        ledgerId=request.ledger_id,
+        entryId=request.entry_id,
+        masterKey=request.master_key,
+        body=request.entry,
+        writeFlags=DEFERRED_SYNC if request.deferred_sync else None,
+    )
+
+
+def _write_lac_fields(request: m.WriteLacRequest) -> dict[str, Any]:
+    return {
+        "ledgerId": request.ledger_id,
+        "lac": request.lac,
+        "masterKey": request.master_key,
+        "body": request.packet,
+    }
+
+
+_REQUEST_FIELDS: dict[type[m.Request], Callable[[Any], dict[str, Any]]] = {
+    m.ReadRequest: _read_fields,
+    m.AddRequest: _add_fields,
+    m.AuthRequest: lambda r: {"authPluginName": r.plugin_name, "payload": r.payload},
+    m.WriteLacRequest: _write_lac_fields,
+    m.ReadLacRequest: lambda r: {"ledgerId": r.ledger_id},
+    m.BookieInfoRequest: lambda r: {"requested": r.requested},
+    m.StartTlsRequest: lambda _: {},
+    m.ForceLedgerRequest: lambda r: {"ledgerId": r.ledger_id},
+    m.ListEntriesRequest: lambda r: {"ledgerId": r.ledger_id},
+}
+_RESPONSE_FIELDS: dict[type[m.Response], Callable[[Any], dict[str, Any]]] = {
+    m.ReadResponse: lambda r: _given(
+        status=r.status,
+        ledgerId=r.ledger_id,
+        entryId=r.entry_id,
+        body=r.entry,
+        maxLAC=r.max_lac,
+        lacUpdateTimestamp=r.lac_update_timestamp,
+    ),
+    m.AddResponse: lambda r: {"status": r.status, "ledgerId": r.ledger_id, "entryId": r.entry_id},
+    m.AuthResponse: lambda r: {"authPluginName": r.plugin_name, "payload": r.payload},
+    m.WriteLacResponse: lambda r: {"status": r.status, "ledgerId": r.ledger_id},
+    m.ReadLacResponse: lambda r: _given(
+        status=r.status, ledgerId=r.ledger_id, lacBody=r.packet, lastEntryBody=r.last_entry
+    ),
+    m.BookieInfoResponse: lambda r: _given(
+        status=r.status, totalDiskCapacity=r.total_disk_capacity, freeDiskSpace=r.free_disk_space
+    ),
+    m.StartTlsResponse: lambda _: {},
+    m.ForceLedgerResponse: lambda r: {"status": r.status, "ledgerId": r.ledger_id},
+    m.ListEntriesResponse: lambda r: _given(
+        status=r.status,
+        ledgerId=r.ledger_id,
+        availabilityOfEntriesOfLedger=None if r.runs is None else encode_availability(r.runs),
+    ),
+}
+
+
+def _optional(body: Any, field: str) -> Any:
+    return getattr(body, field) if body.HasField(field) else None
+
+
+def _read_request(body: Any, common: dict[str, Any]) -> m.ReadRequest:
+    flag = _optional(body, "flag")
+    return m.ReadRequest(
+        ledger_id=body.ledgerId,
+        entry_id=body.entryId,
+        master_key=_optional(body, "masterKey"),
+        fence=flag == FENCE_LEDGER,
+        piggyback=flag == ENTRY_PIGGYBACK,
+        previous_lac=_optional(body, "previousLAC"),
+        time_out=_optional(body, "timeOut"),
+        **common,
+    )
+
+
+def _add_request(body: Any, common: dict[str, Any]) -> m.AddRequest:
+    return m.AddRequest(
+        ledger_id=body.ledgerId,
+        entry_id=body.entryId,
+        master_key=body.masterKey,
+        entry=body.body,
+        recovery=_optional(body, "flag") == RECOVERY_ADD,
+        deferred_sync=bool(body.writeFlags & DEFERRED_SYNC),
+        **common,
+    )
+
+
+_REQUESTS: dict[int, Callable[[Any, dict[str, Any]], m.Request]] = {
+    m.Operation.READ_ENTRY: _read_request,
+    m.Operation.ADD_ENTRY: _add_request,
+    m.Operation.AUTH: lambda b, c: m.AuthRequest(plugin_name=b.authPluginName, payload=b.payload, **c),
+    m.Operation.WRITE_LAC: lambda b, c: m.WriteLacRequest(
+        ledger_id=b.ledgerId, lac=b.lac, master_key=b.masterKey, packet=b.body, **c
+    ),
+    m.Operation.READ_LAC: lambda b, c: m.ReadLacRequest(ledger_id=b.ledgerId, **c),
+    m.Operation.GET_BOOKIE_INFO: lambda b, c: m.BookieInfoRequest(requested=b.requested, **c),
+    m.Operation.START_TLS: lambda _, c: m.StartTlsRequest(**c),
+    m.Operation.FORCE_LEDGER: lambda b, c: m.ForceLedgerRequest(ledger_id=b.ledgerId, **c),
+    m.Operation.GET_LIST_OF_ENTRIES_OF_LEDGER: lambda b, c: m.ListEntriesRequest(ledger_id=b.ledgerId, **c),
+}
+
+
+def _read_response(body: Any, common: dict[str, Any]) -> m.ReadResponse:
+    return m.ReadResponse(
+        ledger_id=body.ledgerId,
+        entry_id=body.entryId,
+        entry=_optional(body, "body"),
+        max_lac=_optional(body, "maxLAC"),
+        lac_update_timestamp=_optional(body, "lacUpdateTimestamp"),
+        **common,
+    )
+
+
+def _list_response(body: Any, common: dict[str, Any]) -> m.ListEntriesResponse:
+    told = _optional(body, "availabilityOfEntriesOfLedger")
+    runs = None if told is None else tuple(islice(decode_availability(told), RUNS_MAX))
+    return m.ListEntriesResponse(ledger_id=body.ledgerId, runs=runs, **common)
+
+
+_RESPONSES: dict[int, Callable[[Any, dict[str, Any]], m.Response]] = {
+    m.Operation.READ_ENTRY: _read_response,
+    m.Operation.ADD_ENTRY: lambda b, c: m.AddResponse(ledger_id=b.ledgerId, entry_id=b.entryId, **c),
+    m.Operation.AUTH: lambda b, c: m.AuthResponse(plugin_name=b.authPluginName, payload=b.payload, **c),
+    m.Operation.WRITE_LAC: lambda b, c: m.WriteLacResponse(ledger_id=b.ledgerId, **c),
+    m.Operation.READ_LAC: lambda b, c: m.ReadLacResponse(
+        ledger_id=b.ledgerId,
+        packet=_optional(b, "lacBody"),
+        last_entry=_optional(b, "lastEntryBody"),
+        **c,
+    ),
+    m.Operation.GET_BOOKIE_INFO: lambda b, c: m.BookieInfoResponse(
+        total_disk_capacity=_optional(b, "totalDiskCapacity"),
+        free_disk_space=_optional(b, "freeDiskSpace"),
+        **c,
+    ),
+    m.Operation.START_TLS: lambda _, c: m.StartTlsResponse(**c),
+    m.Operation.FORCE_LEDGER: lambda b, c: m.ForceLedgerResponse(ledger_id=b.ledgerId, **c),
+    m.Operation.GET_LIST_OF_ENTRIES_OF_LEDGER: _list_response,
+}

@@ -1,0 +1,1 @@
+"""Frames and bodies of the DLedger protocol."""

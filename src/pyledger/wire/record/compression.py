@@ -1,0 +1,140 @@
+"""Packed message bodies: zlib, LZ4 frame and zstd, chosen by three bits of sysFlag.
+
+Pure: bytes in, bytes out. A body is unpacked only up to a limit, so that a few hostile bytes cannot fill
+memory. Codecs read from any buffer; a memoryview of a mapped file is not copied first. LZ4 and zstd are
+loaded when a body wants them: most programs meet neither.
+
+Source: RocketMQ common/.../compression/CompressionType.java and the four codecs beside it.
+"""
+
+import zlib
+from collections.abc import Callable
+from enum import IntEnum
+
+from pyledger.errors import CorruptBodyError
+from pyledger.model.sys_flag import COMPRESSED, COMPRESSION_MASK, COMPRESSION_SHIFT
+
+PLAIN_BODY_LIMIT_BYTES = 64 * 1024 * 1024
+
+Buffer = bytes | bytearray | memoryview
+
+
+class CompressionType(IntEnum):
+    """Bits 8 to 10 of sysFlag."""
+
+    LEGACY = 0
+    """Written before the bits had a meaning: zlib."""
+    LZ4 = 1
+    ZSTD = 2
+    ZLIB = 3
+
+
+class _TooLargeError(Exception):
+    """The body would unpack to more than the limit."""
+
+
+def decompress(
+    body: Buffer, sys_flag: int, *, limit_bytes: int = PLAIN_BODY_LIMIT_BYTES, place: str = "message body"
+) -> bytes:
+    """Unpack a body as its sysFlag says; a body that is not packed is returned as bytes.
+
+    Args:
+        body: The stored bytes.
+        sys_flag: The record's sysFlag.
+        limit_bytes: Most bytes to unpack to.
+        place: What the error calls the body.
+
+    Raises:
+        CorruptBodyError: the bytes are damaged or cut, the type is unknown, or the limit is exceeded.
+    """
+    if not sys_flag & COMPRESSED:
+        return bytes(body)
+    kind = (sys_flag & COMPRESSION_MASK) >> COMPRESSION_SHIFT
+    if kind not in _CODECS:
+        raise CorruptBodyError(place, f"has the unknown compression type {kind}")
+    try:
+        return _CODECS[kind](body, limit_bytes)
+    except _TooLargeError:
+        raise CorruptBodyError(place, f"unpacks to more than the limit of {limit_bytes} bytes") from None
+    except (zlib.error, RuntimeError, EOFError) as error:
+        raise CorruptBodyError(
+            place, f"cannot be unpacked as {CompressionType(kind).name.lower()}: {error}"
+        ) from error
+
+
+def compress(body: Buffer, kind: CompressionType, level: int = 5) -> tuple[bytes, int]:
+    """Pack a body.
+
+    Args:
+        body: The plain bytes.
+        kind: How.
+        level: 0 is the codec's own; LZ4 knows none below 3.
+
+    Returns:
+        The packed bytes, which may be more than the plain ones, and the bits of sysFlag that say so.
+    """
+    if kind is CompressionType.LZ4:
+        import lz4.frame  # noqa: PLC0415
+
+        # Java's lz4 reads no frame whose blocks refer to one another.
+        packed = bytes(lz4.frame.compress(body, block_linked=False))
+    elif kind is CompressionType.ZSTD:
+        import zstandard  # noqa: PLC0415
+
+        packed = zstandard.ZstdCompressor(level=level or 3).compress(body)
+    else:
+        packed = zlib.compress(body, level or -1)
+    return packed, COMPRESSED | kind << COMPRESSION_SHIFT
+
+
+def _decompress_zlib(body: Buffer, limit_bytes: int) -> bytes:
+    stream = zlib.decompressobj()
+    plain = stream.decompress(body, limit_bytes + 1)
+    if len(plain) > limit_bytes:
+        raise _TooLargeError
+    if not stream.eof:
+        raise EOFError("the stream is cut short")
+    return plain
+
+
+def _decompress_lz4(body: Buffer, limit_bytes: int) -> bytes:
+    import lz4.frame  # noqa: PLC0415
+
+    size_bytes = lz4.frame.get_frame_info(body)["content_size"]
+    if size_bytes > limit_bytes:
+        raise _TooLargeError
+    stream = lz4.frame.LZ4FrameDecompressor()
+    plain = stream.decompress(body, limit_bytes + 1)
+    if len(plain) > limit_bytes:
+        raise _TooLargeError
+    if not stream.eof:
+        raise EOFError("the frame is cut short")
+    return bytes(plain)
+
+
+def _decompress_zstd(body: Buffer, limit_bytes: int) -> bytes:
+    import zstandard  # noqa: PLC0415
+
+    try:
+        size_bytes = zstandard.frame_content_size(body)
+        if size_bytes > limit_bytes:
+            raise _TooLargeError
+        # A frame may ask for a window as large as it likes; memory for it is bounded as the body is.
+        decompressor = zstandard.ZstdDecompressor(max_window_size=max(limit_bytes, 1 << 23))
+        try:
+            return decompressor.decompress(body, max_output_size=0 if size_bytes > 0 else limit_bytes)
+        except zstandard.ZstdError:
+            # One message for a cut frame and for a full buffer: only one of them has a byte past the limit.
+            if size_bytes < 0 and len(decompressor.stream_reader(body).read(limit_bytes + 1)) > limit_bytes:
+                raise _TooLargeError from None
+            raise
+    except zstandard.ZstdError as error:
+        raise RuntimeError(str(error)) from error
+
+
+_CODECS: dict[int, Callable[[Buffer, int], bytes]] = {
+    CompressionType.LEGACY: _decompress_zlib,
+    CompressionType.LZ4: _decompress_lz4,
+    CompressionType.ZSTD: _decompress_zstd,
+    CompressionType.ZLIB: _decompress_zlib,
+}

@@ -1,0 +1,50 @@
+"""Headers of requests about users and policies.
+
+Source: RocketMQ remoting/.../protocol/header/CreateUserRequestHeader.java, ListUsersRequestHeader.java,
+CreateAclRequestHeader.java, DeleteAclRequestHeader.java, ListAclsRequestHeader.java.
+"""
+
+from pyledger.model.value_type import value_type
+from pyledger.wire.remoting.headers.codec import Header
+
+
+@value_type(kw_only=True)
+class UserRequestHeader(Header):
+    """3001, 3002, 3003, 3004: a user."""
+
+    username: str | None = None
+
+
+@value_type(kw_only=True)
+class ListUsersRequestHeader(Header):
+    """3005: users."""
+
+    filter: str | None = None
+    """Part of the name."""
+
+
+@value_type(kw_only=True)
+class AclRequestHeader(Header):
+    """3006, 3007, 3009: the policies of a subject."""
+
+    subject: str | None = None
+    """`User:name`."""
+
+
+@value_type(kw_only=True)
+class DeleteAclRequestHeader(Header):
+    """3008: forget policies."""
+
+    subject: str | None = None
+    policy_type: str | None = None
+    """`Custom`, which is meant without it, or `Default`."""
+    resource: str | None = None
+    """Missing: all policies of the subject."""
+
+
+@value_type(kw_only=True)
+class ListAclsRequestHeader(Header):
+    """3010: policies."""
+
+    subject_filter: str | None = None
+    resource_filter: str | None = None

@@ -1,0 +1,140 @@
+"""The door to the native codec: heads of frames, and what comes by the million.
+
+For a broker these are sends and pulls, for a member of a group appends, for a client their answers, and the
+entries of ledgers.
+`RequestDecoder`, `AppendDecoder` and `AnswerDecoder` stand where `FrameDecoder` does. They give what comes
+often decoded; every other frame stays a view for `pyledger.wire.remoting.command.decode`. What is unusual
+the native code leaves to Python, which is the model that it is tested against.
+"""
+
+from typing import Any
+
+from pyledger._core import (
+    AddEncoder,
+    AnsweredCall,
+    AppendAnswers,
+    AppendCall,
+    AppendHead,
+    AppendRun,
+    HotRequest,
+    Outgoing,
+    PullCall,
+    PullHead,
+    PullRequest,
+    ReceivedRecord,
+    SendHead,
+    SendRequest,
+    SendRun,
+    UniqueIds,
+    added_number,
+    count_bodies,
+    count_whole_entries,
+    cut_answers,
+    decode_frames,
+    decode_head,
+    encode_copies,
+    encode_pull_response,
+    encode_send_response,
+    measure_entries,
+    parse_lenient_json,
+    prepare_message,
+    prepare_messages,
+    read_records,
+    set_append_response,
+    set_send_result,
+    split_entries,
+    take_entries,
+)
+from pyledger.wire.remoting.framing import StreamDecoder
+
+__all__ = [
+    "AddEncoder",
+    "AnswerDecoder",
+    "AnsweredCall",
+    "AppendAnswers",
+    "AppendCall",
+    "AppendDecoder",
+    "AppendHead",
+    "AppendRun",
+    "HotRequest",
+    "Outgoing",
+    "PullCall",
+    "PullHead",
+    "PullRequest",
+    "ReceivedRecord",
+    "RequestDecoder",
+    "SendHead",
+    "SendRequest",
+    "SendRun",
+    "UniqueIds",
+    "added_number",
+    "count_bodies",
+    "count_whole_entries",
+    "cut_answers",
+    "decode_frames",
+    "decode_head",
+    "encode_copies",
+    "encode_pull_response",
+    "encode_send_response",
+    "measure_entries",
+    "parse_lenient_json",
+    "prepare_message",
+    "prepare_messages",
+    "read_records",
+    "set_append_response",
+    "set_send_result",
+    "split_entries",
+    "take_entries",
+]
+
+
+class RequestDecoder(StreamDecoder[memoryview | SendRequest | PullRequest]):
+    """Cuts what a broker receives on one connection into requests."""
+
+    __slots__ = ()
+
+    def cut(self, data: bytes | bytearray) -> tuple[list[memoryview | SendRequest | PullRequest], int]:
+        """Cut whole frames off the front of bytes that nobody writes to; also return their size in bytes.
+
+        Raises:
+            FrameError: a length is too large or too small.
+        """
+        return decode_frames(data, self.max_frame_bytes)
+
+
+class AppendDecoder(StreamDecoder[memoryview | AppendRun]):
+    """Cuts what a member of a group receives; appends of one entry that come together come as one run."""
+
+    __slots__ = ()
+
+    def cut(self, data: bytes | bytearray) -> tuple[list[memoryview | AppendRun], int]:
+        """Cut whole frames off the front of bytes that nobody writes to; also return their size in bytes.
+
+        Raises:
+            FrameError: a length is too large or too small.
+        """
+        return decode_frames(data, self.max_frame_bytes, appends=True)
+
+
+class AnswerDecoder(StreamDecoder[memoryview | AnsweredCall]):
+    """Cuts what a client receives; answers to sends and pulls come as the call, with what they say."""
+
+    __slots__ = ("_calls",)
+
+    def __init__(self, max_frame_bytes: int, calls: dict[int, Any]) -> None:
+        """Decode for the calls of one connection.
+
+        Args:
+            max_frame_bytes: Longest frame.
+            calls: By opaque; one that is answered is taken out.
+        """
+        super().__init__(max_frame_bytes)
+        self._calls = calls
+
+    def cut(self, data: bytes | bytearray) -> tuple[list[memoryview | AnsweredCall], int]:
+        """Cut whole frames off the front of bytes that nobody writes to; also return their size in bytes.
+
+        Raises:
+            FrameError: a length is too large or too small.
+        """
+        return decode_frames(data, self.max_frame_bytes, self._calls)
