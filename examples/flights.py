@@ -25,8 +25,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from pyledger import spark as pyledger_spark
-from pyledger.store.message_store import MessageStore
-from pyledger.store.reader import StoreReader
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.reading.reader import StoreReader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -22,7 +22,7 @@ from rich.console import Console
 from examples.flights import LOG_FILE_BYTES, ROW_SCHEMA, TOPIC, start_spark, write_store
 from pyledger.model.message import Message
 from pyledger.spark import rows_behind
-from pyledger.store.message_store import MessageStore
+from pyledger.store.messages.message_store import MessageStore
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

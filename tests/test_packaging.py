@@ -129,7 +129,11 @@ def test_wheel_from_sdist_has_everything(checkout: Path, tmp_path: Path) -> None
     (wheel,) = tmp_path.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {"pyledger/py.typed", "pyledger/_core.pyi", "pyspark_pyledger/__init__.py"} <= names
-    assert {"pyledger/errors/store.py", "pyledger/store/meta_file.py", "pyspark_pyledger/py.typed"} <= names
+    assert {
+        "pyledger/errors/store.py",
+        "pyledger/store/files/meta_file.py",
+        "pyspark_pyledger/py.typed",
+    } <= names
     assert len([name for name in names if name.startswith("pyledger/_core.") and name.endswith(".so")]) == 1
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"pyledger", "pyspark_pyledger"}
     modules = {str(p.relative_to(ROOT / "src")) for p in (ROOT / "src" / "pyledger").rglob("*.py")}

@@ -88,13 +88,13 @@ MUST_NOT_IMPORT = {
 }
 # One module joins the store's group commit to an event loop; all else of the store knows of none.
 BUT_MAY_IMPORT = {
-    ("pyledger.store.async_put", "asyncio"),
+    ("pyledger.store.messages.async_put", "asyncio"),
 }
 # Third-party packages, each with its places: module prefixes.
 THIRD_PARTY = {
-    "numpy": ("pyledger.store.views", "pyledger.arrow"),
+    "numpy": ("pyledger.store.queues.unit_views", "pyledger.arrow"),
     "google": ("pyledger.wire.bookkeeper",),
-    "lz4": ("pyledger.wire", "pyledger.store.cold_segment"),
+    "lz4": ("pyledger.wire", "pyledger.store.cold.segment_writer"),
     "zstandard": ("pyledger.wire",),
     "click": ("pyledger.cli",),
     "kazoo": ("pyledger.metadata.zookeeper",),
@@ -122,7 +122,7 @@ UNIT_WORD = re.compile(
 
 
 def place_of(module: str) -> str:
-    """`store.reader` for `pyledger.store.reader`; all of `pyspark_pyledger` is one part."""
+    """`store.reading.reader` for `pyledger.store.reading.reader`; all of `pyspark_pyledger` is one part."""
     first, _, rest = module.partition(".")
     return rest or "__init__" if first == "pyledger" else first
 

@@ -13,7 +13,7 @@ import pytest
 from benchmarks.micro.typical_log import QUEUES, typical_log
 from pyledger import arrow
 from pyledger._core import ColumnBuilder, LogView, MessageScan, RowFilter
-from pyledger.store.reader import StoreReader
+from pyledger.store.reading.reader import StoreReader
 
 ROUNDS = 7
 MODEL_ROWS = 2_000

@@ -31,7 +31,7 @@ from benchmarks.spark.discarding_sink import DiscardingSink, KeepingSink
 from benchmarks.spark.prebuilt_source import write_batch
 from benchmarks.spark.stores import FULL_LOG_BYTES, SHAPES, SMOKE_LOG_BYTES, Stored, fixed_body, make_store
 from pyledger import arrow
-from pyledger.store.steady_file import SteadyFile
+from pyledger.store.files.writeback_file import SteadyFile
 
 pytestmark = pytest.mark.spark
 ROWS_PER_TRIGGER = 1_000_000

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from pyledger.store.steady_file import SteadyFile
+from pyledger.store.files.writeback_file import SteadyFile
 
 
 @dataclass

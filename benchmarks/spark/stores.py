@@ -7,7 +7,7 @@ from itertools import count
 from pathlib import Path
 
 from benchmarks.filling import QUEUES, REST, TAG, unique_key
-from pyledger.store.message_store import MessageStore
+from pyledger.store.messages.message_store import MessageStore
 
 TOPIC = "bench"
 RARE = "rare"

@@ -14,7 +14,7 @@ import pytest
 from benchmarks.filling import QUEUES, Filled
 from benchmarks.rounds import Rounds
 from pyledger import arrow
-from pyledger.store.reader import StoreReader
+from pyledger.store.reading.reader import StoreReader
 
 CASES: dict[str, tuple[str, ...]] = {
     "default": arrow.DEFAULT_COLUMNS,

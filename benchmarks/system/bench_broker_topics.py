@@ -11,7 +11,7 @@ import pytest
 from benchmarks.brokers import our_broker, serving
 from benchmarks.load_frames import FrameSource
 from benchmarks.rounds import Rounds
-from pyledger.store.message_store import MessageStore
+from pyledger.store.messages.message_store import MessageStore
 
 QUEUES = 8
 BODY = bytes(256)

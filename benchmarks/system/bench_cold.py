@@ -15,8 +15,8 @@ import pytest
 from benchmarks.micro.typical_log import typical_log
 from benchmarks.rounds import Rounds
 from pyledger._core import LogView, MappedFile, limit_unpacked_bytes, read_message, scan, unpacked_blocks
-from pyledger.store.cold_segment import BLOCK_BYTES, write_segment
-from pyledger.store.reader import StoreReader
+from pyledger.store.cold.segment_writer import BLOCK_BYTES, write_segment
+from pyledger.store.reading.reader import StoreReader
 from tests.core.log_files import RecordFields
 from tests.golden.archive import golden_case
 

@@ -13,7 +13,7 @@ import pytest
 from benchmarks.filling import QUEUES, TOPIC, Filled, body, unique_key
 from benchmarks.java_bench import JavaBench
 from benchmarks.rounds import Rounds
-from pyledger.store.message_store import MessageStore
+from pyledger.store.messages.message_store import MessageStore
 
 GROUP = "consume, 32 a call"
 BY_KEY = "consume by key"

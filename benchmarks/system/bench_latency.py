@@ -20,7 +20,7 @@ import pytest
 
 from benchmarks.java_bench import JavaBench
 from benchmarks.rounds import Rounds
-from pyledger.store.message_store import MessageStore
+from pyledger.store.messages.message_store import MessageStore
 
 BODY = bytes(range(256))
 GROUP = "latency of single appends while files roll"

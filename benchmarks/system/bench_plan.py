@@ -22,7 +22,7 @@ from pyspark_pyledger.partitions import LedgerPartition
 from pyspark_pyledger.planning import TASKS_MAX, plan_folders
 
 from benchmarks.rounds import Rounds
-from pyledger.store.message_store import MessageStore
+from pyledger.store.messages.message_store import MessageStore
 from tests.core.log_files import RecordFields
 
 FILE_BYTES = 1 << 30

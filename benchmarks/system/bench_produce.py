@@ -18,7 +18,7 @@ import pytest
 from benchmarks.java_bench import JavaBench
 from benchmarks.rounds import Rounds
 from pyledger import _core
-from pyledger.store.message_store import MessageStore
+from pyledger.store.messages.message_store import MessageStore
 
 BODY = bytes(range(256))
 ROUND_BYTES = 48 << 20  # less than a store has ready

@@ -17,7 +17,7 @@ from benchmarks.raft_groups import PATIENT, RunningGroup, java_group, our_group
 from benchmarks.rounds import Rounds
 from pyledger.config.dledger_store import RaftStoreConfig
 from pyledger.protocol.dledger.messages import TermState
-from pyledger.store.raft_store import RaftStore
+from pyledger.store.dledger.store import RaftStore
 from tests.interop.dledger_peers import require_kit
 
 TURNS = 3

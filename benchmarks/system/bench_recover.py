@@ -14,8 +14,8 @@ from benchmarks.filling import QUEUES, TOPIC, Filled
 from benchmarks.java_bench import JavaBench
 from benchmarks.rounds import Rounds
 from pyledger import _core
-from pyledger.store.message_store import MessageStore
-from pyledger.store.reader import StoreReader
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.reading.reader import StoreReader
 
 SCAN = "recovery scan, every CRC checked"
 OPEN = "open after a kill"

@@ -16,7 +16,7 @@ CLI = "import sys; from pyledger.cli.__main__ import main; sys.argv[0] = 'pyledg
 PROGRAMS = {
     "pass": ["-c", "pass"],
     "import": ["-c", "import pyledger"],
-    "import-store": ["-c", "import pyledger.store.message_store"],
+    "import-store": ["-c", "import pyledger.store.messages.message_store"],
     "version": ["-c", CLI, "--version"],
 }
 

@@ -10,8 +10,8 @@ from pyledger import arrow
 from pyledger.arrow import Partition
 from pyledger.errors import PyLedgerError, StoreIOError, StoreNotFoundError
 from pyledger.model.message import QueueRange
-from pyledger.store.folder import QUEUE_FOLDER
-from pyledger.store.reader import StoreReader
+from pyledger.store.files.folder import QUEUE_FOLDER
+from pyledger.store.reading.reader import StoreReader
 from pyspark_pyledger.options import ReadOptions, is_wanted
 from pyspark_pyledger.planning import partition_bytes, placed_folders
 from pyspark_pyledger.positions import Offsets, QueueKey

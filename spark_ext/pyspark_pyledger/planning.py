@@ -8,8 +8,8 @@ from contextlib import ExitStack
 from pyledger import arrow
 from pyledger.arrow import Partition
 from pyledger.errors import ConfigError, PyLedgerError, StoreIOError, StoreNotFoundError
-from pyledger.store.folder import holds_log, log_extent_bytes
-from pyledger.store.reader import StoreReader
+from pyledger.store.files.folder import holds_log, log_extent_bytes
+from pyledger.store.reading.reader import StoreReader
 from pyspark_pyledger.options import EARLIEST, OFFSET_EARLIEST, OFFSET_LATEST, ReadOptions
 from pyspark_pyledger.positions import Offsets
 

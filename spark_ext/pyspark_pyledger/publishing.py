@@ -18,12 +18,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyledger.arrow.append_rows import append_rows, choose_queues
 from pyledger.atomic_file import replace_file
-from pyledger.store.folder import STAGING_FOLDER
-from pyledger.store.message_store import MessageStore
-from pyledger.store.read_result import GetStatus
-from pyledger.store.row_append import append_rows, choose_queues
-from pyledger.store.staged_rows import remove_abandoned, sweep
+from pyledger.store.files.folder import STAGING_FOLDER
+from pyledger.store.files.staged_rows import remove_abandoned, sweep
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.queues.get_result import GetStatus
 from pyspark_pyledger.staging import StagedFile, read_staged, staging_folder
 from pyspark_pyledger.write_options import WriteOptions
 

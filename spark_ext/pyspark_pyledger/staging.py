@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 
 from pyledger.atomic_file import flush_folder
 from pyledger.errors import IllegalMessageError, RecordTooLargeError
-from pyledger.store.folder import STAGING_FOLDER
-from pyledger.store.steady_file import SteadyFile
+from pyledger.store.files.folder import STAGING_FOLDER
+from pyledger.store.files.writeback_file import SteadyFile
 
 BODY_BYTES_MAX = 4 << 20
 PROPERTIES_BYTES_MAX = 32_767

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from pyledger import arrow
+from pyledger.arrow.scan_plan import LogRange, UnitList, partition_from_json
 from pyledger.errors import (
     ConfigError,
     CorruptRecordError,
@@ -19,9 +20,8 @@ from pyledger.errors import (
     SubscriptionSyntaxError,
 )
 from pyledger.model.message import Message
-from pyledger.store.message_store import MessageStore
-from pyledger.store.read_plan import LogRange, UnitList, partition_from_json
-from pyledger.store.reader import StoreReader
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.reading.reader import StoreReader
 from tests.core.log_files import LogFiles, RecordFields, write_log
 
 COUNT = 300

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from pyledger.store.reader import StoreReader
+from pyledger.store.reading.reader import StoreReader
 from tests.cli.command_line import COMMAND, ENVIRONMENT
 from tests.net.peers import RawPeer, raw
 

@@ -12,7 +12,7 @@ from pyledger.broker.server import Broker
 from pyledger.model import names
 from pyledger.model.message import Message
 from pyledger.model.remoting_codes import RequestCode
-from pyledger.store.message_store import MessageStore
+from pyledger.store.messages.message_store import MessageStore
 from pyledger.wire.record.batch import BatchItem, encode_batch
 from pyledger.wire.record.properties import encode_properties
 from pyledger.wire.remoting.command import RemotingCommand

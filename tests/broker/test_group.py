@@ -24,9 +24,9 @@ from pyledger.model.message import Message
 from pyledger.model.topic import TopicConfig
 from pyledger.protocol.broker.delay_levels import Destination
 from pyledger.runtime.raft_server import RaftServer
-from pyledger.store.message_store import MessageStore
-from pyledger.store.reader import StoreReader
-from pyledger.store.verify import verify
+from pyledger.store.maintenance.verify import verify
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.reading.reader import StoreReader
 from tests.broker.group_process import group_of_brokers
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from pyledger import arrow
 from pyledger.broker.background import BackgroundNode
 from pyledger.client.blocking import Producer
 from pyledger.model.message import Message
-from pyledger.store.reader import StoreReader
+from pyledger.store.reading.reader import StoreReader
 from tests.cli.command_line import pyledger
 
 TOPIC = "live"

@@ -7,7 +7,7 @@ import pytest
 
 from pyledger.config.net import NetConfig
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
-from pyledger.store.reader import StoreReader
+from pyledger.store.reading.reader import StoreReader
 from pyledger.wire.record.batch import BatchItem, encode_batch
 from pyledger.wire.record.properties import encode_properties
 from pyledger.wire.record.record import decode_records

@@ -7,7 +7,7 @@ import pytest
 
 from pyledger.broker.background import BackgroundNode
 from pyledger.errors import StoreLockedError
-from pyledger.store.message_store import MessageStore
+from pyledger.store.messages.message_store import MessageStore
 from tests.broker.peers import send
 from tests.net.peers import raw
 from tests.source_tree import ROOT

@@ -11,8 +11,8 @@ from pyledger.model import names
 from pyledger.model.message import Message
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.protocol.broker.recall import RecallHandle
-from pyledger.store.message_store import MessageStore
-from pyledger.store.reader import StoreReader
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.reading.reader import StoreReader
 from pyledger.wire.record.batch import BatchItem, encode_batch
 from pyledger.wire.remoting.bodies.pop import CHECKPOINT_TAG, PopCheckpoint, PopHandle
 from pyledger.wire.remoting.command import encode_frame

@@ -20,7 +20,7 @@ from pathlib import Path
 from pyledger.client.ledger import AsyncLedgerClient, LedgerConfig
 from pyledger.errors import LedgerOperationError, NotEnoughBookiesError
 from pyledger.metadata.cluster import locate
-from pyledger.store.bookie_verify import BookieCheck
+from pyledger.store.bookkeeper.verify import BookieCheck
 from tests.cli.command_line import COMMAND, ENVIRONMENT
 
 BOOKIES = 5

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from pyledger.client.raft_client import RaftClient
 from pyledger.errors import NoLeaderError, OutcomeUnknownError, PyLedgerError, RaftRefusedError
-from pyledger.store.raft_reader import RaftReader
-from pyledger.store.raft_verify import verify_raft
+from pyledger.store.dledger.reader import RaftReader
+from pyledger.store.dledger.verify import verify_raft
 from tests.chaos.links import Link
 from tests.chaos.log_history import Append, Outcome, Read, violations
 from tests.cli.command_line import ENVIRONMENT

@@ -9,10 +9,10 @@ import asyncio
 import signal
 import sys
 
+from pyledger.clock import SystemClock
 from pyledger.config.dledger import UPSTREAM_TIMES, RaftConfig
 from pyledger.config.dledger_store import RaftStoreConfig
 from pyledger.runtime.raft_server import RaftServer
-from pyledger.store.clock import SystemClock
 
 JUMP_MS = 2000
 SIZES = RaftStoreConfig(data_file_size_bytes=1 << 16, index_file_size_bytes=1 << 12)

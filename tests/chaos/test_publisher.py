@@ -12,7 +12,7 @@ import pytest
 from pyspark_pyledger import publishing
 
 from pyledger import arrow
-from pyledger.store.message_store import MessageStore
+from pyledger.store.messages.message_store import MessageStore
 from tests.chaos.publisher import ROWS_PER_TASK, body
 
 ROOT = Path(__file__).parents[2]

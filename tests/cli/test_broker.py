@@ -12,7 +12,7 @@ import pytest
 from pyledger.client.blocking import Producer
 from pyledger.model.message import Message
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
-from pyledger.store.reader import StoreReader
+from pyledger.store.reading.reader import StoreReader
 from pyledger.wire.remoting.command import RemotingCommand
 from tests.broker.peers import send
 from tests.cli.command_line import COMMAND, ENVIRONMENT, pyledger

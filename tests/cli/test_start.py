@@ -76,7 +76,7 @@ def test_a_bug_is_one_line_with_its_place(monkeypatch: pytest.MonkeyPatch) -> No
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("three by none")
 
-    monkeypatch.setattr("pyledger.store.reader.StoreReader.open", broken)
+    monkeypatch.setattr("pyledger.store.reading.reader.StoreReader.open", broken)
     found = pyledger("cat", "store")
     assert found.code == 70
     assert found.err.count("\n") == 1

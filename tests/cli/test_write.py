@@ -11,7 +11,7 @@ import pytest
 
 from pyledger.cli.rows import queue_of_key
 from pyledger.model.message import Message
-from pyledger.store.message_store import MessageStore
+from pyledger.store.messages.message_store import MessageStore
 from tests.cli.command_line import COMMAND, ENVIRONMENT, Finished, on_terminal, pyledger, spawn
 
 SMALL = ("--set", "mappedFileSizeCommitLog=1MiB", "--set", "mappedFileSizeConsumeQueue=20000")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pyledger._core import LogView, MappedFile, limit_unpacked_bytes, read_message, scan, unpacked_blocks
-from pyledger.store.cold_segment import write_segment
+from pyledger.store.cold.segment_writer import write_segment
 from tests.core.log_files import RecordFields
 
 BLOCK_BYTES = 64 << 10

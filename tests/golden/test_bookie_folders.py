@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pyledger.errors import LedgerFileError, PyLedgerError
-from pyledger.store.bookie_reader import BookieReader, HeldEntry
-from pyledger.store.bookie_verify import BookieCheck
+from pyledger.store.bookkeeper.reader import BookieReader, HeldEntry
+from pyledger.store.bookkeeper.verify import BookieCheck
 from tests.cli.command_line import pyledger
 from tests.golden.ledger_recordings import bookie_files, unpack_bookie
 

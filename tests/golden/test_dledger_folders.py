@@ -10,8 +10,8 @@ import pytest
 
 from pyledger.cli.raft_entries import entry_fields
 from pyledger.errors import CorruptRecordError
-from pyledger.store.raft_reader import RaftReader
-from pyledger.store.raft_verify import verify_raft
+from pyledger.store.dledger.reader import RaftReader
+from pyledger.store.dledger.verify import verify_raft
 from tests.golden.archive import fingerprint
 from tests.golden.dledger_folders import JAVA_ERRS, GoldenNode, golden_node, golden_nodes
 

@@ -8,8 +8,8 @@ import pytest
 
 from pyledger.errors import StoreFormatError
 from pyledger.model.message import Message
-from pyledger.store.message_store import MessageStore
-from pyledger.store.read_result import GetStatus
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.queues.get_result import GetStatus
 from tests.golden.archive import GoldenCase
 
 COLUMNS = {

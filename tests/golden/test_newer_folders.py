@@ -7,13 +7,13 @@ import pytest
 
 from pyledger.errors import StoreFormatError
 from pyledger.model.message import Message
-from pyledger.store.archive import archive, unarchive
-from pyledger.store.cut import cut_log
-from pyledger.store.message_store import MessageStore
-from pyledger.store.reader import StoreReader
-from pyledger.store.rebuild import rebuild
-from pyledger.store.repair import repair
-from pyledger.store.verify import verify
+from pyledger.store.cold.archive import archive, unarchive
+from pyledger.store.maintenance.rebuild import rebuild
+from pyledger.store.maintenance.repair import repair
+from pyledger.store.maintenance.truncate_log import cut_log
+from pyledger.store.maintenance.verify import verify
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.reading.reader import StoreReader
 from tests.golden.archive import GoldenCase, fingerprint
 from tests.golden.lines import as_line
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.store.message_store import MessageStore
-from pyledger.store.reader import StoreReader
-from pyledger.store.verify import verify
+from pyledger.store.maintenance.verify import verify
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.reading.reader import StoreReader
 from tests.golden.archive import GoldenCase, fingerprint
 from tests.golden.lines import as_line
 

@@ -15,7 +15,7 @@ from pyledger.config.namesrv import NamesrvConfig
 from pyledger.config.net import TlsConfig
 from pyledger.config.store import StoreConfig
 from pyledger.namesrv.server import NameServer
-from pyledger.store.message_store import MessageStore
+from pyledger.store.messages.message_store import MessageStore
 from tests.ha.consumer_view import ConsumerView, same_for_consumers
 
 SMALL = {"mapped_file_size_bytes": 1 << 20, "index_slots": 1000, "index_entries": 4000}

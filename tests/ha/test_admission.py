@@ -13,6 +13,7 @@ from pyledger.broker.replication import SlaveReplication
 from pyledger.broker.slave_sync import offset_in
 from pyledger.client import replication as replication_admin
 from pyledger.client.replication import ReplicationAdmin
+from pyledger.clock import SystemClock
 from pyledger.config.ha import HaConfig
 from pyledger.config.store import StoreConfig
 from pyledger.errors import RemotingTimeoutError, StoreIOError
@@ -26,8 +27,7 @@ from pyledger.runtime import ha_connection, ha_service
 from pyledger.runtime.ha_client import HaClient
 from pyledger.runtime.ha_connection import FOLLOW_BYTES
 from pyledger.runtime.ha_service import HaService
-from pyledger.store.clock import SystemClock
-from pyledger.store.message_store import MessageStore
+from pyledger.store.messages.message_store import MessageStore
 from pyledger.wire.remoting.bodies.ha_status import HaStatus
 from pyledger.wire.remoting.bodies.topic_config import KVTable
 from pyledger.wire.remoting.command import RemotingCommand

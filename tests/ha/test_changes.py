@@ -16,8 +16,8 @@ from pyledger.config.ha import HaConfig
 from pyledger.config.store import StoreConfig
 from pyledger.errors import NotPromotedError
 from pyledger.model.message import Message
-from pyledger.store.cut import cut_log
-from pyledger.store.message_store import MessageStore
+from pyledger.store.maintenance.truncate_log import cut_log
+from pyledger.store.messages.message_store import MessageStore
 from tests.broker.peers import send
 from tests.ha.pair import QUICK, SMALL, Pair, brokers, caught_up, log_bytes, replication, same_view, until
 from tests.ha.test_pairs import send_many, told

@@ -8,7 +8,7 @@ from pyledger.config.ha import HaConfig
 from pyledger.model import names
 from pyledger.model.remoting_codes import RequestCode
 from pyledger.protocol.broker.timer_messages import TimerProgress
-from pyledger.store.timer_files import TimerFile
+from pyledger.store.messages.timer_files import TimerFile
 from pyledger.wire.remoting.bodies.statistics import TimerMetrics
 from pyledger.wire.remoting.bodies.timer_checkpoint import TimerCheckpoint
 from tests.broker.peers import asked, peer

@@ -10,7 +10,7 @@ from pyledger._core import PullLimits
 from pyledger.broker.server import Broker
 from pyledger.errors import ConfigError
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
-from pyledger.store.reader import StoreReader
+from pyledger.store.reading.reader import StoreReader
 from pyledger.wire.remoting.bodies.ha_status import HaStatus
 from pyledger.wire.remoting.command import RemotingCommand
 from tests.broker.peers import SUSPEND, WITH_SUBSCRIPTION, asked, peer, pull, send

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from pyledger.broker.single_node import SingleNode
+from pyledger.clock import SystemClock
 from pyledger.config.ha import HaConfig
 from pyledger.config.net import TlsConfig
 from pyledger.config.store import StoreConfig
@@ -21,8 +22,7 @@ from pyledger.protocol.ha.admission import Admission
 from pyledger.protocol.ha.master import REPORT
 from pyledger.protocol.ha.slave import FRAME_HEADER
 from pyledger.runtime.ha_service import HaService
-from pyledger.store.clock import SystemClock
-from pyledger.store.message_store import MessageStore
+from pyledger.store.messages.message_store import MessageStore
 from tests.ha.link import first_bytes
 from tests.ha.pair import SMALL, brokers, caught_up, replication, same_view, until
 from tests.ha.test_links import service_of

@@ -17,7 +17,7 @@ from pyledger.protocol.broker.broker_stats import BrokerCounts
 from pyledger.protocol.ha.master import REPORT
 from pyledger.runtime.ha_connection import HaConnection
 from pyledger.runtime.ha_service import HaService
-from pyledger.store.message_store import MessageStore
+from pyledger.store.messages.message_store import MessageStore
 from pyledger.wire.remoting.native_codec import RequestDecoder, SendRun
 from tests.net.conftest import Run
 

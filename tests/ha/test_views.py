@@ -7,8 +7,8 @@ import pytest
 from pyledger.broker.server import Broker
 from pyledger.model.message import Message
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
-from pyledger.store.archive import archive
-from pyledger.store.message_store import MessageStore
+from pyledger.store.cold.archive import archive
+from pyledger.store.messages.message_store import MessageStore
 from pyledger.wire.remoting.command import RemotingCommand
 from tests.broker.peers import asked, pull, send
 from tests.ha.consumer_view import consumer_view, differences

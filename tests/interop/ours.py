@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pyledger.store.message_store import MessageStore
+from pyledger.store.messages.message_store import MessageStore
 from tests.interop.workload import KILLED_KINDS, KINDS, Line, Put, Workload, expected_line
 
 STORE_HOST = "10.0.0.7:10911"

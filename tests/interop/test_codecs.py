@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pyledger.client import AsyncPushConsumer, Message, Producer, ReceivedMessage
-from pyledger.store.message_store import MessageStore
-from pyledger.store.reader import StoreReader
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.reading.reader import StoreReader
 from pyledger.wire.record.compression import CompressionType, compress
 from tests.client.scenarios import until
 from tests.golden.lines import as_line

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.store.message_store import MessageStore
-from pyledger.store.reader import StoreReader
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.reading.reader import StoreReader
 from tests.golden.lines import as_line
 from tests.interop.java import JavaStore
 from tests.interop.ours import STORE_HOST, outside_queues, put_all, write_folder

@@ -12,8 +12,8 @@ from pyledger.config.dledger import UPSTREAM_TIMES, RaftConfig
 from pyledger.config.dledger_store import RaftStoreConfig
 from pyledger.protocol.dledger.messages import Entry, TermState
 from pyledger.runtime.raft_server import RaftServer
-from pyledger.store.raft_reader import RaftReader
-from pyledger.store.raft_store import RaftStore
+from pyledger.store.dledger.reader import RaftReader
+from pyledger.store.dledger.store import RaftStore
 from tests.interop.dledger_peers import JavaNode, judge, require_kit, run
 from tests.ports import free_ports
 from tests.runtime.group import hand_over

@@ -16,7 +16,7 @@ from pyledger.client.producer import AsyncProducer
 from pyledger.config.client import ClientConfig
 from pyledger.model.message import Message
 from pyledger.net.loop import run
-from pyledger.store.verify import verify
+from pyledger.store.maintenance.verify import verify
 from tests.broker.group_process import NAME, GroupProcesses, group_of_brokers
 from tests.broker.test_group import bodies, caught_up, consume
 from tests.interop.peers import PEER_VERSIONS, Peers, build, serving

@@ -20,8 +20,8 @@ from pyledger.model.message import Message
 from pyledger.model.remoting_codes import RequestCode
 from pyledger.net.loop import run
 from pyledger.protocol.ha.slave import FRAME_HEADER
-from pyledger.store.config_files import DelayOffsets
-from pyledger.store.message_store import MessageStore
+from pyledger.store.files.config_files import DelayOffsets
+from pyledger.store.messages.message_store import MessageStore
 from pyledger.wire.remoting.bodies.offsets import ConsumerOffsetTable, DelayOffsetTable
 from pyledger.wire.remoting.bodies.topic_config import SubscriptionGroupTable, TopicConfigTable
 from tests.broker.peers import asked

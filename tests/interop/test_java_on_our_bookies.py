@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.store.bookie_verify import BookieCheck
+from pyledger.store.bookkeeper.verify import BookieCheck
 from tests.interop.bookkeeper_peers import JavaCluster, free_port, our_bookie, zookeeper
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]

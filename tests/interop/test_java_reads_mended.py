@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from pyledger.model.message import Message
-from pyledger.store.message_store import MessageStore
-from pyledger.store.rebuild import rebuild
-from pyledger.store.repair import repair
+from pyledger.store.maintenance.rebuild import rebuild
+from pyledger.store.maintenance.repair import repair
+from pyledger.store.messages.message_store import MessageStore
 from tests.golden.archive import golden_case
 from tests.interop.java import JavaStore, JavaStores
 

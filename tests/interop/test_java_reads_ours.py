@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from pyledger.store.message_store import MessageStore
-from pyledger.store.reader import StoreReader
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.reading.reader import StoreReader
 from tests.interop.java import JavaRun, JavaStore, JavaStores
 from tests.interop.ours import ONE_FILE, SMALL, STORE_HOST, in_queues, outside_queues, put_all, write_folder
 from tests.interop.workload import KINDS, Line, Workload, encode_batch, expected_line, kinds_for

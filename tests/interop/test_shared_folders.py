@@ -8,7 +8,7 @@ import pytest
 
 from pyledger.client.ledger import LedgerClient
 from pyledger.metadata.zookeeper import ZooKeeperStore
-from pyledger.store.bookie_verify import BookieCheck
+from pyledger.store.bookkeeper.verify import BookieCheck
 from tests.interop.bookkeeper_peers import JavaCluster, free_port, our_bookie, payload, serving, zookeeper
 from tests.runtime.bookie_peer import PATIENT
 

@@ -7,7 +7,7 @@ import pytest
 from pyledger.client.blocking import Producer
 from pyledger.config.client import ClientConfig
 from pyledger.model.message import Message
-from pyledger.store.reader import StoreReader
+from pyledger.store.reading.reader import StoreReader
 from pyledger.wire.remoting.bodies.trace import BeginTrace, EndTrace, SendTrace, decode_traces
 from tests.cli.command_line import pyledger
 from tests.interop.cases import Place

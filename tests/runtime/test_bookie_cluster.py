@@ -22,7 +22,7 @@ from pyledger.protocol.bookkeeper.messages import Status
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata, Segment
 from pyledger.runtime.bookie_group import BookieGroup
 from pyledger.runtime.bookie_server import BookieServer
-from pyledger.store.bookie_folder import BookiePaths
+from pyledger.store.bookkeeper.folder import BookiePaths
 from tests.runtime.bookie_peer import Peer, entry_of
 
 LOOK_AGAIN_S = 0.02

@@ -14,7 +14,7 @@ from pyledger.metadata.cluster import Cluster, locate
 from pyledger.protocol.bookkeeper.messages import PRIORITY_HIGH, Status
 from pyledger.runtime import bookie_server
 from pyledger.runtime.bookie_server import BookieServer
-from pyledger.store.bookie_folder import BookiePaths
+from pyledger.store.bookkeeper.folder import BookiePaths
 from tests.interop.bookkeeper_peers import zookeeper
 from tests.runtime.bookie_peer import Peer, entry_of
 from tests.small_disk import small_disk

@@ -7,9 +7,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from pyledger.clock import SystemClock
 from pyledger.protocol.bookkeeper.bookie import BookieRules
 from pyledger.runtime.bookie_desk import BookieDesk
-from pyledger.store.clock import SystemClock
 
 ANSWERS, OTHER = b"answers to adds", b"another answer"
 

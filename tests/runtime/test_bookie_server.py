@@ -9,8 +9,8 @@ import pytest
 
 from pyledger.protocol.bookkeeper import messages as m
 from pyledger.protocol.bookkeeper.messages import Status
-from pyledger.store.bookie_reader import BookieReader
-from pyledger.store.bookie_verify import BookieCheck
+from pyledger.store.bookkeeper.reader import BookieReader
+from pyledger.store.bookkeeper.verify import BookieCheck
 from pyledger.wire.bookkeeper import version3
 from pyledger.wire.bookkeeper.entry import pack_lac
 from pyledger.wire.bookkeeper.schema import message

@@ -9,7 +9,7 @@ import pytest
 from pyledger.client.ledger import AsyncLedgerClient, LedgerConfig
 from pyledger.errors import LedgerFencedError
 from pyledger.runtime.bookie_group import BackgroundBookies, BookieGroup
-from pyledger.store.bookie_verify import BookieCheck
+from pyledger.store.bookkeeper.verify import BookieCheck
 from tests.source_tree import ROOT
 
 pytest_plugins = ["pytester"]

@@ -11,7 +11,7 @@ from pyledger.client.ledger import AsyncLedgerClient, DigestType
 from pyledger.errors import LedgerFencedError
 from pyledger.metadata.cluster import Cluster, locate
 from pyledger.runtime.bookie_server import BookieServer
-from pyledger.store.bookie_folder import BookiePaths
+from pyledger.store.bookkeeper.folder import BookiePaths
 from pyledger.wire.bookkeeper.bookies import Endpoint, Registration
 from tests.ports import free_ports
 from tests.runtime.bookie_peer import PATIENT

@@ -22,7 +22,7 @@ from pyledger.protocol.bookkeeper.messages import Status
 from pyledger.runtime import bookie_membership
 from pyledger.runtime.bookie_membership import BookieMembership
 from pyledger.runtime.bookie_server import BookieServer
-from pyledger.store.bookie_folder import BookiePaths
+from pyledger.store.bookkeeper.folder import BookiePaths
 from pyledger.wire.bookkeeper.bookies import ENDPOINT_ID, Endpoint, Registration
 from tests.interop.bookkeeper_peers import zookeeper
 from tests.metadata.sessions import end_session

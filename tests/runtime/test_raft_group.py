@@ -19,9 +19,9 @@ from pyledger.protocol.dledger.messages import AppendEntryRequest, Entry, PushEn
 from pyledger.runtime import raft_server
 from pyledger.runtime.alarms import ALARM_INTERVAL_MS, ALARMS_MAX, Alarms
 from pyledger.runtime.raft_server import RaftServer
-from pyledger.store.lock import StoreLock
-from pyledger.store.raft_reader import RaftReader
-from pyledger.store.raft_verify import verify_raft
+from pyledger.store.dledger.reader import RaftReader
+from pyledger.store.dledger.verify import verify_raft
+from pyledger.store.files.lock import StoreLock
 from pyledger.wire.dledger.bodies import decode_request
 from tests.runtime.group import CALM, Group, append_surely, client, group_of, hand_over, on_a_loop, until
 

@@ -10,7 +10,7 @@ import pytest
 
 from pyledger.client.raft_client import RaftClient
 from pyledger.errors import CorruptRecordError, OutcomeUnknownError, StoreFormatError
-from pyledger.store.raft_reader import RaftReader
+from pyledger.store.dledger.reader import RaftReader
 from tests.cli.command_line import ENVIRONMENT, pyledger
 from tests.ports import free_ports
 from tests.runtime.group import TIMEOUT_MS, append_surely, on_a_loop, until

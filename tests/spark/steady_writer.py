@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from pyledger.model.message import Message
-from pyledger.store.message_store import MessageStore
+from pyledger.store.messages.message_store import MessageStore
 from tests.spark.test_positions import FILE_BYTES
 
 QUEUES = 2

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyledger.model.message import Message
-from pyledger.store.message_store import MessageStore
+from pyledger.store.messages.message_store import MessageStore
 from tests.golden.archive import GoldenCase, golden_cases
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from pyspark_pyledger.partitions import AnyPartition
 
 from pyledger import arrow
 from pyledger.errors import DataLostError, StoreIOError, StoreNotFoundError
-from pyledger.store.archive import archive
-from pyledger.store.folder import StoreFolder, on_files
+from pyledger.store.cold.archive import archive
+from pyledger.store.files.folder import StoreFolder, on_files
 from tests.core.log_files import RecordFields
 from tests.spark.test_positions import FILE_BYTES, write
 from tests.spark.ways import batch_table, read_parts, stream_table

@@ -10,7 +10,7 @@ import pytest
 
 from pyledger.broker.background import BackgroundNode
 from pyledger.model.message import Message
-from pyledger.store.message_store import MessageStore
+from pyledger.store.messages.message_store import MessageStore
 from tests.source_tree import ROOT
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pyledger.broker.background import BackgroundNode
 from pyledger.client.blocking import Producer
 from pyledger.errors import CorruptRecordError
 from pyledger.model.message import Message
-from pyledger.store.archive import archive
+from pyledger.store.cold.archive import archive
 from tests.golden.archive import GoldenCase
 from tests.spark.test_brokers import SEND_TIMEOUT_MS
 from tests.spark.ways import as_rows, batch_table, cat_rows, java_rows, stream_table

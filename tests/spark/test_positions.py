@@ -22,8 +22,8 @@ from pyspark_pyledger.stream_reader import StreamReader
 
 from pyledger.errors import ConfigError, DataLostError
 from pyledger.model.message import Message
-from pyledger.store.message_store import MessageStore
-from pyledger.store.reader import StoreReader
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.reading.reader import StoreReader
 
 FILE_BYTES = 16384
 COLUMNS = ("topic", "queueId", "queueOffset", "body", "storeSize")

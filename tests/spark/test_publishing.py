@@ -18,9 +18,9 @@ from pyspark_pyledger.write_options import WriteOptions
 
 from pyledger import arrow
 from pyledger.errors import IllegalMessageError, PyLedgerError, RecordTooLargeError
-from pyledger.store import steady_file
-from pyledger.store.message_store import MessageStore
-from pyledger.store.staged_rows import claim
+from pyledger.store.files import writeback_file
+from pyledger.store.files.staged_rows import claim
+from pyledger.store.messages.message_store import MessageStore
 from tests.store.test_staged_rows import killed_owner
 
 FILE_BYTES = 65536
@@ -126,9 +126,9 @@ def test_a_long_task_is_on_its_way_to_the_disk_while_it_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ranges: list[tuple[int, int]] = []
-    monkeypatch.setattr(steady_file, "BEGIN_BYTES", 1)
+    monkeypatch.setattr(writeback_file, "BEGIN_BYTES", 1)
     monkeypatch.setattr(
-        steady_file, "start_writing_back", lambda _fd, position, length: ranges.append((position, length))
+        writeback_file, "start_writing_back", lambda _fd, position, length: ranges.append((position, length))
     )
     options = options_for(tmp_path)
     publish(options, "job", None, stage(options, "job", rows(0, 50)))

@@ -10,7 +10,7 @@ import pytest
 from pyledger import spark as pyledger_spark
 from pyledger.errors import ConfigError
 from pyledger.model.message import Message
-from pyledger.store.message_store import MessageStore
+from pyledger.store.messages.message_store import MessageStore
 from tests.spark.conftest import ROOT
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1600)]

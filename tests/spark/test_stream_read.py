@@ -12,8 +12,8 @@ import pytest
 
 from pyledger.model.message import Message
 from pyledger.spark import rows_behind
-from pyledger.store.message_store import MessageStore
-from pyledger.store.reader import StoreReader
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.reading.reader import StoreReader
 from tests.golden.archive import golden_cases
 from tests.spark.queries import start_query
 from tests.spark.steady_writer import WriterProcess

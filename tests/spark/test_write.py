@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyledger import arrow
-from pyledger.store.verify import verify
+from pyledger.store.maintenance.verify import verify
 from tests.spark.queries import start_query
 from tests.spark.test_positions import write
 

@@ -4,9 +4,9 @@ import random
 from pathlib import Path
 
 from pyledger.model.message import Message
-from pyledger.store.archive import ArchivedFile, archive
-from pyledger.store.message_store import MessageStore
-from pyledger.store.reader import StoreReader
+from pyledger.store.cold.archive import ArchivedFile, archive
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.reading.reader import StoreReader
 
 FILE_BYTES = 1 << 18
 BLOCK_BYTES = 64 << 10

@@ -21,9 +21,9 @@ from tempfile import TemporaryDirectory
 from pyledger import arrow
 from pyledger.errors import PyLedgerError
 from pyledger.model.message import Message
-from pyledger.store.message_store import MessageStore
-from pyledger.store.reader import StoreReader
-from pyledger.store.verify import verify
+from pyledger.store.maintenance.verify import verify
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.reading.reader import StoreReader
 from tests.golden.archive import GoldenCase, fingerprint, golden_case
 from tests.models.commit_log import Record
 from tests.store.mutations import mutate

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.store.message_store import MessageStore
-from pyledger.store.reader import StoreReader
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.reading.reader import StoreReader
 
 TOPICS = 400
 SETTINGS = {"mapped_file_size_bytes": 1 << 20, "index_enabled": False}
@@ -17,7 +17,7 @@ ROOM_MIB = 1200
 WRITER = """
     import json, mmap, resource, sys
     from pathlib import Path
-    from pyledger.store.message_store import MessageStore
+    from pyledger.store.messages.message_store import MessageStore
 
     path, room_mib, topics = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     with MessageStore.open(path, **json.loads(sys.argv[4])) as store:

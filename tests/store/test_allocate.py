@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from pyledger._core import CommitLog, MappedFileQueue
-from pyledger.store import allocate
+from pyledger.store.messages import allocate_ahead
 
 FIRST_BYTES = 1 << 20
 CHUNK_BYTES = 2 << 20
@@ -27,8 +27,8 @@ def test_who_appends_by_file_waits_once_for_blocks(
 ) -> None:
     queue = MappedFileQueue(str(tmp_path), FILE_BYTES, allocate_chunk_bytes=FIRST_BYTES)
     queue.load()
-    monkeypatch.setattr(allocate, "CHUNK_BYTES", CHUNK_BYTES)
-    ahead = allocate.ChunkAhead(queue)
+    monkeypatch.setattr(allocate_ahead, "CHUNK_BYTES", CHUNK_BYTES)
+    ahead = allocate_ahead.ChunkAhead(queue)
     ahead.populates = populates
     assert not ahead.is_short()
     CommitLog(queue).append("T", 0, b"x")

@@ -18,12 +18,12 @@ from pyledger.errors import (
     StoreLockedError,
 )
 from pyledger.model.message import Message
-from pyledger.store.archive import archive, unarchive
-from pyledger.store.folder import read_folder
-from pyledger.store.message_store import MessageStore
-from pyledger.store.reader import StoreReader
-from pyledger.store.rebuild import rebuild
-from pyledger.store.verify import verify
+from pyledger.store.cold.archive import archive, unarchive
+from pyledger.store.files.folder import read_folder
+from pyledger.store.maintenance.rebuild import rebuild
+from pyledger.store.maintenance.verify import verify
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.reading.reader import StoreReader
 from tests.golden.archive import GoldenCase
 from tests.store.archived import (
     FILE_BYTES,

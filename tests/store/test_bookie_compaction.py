@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from pyledger.clock import SystemClock
 from pyledger.config.bookie import BookieConfig
 from pyledger.errors import LedgerFileError
 from pyledger.protocol.bookkeeper.bookie import LedgerAtBookie
-from pyledger.store.bookie_compaction import compaction
-from pyledger.store.bookie_entry_log import EntryLogs
-from pyledger.store.bookie_folder import BookiePaths, entry_log_files
-from pyledger.store.bookie_index import IndexFiles
-from pyledger.store.bookie_store import BookieStore
-from pyledger.store.bookie_verify import BookieCheck
-from pyledger.store.clock import SystemClock
+from pyledger.store.bookkeeper.compaction import compaction
+from pyledger.store.bookkeeper.entry_log import EntryLogs
+from pyledger.store.bookkeeper.folder import BookiePaths, entry_log_files
+from pyledger.store.bookkeeper.index import IndexFiles
+from pyledger.store.bookkeeper.store import BookieStore
+from pyledger.store.bookkeeper.verify import BookieCheck
 from pyledger.wire.bookkeeper.entry_log import INDEX_HEADER_BYTES, log_header, map_position
 from tests.runtime.bookie_peer import KEY, entry_of
 

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from pyledger.clock import SystemClock
 from pyledger.config.bookie import BookieConfig
 from pyledger.errors import ConfigError, StoreFullError, StoreIOError, StoreLockedError
 from pyledger.protocol.bookkeeper.bookie import EntryRecord, KeyRecord, LedgerAtBookie
-from pyledger.store import bookie_disks
-from pyledger.store.bookie_disks import LedgerDisks, Room
-from pyledger.store.bookie_folder import BookiePaths
-from pyledger.store.bookie_reader import BookieReader
-from pyledger.store.bookie_store import BookieStore
-from pyledger.store.bookie_verify import BookieCheck
-from pyledger.store.clock import SystemClock
+from pyledger.store.bookkeeper import disks as bookie_disks
+from pyledger.store.bookkeeper.disks import LedgerDisks, Room
+from pyledger.store.bookkeeper.folder import BookiePaths
+from pyledger.store.bookkeeper.reader import BookieReader
+from pyledger.store.bookkeeper.store import BookieStore
+from pyledger.store.bookkeeper.verify import BookieCheck
 from pyledger.wire.bookkeeper.journal import encode_record
 from tests.runtime.bookie_peer import KEY, entry_of
 
@@ -217,7 +217,7 @@ def test_marks_go_to_the_folders_that_have_room(tmp_path: Path, monkeypatch: pyt
 
 
 def refuse_below(monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
-    from pyledger.store import bookie_store
+    from pyledger.store.bookkeeper import store as bookie_store
 
     def write_at(file: int, data: bytes, position: int) -> None:
         if Path(f"/proc/self/fd/{file}").readlink().is_relative_to(folder):

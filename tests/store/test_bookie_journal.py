@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pyledger._core import JournalWriter
+from pyledger.clock import SystemClock
 from pyledger.config.bookie import BookieConfig
 from pyledger.errors import (
     LedgerFileError,
@@ -27,10 +28,9 @@ from pyledger.protocol.bookkeeper.bookie import (
     LedgerAtBookie,
     Record,
 )
-from pyledger.store.bookie_folder import BookiePaths
-from pyledger.store.bookie_journal import Journal
-from pyledger.store.bookie_store import BookieStore
-from pyledger.store.clock import SystemClock
+from pyledger.store.bookkeeper.folder import BookiePaths
+from pyledger.store.bookkeeper.journal import Journal
+from pyledger.store.bookkeeper.store import BookieStore
 from pyledger.wire.bookkeeper.journal import (
     HEADER_BYTES,
     encode_record,

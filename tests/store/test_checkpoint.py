@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from pyledger.errors import StoreIOError
-from pyledger.store import checkpoint
-from pyledger.store.checkpoint import StoreCheckpoint
+from pyledger.store.files import checkpoint
+from pyledger.store.files.checkpoint import StoreCheckpoint
 from tests.golden.archive import GoldenCase
 
 

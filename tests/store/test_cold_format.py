@@ -11,8 +11,8 @@ import lz4.block
 import pytest
 
 from pyledger.model.message import Message
-from pyledger.store.message_store import MessageStore
-from pyledger.store.reader import StoreReader
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.reading.reader import StoreReader
 from tests.store.archived import FILE_BYTES, SIZES, archive_all, write_store
 
 FRAME, INDEX = 0x184D2204, 0x184D2A50

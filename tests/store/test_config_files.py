@@ -6,12 +6,7 @@ import pytest
 
 from pyledger.errors import StoreFormatError
 from pyledger.model.topic import DataVersion, Permission, TopicConfig
-from pyledger.store.config_files import (
-    ConsumerOffsets,
-    DelayOffsets,
-    SubscriptionGroups,
-    TopicTable,
-)
+from pyledger.store.files.config_files import ConsumerOffsets, DelayOffsets, SubscriptionGroups, TopicTable
 from pyledger.wire.fastjson import parse
 from tests.golden.archive import GoldenCase, golden_cases
 

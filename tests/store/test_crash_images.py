@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from pyledger.model.message import Message
-from pyledger.store.message_store import MessageStore
+from pyledger.store.messages.message_store import MessageStore
 
 PAGE = 4096
 OPTIONS = {

@@ -16,8 +16,8 @@ from pyledger import arrow
 from pyledger._core import CommitLog, MappedFileQueue, MessageScan, RaftLog, scan
 from pyledger.errors import CorruptRecordError, PyLedgerError, StoreFailedError, StoreIOError
 from pyledger.model.message import Message
-from pyledger.store.message_store import MessageStore
-from pyledger.store.reader import StoreReader
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.reading.reader import StoreReader
 from tests.store.archived import archive_all, write_store
 
 FILE_BYTES = 1 << 18
@@ -163,7 +163,7 @@ def test_other_faults_and_signals_go_where_they_went(folder: Path, handler: str)
     story = f"""
         import mmap, os, sys
         {handler}
-        from pyledger.store.reader import StoreReader
+        from pyledger.store.reading.reader import StoreReader
 
         with StoreReader.open(sys.argv[1]) as reader:
             next(reader.messages())
@@ -182,7 +182,7 @@ def test_other_faults_and_signals_go_where_they_went(folder: Path, handler: str)
         f"""
         import os, signal, sys
         {handler}
-        from pyledger.store.reader import StoreReader
+        from pyledger.store.reading.reader import StoreReader
 
         StoreReader.open(sys.argv[1]).close()
         os.kill(os.getpid(), signal.SIGBUS)

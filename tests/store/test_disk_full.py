@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from pyledger.arrow.append_rows import append_rows
 from pyledger.errors import StoreFullError, StoreIOError
 from pyledger.model.message import Message
-from pyledger.store.message_store import MessageStore
-from pyledger.store.row_append import append_rows
-from pyledger.store.verify import verify
+from pyledger.store.maintenance.verify import verify
+from pyledger.store.messages.message_store import MessageStore
 from tests.column_rows import plain_rows
 from tests.small_disk import fill, small_disk, small_ext4
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pyledger.errors import StoreFormatError, StoreNotFoundError
-from pyledger.store.dump import dump_file
+from pyledger.store.maintenance.dump import dump_file
 from tests.golden.archive import GoldenCase, fingerprint, golden_case
 
 

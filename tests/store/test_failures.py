@@ -12,8 +12,8 @@ import pytest
 
 from pyledger.errors import StoreError, StoreFormatError, StoreIOError
 from pyledger.model.message import Message
-from pyledger.store.message_store import MessageStore
-from pyledger.store.reader import StoreReader
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.reading.reader import StoreReader
 from tests.fault_injection.shim import ROOT, compiler, run_child
 
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs a C compiler for the shim")
@@ -22,8 +22,8 @@ PREAMBLE = """
     import errno, os, sys, time
     from pyledger.errors import *
     from pyledger.model.message import Message
-    from pyledger.store.message_store import MessageStore
-    from pyledger.store.row_append import append_rows
+    from pyledger.store.messages.message_store import MessageStore
+    from pyledger.arrow.append_rows import append_rows
     from tests.column_rows import plain_rows
     from tests.fault_injection.shim import Call, IoFaults
 
@@ -372,7 +372,7 @@ def test_a_forked_child_cannot_use_the_store(tmp_path: Path) -> None:
         warnings.simplefilter("ignore")
         from pyledger.errors import StoreClosedError
         from pyledger.model.message import Message
-        from pyledger.store.message_store import MessageStore
+        from pyledger.store.messages.message_store import MessageStore
 
         store = MessageStore.open(sys.argv[1], mapped_file_size_bytes=65536)
         appender = store.appender("t", 0)
@@ -406,7 +406,7 @@ def test_an_interpreter_that_ends_with_an_open_store_neither_hangs_nor_crashes(
     story = """
         import sys
         from pyledger.model.message import Message
-        from pyledger.store.message_store import MessageStore
+        from pyledger.store.messages.message_store import MessageStore
 
         store = MessageStore.open(sys.argv[1], flush_disk_type=sys.argv[2], mapped_file_size_bytes=65536)
         for _ in range(100):
@@ -446,7 +446,7 @@ def test_an_idle_store_does_not_spin(tmp_path: Path) -> None:
     story = """
         import resource, sys, time
         from pyledger.model.message import Message
-        from pyledger.store.message_store import MessageStore
+        from pyledger.store.messages.message_store import MessageStore
 
         store = MessageStore.open(sys.argv[1], mapped_file_size_bytes=65536)
         store.put(Message("t", b"x"))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pyledger.model.message import Message
-from pyledger.store import checkpoint
-from pyledger.store.message_store import MessageStore
+from pyledger.store.files import checkpoint
+from pyledger.store.messages.message_store import MessageStore
 from tests.fault_injection.shim import compiler, run_child
 
 SMALL = {"mapped_file_size_bytes": 1 << 20, "consume_queue_file_size_bytes": 2000}
@@ -169,7 +169,7 @@ def test_a_late_sync_flush_is_a_timeout_and_the_message_is_still_stored(tmp_path
         import sys, threading
         from pyledger.errors import FlushTimeoutError
         from pyledger.model.message import Message
-        from pyledger.store.message_store import MessageStore
+        from pyledger.store.messages.message_store import MessageStore
         from tests.fault_injection.shim import Call, IoFaults
 
         faults = IoFaults()
@@ -198,7 +198,7 @@ LED = """
     import os, sys, threading, time
     from pyledger.errors import FlushTimeoutError, StoreClosedError, StoreFailedError
     from pyledger.model.message import Message
-    from pyledger.store.message_store import MessageStore
+    from pyledger.store.messages.message_store import MessageStore
     from tests.fault_injection.shim import Call, IoFaults
 
     faults = IoFaults()

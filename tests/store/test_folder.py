@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pyledger.errors import StoreFormatError, StoreNotFoundError
-from pyledger.store.folder import BATCH_QUEUE_FOLDER, read_folder
+from pyledger.store.files.folder import BATCH_QUEUE_FOLDER, read_folder
 from tests.golden.archive import GoldenCase, golden_case
 
 

@@ -7,10 +7,10 @@ import pytest
 
 from pyledger.errors import CorruptRecordError
 from pyledger.model.message import Message
-from pyledger.store import folder
-from pyledger.store.folder import read_folder
-from pyledger.store.message_store import MessageStore
-from pyledger.store.reader import StoreReader
+from pyledger.store.files import folder
+from pyledger.store.files.folder import read_folder
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.reading.reader import StoreReader
 
 FILE_BYTES = 16384
 

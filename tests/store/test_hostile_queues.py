@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pyledger._core import BatchConsumeQueue, LogView, search_batch_units_by_time, search_units_by_time
-from pyledger.store.queue_units import QueueUnits
-from pyledger.store.reader import StoreReader
+from pyledger.store.queues.queue_units import QueueUnits
+from pyledger.store.reading.reader import StoreReader
 from tests.golden.archive import golden_case
 
 BATCH_UNIT = struct.Struct(">qiqqqhii")

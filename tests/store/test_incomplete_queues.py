@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from pyledger.model.message import Message, QueueRange
-from pyledger.store.message_store import MessageStore
-from pyledger.store.reader import StoreReader
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.reading.reader import StoreReader
 from pyledger.wire.record.batch import BatchItem, encode_batch
 from tests.fault_injection.shim import compiler
 from tests.store.test_failures import child

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.store.message_store import MessageStore
+from pyledger.store.messages.message_store import MessageStore
 
 ROOT = Path(__file__).parents[2]
 SIZES = {"mapped_file_size_bytes": 1 << 20, "consume_queue_file_size_bytes": 2000}
@@ -18,7 +18,7 @@ SIZES = {"mapped_file_size_bytes": 1 << 20, "consume_queue_file_size_bytes": 200
 WRITER = """
     import os, sys, threading
     from pyledger.model.message import Message
-    from pyledger.store.message_store import MessageStore
+    from pyledger.store.messages.message_store import MessageStore
 
     folder, mode, first, threads = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     store = MessageStore.open(folder, flush_disk_type=mode, mapped_file_size_bytes=1 << 20,

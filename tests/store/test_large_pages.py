@@ -14,7 +14,7 @@ STORY = """
 
     from pyledger import _core
     from pyledger.model.message import Message
-    from pyledger.store.message_store import MessageStore
+    from pyledger.store.messages.message_store import MessageStore
     from tests.store.archived import archive_all, found, write_store
 
     path = Path(sys.argv[1])

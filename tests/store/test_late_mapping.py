@@ -11,10 +11,10 @@ import pytest
 from pyledger import arrow
 from pyledger._core import LogView, MappedFile, mapped_file_count, scan
 from pyledger.arrow import OnCorrupt
+from pyledger.arrow.scan_plan import LogRange
 from pyledger.errors import CorruptRecordError, OffsetOutOfRangeError, StoreIOError
-from pyledger.store.message_store import MessageStore
-from pyledger.store.read_plan import LogRange
-from pyledger.store.reader import StoreReader
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.reading.reader import StoreReader
 
 FILE_BYTES = 16 << 10
 MESSAGES = 600

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pyledger.errors import StoreIOError, StoreLockedError
-from pyledger.store.lock import StoreLock
+from pyledger.store.files.lock import StoreLock
 
 TRY = (
     "import fcntl, sys; file = open(sys.argv[1], 'r+b'); "

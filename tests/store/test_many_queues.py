@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from pyledger._core import ConsumeQueue, mapped_file_count
-from pyledger.store import queue_set
-from pyledger.store.message_store import MessageStore
-from pyledger.store.read_result import GetStatus
-from pyledger.store.reader import StoreReader
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.queues import queue_set
+from pyledger.store.queues.get_result import GetStatus
+from pyledger.store.reading.reader import StoreReader
 
 SMALL = {"mapped_file_size_bytes": 1 << 20, "consume_queue_file_size_bytes": 400, "index_enabled": False}
 TOPICS, QUEUES, ROUNDS = 30, 4, 25

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pyledger import arrow
 from pyledger._core import CommitLog, scan
+from pyledger.clock import SystemClock
 from pyledger.config.dledger_store import RaftStoreConfig
 from pyledger.errors import (
     CorruptRecordError,
@@ -21,15 +22,14 @@ from pyledger.errors import (
 )
 from pyledger.model.message import Message
 from pyledger.protocol.dledger.messages import TermState
-from pyledger.store.clock import SystemClock
-from pyledger.store.member_store import MemberStore
-from pyledger.store.message_store import MessageStore
-from pyledger.store.raft_reader import RaftReader
-from pyledger.store.raft_store import RaftStore
-from pyledger.store.raft_verify import verify_raft
-from pyledger.store.reader import StoreReader
-from pyledger.store.rebuild import rebuild
-from pyledger.store.verify import verify
+from pyledger.store.dledger.reader import RaftReader
+from pyledger.store.dledger.store import RaftStore
+from pyledger.store.dledger.verify import verify_raft
+from pyledger.store.maintenance.rebuild import rebuild
+from pyledger.store.maintenance.verify import verify
+from pyledger.store.messages.dledger_message_store import MemberStore
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.reading.reader import StoreReader
 from pyledger.wire.record.batch import BatchItem, encode_batch
 from pyledger.wire.record.record import decode_records
 from tests.core.log_files import RecordFields

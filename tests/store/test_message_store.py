@@ -18,9 +18,9 @@ from pyledger.errors import (
     StoreLockedError,
 )  # fmt: skip
 from pyledger.model.message import Message, QueueRange
-from pyledger.store.message_store import MessageStore
-from pyledger.store.read_result import GetStatus
-from pyledger.store.reader import StoreReader
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.queues.get_result import GetStatus
+from pyledger.store.reading.reader import StoreReader
 
 SMALL = {
     "mapped_file_size_bytes": 64 * 1024, "consume_queue_file_size_bytes": 2000, "index_slots": 100,

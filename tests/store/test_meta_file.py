@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pyledger.errors import StoreFormatError, StoreFullError, StoreIOError
-from pyledger.store.meta_file import read_json, write_file, write_json
+from pyledger.store.files.meta_file import read_json, write_file, write_json
 
 OLD, NEW = {"edition": 1}, {"edition": 2}
 

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pyledger.errors import PyLedgerError
-from pyledger.store.dump import dump_file
-from pyledger.store.reader import StoreReader
-from pyledger.store.verify import verify
+from pyledger.store.maintenance.dump import dump_file
+from pyledger.store.maintenance.verify import verify
+from pyledger.store.reading.reader import StoreReader
 from tests.golden.archive import golden_case
 
 NAMES = ("rolled-5", "inner-batch-5", "crash-5", "cq-ext-5")

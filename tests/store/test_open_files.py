@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
+from pyledger.clock import SystemClock
 from pyledger.config.bookie import BookieConfig
 from pyledger.config.dledger_store import RaftStoreConfig
 from pyledger.errors import LedgerMetadataError, MetadataUnreachableError, PyLedgerError, StoreIOError
 from pyledger.metadata.sqlite import SqliteStore
 from pyledger.protocol.bookkeeper.bookie import LedgerAtBookie
-from pyledger.store import bookie_journal
-from pyledger.store.bookie_folder import BookiePaths
-from pyledger.store.bookie_journal import Journal
-from pyledger.store.bookie_store import BookieStore
-from pyledger.store.clock import SystemClock
-from pyledger.store.raft_store import RaftStore
+from pyledger.store.bookkeeper import journal as bookie_journal
+from pyledger.store.bookkeeper.folder import BookiePaths
+from pyledger.store.bookkeeper.journal import Journal
+from pyledger.store.bookkeeper.store import BookieStore
+from pyledger.store.dledger.store import RaftStore
 from tests.runtime.bookie_peer import KEY, entry_of
 
 SETTINGS = BookieConfig()

@@ -18,12 +18,12 @@ from pyledger.errors import (
     StoreLockedError,
 )
 from pyledger.protocol.dledger.messages import Entry, TermState
-from pyledger.store.durable_end import UNREADABLE, content_of, read_durable_end
-from pyledger.store.raft_memory import RaftMemoryStore
-from pyledger.store.raft_reader import RaftReader
-from pyledger.store.raft_repair import last_term, repair_node
-from pyledger.store.raft_store import RaftStore
-from pyledger.store.raft_verify import verify_raft
+from pyledger.store.dledger.durable_end import UNREADABLE, content_of, read_durable_end
+from pyledger.store.dledger.memory_store import RaftMemoryStore
+from pyledger.store.dledger.reader import RaftReader
+from pyledger.store.dledger.repair import last_term, repair_node
+from pyledger.store.dledger.store import RaftStore
+from pyledger.store.dledger.verify import verify_raft
 from tests.small_disk import small_disk
 
 SMALL = RaftStoreConfig(data_file_size_bytes=1024, index_file_size_bytes=128)

@@ -8,9 +8,9 @@ import pytest
 from pyledger.config.dledger_store import RaftStoreConfig
 from pyledger.errors import ConfigError, OffsetOutOfRangeError, StoreFormatError, StoreFullError
 from pyledger.protocol.dledger.messages import Entry, TermState
-from pyledger.store.raft_memory import RaftMemoryStore
-from pyledger.store.raft_reader import RaftReader
-from pyledger.store.raft_store import RaftStore
+from pyledger.store.dledger.memory_store import RaftMemoryStore
+from pyledger.store.dledger.reader import RaftReader
+from pyledger.store.dledger.store import RaftStore
 
 FILE_BYTES = 4096
 BODIES = [b"%d" % n + bytes(200) for n in range(100)]

@@ -20,9 +20,9 @@ from pyledger.errors import (
     StoreLockedError,
 )
 from pyledger.protocol.dledger.messages import BodyRun, Entry, EntryRun, TermState
-from pyledger.store.raft_reader import RaftReader
-from pyledger.store.raft_store import RaftStore
-from pyledger.store.raft_verify import verify_raft
+from pyledger.store.dledger.reader import RaftReader
+from pyledger.store.dledger.store import RaftStore
+from pyledger.store.dledger.verify import verify_raft
 from tests.golden.dledger_folders import golden_node, golden_nodes
 
 SMALL = RaftStoreConfig(data_file_size_bytes=1024, index_file_size_bytes=128)

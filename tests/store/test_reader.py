@@ -16,10 +16,10 @@ from pyledger.errors import (
     StoreClosedError,
     StoreNotFoundError,
 )
-from pyledger.store import checkpoint
-from pyledger.store.checkpoint import StoreCheckpoint
-from pyledger.store.message_store import MessageStore
-from pyledger.store.reader import StoreReader
+from pyledger.store.files import checkpoint
+from pyledger.store.files.checkpoint import StoreCheckpoint
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.reading.reader import StoreReader
 from tests.golden.archive import GoldenCase, fingerprint, golden_case
 from tests.mappings import mapped_parts, needs_smaps
 from tests.models.recovery import recover

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from pyledger.errors import StoreLockedError
-from pyledger.store import swap as module
-from pyledger.store.lock import StoreLock
-from pyledger.store.message_store import MessageStore
-from pyledger.store.reader import StoreReader
-from pyledger.store.rebuild import rebuild
-from pyledger.store.repair import repair
-from pyledger.store.verify import verify
+from pyledger.store.files import rebuild_commit as module
+from pyledger.store.files.lock import StoreLock
+from pyledger.store.maintenance.rebuild import rebuild
+from pyledger.store.maintenance.repair import repair
+from pyledger.store.maintenance.verify import verify
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.reading.reader import StoreReader
 from tests.golden.archive import GoldenCase, fingerprint, golden_case
 
 

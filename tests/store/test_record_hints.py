@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.store import checkpoint
-from pyledger.store.folder import read_folder
-from pyledger.store.message_store import MessageStore
-from pyledger.store.read_plan import LogRange, RowSelection, plan_partitions
-from pyledger.store.reader import StoreReader
-from pyledger.store.record_hints import RecordHints
+from pyledger.arrow.scan_plan import LogRange, RowSelection, plan_partitions
+from pyledger.store.files import checkpoint
+from pyledger.store.files.folder import read_folder
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.reading.reader import StoreReader
+from pyledger.store.reading.record_hints import RecordHints
 
 FILE_BYTES = 1 << 20
 MESSAGES = 3000

@@ -9,9 +9,9 @@ import pytest
 
 from pyledger.errors import CorruptRecordError, StoreFormatError
 from pyledger.model.message import Message, QueueRange
-from pyledger.store.message_store import MessageStore
-from pyledger.store.reader import StoreReader
-from pyledger.store.verify import verify
+from pyledger.store.maintenance.verify import verify
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.reading.reader import StoreReader
 
 SMALL = {
     "mapped_file_size_bytes": 32 * 1024,

@@ -8,11 +8,11 @@ import pytest
 
 from pyledger.errors import StoreFormatError, StoreLockedError
 from pyledger.model.message import Message
-from pyledger.store.lock import StoreLock
-from pyledger.store.message_store import MessageStore
-from pyledger.store.reader import StoreReader
-from pyledger.store.repair import RepairReport, repair
-from pyledger.store.verify import verify
+from pyledger.store.files.lock import StoreLock
+from pyledger.store.maintenance.repair import RepairReport, repair
+from pyledger.store.maintenance.verify import verify
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.reading.reader import StoreReader
 from tests.golden.archive import GoldenCase, fingerprint, golden_case
 
 

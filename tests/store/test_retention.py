@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from pyledger.clock import SystemClock
 from pyledger.errors import StoreFullError
 from pyledger.model.message import Message
-from pyledger.store.clock import SystemClock
-from pyledger.store.message_store import MessageStore
-from pyledger.store.read_result import GetStatus
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.queues.get_result import GetStatus
 
 SMALL = {
     "mapped_file_size_bytes": 32 * 1024,

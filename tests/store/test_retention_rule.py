@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.store.retention import RetentionRule, count_expired, disk_usage
+from pyledger.store.files.retention import RetentionRule, count_expired, disk_usage
 
 HOUR_MS = 3_600_000
 

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from pyledger.clock import SystemClock
 from pyledger.config.store import StoreConfig
 from pyledger.model.message import Message
-from pyledger.store import lock
-from pyledger.store.checkpoint import StoreCheckpoint
-from pyledger.store.clock import SystemClock
-from pyledger.store.flush_thread import LogFlusher, QueueFlusher
-from pyledger.store.lock import StoreLock
-from pyledger.store.message_store import MessageStore
+from pyledger.store.files import lock
+from pyledger.store.files.checkpoint import StoreCheckpoint
+from pyledger.store.files.lock import StoreLock
+from pyledger.store.messages.flush_thread import LogFlusher, QueueFlusher
+from pyledger.store.messages.message_store import MessageStore
 from tests.fault_injection.shim import compiler
 from tests.store.test_failures import child
 

@@ -10,9 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.store.message_store import MessageStore
-from pyledger.store.repair import repair
-from pyledger.store.staged_rows import (
+from pyledger.store.files.staged_rows import (
     OWNER_FILE,
     STALE_MS,
     claim,
@@ -21,13 +19,15 @@ from pyledger.store.staged_rows import (
     remove,
     remove_abandoned,
 )
-from pyledger.store.verify import verify
+from pyledger.store.maintenance.repair import repair
+from pyledger.store.maintenance.verify import verify
+from pyledger.store.messages.message_store import MessageStore
 from tests.cli.command_line import pyledger
 
 CLAIM = """
 import os, sys
 from pathlib import Path
-from pyledger.store.staged_rows import claim
+from pyledger.store.files.staged_rows import claim
 claim(Path(sys.argv[1]), os.getpid())
 print("claimed", flush=True)
 sys.stdin.read()

@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from pyledger._core import scan
+from pyledger.arrow.append_rows import append_rows
 from pyledger.errors import OffsetOutOfRangeError, StoreClosedError
 from pyledger.model.message import Message
-from pyledger.store.message_store import MessageStore
-from pyledger.store.reader import StoreReader
-from pyledger.store.row_append import append_rows
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.reading.reader import StoreReader
 from tests.column_rows import columns
 
 FILE_BYTES = 128 << 10

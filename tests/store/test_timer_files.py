@@ -9,8 +9,8 @@ import pytest
 
 from pyledger.errors import StoreFormatError, StoreFullError, StoreIOError
 from pyledger.protocol.broker.timer_messages import Timed, TimerProgress
-from pyledger.store.dump import dump_file
-from pyledger.store.timer_files import TIMER_LOG_FILE_BYTES, RecordPlace, TimerFile, hand_over
+from pyledger.store.maintenance.dump import dump_file
+from pyledger.store.messages.timer_files import TIMER_LOG_FILE_BYTES, RecordPlace, TimerFile, hand_over
 from pyledger.wire.remoting.bodies.timer_checkpoint import NUMBERS, TimerCheckpoint
 
 STEP_MS = 1000

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from pyledger.errors import StoreNotFoundError
-from pyledger.store import checkpoint
-from pyledger.store.checkpoint import StoreCheckpoint
-from pyledger.store.problem import KINDS, Problem
-from pyledger.store.reader import StoreReader
-from pyledger.store.verify import verify
+from pyledger.store.files import checkpoint
+from pyledger.store.files.checkpoint import StoreCheckpoint
+from pyledger.store.files.finding import KINDS, Problem
+from pyledger.store.maintenance.verify import verify
+from pyledger.store.reading.reader import StoreReader
 from tests.golden.archive import GoldenCase, golden_case
 
 FIRST = f"{0:020d}"

@@ -5,7 +5,7 @@ from pathlib import Path
 from pyledger.broker.single_node import SingleNode
 from pyledger.config.store import StoreConfig
 from pyledger.runtime.background import BackgroundService
-from pyledger.store.message_store import MessageStore
+from pyledger.store.messages.message_store import MessageStore
 
 TINY_STORE = StoreConfig(mapped_file_size_bytes=16 << 20, index_slots=10_000, index_entries=100_000)
 """Files that a test can make and remove in no time; a message may still have 4 MiB."""

@@ -16,7 +16,7 @@ from pyledger.broker.tables import BrokerTables
 from pyledger.config.ha import HaConfig
 from pyledger.errors import PyLedgerError
 from pyledger.net.client import RemotingClient
-from pyledger.store.message_store import MessageStore
+from pyledger.store.messages.message_store import MessageStore
 from pyledger.wire.remoting.bodies.ha_status import HaClientStatus, HaStatus
 
 PUT_OK = "PUT_OK"

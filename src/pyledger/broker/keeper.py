@@ -18,13 +18,13 @@ from pyledger.broker.restored_topics import restore_topics
 from pyledger.broker.server import Broker
 from pyledger.broker.slave_side import SlaveSide
 from pyledger.broker.successor import start_successor
+from pyledger.clock import SystemClock
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.ha import SLAVE, HaConfig
 from pyledger.log_events import event, logger
-from pyledger.store.clock import SystemClock
-from pyledger.store.config_files import TopicTable
-from pyledger.store.cut import cut_log
-from pyledger.store.meta_file import read_json, write_json
+from pyledger.store.files.config_files import TopicTable
+from pyledger.store.files.meta_file import read_json, write_json
+from pyledger.store.maintenance.truncate_log import cut_log
 
 log = logger("ha")
 

@@ -15,6 +15,7 @@ from pyledger.broker.group_roles import GroupFollower, GroupLeader
 from pyledger.broker.replication import ReplicationListener
 from pyledger.broker.restored_topics import restore_topics
 from pyledger.broker.tables import BrokerTables
+from pyledger.clock import Clock
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.ha import HaConfig
 from pyledger.config.net import TlsConfig
@@ -23,9 +24,8 @@ from pyledger.model import names
 from pyledger.model.message import Message
 from pyledger.net.client import RemotingClient
 from pyledger.runtime.raft_server import RaftServer
-from pyledger.store.clock import Clock
-from pyledger.store.member_store import MemberStore
-from pyledger.store.message_store import MessageStore
+from pyledger.store.messages.dledger_message_store import MemberStore
+from pyledger.store.messages.message_store import MessageStore
 
 if TYPE_CHECKING:
     from pyledger.broker.parts import BrokerParts

@@ -14,6 +14,7 @@ from pyledger.broker.replication import Replication
 from pyledger.broker.tables import BrokerTables
 from pyledger.broker.topic_routes import TopicRoutes
 from pyledger.broker.transactions import Transactions
+from pyledger.clock import Clock
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.delivery import DeliveryConfig
 from pyledger.config.net import NetConfig
@@ -24,8 +25,7 @@ from pyledger.net.endpoint import Answer
 from pyledger.protocol.broker.broker_state import BrokerStanding
 from pyledger.protocol.broker.broker_stats import BrokerCounts
 from pyledger.protocol.broker.client_channel import Notice
-from pyledger.store.clock import Clock
-from pyledger.store.message_store import MessageStore
+from pyledger.store.messages.message_store import MessageStore
 from pyledger.wire.remoting.command import RemotingCommand
 
 if TYPE_CHECKING:

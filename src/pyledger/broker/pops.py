@@ -24,8 +24,8 @@ from pyledger.model import names
 from pyledger.model.message import Message
 from pyledger.protocol.broker.pop import PopKey, Popped, PoppedMessages, pop_retry_topic, put_back_properties
 from pyledger.protocol.broker.topics import REVIVE_QUEUE_COUNT
-from pyledger.store.message_store import MessageStore
-from pyledger.store.read_result import GONE, StoredMessage
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.queues.get_result import GONE, StoredMessage
 from pyledger.wire.remoting.bodies.pop import ACK_TAG, CHECKPOINT_TAG, SINGLE_ACK_TAG, PopAcks, PopCheckpoint
 
 log = logger("broker")

@@ -30,8 +30,8 @@ from pyledger.protocol.broker.broker_stats import BrokerCounts
 from pyledger.protocol.broker.delay_levels import Destination, delay_level, redirect_properties
 from pyledger.protocol.broker.name_rules import is_internal_topic
 from pyledger.protocol.broker.timer_messages import TimerProblem, TimerQueue, is_timed, timer_properties
-from pyledger.store.message_store import MessageStore
-from pyledger.store.read_result import StoredMessage
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.queues.get_result import StoredMessage
 from pyledger.wire.remoting.native_codec import SendRun
 
 T = TypeVar("T")

@@ -24,7 +24,7 @@ from pyledger.net.name_servers import parse_addresses
 from pyledger.protocol.ha.log_divergence import TailSearch
 from pyledger.runtime.ha_client import HaClient
 from pyledger.runtime.ha_service import HaService
-from pyledger.store.message_store import MessageStore
+from pyledger.store.messages.message_store import MessageStore
 from pyledger.wire.remoting.bodies.ha_status import HaClientStatus, HaConnectionStatus, HaStatus
 from pyledger.wire.remoting.bodies.route import decode_clusters
 from pyledger.wire.remoting.command import RemotingCommand

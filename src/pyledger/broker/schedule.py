@@ -16,8 +16,8 @@ from pyledger.log_events import event, logger
 from pyledger.model import names
 from pyledger.model.message import QueueRange
 from pyledger.protocol.broker.delay_levels import PAUSE_MS, DelaySchedule, Rest, restore
-from pyledger.store.message_store import MessageStore
-from pyledger.store.read_result import GetStatus, StoredMessage
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.queues.get_result import GetStatus, StoredMessage
 
 log = logger("broker")
 

@@ -35,6 +35,7 @@ from pyledger.broker.tables import BrokerTables
 from pyledger.broker.timers import TimerDelivery
 from pyledger.broker.topic_routes import TopicRoutes
 from pyledger.broker.transactions import Transactions
+from pyledger.clock import Clock, SystemClock
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.delivery import DeliveryConfig
 from pyledger.config.ha import SLAVE, HaConfig
@@ -50,8 +51,7 @@ from pyledger.net.name_servers import parse_addresses
 from pyledger.net.server import RemotingServer
 from pyledger.protocol.broker.broker_stats import BrokerCounts
 from pyledger.protocol.broker.client_channel import Notice
-from pyledger.store.clock import Clock, SystemClock
-from pyledger.store.message_store import MessageStore
+from pyledger.store.messages.message_store import MessageStore
 from pyledger.wire.remoting.command import RemotingCommand
 from pyledger.wire.remoting.headers.client import NotifyConsumerIdsChangedRequestHeader
 

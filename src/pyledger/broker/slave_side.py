@@ -7,7 +7,7 @@ from pyledger.broker.slave_sync import SlaveSync
 from pyledger.broker.tables import BrokerTables
 from pyledger.config.ha import HaConfig
 from pyledger.net.client import RemotingClient
-from pyledger.store.message_store import MessageStore
+from pyledger.store.messages.message_store import MessageStore
 
 SERVICE_NOT_AVAILABLE = "SERVICE_NOT_AVAILABLE"
 

@@ -29,7 +29,7 @@ from pyledger.net.client import RemotingClient
 from pyledger.protocol.broker.message_request_modes import GroupMode, RequestMode
 from pyledger.protocol.broker.timer_messages import TimerProgress
 from pyledger.protocol.ha.copied_offset import merged_offset
-from pyledger.store.timer_files import progress_of
+from pyledger.store.messages.timer_files import progress_of
 from pyledger.wire.remoting.bodies.json_body import Body
 from pyledger.wire.remoting.bodies.membership import MessageRequestModes
 from pyledger.wire.remoting.bodies.offsets import ConsumerOffsetTable, DelayOffsetTable

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import Protocol
 
-from pyledger.store.meta_file import make_folder
+from pyledger.store.files.meta_file import make_folder
 
 
 class Snapshot(Protocol):

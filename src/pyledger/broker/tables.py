@@ -27,7 +27,7 @@ from pyledger.protocol.broker.queue_locks import QueueLocks
 from pyledger.protocol.broker.subscription_groups import BrokerGroups
 from pyledger.protocol.broker.timer_messages import TimerProgress, TimerQueue
 from pyledger.protocol.broker.topics import BrokerTopics
-from pyledger.store.config_files import (
+from pyledger.store.files.config_files import (
     ConsumerOffsets,
     DelayOffsets,
     OrderedPopTable,
@@ -35,9 +35,9 @@ from pyledger.store.config_files import (
     SubscriptionGroups,
     TopicTable,
 )
-from pyledger.store.member_store import MemberStore
-from pyledger.store.message_store import MessageStore
-from pyledger.store.timer_files import RecordPlace, TimerFile, hand_over
+from pyledger.store.messages.dledger_message_store import MemberStore
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.timer_files import RecordPlace, TimerFile, hand_over
 
 log = logger("broker")
 

@@ -17,8 +17,8 @@ from pyledger.log_events import event, logger
 from pyledger.model import names
 from pyledger.protocol.broker.delay_levels import restore
 from pyledger.protocol.broker.timer_messages import TimerQueue
-from pyledger.store.message_store import MessageStore
-from pyledger.store.read_result import GONE, StoredMessage
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.queues.get_result import GONE, StoredMessage
 
 log = logger("broker")
 

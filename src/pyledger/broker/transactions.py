@@ -41,8 +41,8 @@ from pyledger.protocol.broker.transaction import (
     parse_op,
     put_back_properties,
 )
-from pyledger.store.message_store import MessageStore
-from pyledger.store.read_result import GONE, StoredMessage
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.queues.get_result import GONE, StoredMessage
 from pyledger.wire.record.rewrite import readdressed
 from pyledger.wire.remoting.command import RemotingCommand
 from pyledger.wire.remoting.headers.send import (

@@ -38,7 +38,7 @@ def command(store: str, older_than: int, block_size: int, dry_run: bool, as_json
     Everything here reads them as before; `pyledger unarchive` gives the files back, byte for byte. Java's
     broker does not start on a store with packed files. The last file of the log is never packed.
     """
-    from pyledger.store.archive import archive
+    from pyledger.store.cold.archive import archive
 
     if block_size not in (64 << 10, 256 << 10, 1 << 20):
         raise click.BadParameter("give 64KiB, 256KiB or 1MiB", param_hint="--block-size")

@@ -165,7 +165,7 @@ def _appends(place: str, messages: int, body_size: int) -> Iterator[Measure]:
 
 def _reads(place: str, messages: int, _body_size: int) -> Iterator[Measure]:
     """Reads of what the appends left: by queue as a consumer pulls, and the log in its order."""
-    from pyledger.store.reader import StoreReader
+    from pyledger.store.reading.reader import StoreReader
 
     path = os.path.join(place, "store")
     with _open_store(path, None) as store:
@@ -200,7 +200,7 @@ def _synced_appends(place: str, _messages: int, body_size: int) -> Iterator[Meas
 
 
 def _open_store(path: str, log_bytes: int | None, **options: Any) -> Any:
-    from pyledger.store.message_store import MessageStore
+    from pyledger.store.messages.message_store import MessageStore
 
     if log_bytes is not None:
         pages = -(-log_bytes // _PAGE_BYTES)

@@ -66,7 +66,7 @@ def dump(
     index is RocksDB, as with Pulsar, entries of ledgers that were deleted lately are among them.
     """
     require_protobuf()
-    from pyledger.store.bookie_reader import BookieReader
+    from pyledger.store.bookkeeper.reader import BookieReader
 
     reader = BookieReader.open(*folders)
     for stranger in reader.folder.unusual:
@@ -95,7 +95,7 @@ def verify(ctx: click.Context, folders: tuple[str, ...], as_json: bool) -> None:
     Exit 0 when it is sound, 1 when there are problems. Notes are no problems.
     """
     require_protobuf()
-    from pyledger.store.bookie_verify import BookieCheck
+    from pyledger.store.bookkeeper.verify import BookieCheck
 
     check, counts = BookieCheck(*folders), {"problem": 0, "note": 0}
     for found in check.problems():

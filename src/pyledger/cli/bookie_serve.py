@@ -144,7 +144,7 @@ def _of_one_bookie(config: Any) -> list[str]:
 
 def _paths(folder: Path | None, config: Any, journals: tuple[str, ...], ledgers: tuple[str, ...]) -> Any:
     """Where the bookie keeps what: as the command says, else as the settings say, else below its folder."""
-    from pyledger.store.bookie_folder import BookiePaths
+    from pyledger.store.bookkeeper.folder import BookiePaths
 
     journals = journals or _listed(config.journal_directories)
     ledgers = ledgers or _listed(config.ledger_directories)

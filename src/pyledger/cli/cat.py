@@ -32,7 +32,7 @@ Examples:
 @json_option
 def command(store: str, order: str, body: str, on_corrupt: Any, as_json: bool, **selection: Any) -> None:
     """Print messages of STORE without changing a byte of it."""
-    from pyledger.store.reader import StoreReader
+    from pyledger.store.reading.reader import StoreReader
 
     with StoreReader.open(store, on_corrupt=on_corrupt) as reader:
         for message in selected_messages(reader, order, selection):

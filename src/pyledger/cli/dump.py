@@ -10,7 +10,7 @@ from pyledger.cli.parameters import Number, json_option
 
 EXAMPLES = """\b
 Examples:
-  pyledger dump store/checkpoint
+  pyledger dump store/files/checkpoint
   pyledger dump store/commitlog/00000000000000000000 --limit 3
 """
 
@@ -26,7 +26,7 @@ def command(file: str, limit: int | None, as_json: bool) -> None:
     """
     from itertools import islice
 
-    from pyledger.store.dump import dump_file
+    from pyledger.store.maintenance.dump import dump_file
 
     for line in islice(dump_file(file), limit):
         if as_json:

@@ -85,7 +85,7 @@ def command(
             rows = (message_fields(message, body) for message in messages)
             return _write_rows(rows, draft, kind, names, advance)
 
-    from pyledger.store.reader import StoreReader
+    from pyledger.store.reading.reader import StoreReader
 
     with (
         StoreReader.open(store, on_corrupt=on_corrupt) as reader,

@@ -79,7 +79,7 @@ def command(
     from collections import deque
     from itertools import islice
 
-    from pyledger.store.reader import StoreReader
+    from pyledger.store.reading.reader import StoreReader
 
     compiled = compile_pattern(pattern, ignore_case=ignore_case, fixed=fixed)
     limit, tail = selection.pop("limit"), selection.pop("tail")

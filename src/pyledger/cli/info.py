@@ -38,9 +38,9 @@ Fields = dict[str, Any]
 @json_option
 def command(store: str, show_all: bool, as_json: bool) -> None:
     """Tell what STORE holds: files, offsets, topics, queues, times, how it was closed, what is unusual."""
-    from pyledger.store.clock import SystemClock
-    from pyledger.store.reader import StoreReader
-    from pyledger.store.staged_rows import find_staged
+    from pyledger.clock import SystemClock
+    from pyledger.store.files.staged_rows import find_staged
+    from pyledger.store.reading.reader import StoreReader
 
     with StoreReader.open(store, on_corrupt="skip") as reader:
         facts = _store_facts(reader)

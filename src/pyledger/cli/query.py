@@ -56,7 +56,7 @@ def command(
 
     As in RocketMQ, a query by key answers with at most 64 messages, the newest.
     """
-    from pyledger.store.reader import TIME_MAX_MS, StoreReader
+    from pyledger.store.reading.reader import TIME_MAX_MS, StoreReader
 
     with StoreReader.open(store) as reader:
         if topic is not None and key is not None and msg_id is None:

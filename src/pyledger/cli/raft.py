@@ -82,7 +82,7 @@ def cat(
 
     Exit 1 where the log ends before entries that it once had, or before damage: all that is left is printed.
     """
-    from pyledger.store.raft_reader import RaftReader
+    from pyledger.store.dledger.reader import RaftReader
 
     with RaftReader.open(folder, data_paths=data_paths, generation=generation) as reader:
         for stranger in reader.folder.unusual:
@@ -119,8 +119,8 @@ def verify(
 
     Exit 0 when it is sound, 1 when there are problems. Notes are no problems: recovery mends what they name.
     """
-    from pyledger.store.raft_reader import RaftReader
-    from pyledger.store.raft_verify import verify_raft
+    from pyledger.store.dledger.reader import RaftReader
+    from pyledger.store.dledger.verify import verify_raft
 
     counts = {"problem": 0, "note": 0}
     with RaftReader.open(folder, data_paths=data_paths, generation=generation) as reader:
@@ -181,7 +181,7 @@ def repair(
     A term is above those that all other members know, for this one may have voted in each of them.
     --accept-loss may give up acknowledged entries: only where no other member has them.
     """
-    from pyledger.store.raft_repair import last_term, repair_node
+    from pyledger.store.dledger.repair import last_term, repair_node
 
     if term is None and peers is None and not cut and not accept_loss:
         raise WrongUseError("nothing was decided: give --peers or --term, --cut or --accept-loss")

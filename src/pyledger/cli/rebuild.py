@@ -21,8 +21,8 @@ def command(store: str, as_json: bool) -> None:
 
     The new files are built beside the old ones and take their places once they are whole and on disk.
     """
-    from pyledger.store.folder import read_folder
-    from pyledger.store.rebuild import rebuild
+    from pyledger.store.files.folder import read_folder
+    from pyledger.store.maintenance.rebuild import rebuild
 
     folder = read_folder(store)
     start = folder.log_files[0].start_offset if folder.log_files else 0

@@ -44,8 +44,8 @@ def command(
     Damage in the middle of the log is left where it is, for what follows it is sound; --cut-at-damage cuts
     the log there. What Spark jobs that are gone have staged is removed. Exit 1 when damage is left.
     """
-    from pyledger.store.folder import read_folder
-    from pyledger.store.repair import repair
+    from pyledger.store.files.folder import read_folder
+    from pyledger.store.maintenance.repair import repair
 
     read_folder(store)  # a lock file must not be left in what is no store
     report = repair(store, dry_run, file_size_bytes=file_size, cut_at_damage=cut_at_damage)

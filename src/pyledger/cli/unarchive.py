@@ -19,7 +19,7 @@ Example:
 @json_option
 def command(store: str, dry_run: bool, as_json: bool) -> None:
     """Give back the commit-log files of STORE that `pyledger archive` packed, byte for byte."""
-    from pyledger.store.archive import unarchive
+    from pyledger.store.cold.archive import unarchive
 
     files = original = 0
     done = unarchive(store, dry_run=dry_run)

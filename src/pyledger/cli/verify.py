@@ -22,8 +22,8 @@ def command(ctx: click.Context, store: str, as_json: bool) -> None:
     Exit 0 when the store is sound, 1 when there are problems. Notes are no problems: recovery mends what they
     name, or it is merely unusual.
     """
-    from pyledger.store.folder import read_folder
-    from pyledger.store.verify import verify
+    from pyledger.store.files.folder import read_folder
+    from pyledger.store.maintenance.verify import verify
 
     folder = read_folder(store, entries=True)
     start = folder.log_files[0].start_offset if folder.log_files else 0

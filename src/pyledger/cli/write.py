@@ -94,7 +94,7 @@ def _append(
 ) -> int:
     """Append all rows; return how many. When something ends it before, say how many are stored."""
     from pyledger.errors import IllegalMessageError, RecordTooLargeError
-    from pyledger.store.message_store import MessageStore
+    from pyledger.store.messages.message_store import MessageStore
 
     count = before = 0
     appenders: list[Any] = []

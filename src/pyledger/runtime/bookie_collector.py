@@ -15,7 +15,7 @@ from typing import TypeVar
 from pyledger.config.bookie import BookieConfig
 from pyledger.errors import LedgerFileError, PyLedgerError, StoreFullError
 from pyledger.log_events import event, logger
-from pyledger.store.bookie_store import BookieStore
+from pyledger.store.bookkeeper.store import BookieStore
 
 log = logger("bookie")
 

@@ -17,6 +17,7 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from pyledger.clock import Clock
 from pyledger.errors import InvariantError, LedgerFrameError, PyLedgerError, StoreError
 from pyledger.log_events import logger
 from pyledger.net.ledger_server import LedgerConnection
@@ -24,9 +25,8 @@ from pyledger.protocol.bookkeeper import messages as m
 from pyledger.protocol.bookkeeper.bookie import BookieRules, Outcome, refusal
 from pyledger.protocol.bookkeeper.held_reads import HeldReads
 from pyledger.protocol.bookkeeper.messages import Status
-from pyledger.store.bookie_entry_log import PageNotCachedError
-from pyledger.store.bookie_store import BookieStore
-from pyledger.store.clock import Clock
+from pyledger.store.bookkeeper.entry_log import PageNotCachedError
+from pyledger.store.bookkeeper.store import BookieStore
 from pyledger.wire.bookkeeper.journal import encode_record
 from pyledger.wire.bookkeeper.protocol_version import encode_answer
 from pyledger.wire.bookkeeper.version3 import VERSION

@@ -9,7 +9,7 @@ from pyledger.config.net import TlsConfig
 from pyledger.metadata.cluster import Cluster, locate
 from pyledger.runtime.background import BackgroundService
 from pyledger.runtime.bookie_server import BookieServer
-from pyledger.store.bookie_folder import BookiePaths
+from pyledger.store.bookkeeper.folder import BookiePaths
 
 METADATA_FILE = "metadata.db"
 

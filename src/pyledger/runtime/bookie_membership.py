@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pyledger.errors import BookieCookieError, BookieExistsError, NoSuchLedgerError, PyLedgerError
 from pyledger.log_events import event, logger
 from pyledger.metadata.cluster import Cluster
-from pyledger.store.bookie_cookie import check_cookies, has_entries, has_grown, stamp_cookies
-from pyledger.store.bookie_folder import BookiePaths
+from pyledger.store.bookkeeper.cookie import check_cookies, has_entries, has_grown, stamp_cookies
+from pyledger.store.bookkeeper.folder import BookiePaths
 from pyledger.wire.bookkeeper.bookies import ENDPOINT_ID, Cookie, Endpoint, Registration, check_bookie_id
 
 log = logger("bookie")

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
+from pyledger.clock import SystemClock
 from pyledger.config.bookie import BookieConfig
 from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.errors import ConfigError, StoreError, StoreFullError
@@ -21,10 +22,9 @@ from pyledger.runtime.alarms import Alarms
 from pyledger.runtime.bookie_collector import BookieCollector
 from pyledger.runtime.bookie_desk import BookieDesk
 from pyledger.runtime.bookie_membership import BookieMembership
-from pyledger.store.bookie_disks import LedgerDisks
-from pyledger.store.bookie_folder import BookiePaths
-from pyledger.store.bookie_store import BookieStore, Checkpoint
-from pyledger.store.clock import SystemClock
+from pyledger.store.bookkeeper.disks import LedgerDisks
+from pyledger.store.bookkeeper.folder import BookiePaths
+from pyledger.store.bookkeeper.store import BookieStore, Checkpoint
 
 log = logger("bookie")
 

@@ -22,8 +22,8 @@ from pyledger.net.sockets import split_address
 from pyledger.net.tls import client_context
 from pyledger.net.tls_socket import TlsSocket
 from pyledger.protocol.ha.slave import SlaveConnection, SlaveState
-from pyledger.store.message_store import MessageStore
-from pyledger.store.replica import ReplicaFeed, StoreReplica
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.replica import ReplicaFeed, StoreReplica
 
 log = logger("ha")
 

@@ -19,8 +19,8 @@ from pyledger.errors import PyLedgerError
 from pyledger.log_events import event, logger
 from pyledger.protocol.ha.group_transfer import GroupTransfer
 from pyledger.protocol.ha.master import LogRange, MasterConnection, MasterState, Transfer
-from pyledger.store.log_sender import LogSender, part_of_view
-from pyledger.store.message_store import MessageStore
+from pyledger.store.messages.log_sender import LogSender, part_of_view
+from pyledger.store.messages.message_store import MessageStore
 
 log = logger("ha")
 

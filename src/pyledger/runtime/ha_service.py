@@ -31,7 +31,7 @@ from pyledger.protocol.ha.admission import Admission
 from pyledger.protocol.ha.group_transfer import PUT_OK, GroupTransfer
 from pyledger.protocol.ha.master import LogRange
 from pyledger.runtime.ha_connection import HaConnection
-from pyledger.store.message_store import MessageStore
+from pyledger.store.messages.message_store import MessageStore
 
 log = logger("ha")
 

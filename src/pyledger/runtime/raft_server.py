@@ -13,6 +13,7 @@ from functools import partial
 from random import Random
 from typing import NamedTuple, overload
 
+from pyledger.clock import Clock, SystemClock
 from pyledger.config.dledger import RaftConfig
 from pyledger.config.dledger_store import RaftStoreConfig
 from pyledger.config.net import NetConfig
@@ -42,10 +43,9 @@ from pyledger.protocol.dledger.ready import (
 from pyledger.protocol.dledger.response_codes import APPEND_RAW, PUSH_RAW, RequestCode, ResponseCode
 from pyledger.runtime.alarms import Alarms
 from pyledger.runtime.work_thread import WorkThread
-from pyledger.store.clock import Clock, SystemClock
-from pyledger.store.raft_memory import RaftMemoryStore
-from pyledger.store.raft_retention import clean, disk_is_full
-from pyledger.store.raft_store import RaftStore
+from pyledger.store.dledger.memory_store import RaftMemoryStore
+from pyledger.store.dledger.retention import clean, disk_is_full
+from pyledger.store.dledger.store import RaftStore
 from pyledger.wire.dledger.bodies import (
     CODES,
     REQUEST_TYPES,

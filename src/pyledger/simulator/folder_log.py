@@ -8,7 +8,7 @@ from random import Random
 from pyledger.config.dledger_store import RaftStoreConfig
 from pyledger.protocol.dledger.messages import Entry, TermState
 from pyledger.simulator.model_log import ModelLog
-from pyledger.store.raft_store import RaftStore
+from pyledger.store.dledger.store import RaftStore
 
 SIZES = RaftStoreConfig(data_file_size_bytes=1 << 16, index_file_size_bytes=1 << 15)
 

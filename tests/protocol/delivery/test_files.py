@@ -11,7 +11,7 @@ from pyledger.protocol.broker.delay_levels import DelaySchedule
 from pyledger.protocol.broker.recall import RecallHandle
 from pyledger.protocol.broker.subscription_groups import BrokerGroups
 from pyledger.protocol.broker.topics import BrokerTopics
-from pyledger.store.config_files import ConsumerOffsets, DelayOffsets, SubscriptionGroups, TopicTable
+from pyledger.store.files.config_files import ConsumerOffsets, DelayOffsets, SubscriptionGroups, TopicTable
 from tests.golden.archive import golden_cases
 from tests.golden.remoting_frames import recorded_frames
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from pyledger.protocol.bookkeeper.entry import DigestType
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata, LedgerState, Segment
-from pyledger.store.bookie_disks import LedgerDisks
-from pyledger.store.bookie_entry_log import EntryLogs
+from pyledger.store.bookkeeper.disks import LedgerDisks
+from pyledger.store.bookkeeper.entry_log import EntryLogs
 from pyledger.wire.bookkeeper.availability import encode_availability
 from pyledger.wire.bookkeeper.entry import EntryDigest, master_key, pack_entry
 from pyledger.wire.bookkeeper.entry_log import (

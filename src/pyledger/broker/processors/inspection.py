@@ -12,7 +12,7 @@ from pyledger.broker.processors.groups import told
 from pyledger.errors import MalformedMessageIdError, RemotingError, RemotingTimeoutError, StoreError
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.connection import Connection
-from pyledger.store.read_result import GetStatus
+from pyledger.store.queues.get_result import GetStatus
 from pyledger.wire.record.message_id import decode_message_id
 from pyledger.wire.remoting.bodies.offsets import QueueUnit, QueueUnits
 from pyledger.wire.remoting.command import RemotingCommand

@@ -9,8 +9,8 @@ from pyledger.broker.parts import BrokerParts, Method, Reply
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.connection import Connection
 from pyledger.protocol.broker.consumer_offsets import offset_to_answer
-from pyledger.store.message_store import MessageStore
-from pyledger.store.queue_reader import default_limits
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.queues.queue_reader import default_limits
 from pyledger.wire.remoting.command import RemotingCommand
 from pyledger.wire.remoting.headers import query as headers
 

@@ -25,8 +25,8 @@ from pyledger.protocol.broker.rejection import Refusal
 from pyledger.protocol.broker.send_rules import CODE_OF_PUT
 from pyledger.protocol.broker.subscription import Subscription
 from pyledger.protocol.filter.loading import sql_filter
-from pyledger.store.queue_reader import default_limits
-from pyledger.store.read_result import GetStatus
+from pyledger.store.queues.get_result import GetStatus
+from pyledger.store.queues.queue_reader import default_limits
 from pyledger.wire.record.record import decode_record
 from pyledger.wire.record.rewrite import queue_offset_of, readdressed, split_records
 from pyledger.wire.remoting.bodies.pop import (

@@ -17,8 +17,8 @@ from pyledger.protocol.broker.pull_rules import PullFlag, PullRequest, PullRules
 from pyledger.protocol.broker.rejection import Refusal
 from pyledger.protocol.broker.subscription import Subscription
 from pyledger.protocol.filter.loading import sql_filter
-from pyledger.store.queue_reader import default_limits
-from pyledger.store.read_result import GetResult, GetStatus
+from pyledger.store.queues.get_result import GetResult, GetStatus
+from pyledger.store.queues.queue_reader import default_limits
 from pyledger.wire.remoting.command import RemotingCommand, command_of
 from pyledger.wire.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from pyledger.wire.remoting.native_codec import PullRequest as NativePull

@@ -11,7 +11,7 @@ from pyledger.broker.parts import BrokerParts, Method, Reply
 from pyledger.errors import StoreError
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.connection import Connection
-from pyledger.store.message_store import MessageStore
+from pyledger.store.messages.message_store import MessageStore
 from pyledger.wire.remoting.command import RemotingCommand
 from pyledger.wire.remoting.headers import query as headers
 

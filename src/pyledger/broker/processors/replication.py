@@ -10,7 +10,7 @@ from pyledger.broker.parts import BrokerParts, Method, Reply
 from pyledger.model.remoting_codes import RequestCode
 from pyledger.model.topic import DataVersion
 from pyledger.net.connection import Connection
-from pyledger.store.timer_files import check_of
+from pyledger.store.messages.timer_files import check_of
 from pyledger.wire.remoting.bodies.statistics import TimerCount, TimerMetrics
 from pyledger.wire.remoting.command import RemotingCommand
 

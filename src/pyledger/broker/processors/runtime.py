@@ -17,7 +17,7 @@ from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.connection import Connection
 from pyledger.protocol.broker.broker_stats import SpanCount
 from pyledger.protocol.broker.stats_names import spans_of
-from pyledger.store.read_result import StoredMessage
+from pyledger.store.queues.get_result import StoredMessage
 from pyledger.wire.remoting.bodies.statistics import BrokerStats, StatsItem
 from pyledger.wire.remoting.bodies.topic_config import KVTable
 from pyledger.wire.remoting.command import RemotingCommand

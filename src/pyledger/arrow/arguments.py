@@ -1,0 +1,59 @@
+"""Times and queue offsets as callers of `pyledger.arrow` give them."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Literal
+
+from pyledger.arrow.scan_plan import MAX_OFFSET, MIN_OFFSET, QueueSource
+from pyledger.errors import ConfigError
+
+Offsets = Literal["earliest", "latest"] | int | Mapping[Any, Any]
+Time = int | datetime
+
+
+def time_ms(field: str, value: Time | None) -> int | None:
+    """A store time in ms.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise ConfigError(field, f"{value} has no time zone", "give one, such as datetime.UTC")
+        return round(value.timestamp() * 1000)
+    if value is not None and not isinstance(value, int):
+        raise ConfigError(field, f"{value!r} is no time", "give ms since the epoch, or a datetime")
+    return value
+
+
+def queue_offsets(
+    field: str, value: Offsets | None, source: QueueSource
+) -> dict[tuple[str, int], int] | int | None:
+    """Queue offsets by queue; words and the numbers that stand for them replaced.
+
+    Raises:
+        ConfigError: they cannot be understood.
+    """
+    words = {"earliest": MIN_OFFSET, -2: MIN_OFFSET}
+    if field == "ending_offsets":
+        words |= {"latest": MAX_OFFSET, -1: MAX_OFFSET}
+    if value is None or (isinstance(value, (str, int)) and value in words):
+        return None if value is None else words[value]
+    if value in ("latest", -1) and not isinstance(value, Mapping):
+        return {name: held.max_offset for name, held in source.queues().items()}
+    if isinstance(value, int) and value >= 0:
+        return value
+    if not isinstance(value, Mapping):
+        raise ConfigError(field, f"{value!r} is no offset", "use earliest, latest, a number, or a mapping")
+    found: dict[tuple[str, int], int] = {}
+    for name, inner in value.items():
+        for queue_id, offset in inner.items() if isinstance(inner, Mapping) else [(name[1], inner)]:
+            topic = name if isinstance(inner, Mapping) else name[0]
+            if not isinstance(offset, int) or offset < -2:
+                raise ConfigError(field, f"{offset!r} of {topic} is no offset", "use -2, -1, or 0 and above")
+            if offset == -1 and field == "starting_offsets":
+                held = source.queues().get((topic, int(queue_id)))
+                found[topic, int(queue_id)] = held.max_offset if held else MAX_OFFSET
+            else:
+                found[topic, int(queue_id)] = words.get(offset, offset)
+    return found

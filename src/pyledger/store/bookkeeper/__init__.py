@@ -1,0 +1,1 @@
+"""The disks of one bookie: journal, entry logs, index."""

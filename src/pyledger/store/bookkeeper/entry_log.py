@@ -1,0 +1,359 @@
+"""Entry logs of a running bookie, in one or more folders: one is written, all are read.
+
+An entry is read from the page cache, or not at all: who may wait for the disk says so. So an event loop can
+serve what is in memory itself and leave the rest to a thread.
+
+Source: BookKeeper bookie/DefaultEntryLogger.java.
+"""
+
+import errno
+import os
+import struct
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+from pyledger._core import cut_entries
+from pyledger.atomic_file import flush_folder
+from pyledger.errors import LedgerFileError, StoreIOError
+from pyledger.store.bookkeeper.disks import LedgerDisks, write_at
+from pyledger.store.bookkeeper.folder import entry_log_files
+from pyledger.store.bookkeeper.reader import FileMaps
+from pyledger.store.files.disk_error import NO_ROOM, disk_error
+from pyledger.wire.bookkeeper.entry_log import (
+    LOG_HEADER_BYTES,
+    encode_ledgers_map,
+    entry_at,
+    ledgers_map,
+    log_header,
+    logged_entries,
+    map_position,
+)
+
+SIZE_BYTES = 4
+SLOT_BYTES = 8
+CHUNK_BYTES = 64 << 10
+"""So much is written by one call, which lets other threads run."""
+READ_BYTES = 4096
+AHEAD_BYTES = 512 << 10
+"""So much is read ahead of an entry that was not in memory."""
+ENTRY_BYTES_MAX = 64 << 20
+_SIZE = struct.Struct(">i")
+_IDS = struct.Struct(">qq")
+_NOT_SUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
+
+
+class PageNotCachedError(Exception):
+    """What was asked for is on disk only; `load` brings it to memory, waiting."""
+
+    def __init__(self, file: int, position: int) -> None:
+        """Of an open file, from a position (bytes) on."""
+        super().__init__(file, position)
+        self.file, self.position = file, position
+
+    def load(self) -> None:
+        """Read it; in a thread that may wait."""
+        with suppress(OSError):  # whoever asks again meets the error
+            os.pread(self.file, AHEAD_BYTES, self.position)
+
+
+class Place(NamedTuple):
+    """Where an index says that an entry stands."""
+
+    ledger_id: int
+    entry_id: int
+    location: int
+
+
+class EntryLogs:
+    """All entry logs of a bookie. A number is used once, whichever folder its log is in.
+
+    Attributes:
+        sizes: By log, bytes of each ledger's entries; only of logs that were written or looked into.
+    """
+
+    def __init__(self, disks: LedgerDisks, size_limit_bytes: int) -> None:
+        """The logs in some folders; the first write begins a new one."""
+        self._disks = disks
+        self._paths: dict[int, str] = {}
+        for folder in disks.folders:
+            self._paths |= entry_log_files(folder)
+        self.sizes: dict[int, dict[int, int]] = {}
+        self._limit_bytes = size_limit_bytes
+        self._open: dict[int, int] = {}
+        self._number = -1
+        self._position = 0
+        self._next = max(self._paths, default=-1) + 1
+        self._cached_only = hasattr(os, "RWF_NOWAIT")
+
+    # --- writing
+
+    @property
+    def current(self) -> int:
+        """The log that is written; -1: none."""
+        return self._number
+
+    def append(self, ledger_id: int, entries: Iterable[bytes]) -> list[int]:
+        """Write entries of one ledger; their locations. Nothing is durable before `sync`.
+
+        Raises:
+            StoreFullError: No room.
+            StoreIOError: The operating system refused.
+        """
+        locations: list[int] = []
+        parts: list[bytes] = []
+        pending = 0
+        if self._number >= 0 and self._disks.avoids(os.path.dirname(self._path(self._number))):
+            self._roll()
+        for entry in entries:
+            if self._number < 0 or self._position + pending + len(entry) > self._limit_bytes:
+                self._write(ledger_id, parts)
+                parts, pending = [], 0
+                self._roll()
+            parts += (_SIZE.pack(len(entry)), entry)
+            locations.append(self._number << 32 | self._position + pending + SIZE_BYTES)
+            pending += SIZE_BYTES + len(entry)
+            if pending >= CHUNK_BYTES:
+                self._write(ledger_id, parts)
+                parts, pending = [], 0
+        self._write(ledger_id, parts)
+        return locations
+
+    def sync(self) -> None:
+        """Make what was written durable.
+
+        Raises:
+            StoreIOError: The operating system refused; the log must not be used any more.
+        """
+        if self._number >= 0:
+            try:
+                os.fdatasync(self._open[self._number])
+            except OSError as error:
+                raise disk_error(self._path(self._number), "sync", error) from error
+
+    def close(self) -> None:
+        """Close the log that is written, with its map of ledgers, and all files."""
+        try:
+            self._finish()
+        finally:
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Close all files as they are; nothing can be written or read any more."""
+        for file in self._open.values():
+            os.close(file)
+        self._open.clear()
+
+    def closed(self, known: Iterable[int]) -> dict[int, dict[int, int]]:
+        """Logs that are not written any more; of each the bytes of every ledger's entries.
+
+        A log whose end a crash tore, or that is damaged, may hold something of every ledger that is known.
+
+        Args:
+            known: Ids of all ledgers.
+
+        Raises:
+            StoreIOError: The operating system refused.
+        """
+        numbers = [number for number in sorted(self._paths) if number != self._number]
+        for number in numbers:
+            if number not in self.sizes:
+                self.sizes[number] = _sizes_in(self._path(number)) or dict.fromkeys(known, 0)
+        return {number: self.sizes[number] for number in numbers}
+
+    def size_bytes(self, number: int) -> int:
+        """Size of a log's file."""
+        return os.stat(self._path(number)).st_size
+
+    def release(self, number: int) -> None:
+        """Close a log that nothing points to any more. In the thread that reads."""
+        if (file := self._open.pop(number, -1)) >= 0:
+            os.close(file)
+
+    def unlink(self, number: int) -> None:
+        """Remove a log that was released. In the thread that writes."""
+        self.sizes.pop(number, None)
+        with suppress(FileNotFoundError):
+            os.unlink(self._paths.pop(number))
+
+    def copies(self, number: int, wanted: Iterable[Place]) -> Iterator[tuple[Place, bytes]]:
+        """Entries of one log, for a thread that writes.
+
+        Args:
+            number: Which log.
+            wanted: Where they stand.
+
+        Raises:
+            LedgerFileError: One of them does not stand where it should.
+            StoreIOError: The operating system refused.
+        """
+        path = self._path(number)
+        data = FileMaps().map(path)
+        for place in wanted:
+            position = place.location & 0xFFFFFFFF
+            yield place, bytes(entry_at(path, data, position, place.ledger_id, place.entry_id))
+
+    def _write(self, ledger_id: int, parts: list[bytes]) -> None:
+        if not parts:
+            return
+        data = b"".join(parts)
+        try:
+            write_at(self._open[self._number], data, self._position)
+        except OSError as error:
+            raise disk_error(self._path(self._number), "write", error) from error
+        self._position += len(data)
+        sizes = self.sizes[self._number]
+        sizes[ledger_id] = sizes.get(ledger_id, 0) + len(data)
+
+    def _roll(self) -> None:
+        self._finish()
+        number, folder = self._next, self._disks.choose()
+        path = os.path.join(folder, f"{number:x}.log")
+        try:
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise disk_error(path, "make", error) from error
+        try:
+            write_at(file, log_header(), 0)
+            flush_folder(folder)
+        except OSError as error:
+            os.close(file)
+            with suppress(OSError):
+                os.unlink(path)
+            raise disk_error(path, "make", error) from error
+        self._paths[number] = path
+        self._open[number] = file
+        self._number, self._next, self._position = number, number + 1, LOG_HEADER_BYTES
+        self.sizes[number] = {}
+
+    def _finish(self) -> None:
+        """Write the map of ledgers of the log that is written, where there is room, and sync it."""
+        if self._number < 0:
+            return
+        file, sizes = self._open[self._number], self.sizes[self._number]
+        try:
+            os.ftruncate(file, self._position)  # a write that found no room may have left a part
+            if sizes and self._write_map(encode_ledgers_map(sizes)):
+                # The header tells of the map once that is on disk.
+                os.fdatasync(file)
+                write_at(file, log_header(self._position, len(sizes)), 0)
+            os.fsync(file)
+        except OSError as error:
+            raise disk_error(self._path(self._number), "write", error) from error
+        self._number = -1
+
+    def _write_map(self, data: bytes) -> bool:
+        try:
+            write_at(self._open[self._number], data, self._position)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            os.ftruncate(self._open[self._number], self._position)  # whoever needs the map walks the log
+            return False
+        return True
+
+    # --- reading
+
+    def read(self, location: int, ledger_id: int, entry_id: int, *, wait: bool) -> bytes:
+        """An entry that an index points to.
+
+        Raises:
+            PageNotCachedError: It is not in memory, and the caller does not wait.
+            LedgerFileError: Another one stands there, or none. It is damage, never absence.
+            StoreIOError: The operating system refused.
+        """
+        number, position = location >> 32, location & 0xFFFFFFFF
+        file = self._file(number, ledger_id, entry_id)
+        start = position - SIZE_BYTES
+        if start < LOG_HEADER_BYTES:
+            raise self._damage(number, position, ledger_id, entry_id)
+        data = self._read_at(file, number, start, READ_BYTES, wait=wait)
+        size = _SIZE.unpack_from(data)[0] if len(data) >= SIZE_BYTES else -1
+        if not _IDS.size <= size <= ENTRY_BYTES_MAX:
+            raise self._damage(number, position, ledger_id, entry_id)
+        if len(data) < SIZE_BYTES + size:
+            entry = self._read_at(file, number, position, size, wait=wait)
+        else:
+            entry = data[SIZE_BYTES : SIZE_BYTES + size]
+        if len(entry) < size or _IDS.unpack_from(entry) != (ledger_id, entry_id):
+            raise self._damage(number, position, ledger_id, entry_id)
+        return entry
+
+    def read_run(self, slots: bytes, ledger_id: int, entry_id: int, bytes_max: int) -> list[bytes]:
+        """Entries that stand one behind the other, as far as they are in memory and whole; perhaps none.
+
+        Args:
+            slots: Their locations (i64 each).
+            ledger_id: Which ledger.
+            entry_id: Which the first one is; the others follow.
+            bytes_max: Of all, each with its size.
+        """
+        slots = slots[: len(slots) // SLOT_BYTES * SLOT_BYTES]
+        first, last = int.from_bytes(slots[:SLOT_BYTES]), int.from_bytes(slots[-SLOT_BYTES:])
+        if (first & 0xFFFFFFFF) - SIZE_BYTES < LOG_HEADER_BYTES:
+            return []
+        span = last - first + READ_BYTES if first >> 32 == last >> 32 and last > first else bytes_max
+        try:
+            file = self._file(first >> 32, ledger_id, entry_id)
+            start = (first & 0xFFFFFFFF) - SIZE_BYTES
+            data = self._read_at(file, first >> 32, start, min(span, bytes_max), wait=False)
+        except (PageNotCachedError, LedgerFileError, StoreIOError):
+            return []  # who asks for this one alone is told
+        return cut_entries(data, first - SIZE_BYTES, slots, ledger_id, entry_id)
+
+    def _read_at(self, file: int, number: int, position: int, size_bytes: int, *, wait: bool) -> bytes:
+        try:
+            if wait or not self._cached_only:
+                return os.pread(file, size_bytes, position)
+            room = bytearray(size_bytes)
+            count = os.preadv(file, [room], position, os.RWF_NOWAIT)
+        except BlockingIOError:
+            raise PageNotCachedError(file, position) from None
+        except OSError as error:
+            if error.errno in _NOT_SUPPORTED and not wait:
+                self._cached_only = False  # this file system cannot tell: all reads wait
+                return self._read_at(file, number, position, size_bytes, wait=True)
+            raise StoreIOError(self._path(number), "read", error.strerror or str(error)) from error
+        if 0 < count < size_bytes and position + count < os.fstat(file).st_size:
+            raise PageNotCachedError(file, position)
+        return bytes(memoryview(room)[:count])
+
+    def _file(self, number: int, ledger_id: int, entry_id: int) -> int:
+        if (file := self._open.get(number)) is not None:
+            return file
+        path = self._path(number)
+        try:
+            file = self._open[number] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise LedgerFileError(
+                path, 0, f"the log of entry {entry_id} of ledger {ledger_id} is gone"
+            ) from None
+        except OSError as error:
+            raise StoreIOError(path, "open", error.strerror or str(error)) from error
+        return file
+
+    def _damage(self, number: int, position: int, ledger_id: int, entry_id: int) -> LedgerFileError:
+        return LedgerFileError(
+            self._path(number), position, f"no entry {entry_id} of ledger {ledger_id} stands here"
+        )
+
+    def _path(self, number: int) -> str:
+        """Where a log is; of one that is nowhere, where it might have been."""
+        return self._paths.get(number) or os.path.join(self._disks.folders[0], f"{number:x}.log")
+
+
+def _sizes_in(path: str) -> dict[int, int] | None:
+    """Bytes of each ledger's entries in a closed log; None: nobody can tell."""
+    data = FileMaps().map(path)
+    try:
+        told = ledgers_map(path, data)
+        # A map without some ledger would let its entries be thrown away: it has to tell of every byte.
+        if told is not None and LOG_HEADER_BYTES + sum(told.values()) == map_position(data):
+            return told
+        sizes: Counter[int] = Counter()
+        for one in logged_entries(path, data):
+            sizes[one.ledger_id] += SIZE_BYTES + len(one.entry)
+    except LedgerFileError:
+        return None
+    return dict(sizes)

@@ -1,0 +1,380 @@
+"""Index files of a running bookie: for each ledger one, which says where its entries stand.
+
+A file appears whole: its header is on disk before its name. Slots are written in place after the entries that
+they point to are on disk, and the journal is replayed over them until they are on disk themselves. A file in
+a full folder moves to another one before it grows: for a moment there are two, with the same slots.
+
+Source: BookKeeper bookie/FileInfo.java, IndexPersistenceMgr.java.
+"""
+
+import errno
+import os
+from array import array
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from itertools import groupby
+from operator import itemgetter
+from typing import NamedTuple, TypeVar
+
+from pyledger.atomic_file import flush_folder
+from pyledger.store.bookkeeper.disks import LedgerDisks, write_at
+from pyledger.store.bookkeeper.folder import index_files, index_path
+from pyledger.store.files.disk_error import disk_error
+from pyledger.wire.bookkeeper.entry_log import (
+    INDEX_HEADER_BYTES,
+    LedgerIndex,
+    decode_index,
+    encode_index_header,
+)
+
+T = TypeVar("T")
+SLOT_BYTES = 8
+SLOTS_READ = 8192
+COPY_BYTES = 1 << 20
+ENTRY_ID_MAX = (1 << 31) - 1
+"""Java's writers can do no more either, and no index becomes longer than 16 GiB."""
+STEP_MAX = 512
+"""An entry at most this far beyond the last one leaves no hole in an index: its slot is in the next page."""
+BLOCK_BYTES = 512
+"""Unit of `st_blocks`."""
+MAKING = ".making"
+"""Ends the name of an index that has no header yet."""
+
+
+class LedgerHeader(NamedTuple):
+    """What an index says of its ledger."""
+
+    master_key: bytes
+    fenced: bool
+    packet: bytes | None
+
+
+class IndexFiles:
+    """The indexes in the folders of a bookie. Slots hold locations; 0 is none."""
+
+    def __init__(self, disks: LedgerDisks, open_file_limit: int) -> None:
+        """The indexes in some folders; known once `headers` has told them all."""
+        self._disks = disks
+        self._folders: dict[int, str] = {}
+        self._moved: list[int] = []
+        self._limit = open_file_limit
+        self._open: OrderedDict[int, int] = OrderedDict()
+
+    def headers(self) -> Iterator[tuple[int, LedgerIndex]]:
+        """All ledgers that have an index; of the slots nothing is read.
+
+        Raises:
+            LedgerFileError: An index is damaged.
+            StoreIOError: The operating system refused.
+        """
+        for folder in self._disks.folders:
+            for ledger_id, path in index_files(folder):
+                if self._folders.setdefault(ledger_id, folder) != folder:
+                    self._drop(path)  # it was on the move when the bookie ended; they are the same
+                    continue
+                try:
+                    with open(path, "rb") as file:
+                        head = file.read(INDEX_HEADER_BYTES)
+                except OSError as error:
+                    raise disk_error(path, "read", error) from error
+                yield ledger_id, decode_index(path, memoryview(head))
+
+    def location(self, ledger_id: int, entry_id: int) -> int:
+        """Where an entry stands; 0: it is not there.
+
+        Raises:
+            StoreIOError: The operating system refused.
+        """
+        file = self._file(ledger_id)
+        if file < 0 or entry_id > ENTRY_ID_MAX:
+            return 0
+        try:
+            slot = os.pread(file, SLOT_BYTES, INDEX_HEADER_BYTES + SLOT_BYTES * entry_id)
+        except OSError as error:
+            raise disk_error(self._path(ledger_id), "read", error) from error
+        return int.from_bytes(slot, "big", signed=True) if len(slot) == SLOT_BYTES else 0
+
+    def slots(self, ledger_id: int, entry_id: int, count: int) -> bytes:
+        """Locations from an entry on (i64 each), perhaps fewer.
+
+        Raises:
+            StoreIOError: The operating system refused.
+        """
+        file = self._file(ledger_id)
+        try:
+            at = INDEX_HEADER_BYTES + SLOT_BYTES * entry_id
+            return os.pread(file, SLOT_BYTES * min(count, SLOTS_READ), at) if file >= 0 else b""
+        except OSError as error:
+            raise disk_error(self._path(ledger_id), "read", error) from error
+
+    def last_entry_id(self, ledger_id: int) -> int:
+        """The highest entry that has a slot; -1: none has.
+
+        Raises:
+            StoreIOError: The operating system refused.
+        """
+        file = self._file(ledger_id)
+        if file < 0:
+            return -1
+        try:
+            return _last_written(file)
+        except OSError as error:
+            raise disk_error(self._path(ledger_id), "read", error) from error
+
+    def holes_bytes(self, ledger_id: int, entry_id: int) -> int:
+        """Bytes of holes that an index would have, once it has a slot for an entry, at most.
+
+        Raises:
+            StoreIOError: The operating system refused.
+        """
+        file = self._file(ledger_id)
+        stat = os.fstat(file) if file >= 0 else None
+        size_bytes, blocks = (0, 0) if stat is None else (stat.st_size, stat.st_blocks)
+        wanted_bytes = INDEX_HEADER_BYTES + SLOT_BYTES * (entry_id + 1)
+        return max(size_bytes, wanted_bytes) - blocks * BLOCK_BYTES
+
+    def entry_ids(self, ledger_id: int) -> Iterator[int]:
+        """All entries that have a slot, ascending.
+
+        Raises:
+            StoreIOError: The operating system refused.
+        """
+        if (file := self._file(ledger_id)) >= 0:
+            try:
+                yield from (entry_id for entry_id, _ in _written(file))
+            except OSError as error:
+                raise disk_error(self._path(ledger_id), "read", error) from error
+
+    def locations(self, ledger_id: int) -> Iterator[tuple[int, int]]:
+        """Entries with their locations, ascending, for a thread that writes; none, if the ledger is gone.
+
+        Raises:
+            StoreIOError: The operating system refused.
+        """
+        path = self._path(ledger_id)
+        with suppress(FileNotFoundError):
+            yield from written_slots(path)
+
+    def move(self, ledger_id: int, moved: Mapping[int, tuple[int, int]]) -> None:
+        """Let slots name other locations, where they still name the old ones; durable.
+
+        Args:
+            ledger_id: Which; nothing is done if it is gone.
+            moved: Old and new location, by entry.
+
+        Raises:
+            StoreIOError: The operating system refused.
+        """
+        try:
+            with open(self._path(ledger_id), "r+b", buffering=0) as file:
+                for first, run in _runs(moved):
+                    at = INDEX_HEADER_BYTES + SLOT_BYTES * first
+                    slots = array("q", os.pread(file.fileno(), SLOT_BYTES * len(run), at))
+                    slots.byteswap()
+                    for place, (old, new) in enumerate(run):
+                        if slots[place] == old:
+                            slots[place] = new
+                    slots.byteswap()
+                    write_at(file.fileno(), slots.tobytes(), at)
+                os.fdatasync(file.fileno())
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise disk_error(self._path(ledger_id), "write", error) from error
+
+    def write(self, ledger_id: int, header: LedgerHeader, locations: Mapping[int, int]) -> None:
+        """Write header and slots of a ledger, and make them durable. Makes the file where there is none.
+
+        Raises:
+            StoreFullError: No room.
+            StoreIOError: The operating system refused.
+        """
+        head = encode_index_header(header.master_key, fenced=header.fenced, packet=header.packet)
+        folder = self._folders.get(ledger_id)
+        path = index_path(folder or self._disks.choose(), ledger_id)
+        try:
+            if folder is None:
+                self._make(ledger_id, path, head)
+            elif self._disks.avoids(folder):
+                path = self._leave(ledger_id, path)
+            # A file of its own: those for reading belong to another thread.
+            with open(path, "r+b", buffering=0) as file:
+                write_at(file.fileno(), head, 0)
+                for first, run in _runs(locations):
+                    slots = array("q", run)
+                    slots.byteswap()
+                    write_at(file.fileno(), slots.tobytes(), INDEX_HEADER_BYTES + SLOT_BYTES * first)
+                os.fdatasync(file.fileno())
+        except OSError as error:
+            raise disk_error(path, "write", error) from error
+
+    def settle(self) -> None:
+        """Read from where files moved to; in the thread that reads."""
+        moved, self._moved = self._moved, []
+        for ledger_id in moved:
+            self._forget(ledger_id)
+
+    def remove(self, ledger_id: int) -> None:
+        """Remove the index of a ledger that was deleted."""
+        self._forget(ledger_id)
+        with suppress(FileNotFoundError):
+            os.unlink(self._path(ledger_id))
+        self._folders.pop(ledger_id, None)
+
+    def close(self) -> None:
+        """Close all files."""
+        for file in self._open.values():
+            os.close(file)
+        self._open.clear()
+
+    def _make(self, ledger_id: int, path: str, head: bytes, source: int = -1) -> None:
+        """A file with a header, or with all that a file has which is open."""
+        low = os.path.dirname(path)
+        high = os.path.dirname(low)
+        folder = os.path.dirname(high)
+        try:
+            for one in (high, low):  # never the folder itself: when that is gone, its disk is
+                with suppress(FileExistsError):
+                    os.mkdir(one)
+            with open(path + MAKING, "wb", buffering=0) as made:
+                write_at(made.fileno(), head, 0)
+                if source >= 0:
+                    _copy_data(source, made.fileno())
+                os.fsync(made.fileno())
+            os.replace(path + MAKING, path)
+            for one in (low, high, folder):
+                flush_folder(one)
+        except OSError as error:
+            with suppress(OSError):
+                os.unlink(path + MAKING)
+            raise disk_error(path, "make", error) from error
+        self._folders[ledger_id] = folder
+
+    def _leave(self, ledger_id: int, old: str) -> str:
+        """Move a file to a folder that is not full; where it is now."""
+        path = index_path(self._disks.choose(), ledger_id)
+        with open(old, "rb", buffering=0) as file:
+            self._make(ledger_id, path, b"", file.fileno())
+        self._moved.append(ledger_id)
+        # Before a slot changes: else a crash could leave two that differ.
+        self._drop(old)
+        return path
+
+    @staticmethod
+    def _drop(path: str) -> None:
+        try:
+            os.unlink(path)
+            flush_folder(os.path.dirname(path))
+        except OSError as error:
+            raise disk_error(path, "remove", error) from error
+
+    def _path(self, ledger_id: int) -> str:
+        """Where the index of a ledger is; of one that has none, where it might have been."""
+        return index_path(self._folders.get(ledger_id) or self._disks.folders[0], ledger_id)
+
+    def _forget(self, ledger_id: int) -> None:
+        if (file := self._open.pop(ledger_id, -1)) >= 0:
+            os.close(file)
+
+    def _file(self, ledger_id: int) -> int:
+        """Its open file; -1: it has none."""
+        if (file := self._open.get(ledger_id)) is not None:
+            self._open.move_to_end(ledger_id)
+            return file
+        path = self._path(ledger_id)
+        try:
+            file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return -1
+        except OSError as error:
+            raise disk_error(path, "open", error) from error
+        self._open[ledger_id] = file
+        if len(self._open) > self._limit:
+            _, oldest = self._open.popitem(last=False)
+            os.close(oldest)
+        return file
+
+
+def _copy_data(source: int, to: int) -> None:
+    """Copy what is not a hole, and the size."""
+    size_bytes, at = os.fstat(source).st_size, 0
+    while at < size_bytes:
+        if (at := _next_data(source, at)) < 0:
+            break
+        end = os.lseek(source, at, os.SEEK_HOLE)
+        while at < end:
+            data = os.pread(source, min(end - at, COPY_BYTES), at)
+            write_at(to, data, at)
+            at += len(data)
+    os.ftruncate(to, size_bytes)
+
+
+def written_slots(path: str) -> Iterator[tuple[int, int]]:
+    """Entries of an index with their locations, ascending; holes are not read.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        StoreIOError: The operating system refused.
+    """
+    try:
+        with open(path, "rb", buffering=0) as file:
+            yield from _written(file.fileno())
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise disk_error(path, "read", error) from error
+
+
+def _last_written(file: int) -> int:
+    """The last slot that names a location; -1: none does. Reads what is not a hole, from the end on."""
+    extents, at = [], INDEX_HEADER_BYTES
+    while (at := _next_data(file, at)) >= 0:
+        end = os.lseek(file, at, os.SEEK_HOLE)
+        extents.append((at, end))
+        at = end
+    for start, end in reversed(extents):
+        for chunk in reversed(range(start, end, COPY_BYTES)):
+            data = os.pread(file, min(COPY_BYTES, end - chunk), chunk)
+            slots = array("q", data[: len(data) // SLOT_BYTES * SLOT_BYTES])
+            for place in reversed(range(len(slots))):
+                if slots[place]:
+                    return (chunk - INDEX_HEADER_BYTES) // SLOT_BYTES + place
+    return -1
+
+
+def _written(file: int) -> Iterator[tuple[int, int]]:
+    """Slots that name a location, ascending."""
+    at = 0
+    while (at := _next_written(file, at)) >= 0:
+        slots = os.pread(file, SLOTS_READ * SLOT_BYTES, INDEX_HEADER_BYTES + at * SLOT_BYTES)
+        whole = array("q", slots[: len(slots) // SLOT_BYTES * SLOT_BYTES])
+        whole.byteswap()
+        yield from ((at + place, slot) for place, slot in enumerate(whole) if slot)
+        at += SLOTS_READ
+
+
+def _next_written(file: int, entry_id: int) -> int:
+    """The first entry from `entry_id` on that does not lie in a hole of the file; -1: none."""
+    start = INDEX_HEADER_BYTES + entry_id * SLOT_BYTES
+    found = _next_data(file, start)
+    return entry_id + (found - start) // SLOT_BYTES if found >= 0 else -1
+
+
+def _next_data(file: int, position: int) -> int:
+    """Where from a position (bytes) on something else than a hole comes; -1: nothing does."""
+    try:
+        return os.lseek(file, position, os.SEEK_DATA)
+    except OSError as error:
+        # A disk that cannot tell must not look like a ledger without entries: its logs would be deleted.
+        if error.errno != errno.ENXIO:
+            raise
+        return -1
+
+
+def _runs(locations: Mapping[int, T]) -> Iterator[tuple[int, list[T]]]:
+    """Consecutive slots, each run with its first entry."""
+    ordered = sorted(locations.items())
+    for _, group in groupby(enumerate(ordered), lambda pair: pair[1][0] - pair[0]):
+        run = list(map(itemgetter(1), group))
+        yield run[0][0], [location for _, location in run]

@@ -1,0 +1,163 @@
+"""Reading the folders of a bookie without changing a byte: the entries that it would serve after a restart.
+
+Entries come from the entry logs, found by the index where the storage keeps one in files, by a walk over all
+logs where the index is RocksDB; then the journal is replayed from its mark on, as a start does. A walk also
+finds entries of ledgers that were deleted and not collected yet.
+
+Source: BookKeeper bookie/BookieImpl.java (readJournal), InterleavedLedgerStorage.java.
+"""
+
+import mmap
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Self
+
+from pyledger.errors import LedgerFileError, StoreIOError
+from pyledger.protocol.bookkeeper.bookie import EntryRecord, FenceRecord, KeyRecord, LacRecord
+from pyledger.store.bookkeeper.folder import BookieFolder, read_bookie_folder
+from pyledger.store.bookkeeper.index import written_slots
+from pyledger.store.bookkeeper.journal import replayed_records
+from pyledger.wire.bookkeeper.entry_log import decode_index, entry_at, logged_entries
+from pyledger.wire.bookkeeper.journal import JournalRecord
+
+LENGTH_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class HeldEntry:
+    """One entry, and where its bytes begin."""
+
+    ledger_id: int
+    entry_id: int
+    path: str
+    position: int
+    entry: memoryview
+
+
+@dataclass(slots=True)
+class HeldLedger:
+    """What the bookie knows of a ledger beside its entries."""
+
+    master_key: bytes | None = None
+    fenced: bool = False
+    packet: bytes | None = None
+
+
+class FileMaps:
+    """Files mapped for reading, each once."""
+
+    def __init__(self) -> None:
+        """No file yet."""
+        self._maps: dict[str, memoryview] = {}
+
+    def map(self, path: str) -> memoryview:
+        """Bytes of a file; empty where it has none.
+
+        Raises:
+            StoreIOError: The operating system refused.
+        """
+        if path not in self._maps:
+            try:
+                with open(path, "rb") as file:
+                    empty = os.fstat(file.fileno()).st_size == 0
+                    mapped = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            except OSError as error:
+                raise StoreIOError(path, "read", error.strerror or str(error)) from error
+            self._maps[path] = memoryview(mapped)
+        return self._maps[path]
+
+
+class BookieReader:
+    """A bookie's folders, opened for reading.
+
+    Attributes:
+        folder: Its files.
+        ledgers: All that it has heard of, by id.
+    """
+
+    def __init__(self, folder: BookieFolder) -> None:
+        """Open what `read_bookie_folder` found.
+
+        Raises:
+            LedgerFileError: An index or a journal is damaged.
+            StoreIOError: The operating system refused.
+        """
+        self.folder = folder
+        self.ledgers: dict[int, HeldLedger] = {}
+        self._files = FileMaps()
+        # Entries of the journal that a start would take over, by ledger and entry.
+        self._replayed: dict[int, dict[int, HeldEntry]] = {}
+        for ledger_id, path in folder.indexes.items():
+            index = decode_index(path, self._files.map(path))
+            self.ledgers[ledger_id] = HeldLedger(index.master_key, index.fenced, index.packet)
+        for path, one in self.journal_records():
+            self._replay(path, one)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], *more: str | os.PathLike[str]) -> Self:
+        """Open the folder of a bookie, or the folders, where it has several; see `read_bookie_folder`.
+
+        Raises:
+            StoreNotFoundError: It holds no bookie's files.
+            StoreFormatError: It holds more than one bookie's.
+            LedgerFileError: An index or a journal is damaged.
+            StoreIOError: The operating system refused.
+        """
+        return cls(read_bookie_folder(path, *more))
+
+    def entries(self) -> Iterator[HeldEntry]:
+        """The entries that the bookie would serve, by ledger and entry.
+
+        Raises:
+            LedgerFileError: An entry log is damaged.
+        """
+        held = dict(self._walked_entries() if self.folder.has_rocksdb else self._indexed_entries())
+        for ledger_id in sorted({*held, *self._replayed}):
+            places = held.get(ledger_id, {}) | self._replayed.get(ledger_id, {})
+            for entry_id in sorted(places):
+                yield places[entry_id]
+
+    def journal_records(self) -> Iterator[tuple[str, JournalRecord]]:
+        """Records that a start would replay, with their files.
+
+        Raises:
+            LedgerFileError: A record is damaged.
+        """
+        for journal in self.folder.journals:
+            yield from replayed_records(journal.files, journal.mark, self._files.map)
+
+    def _replay(self, path: str, one: JournalRecord) -> None:
+        record = one.record
+        ledger = self.ledgers.get(record.ledger_id)
+        match record:
+            case KeyRecord():
+                self.ledgers.setdefault(record.ledger_id, HeldLedger()).master_key = record.master_key
+            case EntryRecord():
+                self.ledgers.setdefault(record.ledger_id, HeldLedger())
+                ids = (record.ledger_id, record.entry_id)
+                held = HeldEntry(*ids, path, one.position + LENGTH_BYTES, memoryview(record.entry))
+                self._replayed.setdefault(record.ledger_id, {})[record.entry_id] = held
+            case FenceRecord() if ledger is not None:
+                ledger.fenced = True
+            case LacRecord() if ledger is not None:
+                ledger.packet = record.packet
+
+    def _indexed_entries(self) -> Iterator[tuple[int, dict[int, HeldEntry]]]:
+        for ledger_id, where in self.folder.indexes.items():
+            places = {}
+            for entry_id, location in written_slots(where):
+                log, position = location >> 32, location & 0xFFFFFFFF
+                if (path := self.folder.entry_logs.get(log)) is None:
+                    raise LedgerFileError(where, 8 * entry_id, f"entry log {log:x} is not there")
+                entry = entry_at(path, self._files.map(path), position, ledger_id, entry_id)
+                places[entry_id] = HeldEntry(ledger_id, entry_id, path, position, entry)
+            yield ledger_id, places
+
+    def _walked_entries(self) -> Iterator[tuple[int, dict[int, HeldEntry]]]:
+        found: dict[int, dict[int, HeldEntry]] = {}
+        for path in self.folder.entry_logs.values():
+            for one in logged_entries(path, self._files.map(path)):
+                held = HeldEntry(one.ledger_id, one.entry_id, path, one.position, one.entry)
+                found.setdefault(one.ledger_id, {})[one.entry_id] = held
+        yield from found.items()

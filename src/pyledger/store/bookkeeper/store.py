@@ -1,0 +1,447 @@
+"""The disks of a running bookie: journals, entries in memory, entry logs, indexes.
+
+An entry goes to memory and to a journal; it is acknowledged once the journal has it on disk. A checkpoint
+moves what is in memory to the entry log and the index, and then the journals' marks: all before them is never
+replayed. The event loop puts and gets; one thread at a time does the work of a checkpoint, which touches only
+what nobody changes any more.
+
+Source: BookKeeper bookie/BookieImpl.java, SyncThread.java, InterleavedLedgerStorage.java.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any, Self
+
+from pyledger._core import AddIntake
+from pyledger.clock import Clock
+from pyledger.config.bookie import BookieConfig
+from pyledger.errors import LedgerFileError, StoreFullError, StoreIOError
+from pyledger.log_events import event, logger
+from pyledger.protocol.bookkeeper.bookie import BookieRules, LedgerAtBookie
+from pyledger.store.bookkeeper.compaction import compaction, logs_worth_compacting
+from pyledger.store.bookkeeper.disks import LedgerDisks, write_at
+from pyledger.store.bookkeeper.entry_log import SIZE_BYTES, EntryLogs
+from pyledger.store.bookkeeper.folder import CURRENT, BookiePaths, journal_files, mark_name, read_mark
+from pyledger.store.bookkeeper.index import ENTRY_ID_MAX, SLOTS_READ, STEP_MAX, IndexFiles, LedgerHeader
+from pyledger.store.bookkeeper.journal import Journals, replayed_records, require_marked_file
+from pyledger.store.bookkeeper.reader import FileMaps
+from pyledger.store.files.disk_error import disk_error
+from pyledger.store.files.lock import StoreLock
+from pyledger.wire.bookkeeper.entry import HEADER
+from pyledger.wire.bookkeeper.journal import encode_mark
+
+log = logger("store")
+
+Entries = dict[int, dict[int, bytes]]
+"""By ledger and entry."""
+Marks = tuple[tuple[int, int], ...]
+"""Of each journal: file and position (bytes)."""
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """What one checkpoint moves.
+
+    Attributes:
+        marks: Of each journal: all before it is among the entries, or was moved before.
+        entries: Not changed any more.
+        headers: Of all ledgers that changed.
+    """
+
+    marks: Marks
+    entries: Entries
+    headers: dict[int, LedgerHeader]
+
+
+class BookieStore:
+    """All folders of one running bookie.
+
+    Attributes:
+        ledgers: All that it has heard of, by id.
+        journals: Where what is acknowledged is durable first.
+        disks: Of entry logs and indexes.
+        cached_bytes: Of entries in memory that are not in the entry log.
+        waits: Whether a read may wait for the disk; if not, it raises `PageNotCachedError`.
+    """
+
+    def __init__(
+        self, paths: BookiePaths, config: BookieConfig, clock: Clock, failed: Callable[[], None]
+    ) -> None:
+        """Use `open`."""
+        self.config = config
+        folders = [_made(os.path.join(path, CURRENT)) for path in paths.ledgers]
+        self._journal_folders = [_made(os.path.join(path, CURRENT)) for path in paths.journals]
+        self.disks = LedgerDisks(
+            folders, config.disk_usage_threshold_percent, config.disk_usage_lwm_threshold_percent
+        )
+        # A journal that two bookies had would lose the files that only one of them needs no more.
+        apart = {os.path.realpath(folder): folder for folder in (*self._journal_folders, *folders)}
+        self._locks = [StoreLock(folder) for folder in apart.values()]
+        self.ledgers: dict[int, LedgerAtBookie] = {}
+        self.changed: set[int] = set()
+        self.cached_bytes = 0
+        self.waits = True
+        self.cache: Entries = {}
+        self._moving: Entries = {}
+        self.last_ids: dict[int, int] = {}
+        self.logs = EntryLogs(self.disks, config.log_size_limit_bytes)
+        self._indexes = IndexFiles(self.disks, config.open_file_limit)
+        self._marks: Marks = ()
+        self._begun: Checkpoint | None = None
+        self._clock, self._failed = clock, failed
+        self.journals: Journals
+        self._intake: AddIntake
+
+    @classmethod
+    def open(
+        cls,
+        paths: BookiePaths,
+        config: BookieConfig,
+        clock: Clock,
+        failed: Callable[[], None] = lambda: None,
+    ) -> Self:
+        """Open the folders, made where they are missing; replay the journal and go on in a new one.
+
+        Args:
+            paths: Folders of journals, and of entry logs and indexes.
+            config: Sizes and waits.
+            clock: For the name of the first journal.
+            failed: Called in another thread when a journal cannot be written any more.
+
+        Raises:
+            StoreLockedError: Another bookie has them open.
+            LedgerFileError: A file is damaged, or the journal that the mark names is gone.
+            StoreError: The operating system refused.
+        """
+        store = cls(paths, config, clock, failed)
+        try:
+            for lock in store._locks:
+                lock.acquire()
+            store._recover()
+            store._begin()
+        except BaseException:
+            store._let_go()
+            raise
+        return store
+
+    # --- what the rules ask for
+
+    def can_hold(self, ledger_id: int, entry_id: int) -> bool:
+        """Whether an index can have a slot for an entry, without more holes than it may have.
+
+        Raises:
+            StoreIOError: The operating system refused.
+        """
+        if entry_id <= min(ENTRY_ID_MAX, self.last_ids.get(ledger_id, -1) + STEP_MAX):
+            return True
+        holes_bytes = self._indexes.holes_bytes(ledger_id, entry_id)
+        return entry_id <= ENTRY_ID_MAX and holes_bytes <= self.config.index_holes_max_bytes
+
+    def put(self, ledger_id: int, entry_id: int, entry: bytes) -> None:
+        """Store an entry in memory, in the place of an older copy."""
+        entries = self.cache.get(ledger_id)
+        if entries is None:
+            entries = self.cache[ledger_id] = {}
+        entries[entry_id] = entry
+        self.cached_bytes += len(entry)
+        if entry_id > self.last_ids.get(ledger_id, -1):
+            self.last_ids[ledger_id] = entry_id
+
+    def get(self, ledger_id: int, entry_id: int) -> bytes | None:
+        """An entry; None: it was never stored.
+
+        Raises:
+            PageNotCachedError: It is on disk only, and `waits` is off.
+            LedgerFileError: It is damaged.
+            StoreIOError: The operating system refused.
+        """
+        for held in (self.cache, self._moving):
+            if (entries := held.get(ledger_id)) is not None and (entry := entries.get(entry_id)) is not None:
+                return entry
+        if not 0 <= entry_id <= self.last_ids.get(ledger_id, -1):
+            return None
+        location = self._indexes.location(ledger_id, entry_id)
+        return self.logs.read(location, ledger_id, entry_id, wait=self.waits) if location else None
+
+    def following(self, ledger_id: int, entry_id: int, count_max: int, bytes_max: int) -> list[bytes]:
+        """Entries from one on without a hole, as far as they are at hand; each counts with 4 bytes more.
+
+        Raises:
+            StoreIOError: The operating system refused.
+        """
+        found: list[bytes] = []
+        held = [one for cache in (self.cache, self._moving) if (one := cache.get(ledger_id))]
+        while len(found) < count_max and bytes_max > 0:
+            at = entry_id + len(found)
+            for entries in held:
+                if (entry := entries.get(at)) is not None:
+                    run = [entry]
+                    break
+            else:
+                count = min(count_max - len(found), self.last_ids.get(ledger_id, -1) + 1 - at)
+                run = self._following_on_disk(ledger_id, at, count, bytes_max, held)
+            size_bytes = sum(map(len, run)) + SIZE_BYTES * len(run)
+            if not run or size_bytes > bytes_max:
+                break
+            bytes_max -= size_bytes
+            found += run
+        return found
+
+    def _following_on_disk(
+        self, ledger_id: int, entry_id: int, count: int, bytes_max: int, held: Sequence[Container[int]]
+    ) -> list[bytes]:
+        if count <= 0:
+            return []
+        if held:  # what is in memory is newer
+            ids = range(entry_id, entry_id + min(count, SLOTS_READ))
+            count = len(list(takewhile(lambda one: not any(one in entries for entries in held), ids)))
+        slots = self._indexes.slots(ledger_id, entry_id, count)
+        return self.logs.read_run(slots, ledger_id, entry_id, bytes_max)
+
+    def take_adds(self, frames: list[Any], at: int, *, version2: bool) -> tuple[int, bytes, list[int]]:
+        """Take the run of ordinary adds that begins at a frame, into memory and into the journal.
+
+        Args:
+            frames: Of requests, without their lengths.
+            at: Which of them is the first.
+            version2: Whether they are of version 2 of the protocol, else of version 3.
+
+        Returns: How many were taken, all of one journal; their answers, for when that is on disk as far as it
+        is appended; their ledgers.
+
+        Raises:
+            StoreError: The journal has failed.
+        """
+        count, answers, entry_bytes, ledger_ids = self._intake.take(frames, at, self.cache, version2=version2)
+        self.cached_bytes += entry_bytes
+        return count, answers, ledger_ids
+
+    def last_entry_id(self, ledger_id: int) -> int | None:
+        """The highest entry of a ledger."""
+        return self.last_ids.get(ledger_id)
+
+    def runs(self, ledger_id: int) -> Iterator[range]:
+        """Entries of a ledger that are there: runs without a hole, ascending."""
+        found = set(self._indexes.entry_ids(ledger_id))
+        found.update(self.cache.get(ledger_id, ()), self._moving.get(ledger_id, ()))
+        start = end = -1
+        for entry_id in sorted(found):
+            if entry_id != end:
+                if end > start:
+                    yield range(start, end)
+                start = entry_id
+            end = entry_id + 1
+        if end > start:
+            yield range(start, end)
+
+    # --- checkpoints
+
+    def begin_checkpoint(self) -> Checkpoint | None:
+        """Take what is in memory for a checkpoint; None: nothing changed. In the thread that puts.
+
+        Entries stay readable until `end_checkpoint`. One checkpoint at a time: one that failed is given
+        again, since no mark may pass what it has.
+        """
+        if self._begun is not None:
+            return self._begun
+        marks = self.journals.marks
+        if not self.cache and not self.changed and marks == self._marks:
+            return None
+        self._begun = self._take(marks)
+        return self._begun
+
+    def _take(self, marks: Marks) -> Checkpoint:
+        self._moving, self.cache = self.cache, {}
+        self.cached_bytes = 0
+        headers = {}
+        for ledger_id in self.changed | self._moving.keys():
+            if (ledger := self.ledgers.get(ledger_id)) is not None:
+                headers[ledger_id] = LedgerHeader(ledger.master_key, ledger.fenced, ledger.packet)
+        self.changed = set()
+        return Checkpoint(marks, self._moving, headers)
+
+    def write_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Write entries and indexes, then the marks; in any one thread.
+
+        Raises:
+            StoreError: It failed. The journal still has everything, and a start would replay it.
+        """
+        self._move(checkpoint)
+        for which, mark in enumerate(checkpoint.marks):
+            self._write_mark(mark_name(which, len(checkpoint.marks)), encode_mark(*mark))
+        self.journals.remove_before(checkpoint.marks)
+
+    def _write_mark(self, name: str, mark: bytes) -> None:
+        """Write a mark to every folder that has room for it, to one at least."""
+        refused: StoreFullError | None = None
+        written = False
+        for folder in self.disks.folders:
+            path = os.path.join(folder, name)
+            try:
+                file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                try:
+                    write_at(file, mark, 0)
+                    os.fsync(file)
+                finally:
+                    os.close(file)
+                written = True
+            except OSError as error:
+                refused_here = disk_error(path, "write", error)
+                if not isinstance(refused_here, StoreFullError):
+                    raise refused_here from error
+                refused = refused_here
+        if refused is not None and not written:
+            raise refused
+
+    def end_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """What was moved is read from disk from now on. In the thread that puts."""
+        self._marks = checkpoint.marks
+        self._begun = None
+        self._moving = {}
+        self._indexes.settle()
+
+    def _move(self, checkpoint: Checkpoint) -> None:
+        locations: dict[int, dict[int, int]] = {}
+        for ledger_id in sorted(checkpoint.entries):
+            if ledger_id not in checkpoint.headers:
+                continue  # deleted meanwhile
+            entries = checkpoint.entries[ledger_id]
+            ids = sorted(entries)
+            places = self.logs.append(ledger_id, map(entries.__getitem__, ids))
+            locations[ledger_id] = dict(zip(ids, places, strict=True))
+        self.logs.sync()
+        for ledger_id in sorted(checkpoint.headers):
+            self._indexes.write(ledger_id, checkpoint.headers[ledger_id], locations.get(ledger_id, {}))
+
+    # --- beginning and end
+
+    def _recover(self) -> None:
+        for ledger_id, index in self._indexes.headers():
+            self.ledgers[ledger_id] = LedgerAtBookie(index.master_key, index.fenced, packet=index.packet)
+            if (last := self._indexes.last_entry_id(ledger_id)) >= 0:
+                self.last_ids[ledger_id] = last
+        self.disks.look()
+        for which, folder in enumerate(self._journal_folders):
+            self._replay(folder, read_mark(self.disks.folders, mark_name(which, len(self._journal_folders))))
+
+    def _begin(self) -> None:
+        """Go on in new journals."""
+        self.journals = Journals(self._journal_folders, self.config, self._clock, self._failed)
+        try:
+            self.journals.start()
+            self._intake = AddIntake(
+                self.journals.writers,
+                self.ledgers,
+                self.last_ids,
+                entry_id_max=ENTRY_ID_MAX,
+                step_max=STEP_MAX,
+            )
+            # All that was replayed goes to disk before the first request. Where it finds no room it is read
+            # from memory, and the journals keep it.
+            self._begun = checkpoint = self._take(self.journals.marks)
+            try:
+                self.write_checkpoint(checkpoint)
+            except StoreFullError as error:
+                self.disks.leave_out(error.path)
+                event(log, logging.ERROR, "no room for entries, they stay in the journal", problem=error)
+            else:
+                self.end_checkpoint(checkpoint)
+            for ledger_id in self.ledgers:
+                self._learn_confirmed(ledger_id)
+        except BaseException:
+            self.journals.close()
+            raise
+
+    def _replay(self, folder: str, mark: tuple[int, int]) -> None:
+        files = journal_files(folder)
+        require_marked_file(files, mark, folder)
+        rules = BookieRules(self, self.ledgers)
+        for _, one in replayed_records(files, mark, FileMaps().map):
+            rules.replay(one.record)
+            self.changed.add(one.record.ledger_id)
+            if self.cached_bytes > self.config.write_cache_bytes:
+                self._move(self._take(self._marks))
+                self._moving = {}
+                self._indexes.settle()
+
+    def _learn_confirmed(self, ledger_id: int) -> None:
+        """What the last entry and the explicit packet tell of the last confirmed entry.
+
+        An entry that cannot be read is an error for who asks for it; other ledgers can be read.
+        """
+        ledger = self.ledgers[ledger_id]
+        if ledger.packet is not None:
+            ledger.tell(ledger.packet)
+        try:
+            last = self.last_ids.get(ledger_id)
+            if last is not None and (entry := self.get(ledger_id, last)):
+                ledger.last_add_confirmed = max(ledger.last_add_confirmed, HEADER.unpack_from(entry)[2])
+        except (LedgerFileError, StoreIOError) as error:
+            event(log, logging.ERROR, "last entry of a ledger is lost here", ledger=ledger_id, problem=error)
+
+    def dead_logs(self) -> list[int]:
+        """Entry logs that hold nothing but ledgers that were removed. In the thread that writes checkpoints.
+
+        Raises:
+            StoreIOError: The operating system refused.
+        """
+        known = self.ledgers
+        closed = self.logs.closed(list(known))
+        return [number for number, sizes in closed.items() if not any(one in known for one in sizes)]
+
+    def logs_worth_compacting(self, threshold_percent: int) -> list[int]:
+        """Entry logs of which less than a share is needed. In the thread that writes checkpoints."""
+        self.logs.closed(list(self.ledgers))
+        return logs_worth_compacting(self.logs, self.ledgers, threshold_percent)
+
+    def compaction(self, number: int) -> Iterator[int]:
+        """Move what is needed of a log, see `bookie_compaction`. In the thread that writes checkpoints."""
+        return compaction(self.logs, self._indexes, number)
+
+    def close(self) -> None:
+        """End in good order: all is in entry logs and indexes, and nothing is left to replay.
+
+        Raises:
+            StoreFullError: There was no room for it. The journals have it.
+            StoreError: The disk failed.
+        """
+        self.journals.close()
+        try:
+            while not self.journals.failed and (last := self.begin_checkpoint()) is not None:
+                self.write_checkpoint(last)
+                self.end_checkpoint(last)
+            self.logs.close()
+        finally:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Close all files as they are, and give the folders back."""
+        self.logs.let_go()
+        self._indexes.close()
+        for lock in self._locks:
+            lock.release()
+
+    def remove_ledger(self, ledger_id: int) -> None:
+        """Forget a ledger that was deleted; its entries go with the last log that holds only such.
+
+        While no checkpoint is written.
+        """
+        self.ledgers.pop(ledger_id, None)
+        self.last_ids.pop(ledger_id, None)
+        self.cache.pop(ledger_id, None)
+        self.changed.discard(ledger_id)
+        if self._begun is not None:
+            self._begun.entries.pop(ledger_id, None)
+            self._begun.headers.pop(ledger_id, None)
+        self._indexes.remove(ledger_id)
+
+
+def _made(folder: str) -> str:
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise disk_error(folder, "make", error) from error
+    return folder

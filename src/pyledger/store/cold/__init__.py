@@ -1,0 +1,1 @@
+"""Cold segments: mapped files compressed by LZ4."""

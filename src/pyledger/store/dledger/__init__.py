@@ -1,0 +1,1 @@
+"""The log of one DLedger node on disk."""

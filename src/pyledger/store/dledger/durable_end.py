@@ -1,0 +1,95 @@
+"""The file `durable-end` in a node's folder: the last entry that was durable there, so may be acknowledged.
+
+What recovery finds may end before it: then the disk lost entries that the group counts on. It is written
+before anybody hears of the entries, without waiting for the disk: a killed process leaves it exact. A power
+cut may leave an older one, never one that names more than was durable. Java leaves the file alone.
+"""
+
+import os
+import zlib
+from pathlib import Path
+
+from pyledger.errors import StoreIOError
+from pyledger.store.files.disk_error import disk_error
+from pyledger.store.files.meta_file import write_file
+
+DURABLE_END_FILE = "durable-end"
+UNREADABLE = -2
+"""What the file holds is not what was written: nobody knows which entries were durable."""
+_CONTENT_BYTES_MAX = 256
+
+
+def content_of(index: int) -> bytes:
+    """The file that names an entry; -1 is an empty log. All have one length: one write replaces another."""
+    line = b"endIndex=%-20d\n" % index
+    return line + b"crc32=%08x\n" % zlib.crc32(line)
+
+
+def read_durable_end(folder: str) -> int | None:
+    """The entry that the file of a folder names; None without a file, `UNREADABLE` when it is damaged."""
+    path = os.path.join(folder, DURABLE_END_FILE)
+    try:
+        with open(path, "rb") as file:
+            content = file.read(_CONTENT_BYTES_MAX)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreIOError(path, "read", error.strerror or str(error)) from error
+    line = content.partition(b"\n")[0]
+    number = line.removeprefix(b"endIndex=").strip()
+    if number.removeprefix(b"-").isdigit() and content == content_of(int(number)):
+        return int(number)
+    return UNREADABLE
+
+
+class DurableEnd:
+    """The file of an open log.
+
+    Args:
+        folder: The node's.
+        index: What it is to name.
+    """
+
+    def __init__(self, folder: str, index: int) -> None:
+        self.path = os.path.join(folder, DURABLE_END_FILE)
+        known = read_durable_end(folder)
+        if known is None or known == UNREADABLE:
+            write_file(Path(self.path), content_of(index), backup=False)
+            known = index
+        self.index = self._synced = known
+        try:
+            self._handle = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise disk_error(self.path, "open", error) from error
+        self.set(index)
+        self.sync()
+
+    @property
+    def is_synced(self) -> bool:
+        """Would a power cut leave it as it is?"""
+        return self._synced == self.index
+
+    def set(self, index: int) -> None:
+        """Name another entry. Durability: with `sync`; a killed process leaves it."""
+        if index != self.index:
+            try:
+                os.pwrite(self._handle, content_of(index), 0)
+            except OSError as error:
+                raise disk_error(self.path, "write", error) from error
+            self.index = index
+
+    def sync(self) -> None:
+        """Make it durable."""
+        index = self.index
+        if index != self._synced:
+            try:
+                os.fdatasync(self._handle)
+            except OSError as error:
+                raise StoreIOError(self.path, "flush", error.strerror or str(error)) from error
+            self._synced = index
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._handle >= 0:
+            os.close(self._handle)
+        self._handle = -1

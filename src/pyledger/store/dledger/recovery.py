@@ -1,0 +1,104 @@
+"""Opening a DLedger log for writing: find its end, zero what stands behind it, mend its index.
+
+The data files decide. Nothing is dropped between entries: a log with a hole is refused, as its node has
+acknowledged what is missing. See docs/formats/dledger.md for where a log ends.
+
+Source: DLedger DLedgerMmapFileStore.java (recover). Differs: every file is walked and every seal checked;
+bytes behind the end become zero; a hole is an error.
+"""
+
+import os
+from itertools import pairwise
+
+from pyledger._core import EntryStop, MappedFileQueue, RaftLog, read_entry, scan_entries
+from pyledger.errors import OffsetOutOfRangeError, StoreFormatError
+from pyledger.store.dledger.folder import INDEX_UNIT_BYTES, RaftFolder
+from pyledger.store.dledger.reader import refuse_hole
+from pyledger.store.files.disk_error import disk_error
+
+
+def drop_unfit_index(folder: RaftFolder) -> str | None:
+    """Remove index files that cannot be used as they are; `recover_log` makes all anew.
+
+    Returns:
+        What was found; None: they fit.
+
+    Raises:
+        StoreIOError: they cannot be removed.
+    """
+    size_bytes, files = folder.index_file_size_bytes, folder.index_files
+    unfit = next(
+        (
+            file
+            for number, file in enumerate(files)
+            if file.size_bytes != size_bytes
+            or size_bytes % INDEX_UNIT_BYTES
+            or file.start_offset != files[0].start_offset + number * size_bytes
+            or file.start_offset % size_bytes
+        ),
+        None,
+    )
+    if unfit is None:
+        return None
+    for file in reversed(folder.index_files):
+        try:
+            os.unlink(file.path)
+        except OSError as error:
+            raise disk_error(file.path, "remove", error) from error
+    return f"{unfit.path}: does not fit the index ({unfit.size_bytes} bytes); the index is written anew"
+
+
+def recover_log(log: RaftLog) -> EntryStop:
+    """Bring a log whose files are loaded into the state that its entries give.
+
+    Raises:
+        StoreFormatError: a file is missing between others.
+        CorruptRecordError: entries are missing, though later ones are there.
+
+    Durability: on return nothing behind the end can come back.
+    """
+    _refuse_gaps(log.data)
+    if not log.data.files:
+        log.clear_units()
+        return scan_entries(log.data.view(), 0)
+    view, start = log.data.view(), log.data.min_offset
+    stop = scan_entries(view, start, units=log.units.view())
+    file = log.data.find_file(stop.next_offset)
+    refuse_hole(view, stop, log.data.folder if file is None else file.path)
+    if not stop.entry_count:
+        del view
+        log.clear_units()
+        log.data.truncate(stop.next_offset)
+        log.set_range(0, -1, -1)
+        return stop
+    # A filler behind the last entry closed the file for one that was never written: others may not have it.
+    log.data.truncate(stop.last_offset + read_entry(view, stop.last_offset)[3])
+    del view
+    log.set_range(stop.first_index, stop.last_index, stop.last_term)
+    _mend_index(log, stop)
+    return stop
+
+
+def _refuse_gaps(queue: MappedFileQueue) -> None:
+    for before, after in pairwise(queue.files):
+        if after.start_offset - before.start_offset != queue.file_size_bytes:
+            problem = f"does not follow {before.start_offset}: a file is missing before it"
+            raise StoreFormatError(after.path, problem, "restore it, or see `pyledger raft repair --cut`")
+
+
+def _mend_index(log: RaftLog, stop: EntryStop) -> None:
+    units, fault = log.units, stop.unit_fault
+    if fault < 0:
+        units.truncate((stop.last_index + 1) * INDEX_UNIT_BYTES)
+        return
+    where = stop.first_offset
+    if fault > stop.first_index:
+        before = int.from_bytes(units.view().read((fault - 1) * INDEX_UNIT_BYTES + 4, 8), "big")
+        where = before + read_entry(log.data.view(), before)[3]
+    try:
+        units.truncate(fault * INDEX_UNIT_BYTES)
+    except OffsetOutOfRangeError:
+        log.clear_units()
+        where, fault = stop.first_offset, stop.first_index
+        log.start_units(fault)
+    log.put_units(where)

@@ -1,0 +1,480 @@
+"""RaftStore: the log of a DLedger node on mapped files, with its term file and checkpoint.
+
+The machine in `protocol.raft` sees it as its `LogStorage`. One thread appends and reads; another may flush.
+Invariant: committed_index <= end_index, and what `flush` returned after survives a power cut.
+See docs/formats/dledger.md.
+
+Source: DLedger DLedgerMmapFileStore.java, MemberState.java.
+"""
+
+import contextlib
+import os
+import threading
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+from pyledger._core import EntryScan, MappedFileQueue, RaftLog
+from pyledger.atomic_file import flush_folder
+from pyledger.config.dledger_store import RaftStoreConfig
+from pyledger.errors import (
+    EntryPositionError,
+    OffsetOutOfRangeError,
+    RecordTooLargeError,
+    StoreFormatError,
+    StoreFullError,
+)
+from pyledger.protocol.dledger.messages import BodyRun, Entry, EntryRun, TermState
+from pyledger.store.dledger.durable_end import UNREADABLE, DurableEnd
+from pyledger.store.dledger.folder import (
+    CHECKPOINT_FILE,
+    DATA_FOLDER,
+    INDEX_FOLDER,
+    INDEX_UNIT_BYTES,
+    LOST_TAIL_FILE,
+    TERM_FILE,
+    RaftFolder,
+    promised_index,
+    read_raft_folder,
+)
+from pyledger.store.dledger.recovery import drop_unfit_index, recover_log
+from pyledger.store.files.disk_error import disk_error
+from pyledger.store.files.lock import StoreLock
+from pyledger.store.files.meta_file import make_folder, write_file
+from pyledger.store.files.retention import disk_usage
+
+CHUNK_BYTES = 1 << 20
+ENTRY_BYTES_MAX = 4 << 20
+NOTHING_ASKED = (-1, 0, 0, -1)
+
+
+class RaftStore:
+    """One node's log, opened for writing.
+
+    Args:
+        path: The node's folder, `dledger-<id>`; made when it is not there.
+        config: Sizes and rules; a folder that has files keeps the sizes of those.
+        patch_at: See `RaftLog`.
+    """
+
+    def __init__(self, path: str, config: RaftStoreConfig | None = None, *, patch_at: int = -1) -> None:
+        self.path = path
+        self.config = config or RaftStoreConfig()
+        self.patch_at = patch_at
+        self.disk_full = False
+        self.lost_tail = False
+        self.promised_index = -1
+        """With `lost_tail`: the last entry that is known to have been durable here; -1: none is known."""
+        self.notices: list[str] = []
+        """What an operator should know of how the log was found."""
+        self._flushing = threading.Lock()
+        self._flushed_index = -1
+        self._regained = False
+        self._committed = -1
+        self._checkpoint = (-1, -1)
+        self._checkpoint_ms = 0
+        self._run_asked, self._run = NOTHING_ASKED, EntryRun(b"", 0, 0)
+        make_folder(Path(path))
+        self.lock = StoreLock(path).acquire()
+        try:
+            self._open()
+        except BaseException as error:
+            self.lock.release()
+            if isinstance(error, OSError):
+                raise disk_error(error.filename or path, "open", error) from error
+            raise
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], config: RaftStoreConfig | None = None) -> Self:
+        """Open a node's folder; see `recover_log` for what may go wrong, and `StoreLockedError`."""
+        return cls(os.fspath(path), config)
+
+    def _open(self) -> None:
+        self.data_paths = self.config.data_paths or (os.path.join(self.path, DATA_FOLDER),)
+        self._flush_names()
+        known = sorted({*self.data_paths, *self.config.read_only_data_paths})
+        folder = read_raft_folder(self.path, known)
+        if unfit := drop_unfit_index(folder):
+            self.notices.append(unfit)
+            folder = read_raft_folder(self.path, known)
+        if folder.checkpoint_problem:
+            path = os.path.join(self.path, CHECKPOINT_FILE)
+            self.notices.append(f"{path}: {folder.checkpoint_problem}; it is written anew")
+        self._make_log(folder)
+        self.recovered = recover_log(self._log)  # flushes what a killed process left in the page cache
+        end_index = self._log.end_index
+        if self.recovered.problem:
+            where = self._log.data.find_file(self.recovered.next_offset)
+            self.notices.append(
+                f"{self.path if where is None else where.path}: the log ends with entry {end_index}, and "
+                f"bytes behind it were dropped: at offset {self.recovered.next_offset} "
+                f"{self.recovered.problem}"
+            )
+        self._committed = min((folder.checkpoint or {}).get("committedIndex", -1), end_index)
+        if self._committed < self._log.begin_index:
+            self._committed = -1
+        self._miss_tail(folder)
+        self._take_term(folder)
+        self._flushed_index = end_index
+        self._durable_end = DurableEnd(self.path, end_index)
+
+    def _miss_tail(self, folder: RaftFolder) -> None:
+        """Find out whether entries are gone that were durable: then this member must not vote.
+
+        The marker outlives crashes until a leader filled the log up.
+        """
+        end_index, promised = self._log.end_index, promised_index(folder)
+        unreadable = folder.durable_end == UNREADABLE
+        if folder.lost_tail is None and promised <= end_index and not unreadable:
+            return
+        self.lost_tail = True
+        self.promised_index = promised if promised > end_index else -1
+        write_lost_tail(self.path, self.promised_index, end_index)
+        known = f"entry {promised} was durable here" if promised > end_index else "entries may be lost"
+        self.notices.append(
+            f"{self.path}: {known}, the log ends with entry {end_index}: this member neither votes nor "
+            "stands for election until a leader has filled it up; `pyledger raft status` says more"
+        )
+
+    def _take_term(self, folder: RaftFolder) -> None:
+        """Take over term and vote. Without them a member might vote twice in a term.
+
+        Raises:
+            StoreFormatError: they are lost.
+        """
+        path, end_term = os.path.join(self.path, TERM_FILE), self._log.end_term
+        used = self._log.end_index >= 0 or self.lost_tail or folder.durable_end is not None
+        if (not folder.has_vote and (used or folder.has_term_file)) or folder.vote.term < end_term:
+            found = f"names term {folder.vote.term}" if folder.has_vote else "is missing or names no term"
+            reached = f", though the log reaches term {end_term}" if end_term >= 0 else ""
+            raise StoreFormatError(
+                path,
+                f"{found}{reached}: this member might vote twice in a term",
+                "with all other members running, set it: "
+                f"`pyledger raft repair {self.path} --group GROUP --peers PEERS`",
+            )
+        self.saved = TermState(folder.vote.term, folder.vote.vote_for)
+        if not folder.has_vote:
+            self.save_term_state(self.saved)  # from now on one that is missing is lost
+
+    def _flush_names(self) -> None:
+        """Make the folder durable, and a term file whose writer was killed before its name was."""
+        flush_folder(Path(self.path))
+        flush_folder(Path(self.path).absolute().parent)
+
+    def _make_log(self, folder: RaftFolder) -> None:
+        data_size, index_size = self.config.data_file_size_bytes, self.config.index_file_size_bytes
+        if folder.data_files:
+            data_size = folder.data_file_size_bytes
+        if folder.index_files:
+            index_size = folder.index_file_size_bytes
+        chunk = min(CHUNK_BYTES, data_size)
+        first, *more = self.data_paths
+        more += [path for path in self.config.read_only_data_paths if path not in self.data_paths]
+        data = MappedFileQueue(
+            first,
+            data_size,
+            allocate_chunk_bytes=chunk,
+            more_folders=more,
+            choose=partial(self._folder_for, data_size) if more else None,
+        )
+        units = MappedFileQueue(
+            os.path.join(self.path, INDEX_FOLDER), index_size, allocate_chunk_bytes=CHUNK_BYTES
+        )
+        data.load()
+        units.load()
+        self._log = RaftLog(data, units, seal=self.config.seal_entries, patch_at=self.patch_at)
+
+    def _folder_for(self, data_size: int, start_offset: int) -> str:
+        """Where a new data file goes, as upstream chooses."""
+        paths = [path for path in self.data_paths if path not in self.config.read_only_data_paths]
+        free = [path for path in paths if disk_usage(path) <= self.config.disk_ratio_to_force_clean] or paths
+        return free[start_offset // data_size % len(free)]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Flush, write the checkpoint and let go of the folder."""
+        if self._log.data.closed:
+            return
+        try:
+            if self._log.data.failed is None and self._log.units.failed is None:
+                self.flush()
+                self.flush_units()
+                self._durable_end.sync()
+                with contextlib.suppress(StoreFullError):  # the old checkpoint stands
+                    self.write_checkpoint()
+        finally:
+            self._durable_end.close()
+            self._log.close()
+            self.lock.release()
+
+    # -- what there is
+
+    @property
+    def begin_index(self) -> int:
+        """First entry that is still there; -1 of an empty log."""
+        log = self._log
+        return log.begin_index if log.end_index >= log.begin_index else -1
+
+    @property
+    def end_index(self) -> int:
+        """Last entry; -1 of an empty log."""
+        return self._log.end_index
+
+    @property
+    def end_term(self) -> int:
+        """Term of the last entry."""
+        return self._log.end_term
+
+    @property
+    def end_position(self) -> int:
+        """Bytes: where the next entry would be tried."""
+        return self._log.end_offset
+
+    @property
+    def committed_index(self) -> int:
+        """As last told; after a start, what the checkpoint says."""
+        return self._committed
+
+    @property
+    def committed_position(self) -> int:
+        """Bytes: end of the last committed entry; -1 when none is."""
+        if self._committed < self._log.begin_index or self._committed < 0:
+            return -1
+        entry = self._log.read(self._committed)
+        return self._log.position_of(self._committed) + entry[3]
+
+    @property
+    def log(self) -> RaftLog:
+        """The files below; for readers of ranges."""
+        return self._log
+
+    def regained_tail(self) -> None:
+        """The log holds again all that was durable once; noted with the next `flush`."""
+        self.lost_tail = False
+        self._regained = True
+
+    def term_at(self, index: int) -> int:
+        """Term of an entry."""
+        return self._log.term_of(index)
+
+    def entry(self, index: int) -> Entry:
+        """One entry, its checksum verified."""
+        return Entry._make(self._log.read(index))
+
+    def entries(self, index: int, count_max: int, size_bytes_max: int) -> EntryRun:
+        """Entries from `index` on: at least one, then as many as the limits (bytes) and the end allow.
+
+        Cost: one copy of their bytes, each checksum verified; none when asked the same as before.
+        """
+        asked = (index, count_max, size_bytes_max, self._log.end_index)
+        if asked != self._run_asked:
+            self._run = EntryRun(*self._log.read_run(index, count_max, size_bytes_max))
+            self._run_asked = asked
+        return self._run
+
+    # -- changing it
+
+    def append_bodies(self, term: int, bodies: Sequence[bytes]) -> list[int]:
+        """As leader: make entries at the end; returns their places. All or none.
+
+        Raises:
+            StoreFullError: there is no room.
+            RecordTooLargeError: a body exceeds 4 MiB less 48 bytes, or does not fit into a data file.
+        """
+        log, end = self._log, self._log.end_index
+        try:
+            if isinstance(bodies, BodyRun):
+                return log.append_bodies(term, bodies.data)
+            return log.append_many(term, bodies)
+        except StoreFullError:
+            self.disk_full = True
+            if log.end_index > end:
+                with self._flushing:
+                    self._cut(end)
+            raise
+
+    def append_entries(self, entries: Sequence[Entry]) -> int:
+        """As follower: take entries that follow the end; returns how many, before one that has another place.
+
+        Raises:
+            StoreFullError: there is no room for the first of them.
+        """
+        log = self._log
+        if isinstance(entries, EntryRun):
+            return log.append_run(entries.data)
+        for count, entry in enumerate(entries):
+            try:
+                log.append_entry(
+                    entry.index, entry.term, entry.pos, entry.magic, entry.channel, entry.chain_crc,
+                    entry.body_crc, entry.body,
+                )  # fmt: skip
+            except (EntryPositionError, OffsetOutOfRangeError, RecordTooLargeError):
+                return count
+            except StoreFullError:
+                if not count:
+                    raise
+                return count
+        return len(entries)
+
+    def truncate(self, entry: Entry) -> None:
+        """Make this the last entry: keep it where it is, else cut what stands there and write it.
+
+        Raises:
+            EntryPositionError: it would not stand where its leader has it.
+
+        Durability: what was cut is gone on return; the entry is durable with the next `flush`.
+        """
+        log = self._log
+        with self._flushing:
+            if self.begin_index < 0 or not log.begin_index <= entry.index <= log.end_index + 1:
+                self._start_at(entry)
+            elif entry.index <= log.end_index and self.entry(entry.index).same_as(entry):
+                self._cut(entry.index)
+                return
+            elif entry.index <= log.end_index:
+                self._cut(entry.index - 1)
+        if not self.append_entries([entry]):
+            raise EntryPositionError(log.data.folder, entry.pos, log.end_offset)
+
+    def _cut(self, end_index: int) -> None:
+        """Let the log end with an entry; one below its first one empties it. Data go before their units."""
+        log = self._log
+        begin = log.begin_index
+        self._run_asked = NOTHING_ASKED
+        self._expect_end(end_index)
+        if end_index < begin:
+            where, term = log.position_of(begin), -1
+        else:
+            where = log.position_of(end_index) + log.read(end_index)[3]
+            term = log.term_of(end_index)
+        log.data.truncate(where)
+        log.units.truncate((end_index + 1) * INDEX_UNIT_BYTES)
+        log.set_range(begin, end_index, term)
+        self._flushed_index = min(self._flushed_index, end_index)
+
+    def _start_at(self, entry: Entry) -> None:
+        """Drop everything; the log begins anew with this entry."""
+        log = self._log
+        self._run_asked = NOTHING_ASKED
+        self._expect_end(-1)
+        log.clear()
+        log.start_at(entry.index, entry.pos, -1)
+        self._flushed_index = -1
+
+    def _expect_end(self, end_index: int) -> None:
+        """What is cut on purpose is not missed later, whenever the power goes."""
+        if end_index < self._durable_end.index:
+            self._durable_end.set(end_index)
+            self._durable_end.sync()
+
+    def set_committed(self, index: int) -> None:
+        """Entries up to `index` are committed."""
+        self._committed = index
+
+    def flush(self) -> None:
+        """Make all that was appended and cut durable.
+
+        Raises:
+            StoreFailedError: this or an earlier flush failed; it is never tried again.
+        """
+        with self._flushing:
+            end_index, regained = self._log.end_index, self._regained
+            while self._log.data.flush(0):
+                pass
+            self._flushed_index = end_index
+            self._durable_end.set(end_index)
+            if regained:
+                path = os.path.join(self.path, LOST_TAIL_FILE)
+                try:
+                    os.unlink(path)
+                except FileNotFoundError:
+                    pass
+                except OSError as error:
+                    raise disk_error(path, "remove", error) from error
+                self._regained = False
+
+    def flush_units(self) -> None:
+        """Make the index durable: recovery writes what is missing of it anew, so nobody waits for this."""
+        with self._flushing:
+            while self._log.units.flush(0):
+                pass
+
+    def save_term_state(self, state: TermState) -> None:
+        """Replace the term file, durably."""
+        write_term_state(self.path, state)
+        self.saved = state
+
+    def write_checkpoint(self) -> None:
+        """Write down how far the log is committed; names only what is on disk."""
+        content = self._checkpoint_content()
+        if content != self._checkpoint:
+            text = f"committedIndex={content[0]}\nendIndex={content[1]}\n"
+            write_file(Path(self.path, CHECKPOINT_FILE), text.encode())
+            self._checkpoint = content
+
+    def needs_care(self, now_ms: int) -> bool:
+        """Whether something is to be flushed, or the checkpoint to be written; see `take_care`."""
+        log = self._log
+        flushed = log.data.flushed_where >= log.data.max_offset and self._flushed_index == log.end_index
+        synced = log.units.flushed_where >= log.units.max_offset and self._durable_end.is_synced
+        return not flushed or not synced or self._checkpoint_due(now_ms)
+
+    def take_care(self, now_ms: int) -> None:
+        """Flush data, index and `durable-end`; write the checkpoint if its interval is over.
+
+        Args:
+            now_ms: By a clock that does not go back.
+        """
+        self.flush()
+        self.flush_units()
+        with self._flushing:
+            self._durable_end.sync()
+        if self._checkpoint_due(now_ms):
+            self._checkpoint_ms = now_ms
+            self.write_checkpoint()
+
+    def _checkpoint_due(self, now_ms: int) -> bool:
+        over = now_ms - self._checkpoint_ms >= self.config.check_point_interval_ms
+        return over and self._checkpoint != self._checkpoint_content()
+
+    def _checkpoint_content(self) -> tuple[int, int]:
+        flushed = self._flushed_index
+        return min(self._committed, flushed), flushed
+
+    def delete_head(self, count: int) -> list[str]:
+        """Remove the first `count` data files, never the last one nor one with entries not committed.
+
+        Returns:
+            Paths that are gone.
+        """
+        log = self._log
+        with self._flushing:
+            committed = self.committed_position
+            files = [f for f in log.data.files if f.start_offset + f.size_bytes <= committed]
+            gone = log.data.delete_head(min(count, len(files)))
+            if gone:
+                begin = next(EntryScan(log.data.view(), log.data.min_offset))[0]
+                log.set_range(begin, log.end_index, log.end_term)
+                per_file = log.units.file_size_bytes // INDEX_UNIT_BYTES
+                first = log.units.min_offset // INDEX_UNIT_BYTES
+                gone += log.units.delete_head(max(0, (begin - first) // per_file))
+            return gone
+
+
+def write_lost_tail(path: str, promised_index: int, end_index: int) -> None:
+    """Mark a node's folder: its log ends with an entry, though another was durable there; durably."""
+    text = f"promisedIndex={promised_index}\nendIndex={end_index}\n"
+    write_file(Path(path, LOST_TAIL_FILE), text.encode(), backup=False)
+
+
+def write_term_state(path: str, state: TermState) -> None:
+    """Replace the term file of a node's folder, durably."""
+    text = f"voteLeader={state.vote_leader or ''}\ncurrTerm={state.curr_term}\n"
+    write_file(Path(path, TERM_FILE), text.encode())

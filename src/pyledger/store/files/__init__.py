@@ -1,0 +1,1 @@
+"""One folder of a store: names, lock, checkpoint, small files, retention. Knows no message."""

@@ -1,0 +1,1 @@
+"""Commands on a folder: verify, repair, rebuild, truncate, dump."""

@@ -1,0 +1,142 @@
+"""`rebuild`: consume queues and index made anew from the commit log alone.
+
+They are built beside the old ones, made durable, and only then put into their places. A crash at any moment
+leaves of each kind the old files or the new ones: what it cut off is settled when a writer opens the folder.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Container
+from dataclasses import dataclass
+
+from pyledger._core import (
+    BatchConsumeQueue,
+    ConsumeQueue,
+    Dispatcher,
+    IndexFileSet,
+    LogView,
+    find_next_record,
+)
+from pyledger.errors import CorruptRecordError
+from pyledger.store.files.folder import (
+    BATCH_QUEUE_FOLDER,
+    DERIVED_FOLDERS,
+    INDEX_FOLDER,
+    QUEUE_FOLDER,
+    REBUILD_FOLDER,
+    StoreFolder,
+    read_folder,
+)
+from pyledger.store.files.lock import lock_store
+from pyledger.store.files.rebuild_commit import settle_swap, swap_in
+from pyledger.store.queues.queue_units import open_stored
+from pyledger.store.reading.reader import StoreReader
+
+_SLICE_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildReport:
+    """What a rebuild made."""
+
+    records: int
+    queues: int
+    index_files: int
+
+
+def rebuild(path: str | os.PathLike[str], *, progress: Callable[[int], None] | None = None) -> RebuildReport:
+    """Make consume queues and index files anew.
+
+    Queues keep their numbers, those without messages too. Damage in the middle of the log is left out.
+
+    Args:
+        path: The store folder.
+        progress: Called with the physical offset (bytes) up to which records were dispatched.
+
+    Raises:
+        StoreLockedError: another process has the store open for writing.
+        StoreFullError: no room for the new files. The old ones are as they were.
+
+    Durability: on return the new files are in place and survive a power cut.
+    """
+    root = os.fspath(path)
+    with lock_store(root):
+        return rebuild_locked(root, progress)
+
+
+def rebuild_locked(root: str, progress: Callable[[int], None] | None = None) -> RebuildReport:
+    """As `rebuild`, by one who holds the store's lock."""
+    read_folder(root)  # of a DLedger log only its group knows what is committed, and shall have units
+    beside = os.path.join(root, REBUILD_FOLDER)
+    settle_swap(root)
+    os.mkdir(beside)
+    try:
+        with StoreReader.open(root, on_corrupt="skip") as reader:
+            report = _build(reader, beside, progress)
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
+    swap_in(root)
+    return report
+
+
+def _build(reader: StoreReader, beside: str, progress: Callable[[int], None] | None) -> RebuildReport:
+    folder = reader.layout
+    index = IndexFileSet(os.path.join(beside, INDEX_FOLDER), *folder.index_geometry())
+    dispatcher = Dispatcher(_queue_opener(folder, beside), index, start_offset=reader.min_offset)
+    _dispatch(dispatcher, reader.view, progress)
+    for queue in dispatcher.queues.values():
+        queue.close()
+    report = RebuildReport(dispatcher.message_count, len(dispatcher.queues), len(index.files))
+    index.close()
+    _keep_emptied(folder, beside, reader.view, dispatcher.queues.keys())
+    for name in DERIVED_FOLDERS:
+        os.makedirs(os.path.join(beside, name), exist_ok=True)
+    return report
+
+
+def _queue_opener(
+    folder: StoreFolder, beside: str
+) -> Callable[[str, int, bool], ConsumeQueue | BatchConsumeQueue]:
+    sizes = {kind: folder.queue_file_size_bytes(kind) for kind in (QUEUE_FOLDER, BATCH_QUEUE_FOLDER)}
+    batch_topics = {topic for topic, _, _ in folder.queue_folders(BATCH_QUEUE_FOLDER)}
+
+    def open_queue(topic: str, queue_id: int, inner_batch: bool) -> ConsumeQueue | BatchConsumeQueue:
+        batch = inner_batch or topic in batch_topics
+        kind = BATCH_QUEUE_FOLDER if batch else QUEUE_FOLDER
+        queue_type = BatchConsumeQueue if batch else ConsumeQueue
+        queue = queue_type(os.path.join(beside, kind), topic, queue_id, sizes[kind])
+        queue.recover()
+        return queue
+
+    return open_queue
+
+
+def _dispatch(dispatcher: Dispatcher, view: LogView, progress: Callable[[int], None] | None) -> None:
+    while dispatcher.dispatched_where < view.end_offset:
+        where = dispatcher.dispatched_where
+        try:
+            # A record that crosses the slice's end waits for the next one.
+            dispatcher.dispatch(view, min(where + _SLICE_BYTES, view.end_offset))
+        except CorruptRecordError as error:
+            dispatcher.start_at(find_next_record(view, error.physical_offset + 1) or view.end_offset)
+        for _, _, _, _, refusal in dispatcher.stalled:
+            raise refusal
+        if progress is not None:
+            progress(dispatcher.dispatched_where)
+
+
+def _keep_emptied(
+    folder: StoreFolder, beside: str, view: LogView, filled: Container[tuple[str, int]]
+) -> None:
+    """A queue whose messages were all deleted keeps its files: nothing else remembers its numbers."""
+    for kind in (QUEUE_FOLDER, BATCH_QUEUE_FOLDER):
+        for topic, queue_id, old in folder.queue_folders(kind):
+            if (topic, queue_id) in filled:
+                continue
+            stored = open_stored(folder.path, topic, queue_id, batch=kind == BATCH_QUEUE_FOLDER)
+            stored.recover(view)
+            stored.correct_min_offset(view.start_offset)
+            if stored.min_offset == stored.max_offset > 0:
+                shutil.copytree(old, os.path.join(beside, kind, topic, str(queue_id)))
+            stored.close()

@@ -1,0 +1,135 @@
+"""Index files held against the log: headers, hash chains, and each entry against its record's keys."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from pyledger._core import IndexFile, KeyCollector, LogView, MappedFile, find_next_record, index_chain_faults
+from pyledger.errors import StoreFormatError
+from pyledger.store.files.checkpoint import StoreCheckpoint
+from pyledger.store.files.finding import Problem, Severity
+from pyledger.store.files.folder import StoreFolder
+from pyledger.store.queues.unit_views import (
+    IndexEntries,
+    collected_keys,
+    index_entries,
+    leading_below,
+    strange_entries,
+    without_tags,
+)
+
+_SHOWN_MAX = 10
+
+
+@dataclass(slots=True)
+class _CheckedFile:
+    path: str
+    entries: IndexEntries
+    safe: bool
+    """Not one that recovery drops."""
+    taken: int = 0
+    """Entries compared so far."""
+    faults: int = 0
+
+
+@dataclass(slots=True)
+class IndexCheck:
+    """Compares the index files file of the log by file of the log."""
+
+    folder: StoreFolder
+    view: LogView
+    checkpoint: StoreCheckpoint | None
+    _files: list[_CheckedFile] = field(default_factory=list)
+    _missing: int = 0
+    _first_missing: int = -1
+
+    def check_files(self) -> Iterator[Problem]:
+        """Headers and hash chains of all files."""
+        safe_ms = self.checkpoint.index_msg_timestamp if self.checkpoint else 0
+        for path in self.folder.index_files:
+            try:
+                file = IndexFile(path, readonly=True)
+            except StoreFormatError as error:
+                yield Problem("index-header", path, 0, error.problem)
+                continue
+            raw = MappedFile.open(path)
+            entries = index_entries(raw, file.slot_count, file.entry_count)
+            checked = _CheckedFile(path, entries, self.folder.clean or file.end_timestamp <= safe_ms)
+            self._files.append(checked)
+            if checked.safe:
+                yield from _check_header(file)
+                yield from _check_chains(path, raw, file)
+            else:
+                detail = "not known to be on disk, so recovery drops it and indexes its records again"
+                yield Problem("index-missing", path, None, detail, "note")
+            file.close()
+
+    def check_range(self, start: int, end: int) -> Iterator[Problem]:
+        """Compare the entries of records in a range of the log (bytes)."""
+        keys = KeyCollector(with_tags=True)
+        where = keys.collect(self.view, start, end)
+        while where < end:
+            where = keys.collect(self.view, find_next_record(self.view, where + 1, end) or end, end)
+        known = collected_keys(keys)
+        wanted = known[known["of_tags"] == 0]
+        found = 0
+        for file in self._files:
+            first = file.taken
+            file.taken += leading_below(file.entries, first, end)
+            part = file.entries[first : file.taken]
+            numbers = without_tags(part, known)
+            part = part[numbers]
+            found += len(part)
+            if not file.safe:
+                continue
+            for number, detail in strange_entries(part, wanted, self.view.start_offset):
+                file.faults += 1
+                if file.faults <= _SHOWN_MAX:
+                    place = first + int(numbers[number]) + 1
+                    yield Problem("index-entry", file.path, place, detail)
+        if found < len(wanted):
+            self._missing += len(wanted) - found
+            if self._first_missing < 0:
+                self._first_missing = start
+
+    def check_rest(self) -> Iterator[Problem]:
+        """Entries behind the log's end, and keys without an entry."""
+        for file in self._files:
+            left = len(file.entries) - file.taken
+            if left and file.safe:
+                detail = f"{left} entries name no record of the log, which ends at {self.view.end_offset}"
+                severity: Severity = "problem" if self.folder.clean else "note"
+                yield Problem("index-entry", file.path, file.taken + 1, detail, severity)
+        if self._missing:
+            path = os.path.join(self.folder.path, "index")
+            detail = f"{self._missing} keys of records from physical offset {self._first_missing} on"
+            yield Problem("index-missing", path, None, detail, "note")
+
+
+def _check_chains(path: str, raw: MappedFile, file: IndexFile) -> Iterator[Problem]:
+    faults = index_chain_faults(raw, file.slot_count, file.entry_count, _SHOWN_MAX)
+    for kind, place, stated, wanted in faults:
+        if kind == "hash":
+            yield Problem("index-chain", path, place, f"its key hash is negative: {stated}")
+        elif kind == "previous":
+            detail = f"names entry {stated} as the one before it in its slot, that is {wanted}"
+            yield Problem("index-chain", path, place, detail)
+        else:
+            detail = f"slot {place} begins its chain here, its newest entry is {wanted}"
+            yield Problem("index-chain", path, stated, detail)
+
+
+def _check_header(file: IndexFile) -> Iterator[Problem]:
+    last = file.entry_count - 1
+    if last < 1:
+        return
+    first_place, last_place = file.entry(1)[1], file.entry(last)[1]
+    if (file.begin_physical_offset, file.end_physical_offset) != (first_place, last_place):
+        detail = (
+            f"says physical offsets {file.begin_physical_offset} to {file.end_physical_offset}, "
+            f"its entries {first_place} to {last_place}"
+        )
+        yield Problem("index-header", file.path, 0, detail)
+    if file.begin_timestamp > file.end_timestamp:
+        detail = f"begins at {file.begin_timestamp} ms, after its end at {file.end_timestamp} ms"
+        yield Problem("index-header", file.path, 0, detail)

@@ -1,0 +1,158 @@
+"""Consume queues held against the log: every unit against its record, every record against its unit."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from pyledger._core import LogView, UnitCollector, UnitRun, find_next_record
+from pyledger.errors import IllegalMessageError
+from pyledger.model.names import LIGHT_QUEUE_PREFIX
+from pyledger.store.files.finding import Problem, Severity
+from pyledger.store.files.folder import BATCH_QUEUE_FOLDER, QUEUE_FOLDER, StoreFolder, offset_files
+from pyledger.store.queues.queue_units import StoredQueue, open_stored
+from pyledger.store.queues.unit_views import BATCH_CQ_UNIT, CQ_UNIT, differing_units, same_bytes
+
+Queue = tuple[str, int]
+_SHOWN_MAX = 10
+_OPEN_MAX = 512
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What the log has of one queue so far."""
+
+    first: int = -1
+    next: int = 0
+    faults: int = 0
+
+
+@dataclass(slots=True)
+class QueueCheck:
+    """Compares the queues file of the log by file of the log."""
+
+    folder: StoreFolder
+    view: LogView
+    _collector: UnitCollector = field(init=False)
+    _seen: dict[Queue, _Seen] = field(default_factory=dict)
+    _open: dict[Queue, StoredQueue] = field(default_factory=dict)
+    _stored: dict[Queue, bool] = field(default_factory=dict)
+    """Queues that have files, and whether they are batch queues."""
+
+    def __post_init__(self) -> None:
+        for kind, batch in ((QUEUE_FOLDER, False), (BATCH_QUEUE_FOLDER, True)):
+            for topic, queue_id, _ in self.folder.queue_folders(kind):
+                # The records of a light queue name the queues that they stand in besides.
+                if not topic.startswith(LIGHT_QUEUE_PREFIX):
+                    self._stored[topic, queue_id] = batch
+        self._collector = UnitCollector({name[0] for name, batch in self._stored.items() if batch})
+
+    def check_files(self) -> Iterator[Problem]:
+        """Files of another size than the others: what they hold can be read, but not gone on with."""
+        for kind, unit in ((QUEUE_FOLDER, CQ_UNIT), (BATCH_QUEUE_FOLDER, BATCH_CQ_UNIT)):
+            size_bytes = self.folder.queue_file_size_bytes(kind)
+            for _, _, path in self.folder.queue_folders(kind):
+                for file in offset_files(path):
+                    if file.size_bytes != size_bytes:
+                        detail = f"has {file.size_bytes} bytes, the others {size_bytes}"
+                        first = file.start_offset // unit.itemsize
+                        yield Problem("queue-file", file.path, first, detail)
+
+    def check_range(self, start: int, end: int) -> Iterator[Problem]:
+        """Compare the units of records in a range of the log (bytes)."""
+        where = self._collector.collect(self.view, start, end)
+        while where < end:
+            where = self._collector.collect(
+                self.view, find_next_record(self.view, where + 1, end) or end, end
+            )
+        for name, run in sorted(self._collector.take().items()):
+            seen = self._seen.setdefault(name, _Seen())
+            if seen.first < 0:
+                seen.first = run.first_queue_offset
+            seen.next = run.next_queue_offset
+            if name in self._stored:
+                yield from self._compare(name, run, seen)
+
+    def check_rest(self) -> Iterator[Problem]:
+        """Units that no record gave, and queues without files."""
+        missing: Severity = "note" if not self._stored or not self.folder.clean else "problem"
+        for name, seen in sorted(self._seen.items()):
+            if name not in self._stored:
+                count = seen.next - seen.first
+                if not _can_have_files(self.folder.path, name):
+                    yield self._problem(
+                        "illegal-topic", name, seen.first, f"no folder can have this name; {count} messages"
+                    )
+                    continue
+                yield self._problem(
+                    "queue-missing", name, seen.first, f"no files for {count} messages", missing
+                )
+        for name in sorted(self._stored):
+            stored = self._queue(name)
+            stored.correct_min_offset(self.view.start_offset)
+            known = self._seen.get(name)
+            first, end = (known.first, known.next) if known else (stored.max_offset, stored.min_offset)
+            if known and stored.min_offset < first:
+                detail = f"units up to {first} name no record of this queue"
+                yield self._problem("queue-beyond", name, stored.min_offset, detail)
+            if stored.max_offset > end:
+                detail = f"units up to {stored.max_offset} name no record of this queue"
+                severity: Severity = "problem" if self.folder.clean else "note"
+                yield self._problem("queue-beyond", name, max(end, stored.min_offset), detail, severity)
+
+    def _compare(self, name: Queue, run: UnitRun, seen: _Seen) -> Iterator[Problem]:
+        stored = self._queue(name)
+        first, size = run.first_queue_offset, (BATCH_CQ_UNIT if run.batch else CQ_UNIT).itemsize
+        wanted = memoryview(run)
+        at = 0
+        while at < len(wanted):
+            queue_offset = first if at == 0 else _offset_at(wanted, at, first, size)
+            found = stored.units(queue_offset, (len(wanted) - at) // size)
+            if not found.nbytes or stored.max_offset <= queue_offset:
+                detail = f"units from here up to {run.next_queue_offset} are missing"
+                lacking: Severity = "problem" if self.folder.clean else "note"
+                yield self._problem("queue-missing", name, queue_offset, detail, lacking)
+                return
+            part = wanted[at : at + found.nbytes]
+            if not same_bytes(found, part):
+                for index, detail in differing_units(found, part, size):
+                    seen.faults += 1
+                    if seen.faults <= _SHOWN_MAX:
+                        where = _offset_at(wanted, at + index * size, first, size)
+                        yield self._problem("queue-unit", name, where, detail)
+            at += found.nbytes
+
+    def _queue(self, name: Queue) -> StoredQueue:
+        if name not in self._open:
+            if len(self._open) >= _OPEN_MAX:
+                self.close()
+            stored = open_stored(self.folder.path, *name, batch=self._stored[name])
+            stored.recover(files=0)
+            self._open[name] = stored
+        return self._open[name]
+
+    def _problem(
+        self, kind: str, name: Queue, at: int, detail: str, severity: Severity = "problem"
+    ) -> Problem:
+        kind_folder = BATCH_QUEUE_FOLDER if self._stored.get(name) else QUEUE_FOLDER
+        path = f"{self.folder.path}/{kind_folder}/{name[0]}/{name[1]}"
+        return Problem(kind, path, at, detail, severity)
+
+    def close(self) -> None:
+        """Let go of the queue files."""
+        for stored in self._open.values():
+            stored.close()
+        self._open.clear()
+
+
+def _can_have_files(path: str, name: Queue) -> bool:
+    try:
+        open_stored(path, *name, batch=False).close()
+    except IllegalMessageError:
+        return False
+    return True
+
+
+def _offset_at(units: memoryview, at: int, first: int, size: int) -> int:
+    """Queue offset of the unit at a byte position of a run."""
+    if size == CQ_UNIT.itemsize:
+        return first + at // size
+    return int.from_bytes(units[at + 28 : at + 36], "big", signed=True)

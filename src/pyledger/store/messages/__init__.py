@@ -1,0 +1,1 @@
+"""The message store: open, recover, append, flush, dispatch, retention, replicas."""

@@ -1,0 +1,192 @@
+"""MemberStore: a broker's store whose commit log is the log of a member of a DLedger group.
+
+Each record is the body of one entry, and its physical offset is where that body stands. Queues and index are
+built from what the group has committed, and only that can be read. While the member leads, puts append
+entries; who put waits until they are committed. The files of the log stay the member's.
+
+Differs: upstream can go on behind a plain commit log; here a folder has the one or the other.
+
+Source: RocketMQ store/.../dledger/DLedgerCommitLog.java.
+"""
+
+import os
+from collections.abc import Callable
+from typing import Self
+
+from pyledger._core import CommitLog, GroupCommit, MessageScan, Waker
+from pyledger.clock import Clock
+from pyledger.config.store import StoreConfig
+from pyledger.errors import CorruptRecordError, StoreClosedError, StoreFormatError
+from pyledger.model.sys_flag import TRANSACTION_MASK, TransactionType
+from pyledger.store.dledger.log_flusher import last_record
+from pyledger.store.dledger.store import RaftStore
+from pyledger.store.files import checkpoint as checkpoint_file
+from pyledger.store.files.checkpoint import StoreCheckpoint
+from pyledger.store.files.folder import CHECKPOINT_FILE, LOG_FOLDER, StoreFolder, offset_files, read_folder
+from pyledger.store.files.lock import StoreLock, lock_store
+from pyledger.store.files.retention import disk_usage
+from pyledger.store.messages.async_put import Future
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.opening import (
+    SYNC,
+    StoreParts,
+    fit_settings,
+    join_parts,
+    make_commit_log,
+    write_abort,
+)
+from pyledger.store.messages.recovery import LogVerdict, RecoveredStore, recover
+from pyledger.store.messages.services import StoreServices
+from pyledger.store.reading.log_end import LogEnd, start_file_offset
+
+INNER_NUM = "INNER_NUM"
+WITH_UNITS = (TransactionType.NONE, TransactionType.COMMIT)
+
+
+class MemberStore(MessageStore):
+    """A store on the log of a group's member. `commit` tells it how far the group is."""
+
+    def __init__(self, services: StoreServices) -> None:
+        super().__init__(services)
+        self.leads = False
+        self.grown: Callable[[], None] = lambda: None
+        """Told that entries were appended: the group has to get them."""
+
+    @classmethod
+    def open_on(cls, path: str, entries: RaftStore, *, leads: bool, clock: Clock, **options: object) -> Self:
+        """Open a folder whose log is that of a member.
+
+        Args:
+            path: The store's folder; the log's is in it.
+            entries: The log, open; it stays open when the store is closed.
+            leads: Take puts: the member leads its group, and nobody else appends.
+            clock: Where the services get the time from.
+            options: Settings, as `MessageStore.open` takes them.
+
+        Raises:
+            StoreLockedError: another process has the folder open for writing.
+            StoreFormatError: there is a plain commit log with messages.
+            CorruptRecordError: entries that are not committed yet hold no records.
+        """
+        lock = lock_store(path).acquire()
+        try:
+            parts = open_member_parts(path, entries, lock, leads=leads, options=options)
+        except BaseException:
+            lock.release()
+            raise
+        store = cls(StoreServices(parts, clock, disk_usage))
+        store.leads = leads
+        return store
+
+    def commit(self, end_offset: int) -> None:
+        """The group has committed all below a physical offset (bytes): it can be read, puts are answered.
+
+        A store that is closed does not listen any more.
+        """
+        parts = self._parts
+        if not self._finalizer.alive:
+            return
+        if end_offset > parts.group.flushed_where and not parts.group.closed:
+            least = parts.log.min_offset
+            if least > parts.dispatcher.dispatched_where:
+                # The leader has no older entries any more, and the log began anew there.
+                parts.dispatch_from(least)
+            parts.group.publish(end_offset)
+            parts.dispatch_waker.notify()
+
+    def stand_down(self) -> None:
+        """The member leads no more: who waits is refused, as the next leader may replace what was put."""
+        path, parts = self.path, self._parts
+        if self._finalizer.alive:
+            parts.refuse(lambda: StoreClosedError(path))
+            parts.group.close()
+
+    def flush_log(self) -> int:
+        """Make the log durable, as leader at a majority of the group; the flushed offset (bytes).
+
+        What is written after that may speak of all that was put before. It waits for as long as the member
+        leads.
+
+        Raises:
+            StoreClosedError: the member leads no more, and something was not committed.
+        """
+        parts, end_offset = self._parts, self.max_offset
+        flushed_where = super().flush_log()
+        if self.leads and parts.confirmed_where() < end_offset:
+            parts.group.wait(end_offset, -1)
+        return flushed_where
+
+    def until_durable(self, end_offset: int) -> "Future[bool] | None":
+        """What becomes true when the group has committed all below a physical offset (bytes)."""
+        self.grown()
+        return super().until_durable(end_offset)
+
+
+def open_member_parts(
+    path: str, entries: RaftStore, lock: StoreLock, *, leads: bool, options: dict[str, object]
+) -> StoreParts:
+    """The parts of a `MemberStore`: queues and index in step with what is committed."""
+    if offset_files(os.path.join(path, LOG_FOLDER)):
+        raise StoreFormatError(
+            os.path.join(path, LOG_FOLDER),
+            "holds messages, and the log of a group cannot go on behind them here",
+            "start the group with an empty store, and copy the messages with `pyledger write`",
+        )
+    folder = read_folder(path, entries=True)
+    config = fit_settings(folder, {**options, "flush_disk_type": SYNC})
+    entries.flush()
+    known = checkpoint_file.read(os.path.join(path, CHECKPOINT_FILE)) or StoreCheckpoint()
+    recovered = recover_queues(folder, config, entries, known)
+    committed = recovered.report.end_offset
+    group = GroupCommit(path, flushed_where=committed)
+    # As puts cannot wait for what nobody reads, a store that does not lead refuses them at once.
+    commit_log = make_commit_log(config, recovered, waker=None, entries=entries.log)
+    if leads:
+        count_uncommitted(commit_log, committed)
+    else:
+        commit_log.refuse(lambda: StoreClosedError(path))
+    return join_parts(
+        path, config, lock, recovered, commit_log, group, Waker(), lambda: group.flushed_where,
+        waits=True, entries=entries,
+    )  # fmt: skip
+
+
+def recover_queues(
+    folder: StoreFolder, config: StoreConfig, entries: RaftStore, known: StoreCheckpoint
+) -> RecoveredStore:
+    """Bring queues and index in step with the committed entries; the log itself is sound already."""
+    log = entries.log.data
+    committed = max(entries.committed_position, log.min_offset, 0)
+    view = log.view(committed)
+    last = last_record(entries, entries.committed_index)
+    newest = last_record(entries, entries.end_index) or last
+    start = committed
+    if not folder.clean:
+        start = start_file_offset(view, clean=False, durable_ms=known.min_timestamp_ms)
+    end = LogEnd(
+        start_offset=start,
+        end_offset=committed,
+        status="end",
+        problem="",
+        last_record_offset=-1 if last is None else last.offset,
+        last_store_timestamp=0 if last is None else last.store_timestamp_ms,
+        damages=(),
+    )
+    write_abort(folder.path)
+    verdict = LogVerdict(end, committed, must_cut=False)
+    found = recover(folder, config, log, verdict, clean=folder.clean, known=known, view=view)
+    found.last_store_timestamp_ms = 0 if newest is None else newest.store_timestamp_ms
+    return found
+
+
+def count_uncommitted(commit_log: CommitLog, committed: int) -> None:
+    """Let queue offsets go on behind entries that are not committed yet, and so have no units."""
+    view = commit_log.queue.view()
+    scan = MessageScan(view, committed, check=False)
+    for message in scan:
+        if message.sys_flag & TRANSACTION_MASK in WITH_UNITS:
+            after = message.queue_offset + int(message.properties.get(INNER_NUM, 1))
+            commit_log.set_next_queue_offset(message.topic, message.queue_id, after)
+    if scan.stop is not None and not scan.stop.ordinary:
+        where = scan.stop.next_offset
+        raise CorruptRecordError(commit_log.queue.folder, where, scan.stop.problem)

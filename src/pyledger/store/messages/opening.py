@@ -1,0 +1,339 @@
+"""From a path to the parts of a live store: settings that fit the folder, lock, recovery, abort file."""
+
+import ipaddress
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyledger._core import (
+    CommitLog,
+    Dispatcher,
+    GroupCommit,
+    IndexFileSet,
+    LogView,
+    MappedFile,
+    MappedFileQueue,
+    RaftLog,
+    Waker,
+    scan,
+)
+from pyledger.atomic_file import flush_folder
+from pyledger.config.store import StoreConfig
+from pyledger.errors import IllegalMessageError, StoreFormatError
+from pyledger.store.dledger.store import RaftStore
+from pyledger.store.files import checkpoint as checkpoint_file
+from pyledger.store.files.archive_leftovers import settle_archive
+from pyledger.store.files.checkpoint import StoreCheckpoint
+from pyledger.store.files.disk_error import NO_ROOM, disk_error
+from pyledger.store.files.folder import (
+    ABORT_FILE,
+    BATCH_QUEUE_FOLDER,
+    CHECKPOINT_FILE,
+    LOG_FOLDER,
+    QUEUE_FOLDER,
+    StoreFolder,
+    is_folder,
+    read_folder,
+    refuse_foreign_parts,
+)  # fmt: skip
+from pyledger.store.files.lock import StoreLock, lock_store
+from pyledger.store.files.rebuild_commit import settle_swap
+from pyledger.store.messages.message_writer import MessageWriter
+from pyledger.store.messages.recovery import (
+    LogVerdict,
+    RecoveredStore,
+    RecoveryReport,
+    judge_log,
+    load_log,
+    recover,
+)
+from pyledger.store.messages.tmpfs_guard import check_room
+from pyledger.store.queues.queue_reader import QueueReader, default_limits
+from pyledger.store.queues.queue_set import ConsumeQueueSet
+
+SYNC = "sync"
+PAGE_BYTES = 4096
+
+
+@dataclass(slots=True)
+class StoreParts:
+    """Everything that a live store is made of."""
+
+    path: str
+    config: StoreConfig
+    lock: StoreLock
+    log: MappedFileQueue
+    commit_log: CommitLog
+    queues: ConsumeQueueSet
+    index: IndexFileSet | None
+    dispatcher: Dispatcher
+    group: GroupCommit
+    dispatch_waker: Waker
+    checkpoint: StoreCheckpoint
+    confirmed_where: Callable[[], int]
+    writer: MessageWriter
+    reader: QueueReader
+    report: RecoveryReport
+    refuse: Callable[[Callable[[], Exception] | None], None]
+    entries: RaftStore | None = None
+    """The DLedger log that `log` is the data of; None: the store's own log."""
+
+    def dispatch_from(self, log_start: int) -> None:
+        """The log begins at a physical offset (bytes) that dispatch has not reached: go on there."""
+        self.dispatcher.start_at(log_start)
+        self.queues.delete_heads(log_start)
+
+
+def open_parts(
+    path: str,
+    config: StoreConfig | None,
+    options: Mapping[str, object],
+    *,
+    create: bool,
+    truncate_at_corruption: bool,
+) -> StoreParts:
+    """Open a folder for writing; see `MessageStore.open`."""
+    if config is None:
+        StoreConfig.from_options(**options)
+    refuse_foreign_parts(path)
+    try:
+        _prepare_folder(path, create=create)
+        return _open_locked(path, config, options, truncate_at_corruption=truncate_at_corruption)
+    except OSError as error:
+        raise disk_error(error.filename or path, "open", error) from error
+
+
+def _open_locked(
+    path: str, config: StoreConfig | None, options: Mapping[str, object], *, truncate_at_corruption: bool
+) -> StoreParts:
+    lock = lock_store(path).acquire()
+    try:
+        check_room(path)
+        settle_swap(path)
+        settle_archive(path)
+        folder = read_folder(path)
+        settings = config or fit_settings(folder, options)
+        recovered = _recover_folder(folder, settings, truncate_at_corruption=truncate_at_corruption)
+        return _assemble(path, settings, lock, recovered)
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _prepare_folder(path: str, *, create: bool) -> None:
+    """See that there is a folder to lock; make it, and an empty log in it, when it is not there."""
+    if create and not is_folder(os.path.join(path, LOG_FOLDER)):
+        if is_folder(path):
+            _refuse_other_folder(path)
+        try:
+            os.makedirs(os.path.join(path, LOG_FOLDER))
+        except OSError as error:
+            raise disk_error(path, "create", error) from error
+        flush_folder(Path(path))
+        flush_folder(Path(path).absolute().parent)
+    read_folder(path)
+
+
+def _refuse_other_folder(path: str) -> None:
+    """A store is not begun inside a folder of log files, nor where only queues are left."""
+    for name in os.listdir(path):
+        if (len(name) == 20 and name.isdecimal()) or name.startswith("dledger-"):
+            read_folder(path)
+    if any(is_folder(os.path.join(path, name)) for name in (QUEUE_FOLDER, BATCH_QUEUE_FOLDER)):
+        raise StoreFormatError(
+            path,
+            "there are consume queues but no commit log",
+            "put `commitlog` back, or remove the queues to start anew",
+        )
+
+
+def fit_settings(folder: StoreFolder, options: Mapping[str, object]) -> StoreConfig:
+    """Settings from options; file sizes that are not given are those that the folder has."""
+    plain = StoreConfig.from_options(**options)
+    default = StoreConfig()
+    found: dict[str, object] = {}
+    if folder.log_files:
+        if not _names_log_size(options):
+            _refuse_cut_file(folder)
+        found["mapped_file_size_bytes"] = folder.log_file_size_bytes
+    found["consume_queue_file_size_bytes"] = folder.queue_file_size_bytes(QUEUE_FOLDER)
+    found["batch_consume_queue_file_size_bytes"] = folder.queue_file_size_bytes(BATCH_QUEUE_FOLDER)
+    if folder.index_files:
+        found["index_slots"], found["index_entries"] = folder.index_geometry()
+    given = {name for name in found if getattr(plain, name) != getattr(default, name)}
+    return StoreConfig.from_options(**{k: v for k, v in found.items() if k not in given}, **options)
+
+
+def _refuse_cut_file(folder: StoreFolder) -> None:
+    """The length of a lone file tells the size of all, unless the file was cut.
+
+    A whole file ends in zeroes or in a blank record; only files of an odd size are looked at.
+    """
+    size_bytes = folder.log_file_size_bytes
+    if len(folder.log_files) > 1 or size_bytes % PAGE_BYTES == 0:
+        return
+    file = MappedFile.open(folder.log_files[0].path)
+    try:
+        stop = scan(LogView([file], file.start_offset + file.mapped_bytes), file.start_offset, check=False)
+    finally:
+        file.close()
+    if stop.status == "short" or (stop.status == "end" and not stop.blank_count):
+        raise StoreFormatError(
+            file.path,
+            f"has {size_bytes} bytes, and its last record ends there or beyond: the file was cut",
+            "let `pyledger repair` mend it, or give mapped_file_size_bytes",
+        )
+
+
+def _names_log_size(options: Mapping[str, object]) -> bool:
+    return "mapped_file_size_bytes" in options or "mappedFileSizeCommitLog" in options
+
+
+def _recover_folder(
+    folder: StoreFolder, config: StoreConfig, *, truncate_at_corruption: bool
+) -> RecoveredStore:
+    """Judge the log, note that a writer is at work, then change what must be changed."""
+    known = checkpoint_file.read(os.path.join(folder.path, CHECKPOINT_FILE)) or StoreCheckpoint()
+    log = load_log(folder.path, config)
+    try:
+        verdict = None
+        if log.files:
+            verdict = judge_log(
+                log,
+                clean=folder.clean,
+                known=known,
+                check_bodies=config.check_crc_on_recover or not folder.clean,
+                truncate_at_corruption=truncate_at_corruption,
+            )
+            _refuse_cut_in_archive(log, verdict)
+        write_abort(folder.path)
+        return recover(folder, config, log, verdict, clean=folder.clean, known=known)
+    except BaseException:
+        log.close()
+        raise
+
+
+def _refuse_cut_in_archive(log: MappedFileQueue, verdict: LogVerdict) -> None:
+    file = log.find_file(verdict.cut_offset)
+    if file is not None and file.is_cold:
+        raise StoreFormatError(
+            file.path,
+            f"is archived, and recovery would cut the log in it, at {verdict.cut_offset}",
+            "run `pyledger unarchive` first",
+        )
+
+
+def write_abort(path: str) -> None:
+    """Leave the mark that a writer is at work; found at open, it says that the last did not end well.
+
+    The name is the mark: on a full disk the file stays empty.
+    """
+    abort = os.path.join(path, ABORT_FILE)
+    try:
+        with open(abort, "wb", buffering=0) as file:
+            try:
+                file.write(b"%d" % os.getpid())
+            except OSError as error:
+                if error.errno not in NO_ROOM:
+                    raise
+            os.fsync(file.fileno())
+        flush_folder(Path(path))
+    except OSError as error:
+        raise disk_error(abort, "write", error) from error
+
+
+def remove_abort(path: str) -> None:
+    """Take the mark away: everything is on disk and the queues are complete."""
+    abort = os.path.join(path, ABORT_FILE)
+    try:
+        os.unlink(abort)
+        flush_folder(Path(path))
+    except OSError as error:
+        raise disk_error(abort, "remove", error) from error
+
+
+def _assemble(path: str, config: StoreConfig, lock: StoreLock, recovered: RecoveredStore) -> StoreParts:
+    log = recovered.log
+    synchronous = config.flush_disk_type == SYNC
+    dispatch_waker = Waker()
+    group = GroupCommit(path, flushed_where=log.flushed_where)
+    if synchronous:
+        group.let_callers_flush(log, dispatch_waker)
+
+    def confirmed_where() -> int:
+        return min(group.flushed_where, log.max_offset) if synchronous else log.max_offset
+
+    # With sync flush there is nothing to dispatch until the flush, which wakes as well.
+    commit_log = make_commit_log(config, recovered, waker=None if synchronous else dispatch_waker)
+    return join_parts(
+        path, config, lock, recovered, commit_log, group, dispatch_waker, confirmed_where, waits=synchronous
+    )
+
+
+def make_commit_log(
+    config: StoreConfig, recovered: RecoveredStore, *, waker: Waker | None, entries: RaftLog | None = None
+) -> CommitLog:
+    """The appending end of a recovered log, its queue offsets set; of a DLedger log with `entries`."""
+    commit_log = CommitLog(
+        recovered.log,
+        store_host=(config.store_host, config.store_port),
+        max_message_size_bytes=config.max_message_size_bytes,
+        crc_property=config.crc_property,
+        last_store_timestamp_ms=recovered.last_store_timestamp_ms,
+        waker=waker,
+        entries=entries,
+    )
+    for (topic, queue_id), queue in recovered.queues.queues.items():
+        try:
+            commit_log.set_next_queue_offset(topic, queue_id, queue.max_offset)
+        except IllegalMessageError:
+            # A name that upstream once allowed: its messages can be read, none can be added.
+            continue
+    for topic, queue_id, _, next_offset, _ in recovered.dispatcher.stalled:
+        if topic:
+            # Its files lack what the log has: the log tells where its numbers go on.
+            commit_log.set_next_queue_offset(topic, queue_id, next_offset)
+    return commit_log
+
+
+def join_parts(
+    path: str,
+    config: StoreConfig,
+    lock: StoreLock,
+    recovered: RecoveredStore,
+    commit_log: CommitLog,
+    group: GroupCommit,
+    dispatch_waker: Waker,
+    confirmed_where: Callable[[], int],
+    *,
+    waits: bool,
+    entries: RaftStore | None = None,
+) -> StoreParts:
+    """The parts around a log; `waits`: puts wait for the group, and its offset is what can be read."""
+    log, queues = recovered.log, recovered.queues
+    ipaddress.ip_address(config.store_host)
+    host = (config.store_host, config.store_port)
+    writer = MessageWriter(commit_log, group if waits else None, config.sync_flush_timeout_ms, host)
+    reader = QueueReader(
+        log, queues, recovered.index, recovered.dispatcher, confirmed_where, default_limits()
+    )
+    return StoreParts(
+        path=path,
+        config=config,
+        lock=lock,
+        log=log,
+        commit_log=commit_log,
+        queues=queues,
+        index=recovered.index,
+        dispatcher=recovered.dispatcher,
+        group=group,
+        dispatch_waker=dispatch_waker,
+        checkpoint=recovered.checkpoint,
+        confirmed_where=confirmed_where,
+        writer=writer,
+        reader=reader,
+        report=recovered.report,
+        refuse=commit_log.refuse,
+        entries=entries,
+    )

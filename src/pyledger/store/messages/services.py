@@ -1,0 +1,359 @@
+"""The threads of a live store, in the order in which they start and stop, and what happens when one fails."""
+
+import logging
+import os
+import threading
+
+from pyledger._core import Waker
+from pyledger.clock import Clock
+from pyledger.errors import PyLedgerError, StoreClosedError, StoreFailedError, StoreFullError
+from pyledger.log_events import event, logger
+from pyledger.store.dledger.log_flusher import EntriesFlusher
+from pyledger.store.files.folder import LOG_FOLDER, QUEUE_FOLDER, is_folder
+from pyledger.store.files.retention import DiskUsage, RetentionRule, count_expired
+from pyledger.store.messages.allocate_ahead import AllocatorThread, ChunkAhead
+from pyledger.store.messages.dispatcher import DispatchWork
+from pyledger.store.messages.flush_thread import LogFlusher, QueueFlusher
+from pyledger.store.messages.opening import SYNC, StoreParts, remove_abort
+from pyledger.store.messages.service_thread import FailureLatch, Service
+from pyledger.store.messages.statistics import StoreStatistics
+
+log = logger("store")
+
+AHEAD_BYTES = 64 << 20
+FILES_AHEAD_MAX = 4
+"""Small files are full within milliseconds: several lie ahead, in case the allocator loses its core."""
+GATHER_MS = 2
+"""With sync flush, what the flushes of so long bring is dispatched together: reads do not wait for it."""
+FIRST_CLEAN_MS = 60_000
+MS_PER_HOUR = 3_600_000
+
+
+class StoreServices:
+    """Flush, dispatch, allocation, upkeep: started with the store, stopped with it, failing together."""
+
+    def __init__(self, parts: StoreParts, clock: Clock, usage: DiskUsage, *, bulk: bool = False) -> None:
+        self.parts = parts
+        self._clock = clock
+        self._usage = usage
+        self._latch = FailureLatch()
+        self._put_base = (parts.log.max_offset, parts.dispatcher.message_count)
+        self._deleted_files = 0
+        self._delete_lock = threading.Lock()
+        config = parts.config
+        self._dispatch = DispatchWork(parts.log, parts.dispatcher, parts.confirmed_where, clock)
+        self._flusher = make_flusher(parts, clock)
+        self._queue_flusher = QueueFlusher(
+            parts.path,
+            parts.queues,
+            parts.index,
+            parts.dispatcher,
+            self._flusher,
+            parts.checkpoint,
+            config,
+            clock,
+        )
+        self._rule = RetentionRule(
+            delete_hours=config.delete_hours(),
+            warning_percent=config.disk_warning_percent,
+            forced_percent=config.disk_forced_percent,
+            used_percent_max=config.disk_used_percent_max,
+            may_force=config.clean_forcibly,
+        )
+        self._clean_at_ms = clock.monotonic_ms() + FIRST_CLEAN_MS
+        self._gathers = config.flush_disk_type == SYNC
+        self._nobody = Waker()
+        self._dispatch_service = Service(
+            "dispatch", self._dispatch_round, self._failed, parts.dispatch_waker, self._dispatch.rest_ms
+        )
+        self._services = [self._dispatch_service, Service("upkeep", self._keep_up, self._failed)]
+        self._flush_service: Service | None = None
+        self._chunk_ahead = ChunkAhead(parts.log)
+        self._chunk_service: Service | None = None
+        self._allocator: AllocatorThread | None = None
+        if isinstance(self._flusher, LogFlusher):
+            self._keep_log(self._flusher)
+            if not bulk:
+                self._keep_ahead()
+        for service in self._services:
+            service.start()
+
+    def _keep_log(self, flusher: LogFlusher) -> None:
+        """What a log of the store's own needs; that of a DLedger group has its member for it."""
+        config = self.parts.config
+        work = flusher.work_by_request if config.flush_disk_type == SYNC else flusher.work_by_policy
+        self._flush_service = Service("flush", work, self._failed)
+        self._services.insert(0, self._flush_service)
+        if config.transient_store_pool:
+            self._services.append(Service("commit", flusher.commit, self._failed))
+
+    def _keep_ahead(self) -> None:
+        """Have room and pages ready before they are needed."""
+        parts = self.parts
+        self._chunk_service = Service("chunk", self._chunk_ahead.work, self._failed)
+        self._services.append(self._chunk_service)
+        self._allocator = AllocatorThread(
+            parts.log, files_ahead(parts.config.mapped_file_size_bytes), self._failed
+        )
+        self._allocator.start()
+
+    def append_by_file(self) -> None:
+        """Appends go past the mapping from now on: room is all that they need."""
+        self._chunk_ahead.populates = False
+
+    # -- what the threads do
+
+    def _dispatch_round(self) -> int:
+        gathers = self._gathers and self._dispatch.behind_bytes > 0
+        pause_ms = self._dispatch.work()
+        if gathers:
+            self._nobody.wait(GATHER_MS)
+        if self._flush_service is None:
+            return pause_ms
+        if self._flusher.exceeds_bound():
+            self._flush_service.wake()
+        if self._chunk_service is not None and self._chunk_ahead.is_short():
+            self._chunk_service.wake()
+        return pause_ms
+
+    def _keep_up(self) -> int:
+        if self.parts.entries is not None:
+            self._flusher.flush_all()
+        pause_ms = self._queue_flusher.work()
+        now_ms = self._clock.monotonic_ms()
+        if now_ms >= self._clean_at_ms:
+            self._clean_at_ms = now_ms + self.parts.config.clean_interval_ms
+            self.clean()
+        return pause_ms
+
+    def _failed(self, name: str, error: BaseException) -> None:
+        """A service ended: no more writes, and every later one says why. Readers go on."""
+        cause = (
+            error.__cause__ if isinstance(error, StoreFailedError) and error.__cause__ is not None else error
+        )
+        if not self._latch.set(cause):
+            return
+        event(
+            log, logging.ERROR, "store takes no more writes", service=name, path=self.parts.path, reason=cause
+        )
+        path = self.parts.path
+
+        def refusal() -> Exception:
+            failure = StoreFailedError(path)
+            failure.__cause__ = cause
+            return failure
+
+        self.parts.refuse(refusal)
+        self.parts.group.fail(cause)
+
+    # -- on demand
+
+    def flush(self) -> int:
+        """Flush log, queues and index, write the checkpoint; the flushed offset (bytes)."""
+        flushed_where = self.flush_log()
+        self._dispatch.finish()
+        try:
+            self._queue_flusher.flush_all()
+            self._queue_flusher.write_checkpoint()
+        except PyLedgerError as error:
+            self._failed("flush", error)
+            raise
+        return flushed_where
+
+    def flush_log(self) -> int:
+        """Flush the log; the flushed offset (bytes)."""
+        self._raise_failure()
+        try:
+            return self._flusher.flush_all()
+        except StoreFailedError as error:
+            self._failed("flush", error)
+            raise
+
+    def _raise_failure(self) -> None:
+        if self._latch.cause is not None:
+            raise StoreFailedError(self.parts.path) from self._latch.cause
+
+    def wait_flushed(self, offset: int, timeout_ms: int) -> bool:
+        """Wait until the flush service has passed an offset (bytes); False when it was late."""
+        return bool(self.parts.group.wait(offset, timeout_ms))
+
+    # -- retention
+
+    def clean(self) -> list[str]:
+        """One round of cleaning by hour and by how full the disk is."""
+        if self.parts.entries is not None:
+            return self._follow_log()
+        paths = [os.path.join(self.parts.path, name) for name in (LOG_FOLDER, QUEUE_FOLDER)]
+        was_full = self._rule.disk_full
+        decision = self._rule.decide(
+            self._clock.hour_of_day(), [self._usage(p) for p in paths if is_folder(p)]
+        )
+        if decision.disk_full != was_full:
+            event(
+                log,
+                logging.WARNING,
+                "disk full" if decision.disk_full else "disk has room",
+                path=self.parts.path,
+            )
+            self._refuse_when_full(decision.disk_full)
+        if not decision.clean:
+            return []
+        return self._delete(immediate=decision.immediate)
+
+    def delete_expired(self, *, immediate: bool) -> list[str]:
+        """One round on demand; the paths of the deleted files."""
+        if self.parts.entries is not None:
+            return self._follow_log()
+        return self._delete(immediate=immediate)
+
+    def _follow_log(self) -> list[str]:
+        """The member removes files of its log: let queues and index go that name nothing else."""
+        parts = self.parts
+        with self._delete_lock:
+            least = parts.log.min_offset
+            gone = parts.queues.delete_heads(least)
+            if parts.index is not None:
+                gone += parts.index.delete_head(least)
+        return gone
+
+    def _delete(self, *, immediate: bool) -> list[str]:
+        """Delete the oldest that may go: `delete_files_max` log files at most, and what names only them."""
+        parts = self.parts
+        # Rounds on demand and by the hour may meet: each counts what the other has left.
+        with self._delete_lock:
+            count = count_expired(
+                [file.path for file in parts.log.files],
+                self._clock.now_ms(),
+                parts.config.retention_hours * MS_PER_HOUR,
+                immediate=immediate,
+                batch_max=parts.config.delete_files_max,
+            )
+            # What is not dispatched yet must not go: its queue offsets would be lost.
+            while count and parts.log.files[count].start_offset > parts.dispatcher.dispatched_where:
+                count -= 1
+            if count == 0:
+                return []
+            self._keep_queue_offsets()
+            gone = parts.log.delete_head(count)
+            self._deleted_files += len(gone)
+            least = parts.log.min_offset
+            gone += parts.queues.delete_heads(least)
+            if parts.index is not None:
+                gone += parts.index.delete_head(least)
+        event(log, logging.INFO, "files deleted", count=len(gone), min_offset=least)
+        return gone
+
+    def _keep_queue_offsets(self) -> None:
+        """Make the units durable that will be all that tells a queue's offsets once its records are gone."""
+        try:
+            self._queue_flusher.flush_all()
+        except PyLedgerError as error:
+            self._failed("retention", error)
+            raise
+
+    def _refuse_when_full(self, full: bool) -> None:
+        if self._latch.cause is None:
+            path = self.parts.path
+            self.parts.refuse((lambda: StoreFullError(path, "put into")) if full else None)
+
+    # -- facts
+
+    def statistics(self) -> StoreStatistics:
+        """Counts and positions of this moment."""
+        parts = self.parts
+        return StoreStatistics(
+            put_count=parts.dispatcher.message_count - self._put_base[1],
+            put_bytes=parts.log.wrote_where - self._put_base[0],
+            min_offset=max(0, parts.log.min_offset),
+            max_offset=parts.log.max_offset,
+            flushed_where=parts.log.flushed_where,
+            dispatched_where=parts.dispatcher.dispatched_where,
+            dispatch_behind_bytes=self._dispatch.behind_bytes,
+            log_files=len(parts.log.files),
+            queue_count=len(parts.queues.queues),
+            index_files=0 if parts.index is None else len(parts.index.files),
+            flush_count=parts.log.flush_count,
+            flush_total_ms=parts.log.flush_total_ns / 1e6,
+            flush_longest_ms=parts.log.flush_longest_ns / 1e6,
+            deleted_files=self._deleted_files,
+            disk_full=self._rule.disk_full,
+            failure=self._latch.cause or parts.log.failed,
+            dispatch_problem=self._dispatch.problem,
+        )
+
+    # -- the end
+
+    def close(self) -> None:
+        """Stop the threads, make everything durable, take the abort file away if all is complete."""
+        parts = self.parts
+        parts.refuse(self._closed_error)
+        clean = False
+        try:
+            try:
+                try:
+                    if self._latch.cause is None:
+                        self._flusher.flush_all()
+                finally:
+                    # Also after a failure: no thread may work on files that are about to be unmapped.
+                    self._stop_threads()
+                clean = self._finish()
+            finally:
+                self._release()
+            if clean:
+                remove_abort(parts.path)
+        except PyLedgerError as error:
+            self._failed("close", error)
+            event(log, logging.ERROR, "store closed with a failure", path=parts.path, reason=error)
+        finally:
+            parts.lock.release()
+
+    def abandon(self) -> None:
+        """Stop the threads and let the folder go without flushing: the owner did not close the store."""
+        self.parts.refuse(self._closed_error)
+        self._stop_threads()
+        self._release()
+        self.parts.lock.release()
+
+    def _closed_error(self) -> Exception:
+        return StoreClosedError(self.parts.path)
+
+    def _stop_threads(self) -> None:
+        for service in self._services:
+            service.ask_to_stop()
+        # Who sleeps in the group commit wakes; nobody waits any more for what is not on disk.
+        self.parts.group.close()
+        for service in self._services:
+            service.stop()
+        if self._allocator is not None:
+            self._allocator.stop()
+
+    def _finish(self) -> bool:
+        """Bring queues, index and checkpoint up to the log's end; whether nothing is left for a recovery."""
+        if self._latch.cause is not None:
+            return False
+        self._flusher.flush_all()
+        self._dispatch.finish()
+        self._queue_flusher.flush_all()
+        self._queue_flusher.write_checkpoint()
+        end = self.parts.log.wrote_where if self.parts.entries is None else self.parts.confirmed_where()
+        return self.parts.dispatcher.dispatched_where >= end
+
+    def _release(self) -> None:
+        self.parts.dispatcher.close()
+        self.parts.queues.close()
+        if self.parts.index is not None:
+            self.parts.index.close()
+        if self.parts.entries is None:
+            self.parts.log.close()
+
+
+def make_flusher(parts: StoreParts, clock: Clock) -> LogFlusher | EntriesFlusher:
+    """What makes the log durable: the store, or the group whose log it is."""
+    if parts.entries is not None:
+        return EntriesFlusher(parts.entries)
+    return LogFlusher(parts.commit_log, parts.group, parts.config, clock, parts.dispatch_waker)
+
+
+def files_ahead(file_size_bytes: int) -> int:
+    """How many files of the log the allocator keeps ready."""
+    return min(FILES_AHEAD_MAX, max(1, AHEAD_BYTES // file_size_bytes))

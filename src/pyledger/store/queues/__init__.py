@@ -1,0 +1,1 @@
+"""Consume queues: sets of them, their units, reads of a live queue."""

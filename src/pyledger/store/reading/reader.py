@@ -1,0 +1,495 @@
+"""`StoreReader`: any store folder, ours or Java's, running or crashed, without changing a byte of it.
+
+It takes no lock and pins a consistent end: the end of the last sound record, as recovery would find it. What
+a writer appends later comes into sight with `refresh`. The log is the authority; queue and index files save
+walking it, and where they are missing or behind, the log fills in.
+"""
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from types import TracebackType
+from typing import Literal, Self
+
+from pyledger._core import LogView, MappedFile, StoredMessage, read_message, read_messages
+from pyledger.errors import CorruptRecordError, OffsetOutOfRangeError, StoreClosedError
+from pyledger.model.message import QueueRange, parse_tags
+from pyledger.store.files import checkpoint
+from pyledger.store.files.checkpoint import StoreCheckpoint
+from pyledger.store.files.folder import CHECKPOINT_FILE, StoreFile, StoreFolder, on_files
+from pyledger.store.queues.queue_units import QueueUnits
+from pyledger.store.queues.unit_views import Raw, Units, keep_tags, units_array
+from pyledger.store.reading.key_index import QUERY_MAX, KeyIndex, recover_index
+from pyledger.store.reading.log_end import Damage, LogEnd, entries_view, find_log_end, whole_view
+from pyledger.store.reading.log_walk import LogWalk
+from pyledger.store.reading.record_hints import RecordHints
+from pyledger.store.reading.recovered_queues import ReadQueues, recover_queues
+from pyledger.store.reading.selection import Selection, carries_key
+from pyledger.wire.record.message_id import decode_message_id
+
+OnCorrupt = Literal["error", "skip"]
+TIME_MAX_MS = (1 << 63) - 1
+_CHUNK_UNITS = 1024
+
+
+class StoreReader:
+    """A read-only view of a store folder, pinned at the end that was found when it was opened or refreshed.
+
+    Use it as a context manager. Messages handed out stay valid after `close`. Not safe for use by several
+    threads at once; open one reader each.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, on_corrupt: OnCorrupt = "error", maps_late: bool = False
+    ) -> None:
+        self.path = os.fspath(path)
+        self.on_corrupt = on_corrupt
+        self._maps_late = maps_late
+        self.skipped: list[Damage] = []
+        """Damage that was passed over so far, with `on_corrupt="skip"`."""
+        self._files: dict[int, MappedFile] = {}
+        self._inodes: dict[int, int] = {}
+        self._queues: ReadQueues | None = None
+        self._index: KeyIndex | None = None
+        self._hints: RecordHints | None = None
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        on_corrupt: OnCorrupt = "error",
+        maps_late: bool = False,
+        progress: Callable[[int], None] | None = None,
+    ) -> Self:
+        """Open a folder for reading.
+
+        Args:
+            path: The folder that holds `commitlog`, or the log of one DLedger node, `dledger-<id>`. Of that
+                all entries are read, also those at its end that the group has not committed.
+            on_corrupt: What to do when damage in the middle of the log is met: raise `CorruptRecordError`, or
+                go on behind it and note it in `skipped`.
+            maps_late: Map whole log files when they are first read: for who looks at few of very many. One
+                that retention deletes before that is missing then.
+            progress: Called with the physical offset (bytes) reached while the end is searched.
+
+        Raises:
+            StoreNotFoundError: there is no store.
+            StoreFormatError: its log is kept in another form.
+            StoreIOError: a file cannot be read.
+
+        Cost: after an exit in good order a few reads, where queues and checkpoint name the last record, or
+        else one pass over the last log file; after an unclean one a pass over all that the checkpoint does
+        not know to be on disk.
+        """
+        reader = cls(path, on_corrupt=on_corrupt, maps_late=maps_late)
+        try:
+            reader._load(progress)
+        except BaseException:
+            reader.close()
+            raise
+        return reader
+
+    def _load(self, progress: Callable[[int], None] | None = None) -> None:
+        self.layout = self._map_files()
+        self.checkpoint: StoreCheckpoint | None = checkpoint.read(os.path.join(self.path, CHECKPOINT_FILE))
+        whole = self._whole()
+        durable_ms = self.checkpoint.log_timestamp_ms if self.checkpoint else 0
+        self.stop: LogEnd = find_log_end(
+            whole,
+            clean=self.clean,
+            durable_ms=durable_ms,
+            start_offset=self._vouched_record(whole),
+            progress=progress,
+        )
+        """Where the log ends, and why there."""
+        self._pin(self.stop)
+
+    def _vouched_record(self, whole: LogView) -> int | None:
+        """Where the last record stands after an exit in good order, when queues and checkpoint agree on it.
+
+        A queue alone does not tell: upstream cuts queues and log without zeroing, and what was cut off lies
+        there as sound as before. But no record of it is the last one that was flushed.
+        """
+        if not self.clean or self.checkpoint is None:
+            return None
+        place = RecordHints(self.layout, whole).last()
+        if (
+            place is None
+            or read_message(whole, place).store_timestamp != self.checkpoint.physic_msg_timestamp
+        ):
+            return None
+        return place
+
+    def _pin(self, stop: LogEnd) -> None:
+        self.stop = stop
+        self.view = LogView(self._ordered(), stop.end_offset)
+        if not self.clean:
+            self.view.await_growth()
+        self._hints = None
+
+    def _whole(self) -> LogView:
+        """All bytes of the files that may be log."""
+        files = self._ordered()
+        return entries_view(files) if self.layout.entry_files else whole_view(files)
+
+    def _ordered(self) -> list[MappedFile]:
+        return [self._files[start] for start in sorted(self._files)]
+
+    def _map_files(self) -> StoreFolder:
+        """Map what is not mapped yet and let go of what is gone."""
+
+        def map_all(folder: StoreFolder) -> StoreFolder:
+            self._map(folder.log_files, folder.log_file_size_bytes)
+            return folder
+
+        return on_files(self.path, map_all)
+
+    def _map(self, files: Sequence[StoreFile], size_bytes: int) -> None:
+        kept: dict[int, MappedFile] = {}
+        for file in files:
+            known = self._files.get(file.start_offset)
+            if (
+                known is None
+                or known.path != file.path
+                # Recovery removes files that were made ahead, and makes others of the same names.
+                or self._inodes[file.start_offset] != file.inode
+                or (known.size_bytes, known.mapped_bytes) != (size_bytes, min(file.size_bytes, size_bytes))
+            ):
+                if self._maps_late and file.size_bytes == size_bytes and not file.is_cold:
+                    known = MappedFile.open_unmapped(file.path, size_bytes, readonly=True)
+                else:
+                    known = MappedFile.open(file.path, size_bytes=size_bytes)
+            kept[file.start_offset] = known
+        for start, mapped in self._files.items():
+            if kept.get(start) is not mapped:
+                mapped.close()
+        self._files = kept
+        self._inodes = {file.start_offset: file.inode for file in files}
+
+    @property
+    def clean(self) -> bool:
+        """Whether the last writer shut down in good order and none is running."""
+        return self.layout.clean
+
+    @property
+    def min_offset(self) -> int:
+        """Physical offset (bytes) of the first record."""
+        return self.view.start_offset
+
+    @property
+    def max_offset(self) -> int:
+        """Physical offset (bytes) behind the last sound record: the pinned end."""
+        return self.view.end_offset
+
+    def refresh(self) -> bool:
+        """Move the pinned end forward over what was appended since, and forget what was deleted.
+
+        Returns:
+            Whether there is anything new.
+
+        Cost: one pass over the new bytes.
+        """
+        self._check_open()
+        before = self.view
+        self.layout = self._map_files()
+        self.checkpoint = checkpoint.read(os.path.join(self.path, CHECKPOINT_FILE))
+        durable_ms = self.checkpoint.log_timestamp_ms if self.checkpoint else 0
+        whole = self._whole()
+        if before.end_offset < whole.start_offset:
+            stop = find_log_end(whole, clean=self.clean, durable_ms=durable_ms)
+        else:
+            stop = find_log_end(
+                whole,
+                clean=self.clean,
+                durable_ms=durable_ms,
+                start_offset=before.end_offset,
+                last_store_timestamp=self.stop.last_store_timestamp,
+            )
+        self._pin(stop)
+        if self._queues is not None:
+            self._queues.advance(self.view)
+        if self._index is not None:
+            self._index.advance(self.view)
+        return before.end_offset != self.view.end_offset or before.start_offset != self.view.start_offset
+
+    def queues(self) -> dict[tuple[str, int], QueueRange]:
+        """Queue offsets that each queue holds, by topic and queue id, sorted.
+
+        A queue whose messages were all deleted keeps its offsets: `min_offset == max_offset > 0`.
+        """
+        names = sorted(self._recovered_queues().by_name.items(), key=lambda item: item[0])
+        return {name: queue.range for name, queue in names}
+
+    def units(self, topic: str, queue_id: int, start: int | None = None, end: int | None = None) -> Units:
+        """Units of one queue as recovery would leave them, queue offsets [start, end).
+
+        Returns:
+            Array of dtype `CQ_UNIT` (physical_offset i8, size_bytes i4, tags_code i8; big-endian, packed), a
+            copy; of a batch queue one unit for each record. Empty for a queue that is not there.
+
+        Raises:
+            CorruptRecordError: units are missing where damage was met (`on_corrupt="error"`).
+        """
+        recovered = self._recovered_queues()
+        queue = recovered.by_name.get((topic, queue_id)) or QueueUnits(self.path, topic, queue_id, False)
+        found = queue.array(start, end)
+        if recovered.damages and queue.lacks_any(found, start, end):
+            for damage in recovered.damages:
+                self._note(damage)
+        return found
+
+    def first_record_from(self, physical_offset: int) -> int | None:
+        """Physical offset (bytes) of a record at or soon behind a place, told by the files of a queue.
+
+        Returns:
+            None when no queue tells, or nothing sound stands where it says.
+        """
+        self._check_open()
+        if self._hints is None:
+            self._hints = RecordHints(self.layout, self.view)
+        return self._hints.first_from(physical_offset)
+
+    def messages(
+        self,
+        order: Literal["log", "queue"] = "log",
+        *,
+        topics: Iterable[str] | None = None,
+        queues: Iterable[int] | None = None,
+        start_offset: int | None = None,
+        end_offset: int | None = None,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        tags: str | None = None,
+        key: str | None = None,
+        limit: int | None = None,
+        tail: int | None = None,
+    ) -> Iterator[StoredMessage]:
+        """Messages, one by one.
+
+        Args:
+            order: `log`: every record as it was appended, prepared and rollback records too. `queue`: what
+                consumers can reach, by topic, queue id and queue offset.
+            topics: Only these topics.
+            queues: Only these queue ids.
+            start_offset: From here on: a physical offset (bytes), with `order="queue"` a queue offset of each
+                queue.
+            end_offset: Up to here, itself not included.
+            since_ms: Stored at or after this time (ms).
+            until_ms: Stored before this time (ms).
+            tags: Tag expression, `A || B` or `*`.
+            key: Only messages that carry this key, or have it as their client id.
+            limit: Stop after this many messages.
+            tail: Only the last so many of what is selected.
+
+        Raises:
+            CorruptRecordError: damage in the middle of the log was met (`on_corrupt="error"`).
+
+        Cost: nothing is held but the message at hand; with `tail` the last ones. Times skip whole files,
+        which takes store times to ascend from file to file.
+        """
+        self._check_open()
+        selection = Selection(
+            topics=None if topics is None else frozenset(topics),
+            queues=None if queues is None else frozenset(queues),
+            since_ms=since_ms,
+            until_ms=until_ms,
+            tags=parse_tags(tags),
+            key=key,
+        )
+        if order == "log":
+            walk = LogWalk(self.view, selection, self._note)
+            found = (
+                walk.tail(start_offset, end_offset, tail)
+                if tail is not None
+                else walk(start_offset, end_offset)
+            )
+        elif tail is None:
+            found = self._queue_messages(selection, start_offset, end_offset)
+        else:
+            found = self._queue_tail(selection, start_offset, end_offset, tail)
+        return islice(found, limit)
+
+    def message_at(self, physical_offset: int) -> StoredMessage:
+        """The message at a physical offset (bytes).
+
+        Raises:
+            OffsetOutOfRangeError: the offset is outside the log.
+            CorruptRecordError: no sound record stands there.
+        """
+        self._check_open()
+        return read_message(self.view, physical_offset)
+
+    def message_by_id(self, msg_id: str) -> StoredMessage:
+        """The message with an offset message id: store host and physical offset in hex, as sends return it.
+
+        Raises:
+            MalformedMessageIdError: that is no such id.
+            OffsetOutOfRangeError: the log does not hold its offset.
+            CorruptRecordError: no sound record with this id stands there.
+        """
+        offset = decode_message_id(msg_id).physical_offset
+        message = self.message_at(offset)
+        if message.msg_id != msg_id.upper():
+            raise CorruptRecordError(self._path_at(offset), offset, f"its id is {message.msg_id}")
+        return message
+
+    def query(
+        self, topic: str, key: str, begin_ms: int = 0, end_ms: int = TIME_MAX_MS, limit: int = QUERY_MAX
+    ) -> list[StoredMessage]:
+        """Messages of a topic that carry a key, oldest first: at most 64, the newest. Each stands there once.
+
+        Args:
+            topic: The topic.
+            key: One of the message's keys, or its client id.
+            begin_ms: Stored at or after this time (ms).
+            end_ms: Stored at or before this time (ms).
+            limit: Most messages wanted.
+        """
+        found = {}
+        # The index knows times to the second, rounded down.
+        for offset in self.query_offsets(topic, key, max(0, begin_ms - 999), end_ms):
+            try:
+                message = self.message_at(offset)
+            except CorruptRecordError as error:
+                self._note(Damage(offset, 0, error.problem))
+                continue
+            timely = begin_ms <= message.store_timestamp <= end_ms
+            if timely and message.topic == topic and carries_key(message, key):
+                found[offset] = message
+        return list(found.values())[-limit:] if limit > 0 else []
+
+    def query_offsets(
+        self, topic: str, key: str, begin_ms: int = 0, end_ms: int = TIME_MAX_MS, limit: int = QUERY_MAX
+    ) -> list[int]:
+        """Physical offsets (bytes) that the index answers for a key, ascending, at most 64, the newest.
+
+        As upstream answers: only hashes are compared, so other keys' messages may be among them, and a
+        message that carries a key twice is there twice. Times (ms) count to the second.
+        """
+        self._check_open()
+        if self._index is None:
+            self._index = recover_index(self.layout, self.view, self.checkpoint)
+        return self._index.query(self.view, topic, key, begin_ms, end_ms, limit)
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, upper: bool = False) -> int:
+        """Queue offset for a store time (ms).
+
+        The first message stored at or after it, or the queue's end when there is none; `upper`: the last
+        stored at or before it, or the queue's first. 0 for a queue that is not there. In a batch queue an
+        offset is that of a batch's first message, and times from that of the last batch on give that one;
+        with `upper` a time between two batches may give either, or the queue's first.
+
+        Answers are those of upstream 5.x for folders of any version; 4.9 would give the nearest unit.
+        """
+        queue = self._recovered_queues().by_name.get((topic, queue_id))
+        return queue.offset_by_time(self.view, timestamp_ms, upper=upper) if queue else 0
+
+    def _recovered_queues(self) -> ReadQueues:
+        self._check_open()
+        if self._queues is None:
+            self._queues = recover_queues(self.layout, self.view, self.checkpoint)
+        return self._queues
+
+    def _queue_messages(
+        self, selection: Selection, start: int | None, end: int | None
+    ) -> Iterator[StoredMessage]:
+        for queue, first, last in self._selected_queues(selection, start, end):
+            for raw in queue.chunks(first, last, _CHUNK_UNITS):
+                yield from selection.pick(self._read(queue, raw, selection))
+
+    def _queue_tail(
+        self, selection: Selection, start: int | None, end: int | None, tail: int
+    ) -> Iterator[StoredMessage]:
+        found: deque[StoredMessage] = deque()
+        for queue, first, last in reversed(list(self._selected_queues(selection, start, end))):
+            for raw in queue.chunks(first, last, _CHUNK_UNITS, newest_first=True):
+                matching = list(selection.pick(self._read(queue, raw, selection)))
+                found.extendleft(reversed(matching[max(0, len(matching) - (tail - len(found))) :]))
+                if len(found) >= tail:
+                    return iter(found)
+        return iter(found)
+
+    def _selected_queues(
+        self, selection: Selection, start: int | None, end: int | None
+    ) -> Iterator[tuple[QueueUnits, int, int]]:
+        """Queues with their first and end queue offset, narrowed by store time where that ascends."""
+        recovered = self._recovered_queues()
+        for damage in recovered.damages:
+            self._note(damage)
+        for (topic, queue_id), queue in sorted(recovered.by_name.items(), key=lambda item: item[0]):
+            if selection.topics is not None and topic not in selection.topics:
+                continue
+            if selection.queues is not None and queue_id not in selection.queues:
+                continue
+            first = queue.min_offset if start is None else start
+            last = queue.max_offset if end is None else end
+            if selection.since_ms is not None and queue.has_units:
+                first = max(first, queue.offset_by_time(self.view, selection.since_ms, upper=False))
+            yield queue, first, last
+
+    def _read(self, queue: QueueUnits, raw: Raw, selection: Selection) -> list[StoredMessage]:
+        """The messages that units of a queue name; each must be of it, for its files may be damaged."""
+        if selection.tag_codes is not None:
+            raw = keep_tags(raw, selection.tag_codes)
+        try:
+            found = read_messages(self.view, raw)
+        except (CorruptRecordError, OffsetOutOfRangeError):
+            if self.on_corrupt == "error":
+                raise
+            found = self._read_one_by_one(raw)
+        topic, queue_id = queue.topic, queue.queue_id
+        strangers = [m for m in found if m.queue_id != queue_id or m.topic != topic]
+        if not strangers:
+            return found
+        for message in strangers:
+            home = f"{message.topic}/{message.queue_id}"
+            problem = f"the files of queue {topic}/{queue_id} name it, but it belongs to {home}"
+            self._note(Damage(message.physical_offset, 0, problem))
+        return [m for m in found if m not in strangers]
+
+    def _read_one_by_one(self, raw: Raw) -> list[StoredMessage]:
+        found = []
+        for unit in units_array(raw):
+            try:
+                found += read_messages(self.view, unit.tobytes())
+            except (CorruptRecordError, OffsetOutOfRangeError) as error:
+                self._note(Damage(int(unit["physical_offset"]), int(unit["size_bytes"]), str(error)))
+        return found
+
+    def _note(self, damage: Damage) -> None:
+        """Raise for damage, or note that it was passed over."""
+        if self.on_corrupt == "error":
+            path = self._path_at(damage.physical_offset)
+            raise CorruptRecordError(path, damage.physical_offset, damage.problem)
+        if damage not in self.skipped:
+            self.skipped.append(damage)
+
+    def _path_at(self, physical_offset: int) -> str:
+        below = [start for start in self._files if start <= physical_offset]
+        return self._files[max(below)].path if below else self.path
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosedError(self.path)
+
+    def close(self) -> None:
+        """Let go of the files. Messages that were handed out stay valid."""
+        self._closed = True
+        if self._queues is not None:
+            self._queues.close()
+        if self._index is not None:
+            self._index.close()
+        for file in self._files.values():
+            file.close()
+        self._files = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
