@@ -7,9 +7,9 @@ import asyncio
 import sys
 from pathlib import Path
 
-from pyledger.broker.single_node import SingleNode
 from pyledger.config.store import StoreConfig
 from pyledger.net.loop import loop_factory
+from pyledger.servers.local.rocketmq import SingleNode
 
 
 async def serve(folder: Path) -> None:

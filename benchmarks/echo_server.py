@@ -6,9 +6,9 @@ Prints its port, then serves until its standard input ends.
 import asyncio
 import sys
 
-from pyledger.net.connection import Connection
 from pyledger.net.loop import loop_factory
-from pyledger.net.server import RemotingServer
+from pyledger.net.remoting.connection import Connection
+from pyledger.net.remoting.server import RemotingServer
 from pyledger.wire.remoting.command import RemotingCommand
 
 

@@ -17,9 +17,9 @@ import pytest
 
 from benchmarks.processor_time import cpu_seconds
 from benchmarks.rounds import Rounds
-from pyledger.net.calls import Outcome
-from pyledger.net.client import RemotingClient
 from pyledger.net.loop import loop_factory
+from pyledger.net.remoting.client import RemotingClient
+from pyledger.net.remoting.pending_requests import Outcome
 from pyledger.wire.remoting.command import RemotingCommand, SerializeType, encode_frame
 
 GROUP = "remoting: calls to an echo server"

@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from pyledger.broker.background import BackgroundNode
-    from pyledger.runtime.bookie_group import BackgroundBookies
+    from pyledger.servers.local.bookies import BackgroundBookies
+    from pyledger.servers.local.node_thread import BackgroundNode
 
 
 @pytest.fixture
 def pyledger_broker(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[BackgroundNode]":
     """A name server and a broker on free ports of loopback, with an empty store; gone after the test."""
-    from pyledger.broker.background import BackgroundNode  # noqa: PLC0415 - only for tests that want it
+    from pyledger.servers.local.node_thread import (  # noqa: PLC0415 - only for tests that want it
+        BackgroundNode,
+    )
 
     with BackgroundNode(tmp_path_factory.mktemp("pyledger") / "store") as node:
         yield node
@@ -30,7 +32,9 @@ def pyledger_broker(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Backg
 @pytest.fixture
 def pyledger_ledgers(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[BackgroundBookies]":
     """Three bookies on free ports of loopback, and their cluster, all empty; gone after the test."""
-    from pyledger.runtime.bookie_group import BackgroundBookies  # noqa: PLC0415 - only for tests that want it
+    from pyledger.servers.local.bookies import (  # noqa: PLC0415 - only for tests that want it
+        BackgroundBookies,
+    )
 
     with BackgroundBookies(tmp_path_factory.mktemp("pyledger") / "bookies") as bookies:
         yield bookies

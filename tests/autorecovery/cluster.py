@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from pyledger.autorecovery.service import AutoRecovery
 from pyledger.client.ledger import AsyncLedgerClient
 from pyledger.config.autorecovery import AutoRecoveryConfig
+from pyledger.servers.autorecovery.service import AutoRecovery
 from pyledger.wire.bookkeeper.bookies import Cookie
 from tests.client.model_bookie import Bench, bench
 from tests.runtime.bookie_peer import PATIENT

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.autorecovery.lost_bookies import MendedLedger, Outcome, mend_ledgers_of
 from pyledger.client.ledger import AsyncLedgerClient, AsyncLedgerWriter
 from pyledger.errors import BookieExistsError, LedgerFencedError
+from pyledger.servers.autorecovery.recover_bookies import MendedLedger, Outcome, mend_ledgers_of
 from tests.autorecovery.cluster import Yard, play
 
 PAYLOADS = [b"%d" % at * (at % 7) for at in range(60)]

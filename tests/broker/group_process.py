@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from pyledger.config.namesrv import NamesrvConfig
-from pyledger.namesrv.server import NameServer
+from pyledger.servers.namesrv.server import NameServer
 from tests.cli.command_line import COMMAND, ENVIRONMENT
 from tests.ports import free_ports
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from pyledger.broker.server import Broker
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.delivery import DeliveryConfig
 from pyledger.config.store import StoreConfig
 from pyledger.model.remoting_codes import RequestCode
+from pyledger.servers.broker.server import Broker
 from pyledger.wire.record.properties import encode_properties
 from pyledger.wire.remoting.bodies.heartbeat import ConsumerEntry, ConsumeType, Heartbeat, MessageModel
 from pyledger.wire.remoting.bodies.subscription import Subscription

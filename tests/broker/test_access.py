@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.broker.access_file import WatchedRules, read_rules
-from pyledger.broker.addresses import address_of
-from pyledger.broker.gate import is_loopback
-from pyledger.broker.server import Broker
 from pyledger.errors import ConfigError
 from pyledger.model import names
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.servers.broker.addresses import address_of
+from pyledger.servers.broker.auth.admin_gate import is_loopback
+from pyledger.servers.broker.auth.auth_file import WatchedRules, read_rules
+from pyledger.servers.broker.server import Broker
 from pyledger.wire.remoting.bodies.heartbeat import Heartbeat, ProducerEntry
 from pyledger.wire.remoting.bodies.pop import BatchAck, BatchAckRequest, encode_bit_set
 from pyledger.wire.remoting.command import RemotingCommand

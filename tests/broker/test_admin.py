@@ -7,7 +7,7 @@ import pytest
 
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.model.topic import Permission, TopicConfig
-from pyledger.namesrv.server import NameServer
+from pyledger.servers.namesrv.server import NameServer
 from pyledger.wire import fastjson
 from pyledger.wire.remoting.command import RemotingCommand, decode, encode_frame
 from tests.broker.peers import WITH_SUBSCRIPTION, asked, broker, heartbeat, peer, pull, send

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from pyledger.broker.membership import Membership
-from pyledger.broker.tables import BrokerTables
 from pyledger.client.producer import AsyncProducer
 from pyledger.client.pull_consumer import AsyncPullConsumer
 from pyledger.client.results import SendStatus
@@ -23,14 +21,16 @@ from pyledger.model import names
 from pyledger.model.message import Message
 from pyledger.model.topic import TopicConfig
 from pyledger.protocol.broker.delay_levels import Destination
-from pyledger.runtime.raft_server import RaftServer
+from pyledger.servers.broker.dledger.member import Membership
+from pyledger.servers.broker.tables import BrokerTables
+from pyledger.servers.dledger.server import RaftServer
 from pyledger.store.maintenance.verify import verify
 from pyledger.store.messages.message_store import MessageStore
 from pyledger.store.reading.reader import StoreReader
 from tests.broker.group_process import group_of_brokers
 
 if TYPE_CHECKING:
-    from pyledger.broker.parts import BrokerParts
+    from pyledger.servers.broker.context import BrokerParts
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from pyledger.broker.held_pulls import TURN_MS, HeldPulls
 from pyledger.config.delivery import DeliveryConfig
-from pyledger.net.connection import Connection
+from pyledger.net.remoting.connection import Connection
+from pyledger.servers.broker.pull_request_hold import TURN_MS, HeldPulls
 
 PULLS = 1000
 CONNECTION = cast("Connection", object())

@@ -9,9 +9,9 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from pyledger import arrow
-from pyledger.broker.background import BackgroundNode
 from pyledger.client.blocking import Producer
 from pyledger.model.message import Message
+from pyledger.servers.local.node_thread import BackgroundNode
 from pyledger.store.reading.reader import StoreReader
 from tests.cli.command_line import pyledger
 

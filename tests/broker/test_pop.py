@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from pyledger.broker.server import Broker
 from pyledger.model import names
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.servers.broker.server import Broker
 from pyledger.wire.record.record import ReceivedMessage, decode_records
 from pyledger.wire.remoting.bodies.pop import BatchAck, BatchAckRequest, PopHandle, encode_bit_set
 from pyledger.wire.remoting.command import RemotingCommand, encode_frame

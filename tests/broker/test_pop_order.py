@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from pyledger.broker.server import Broker
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.servers.broker.server import Broker
 from pyledger.store.files.config_files import OrderedPopTable
 from pyledger.wire.remoting.bodies.pop import BatchAck, BatchAckRequest, encode_bit_set
 from pyledger.wire.remoting.command import RemotingCommand, encode_frame

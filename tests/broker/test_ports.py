@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from pyledger.broker.server import VIP_DISTANCE
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.servers.broker.server import VIP_DISTANCE
 from tests.broker.peers import asked, broker, pull, send
 from tests.net.conftest import Run
 from tests.net.peers import raw

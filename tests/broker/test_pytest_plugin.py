@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.broker.background import BackgroundNode
 from pyledger.errors import StoreLockedError
+from pyledger.servers.local.node_thread import BackgroundNode
 from pyledger.store.messages.message_store import MessageStore
 from tests.broker.peers import send
 from tests.net.peers import raw

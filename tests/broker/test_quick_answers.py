@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from pyledger.broker.puts import PreparedAnswer, PutOutcome
-from pyledger.broker.server import Broker
 from pyledger.model.remoting_codes import RequestCode
+from pyledger.servers.broker.message_puts import PreparedAnswer, PutOutcome
+from pyledger.servers.broker.server import Broker
 from pyledger.wire.record.batch import BatchItem, encode_batch
 from pyledger.wire.record.properties import encode_properties
 from pyledger.wire.remoting.command import RemotingCommand, SerializeType, encode_frame

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from pyledger.broker.server import Broker
 from pyledger.model import names
 from pyledger.model.message import Message
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.protocol.broker.recall import RecallHandle
+from pyledger.servers.broker.server import Broker
 from pyledger.store.messages.message_store import MessageStore
 from pyledger.store.reading.reader import StoreReader
 from pyledger.wire.record.batch import BatchItem, encode_batch

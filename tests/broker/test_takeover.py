@@ -3,9 +3,9 @@
 import struct
 from pathlib import Path
 
-from pyledger.broker.server import Broker
 from pyledger.model import names
 from pyledger.model.message import Message
+from pyledger.servers.broker.server import Broker
 from pyledger.store.messages.message_store import MessageStore
 from pyledger.wire.record.record import decode_records
 from pyledger.wire.remoting.bodies.pop import ACK_TAG, CHECKPOINT_TAG, PopAcks, PopCheckpoint, PopHandle

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from pyledger.broker.server import Broker
 from pyledger.clock import SystemClock
 from pyledger.model import names
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.servers.broker.server import Broker
 from pyledger.wire.record.record import decode_records
 from tests.broker.peers import asked, broker, peer, pull, send
 from tests.net.conftest import Run

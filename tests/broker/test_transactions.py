@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from pyledger.broker.server import Broker
 from pyledger.clock import SystemClock
 from pyledger.model import names
 from pyledger.model.message import PutResult
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.servers.broker.server import Broker
 from pyledger.wire.record.message_id import decode_message_id
 from pyledger.wire.record.record import decode_records
 from pyledger.wire.record.rewrite import readdressed

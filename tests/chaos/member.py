@@ -12,7 +12,7 @@ import sys
 from pyledger.clock import SystemClock
 from pyledger.config.dledger import UPSTREAM_TIMES, RaftConfig
 from pyledger.config.dledger_store import RaftStoreConfig
-from pyledger.runtime.raft_server import RaftServer
+from pyledger.servers.dledger.server import RaftServer
 
 JUMP_MS = 2000
 SIZES = RaftStoreConfig(data_file_size_bytes=1 << 16, index_file_size_bytes=1 << 12)

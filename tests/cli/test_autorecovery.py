@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyledger.client.ledger import LedgerClient
-from pyledger.runtime.bookie_group import METADATA_FILE
+from pyledger.servers.local.bookies import METADATA_FILE
 from tests.cli.command_line import COMMAND, ENVIRONMENT, pyledger
 from tests.runtime.bookie_peer import PATIENT
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.broker.background import BackgroundNode
+from pyledger.servers.local.node_thread import BackgroundNode
 from tests.cli.command_line import ENVIRONMENT
 from tests.cli.test_docs import execute
 from tests.source_tree import ROOT

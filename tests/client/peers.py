@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.model.route import BrokerRoute, QueueRoute, TopicRoute
 from pyledger.model.topic import Permission
-from pyledger.net.connection import Connection
-from pyledger.net.server import RemotingServer
+from pyledger.net.remoting.connection import Connection
+from pyledger.net.remoting.server import RemotingServer
 from pyledger.wire.record.message_id import encode_message_id
 from pyledger.wire.remoting.bodies.route import encode_route
 from pyledger.wire.remoting.command import RemotingCommand

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from pyledger.broker.single_node import SingleNode
 from pyledger.client import (
     AsyncLitePullConsumer,
     AsyncProducer,
@@ -29,6 +28,7 @@ from pyledger.model import names
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.loop import run
 from pyledger.protocol.rebalance.strategies import Strategy
+from pyledger.servers.local.rocketmq import SingleNode
 from pyledger.wire.remoting.bodies.statistics import ConsumerRunning
 from tests.client.scenarios import settle, until
 

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from pyledger.broker.background import BackgroundNode
 from pyledger.cli.mqadmin import EXAMPLES, MODULES, PLACES
 from pyledger.client.blocking import Producer
 from pyledger.client.blocking_consumers import PushConsumer
 from pyledger.model.message import Message
+from pyledger.servers.local.node_thread import BackgroundNode
 from tests.cli.command_line import Finished, pyledger
 
 pytestmark = pytest.mark.timeout(300)

@@ -5,7 +5,7 @@ import asyncio
 from pyledger.client import AsyncPullConsumer
 from pyledger.config.client import ClientConfig
 from pyledger.net.loop import run
-from pyledger.net.server import RemotingServer
+from pyledger.net.remoting.server import RemotingServer
 from tests.client.peers import ScriptedBroker, cluster
 
 PATIENCE_S = 60

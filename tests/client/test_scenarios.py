@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.broker.single_node import OPEN_DELIVERY, SingleNode
 from pyledger.net.loop import run
+from pyledger.servers.local.rocketmq import OPEN_DELIVERY, SingleNode
 from tests.client.scenarios import (
     BASIC,
     FURTHER,

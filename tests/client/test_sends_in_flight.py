@@ -9,8 +9,8 @@ from pyledger.client.producer import AsyncProducer
 from pyledger.errors import RemotingTooMuchRequestError, SendError
 from pyledger.model.message import Message
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
-from pyledger.net.connection import Connection
-from pyledger.net.server import RemotingServer
+from pyledger.net.remoting.connection import Connection
+from pyledger.net.remoting.server import RemotingServer
 from pyledger.wire.remoting.command import RemotingCommand
 from tests.client.peers import Cluster, ScriptedBroker, cluster
 from tests.net.conftest import Run

@@ -6,8 +6,8 @@ from collections import Counter
 from pyledger.client import AsyncPushConsumer, ClientConfig, ReceivedMessage
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.model.route import BrokerRoute, QueueRoute, TopicRoute
-from pyledger.net.connection import Connection
-from pyledger.net.server import RemotingServer
+from pyledger.net.remoting.connection import Connection
+from pyledger.net.remoting.server import RemotingServer
 from pyledger.protocol.broker.pull_rules import PullFlag
 from pyledger.wire.remoting.bodies.heartbeat import Heartbeat
 from pyledger.wire.remoting.bodies.membership import ConsumerIds

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.broker.background import BackgroundNode
 from pyledger.client.blocking import Producer
 from pyledger.client.blocking_admin import Admin
 from pyledger.client.blocking_consumers import PushConsumer
 from pyledger.client.listening import Later
 from pyledger.config.client import ClientConfig
 from pyledger.model.message import Message
+from pyledger.servers.local.node_thread import BackgroundNode
 from pyledger.wire.record.record import ReceivedMessage
 from pyledger.wire.remoting.bodies.trace import BeginTrace, EndTrace, SendTrace, Trace, decode_traces
 from tests.cli.command_line import pyledger

@@ -6,15 +6,15 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from pyledger.broker.replication import SlaveReplication
-from pyledger.broker.server import Broker
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.delivery import DeliveryConfig
 from pyledger.config.ha import HaConfig
 from pyledger.config.namesrv import NamesrvConfig
 from pyledger.config.net import TlsConfig
 from pyledger.config.store import StoreConfig
-from pyledger.namesrv.server import NameServer
+from pyledger.servers.broker.ha.replication import SlaveReplication
+from pyledger.servers.broker.server import Broker
+from pyledger.servers.namesrv.server import NameServer
 from pyledger.store.messages.message_store import MessageStore
 from tests.ha.consumer_view import ConsumerView, same_for_consumers
 

@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 
 from pyledger._core import LogSender, LogView, MappedFile
-from pyledger.broker.replication import SlaveReplication
-from pyledger.broker.slave_sync import offset_in
 from pyledger.client import replication as replication_admin
 from pyledger.client.replication import ReplicationAdmin
 from pyledger.clock import SystemClock
@@ -19,14 +17,17 @@ from pyledger.config.store import StoreConfig
 from pyledger.errors import RemotingTimeoutError, StoreIOError
 from pyledger.model.message import Message
 from pyledger.model.remoting_codes import ResponseCode
-from pyledger.net.connection import Connection
-from pyledger.net.server import RemotingServer
+from pyledger.net.remoting.connection import Connection
+from pyledger.net.remoting.server import RemotingServer
 from pyledger.protocol.ha.master import REPORT
 from pyledger.protocol.ha.slave import FRAME_HEADER
-from pyledger.runtime import ha_connection, ha_service
-from pyledger.runtime.ha_client import HaClient
-from pyledger.runtime.ha_connection import FOLLOW_BYTES
-from pyledger.runtime.ha_service import HaService
+from pyledger.servers.broker.ha.replication import SlaveReplication
+from pyledger.servers.broker.ha.slave_synchronize import offset_in
+from pyledger.servers.ha import connection
+from pyledger.servers.ha import service as ha_service
+from pyledger.servers.ha.client import HaClient
+from pyledger.servers.ha.connection import FOLLOW_BYTES
+from pyledger.servers.ha.service import HaService
 from pyledger.store.messages.message_store import MessageStore
 from pyledger.wire.remoting.bodies.ha_status import HaStatus
 from pyledger.wire.remoting.bodies.topic_config import KVTable
@@ -102,7 +103,7 @@ def test_slaves_far_behind_hold_up_nobody(run: Run, tmp_path: Path, monkeypatch:
         return True
 
     async def main() -> None:
-        monkeypatch.setattr(ha_connection, "LogSender", Gated)
+        monkeypatch.setattr(connection, "LogSender", Gated)
         monkeypatch.setattr(ha_service, "CONNECTIONS_OF_HOST_MAX", THREADS_MAX + 1)
         one_file = SMALL | {"mapped_file_size_bytes": 2 * FOLLOW_BYTES}
         with MessageStore.open(tmp_path, StoreConfig(**one_file)) as store:

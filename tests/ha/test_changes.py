@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from pyledger.broker.keeper import BrokerKeeper
-from pyledger.broker.server import Broker
 from pyledger.client.replication import ReplicationAdmin
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.client import ClientConfig
@@ -16,6 +14,8 @@ from pyledger.config.ha import HaConfig
 from pyledger.config.store import StoreConfig
 from pyledger.errors import NotPromotedError
 from pyledger.model.message import Message
+from pyledger.servers.broker.server import Broker
+from pyledger.servers.broker.supervisor.ha_supervisor import BrokerKeeper
 from pyledger.store.maintenance.truncate_log import cut_log
 from pyledger.store.messages.message_store import MessageStore
 from tests.broker.peers import send

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from pyledger.broker.server import Broker
-from pyledger.broker.slave_sync import SlaveSync
 from pyledger.config.ha import HaConfig
 from pyledger.model import names
 from pyledger.model.remoting_codes import RequestCode
 from pyledger.protocol.broker.timer_messages import TimerProgress
+from pyledger.servers.broker.ha.slave_synchronize import SlaveSync
+from pyledger.servers.broker.server import Broker
 from pyledger.store.messages.timer_files import TimerFile
 from pyledger.wire.remoting.bodies.statistics import TimerMetrics
 from pyledger.wire.remoting.bodies.timer_checkpoint import TimerCheckpoint

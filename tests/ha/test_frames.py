@@ -15,7 +15,7 @@ from pyledger.errors import PyLedgerError
 from pyledger.model.message import Message
 from pyledger.protocol.ha.master import REPORT
 from pyledger.protocol.ha.slave import FRAME_HEADER, SlaveConnection, SlaveState
-from pyledger.runtime.ha_client import store_frames, take_frames
+from pyledger.servers.ha.client import store_frames, take_frames
 from pyledger.store.messages.message_store import MessageStore
 from pyledger.store.messages.replica import ReplicaFeed, StoreReplica
 from tests.ha.pair import log_bytes

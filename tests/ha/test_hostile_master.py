@@ -13,7 +13,7 @@ from pyledger.config.ha import HaConfig
 from pyledger.errors import PyLedgerError
 from pyledger.model.message import Message
 from pyledger.protocol.ha.slave import FRAME_HEADER, SlaveConnection, SlaveState
-from pyledger.runtime.ha_client import store_frames
+from pyledger.servers.ha.client import store_frames
 from pyledger.store.messages.message_store import MessageStore
 from tests.ha.pair import SMALL, brokers, log_bytes, replication, same_view, until
 from tests.ha.test_pairs import send_many

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.broker.server import Broker
 from pyledger.model.message import Message
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.protocol.ha.slave import FRAME_HEADER
-from pyledger.runtime.ha_service import HaService
+from pyledger.servers.broker.server import Broker
+from pyledger.servers.ha.service import HaService
 from pyledger.wire.remoting.bodies.ha_status import HaStatus
 from tests.broker.peers import asked, send
 from tests.ha.link import linked

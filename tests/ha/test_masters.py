@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.broker.keeper import BrokerKeeper
-from pyledger.broker.replication import MasterReplication
-from pyledger.broker.server import Broker
 from pyledger.errors import AnotherMasterError, NotPromotedError, StoreClosedError
 from pyledger.model.remoting_codes import ResponseCode
+from pyledger.servers.broker.ha.replication import MasterReplication
+from pyledger.servers.broker.server import Broker
+from pyledger.servers.broker.supervisor.ha_supervisor import BrokerKeeper
 from tests.broker.peers import pull, send
 from tests.ha.pair import brokers, caught_up, log_bytes, same_view, until
 from tests.ha.test_changes import admin, keeper, replicas

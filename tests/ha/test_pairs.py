@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from pyledger._core import PullLimits
-from pyledger.broker.server import Broker
 from pyledger.errors import ConfigError
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.servers.broker.server import Broker
 from pyledger.store.reading.reader import StoreReader
 from pyledger.wire.remoting.bodies.ha_status import HaStatus
 from pyledger.wire.remoting.command import RemotingCommand
@@ -158,7 +158,8 @@ def test_a_master_sends_consumers_that_read_from_disk_to_its_slave(
 ) -> None:
     # 40 % of the machine's memory are 10,000 bytes.
     monkeypatch.setattr(
-        "pyledger.broker.processors.pull.default_limits", lambda: PullLimits(resident_bytes=10_000)
+        "pyledger.servers.broker.processors.pull_message.default_limits",
+        lambda: PullLimits(resident_bytes=10_000),
     )
 
     async def main() -> None:

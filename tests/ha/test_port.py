@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from pyledger.broker.single_node import SingleNode
 from pyledger.clock import SystemClock
 from pyledger.config.ha import HaConfig
 from pyledger.config.net import TlsConfig
@@ -21,7 +20,8 @@ from pyledger.model.message import Message
 from pyledger.protocol.ha.admission import Admission
 from pyledger.protocol.ha.master import REPORT
 from pyledger.protocol.ha.slave import FRAME_HEADER
-from pyledger.runtime.ha_service import HaService
+from pyledger.servers.ha.service import HaService
+from pyledger.servers.local.rocketmq import SingleNode
 from pyledger.store.messages.message_store import MessageStore
 from tests.ha.link import first_bytes
 from tests.ha.pair import SMALL, brokers, caught_up, replication, same_view, until

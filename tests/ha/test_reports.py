@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from benchmarks.load_frames import FrameSource
-from pyledger.broker.puts import MessagePuts, PutOutcome
 from pyledger.config.ha import HaConfig
-from pyledger.net.late import LateAnswer
+from pyledger.net.deferred import LateAnswer
 from pyledger.protocol.broker.broker_stats import BrokerCounts
 from pyledger.protocol.ha.master import REPORT
-from pyledger.runtime.ha_connection import HaConnection
-from pyledger.runtime.ha_service import HaService
+from pyledger.servers.broker.message_puts import MessagePuts, PutOutcome
+from pyledger.servers.ha.connection import HaConnection
+from pyledger.servers.ha.service import HaService
 from pyledger.store.messages.message_store import MessageStore
 from pyledger.wire.remoting.native_codec import RequestDecoder, SendRun
 from tests.net.conftest import Run

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.broker.server import Broker
 from pyledger.model.message import Message
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.servers.broker.server import Broker
 from pyledger.store.cold.archive import archive
 from pyledger.store.messages.message_store import MessageStore
 from pyledger.wire.remoting.command import RemotingCommand

@@ -11,7 +11,7 @@ from pyledger.client.raft_client import RaftClient
 from pyledger.config.dledger import UPSTREAM_TIMES, RaftConfig
 from pyledger.config.dledger_store import RaftStoreConfig
 from pyledger.protocol.dledger.messages import Entry, TermState
-from pyledger.runtime.raft_server import RaftServer
+from pyledger.servers.dledger.server import RaftServer
 from pyledger.store.dledger.reader import RaftReader
 from pyledger.store.dledger.store import RaftStore
 from tests.interop.dledger_peers import JavaNode, judge, require_kit, run

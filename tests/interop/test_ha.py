@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from pyledger.broker.keeper import BrokerKeeper
-from pyledger.broker.server import Broker
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.delivery import DeliveryConfig
 from pyledger.config.ha import HaConfig
@@ -20,6 +18,8 @@ from pyledger.model.message import Message
 from pyledger.model.remoting_codes import RequestCode
 from pyledger.net.loop import run
 from pyledger.protocol.ha.slave import FRAME_HEADER
+from pyledger.servers.broker.server import Broker
+from pyledger.servers.broker.supervisor.ha_supervisor import BrokerKeeper
 from pyledger.store.files.config_files import DelayOffsets
 from pyledger.store.messages.message_store import MessageStore
 from pyledger.wire.remoting.bodies.offsets import ConsumerOffsetTable, DelayOffsetTable

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from pyledger.broker.server import Broker
 from pyledger.model import names
 from pyledger.model.remoting_codes import RequestCode
+from pyledger.servers.broker.server import Broker
 from pyledger.wire.record.record import decode_records
 from tests.broker.peers import asked, broker, peer, pull, send
 from tests.broker.test_pop import ack, pop, popped

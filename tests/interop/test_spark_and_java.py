@@ -15,10 +15,10 @@ from pyspark_pyledger.staging import stage_rows, staging_folder
 from pyspark_pyledger.stream_reader import StreamReader
 from pyspark_pyledger.write_options import WriteOptions
 
-from pyledger.broker.background import BackgroundNode
 from pyledger.client.blocking import Producer
 from pyledger.model.message import Message
 from pyledger.net.loop import run
+from pyledger.servers.local.node_thread import BackgroundNode
 from tests.ha.pair import brokers, until
 from tests.interop.java import JavaStore
 from tests.interop.peers import PEER_VERSIONS, Peers, RocketMQ

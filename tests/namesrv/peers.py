@@ -9,7 +9,7 @@ from pyledger.config.namesrv import NamesrvConfig
 from pyledger.model.digest import body_crc
 from pyledger.model.remoting_codes import RequestCode
 from pyledger.model.topic import DataVersion, TopicConfig
-from pyledger.namesrv.server import NameServer
+from pyledger.servers.namesrv.server import NameServer
 from pyledger.wire.remoting.bodies.registration import RegisterBrokerBody
 from pyledger.wire.remoting.bodies.topic_config import TopicConfigTable
 from pyledger.wire.remoting.command import RemotingCommand

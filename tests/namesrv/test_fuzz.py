@@ -12,9 +12,9 @@ from pyledger.config.namesrv import NamesrvConfig
 from pyledger.config.net import NetConfig
 from pyledger.errors import PyLedgerError
 from pyledger.model.remoting_codes import RequestCode
-from pyledger.namesrv.kv_config import KVConfig
-from pyledger.namesrv.processor import RequestProcessor
 from pyledger.protocol.namesrv.route_table import RouteTable
+from pyledger.servers.namesrv.kv_config import KVConfig
+from pyledger.servers.namesrv.processor import RequestProcessor
 from pyledger.wire.remoting.command import FLAG_RESPONSE, RemotingCommand, decode
 from tests.golden.remoting_frames import RecordedFrame, recorded_frames
 from tests.namesrv.peers import registration

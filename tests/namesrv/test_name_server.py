@@ -13,10 +13,10 @@ from pyledger.config.net import NetConfig
 from pyledger.errors import ConfigError, ListenError
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.model.topic import DataVersion
-from pyledger.namesrv import processor as processor_module
-from pyledger.namesrv import server as namesrv_server
-from pyledger.namesrv.server import NameServer
-from pyledger.net.server import RemotingServer
+from pyledger.net.remoting.server import RemotingServer
+from pyledger.servers.namesrv import processor as processor_module
+from pyledger.servers.namesrv import server as namesrv_server
+from pyledger.servers.namesrv.server import NameServer
 from pyledger.wire.remoting.command import RemotingCommand, encode_frame
 from tests.namesrv.peers import asked, name_server, peer, registration
 from tests.net.conftest import Run

@@ -8,7 +8,7 @@ import pytest
 
 from pyledger.model.remoting_codes import RequestCode
 from pyledger.model.topic import DataVersion
-from pyledger.namesrv.server import NameServer
+from pyledger.servers.namesrv.server import NameServer
 from pyledger.wire import fastjson
 from pyledger.wire.remoting.command import decode
 from tests.golden.remoting_frames import RecordedFrame, recorded_frames

@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from pyledger.config.net import NetConfig
-from pyledger.net.client import RemotingClient
-from pyledger.net.connection import Connection, Handler
 from pyledger.net.endpoint import Answer
-from pyledger.net.server import RemotingServer
+from pyledger.net.remoting.client import RemotingClient
+from pyledger.net.remoting.connection import Connection, Handler
+from pyledger.net.remoting.server import RemotingServer
 from pyledger.wire.remoting.command import RemotingCommand, decode, encode_frame
 from pyledger.wire.remoting.framing import FrameDecoder
 

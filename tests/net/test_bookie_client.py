@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from pyledger.net.bookie_client import BookieClient, BookieConnection, Codec, RunOfCalls
+from pyledger.net.bookkeeper.bookie_client import BookieClient, BookieConnection, Codec, RunOfCalls
 from pyledger.protocol.bookkeeper.messages import AddResponse, Status
 from pyledger.wire.bookkeeper.request_frames import ADDED, AnswerFrames, Version3
 from pyledger.wire.bookkeeper.version3 import encode_response

@@ -14,10 +14,10 @@ from pyledger.errors import (
     RemotingTimeoutError,
     RemotingTooMuchRequestError,
 )
-from pyledger.net.calls import Outcome
-from pyledger.net.connection import UNEXPECTED_REMARK, Connection
 from pyledger.net.endpoint import Answer
-from pyledger.net.handlers import HandlerTable
+from pyledger.net.remoting.connection import UNEXPECTED_REMARK, Connection
+from pyledger.net.remoting.pending_requests import Outcome
+from pyledger.net.remoting.request_table import HandlerTable
 from pyledger.wire.remoting.command import RemotingCommand, SerializeType, encode_frame
 from tests.net.conftest import Run
 from tests.net.peers import ECHO, address, calling, echo, raw, serving, until

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyledger.net.connection import Connection
 from pyledger.net.endpoint import Answer
-from pyledger.net.handlers import HandlerTable
 from pyledger.net.loop import loop_factory
+from pyledger.net.remoting.connection import Connection
+from pyledger.net.remoting.request_table import HandlerTable
 from pyledger.wire.remoting.command import RemotingCommand, decode
 from tests.golden.remoting_frames import RecordedFrame, recorded_frames
 from tests.net.conftest import Run

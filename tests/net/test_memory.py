@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from pyledger.config.net import NetConfig
-from pyledger.net import memory
-from pyledger.net.connection import Connection
+from pyledger.net import buffer_budget as memory
+from pyledger.net.bookkeeper.server import LedgerConnection, LedgerServer
 from pyledger.net.endpoint import Frame
-from pyledger.net.ledger_server import LedgerConnection, LedgerServer
-from pyledger.net.server import RemotingServer
+from pyledger.net.remoting.connection import Connection
+from pyledger.net.remoting.server import RemotingServer
 from pyledger.wire.remoting.command import RemotingCommand, encode_frame
 from pyledger.wire.remoting.native_codec import AppendDecoder
 from tests.net.conftest import Run

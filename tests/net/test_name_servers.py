@@ -6,10 +6,10 @@ import pytest
 
 from pyledger.config.net import NetConfig
 from pyledger.errors import RemotingConnectError
-from pyledger.net.connection import Connection, Handler
 from pyledger.net.endpoint import Answer
-from pyledger.net.name_servers import NameServerList, parse_addresses
-from pyledger.net.server import RemotingServer
+from pyledger.net.remoting.connection import Connection, Handler
+from pyledger.net.remoting.name_servers import NameServerList, parse_addresses
+from pyledger.net.remoting.server import RemotingServer
 from pyledger.wire.remoting.command import RemotingCommand
 from tests.net.conftest import Run
 from tests.net.peers import ECHO, address, calling, serving, until

@@ -6,11 +6,11 @@ import pytest
 
 from pyledger.config.net import NetConfig
 from pyledger.errors import ListenError, RemotingConnectError, RemotingSendRequestError
-from pyledger.net.calls import Outcome
-from pyledger.net.client import RemotingClient
-from pyledger.net.connection import Connection
 from pyledger.net.endpoint import Answer
-from pyledger.net.server import RemotingServer
+from pyledger.net.remoting.client import RemotingClient
+from pyledger.net.remoting.connection import Connection
+from pyledger.net.remoting.pending_requests import Outcome
+from pyledger.net.remoting.server import RemotingServer
 from pyledger.wire.remoting.command import RemotingCommand, encode_frame
 from tests.net.conftest import Run
 from tests.net.peers import ECHO, address, calling, echo, raw, serving, until

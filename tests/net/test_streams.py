@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from pyledger.config.net import NetConfig
 from pyledger.model.remoting_codes import RequestCode
-from pyledger.net.connection import UNEXPECTED_REMARK, Connection
 from pyledger.net.endpoint import Answer, Frame
 from pyledger.net.loop import loop_factory
 from pyledger.net.outbox import SEND_BUFFERS_MAX, Outbox
+from pyledger.net.remoting.connection import UNEXPECTED_REMARK, Connection
 from pyledger.wire.remoting.command import RemotingCommand, encode_frame
 from pyledger.wire.remoting.headers.send import SendMessageRequestHeader
 from pyledger.wire.remoting.native_codec import HotRequest

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyledger.errors import RemotingTooMuchRequestError
-from pyledger.net.permits import Permits
+from pyledger.net.request_limits import Permits
 from pyledger.net.timers import Alarm, TimerWheel
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.errors import ConfigError, PyLedgerError
-from pyledger.net.connection import Connection
 from pyledger.net.endpoint import Answer
+from pyledger.net.remoting.connection import Connection
 from pyledger.wire.remoting.command import RemotingCommand
 from tests.net.conftest import Run
 from tests.net.identities import Identity, client_tls, make_identity, server_tls
@@ -177,8 +177,8 @@ def test_plain_frames_on_a_tls_connection_only_close_it(run: Run, local: Identit
 
 
 def test_certificates_that_cannot_be_read_are_config_errors(folder: Path, local: Identity) -> None:
-    from pyledger.net.client import RemotingClient
-    from pyledger.net.server import RemotingServer
+    from pyledger.net.remoting.client import RemotingClient
+    from pyledger.net.remoting.server import RemotingServer
 
     rubbish = folder / "rubbish.pem"
     rubbish.write_text("no certificate")

@@ -10,7 +10,7 @@ from pyledger.config.bookie import BookieConfig
 from pyledger.config.bookkeeper_client import LedgerConfig
 from pyledger.protocol.bookkeeper import messages as m
 from pyledger.protocol.bookkeeper.entry import DigestType
-from pyledger.runtime.bookie_server import BookieServer
+from pyledger.servers.bookkeeper.server import BookieServer
 from pyledger.store.bookkeeper.folder import BookiePaths
 from pyledger.wire.bookkeeper import version3
 from pyledger.wire.bookkeeper.entry import EntryDigest, master_key, pack_entry

@@ -11,7 +11,7 @@ from pyledger.config.dledger import RaftConfig
 from pyledger.config.dledger_store import RaftStoreConfig
 from pyledger.config.net import NetConfig
 from pyledger.errors import OutcomeUnknownError, RaftRefusedError
-from pyledger.runtime.raft_server import RaftServer
+from pyledger.servers.dledger.server import RaftServer
 from tests.ports import free_ports
 
 SMALL = RaftStoreConfig(data_file_size_bytes=1 << 16, index_file_size_bytes=1 << 12)

@@ -20,8 +20,8 @@ from pyledger.protocol.bookkeeper import messages as m
 from pyledger.protocol.bookkeeper.entry import DigestType
 from pyledger.protocol.bookkeeper.messages import Status
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata, Segment
-from pyledger.runtime.bookie_group import BookieGroup
-from pyledger.runtime.bookie_server import BookieServer
+from pyledger.servers.bookkeeper.server import BookieServer
+from pyledger.servers.local.bookies import BookieGroup
 from pyledger.store.bookkeeper.folder import BookiePaths
 from tests.runtime.bookie_peer import Peer, entry_of
 

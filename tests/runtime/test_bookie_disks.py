@@ -12,8 +12,8 @@ from pyledger.errors import BookieCookieError
 from pyledger.metadata.bookies import RegisteredBookies
 from pyledger.metadata.cluster import Cluster, locate
 from pyledger.protocol.bookkeeper.messages import PRIORITY_HIGH, Status
-from pyledger.runtime import bookie_server
-from pyledger.runtime.bookie_server import BookieServer
+from pyledger.servers.bookkeeper import server
+from pyledger.servers.bookkeeper.server import BookieServer
 from pyledger.store.bookkeeper.folder import BookiePaths
 from tests.interop.bookkeeper_peers import zookeeper
 from tests.runtime.bookie_peer import Peer, entry_of
@@ -166,7 +166,7 @@ def test_what_found_no_room_is_not_lost(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Whatever was acknowledged is in the journal until it is elsewhere, however often that is tried."""
-    monkeypatch.setattr(bookie_server, "RETRY_S", 0.01)
+    monkeypatch.setattr(server, "RETRY_S", 0.01)
 
     async def play() -> None:
         address = f"sqlite:{tmp_path / 'metadata.db'}"

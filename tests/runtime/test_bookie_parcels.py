@@ -9,7 +9,7 @@ from typing import Any
 
 from pyledger.clock import SystemClock
 from pyledger.protocol.bookkeeper.bookie import BookieRules
-from pyledger.runtime.bookie_desk import BookieDesk
+from pyledger.servers.bookkeeper.request_processor import BookieDesk
 
 ANSWERS, OTHER = b"answers to adds", b"another answer"
 

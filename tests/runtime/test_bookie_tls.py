@@ -11,7 +11,7 @@ from pyledger.config.net import TlsConfig
 from pyledger.errors import AddFailedError, EntryReadError, LedgerPasswordError
 from pyledger.protocol.bookkeeper import messages as m
 from pyledger.protocol.bookkeeper.messages import Status
-from pyledger.runtime.bookie_group import BookieGroup
+from pyledger.servers.local.bookies import BookieGroup
 from pyledger.wire.bookkeeper import version3
 from tests.net.identities import Identity, client_tls, make_identity, server_tls
 from tests.runtime.bookie_peer import PATIENT, Peer, entry_of

@@ -13,12 +13,12 @@ from pyledger.config.dledger_store import RaftStoreConfig
 from pyledger.config.namesrv import NamesrvConfig
 from pyledger.config.net import NetConfig
 from pyledger.model.remoting_codes import RequestCode
-from pyledger.namesrv.server import NameServer
 from pyledger.net.fair_queue import ITERATION_BYTES
-from pyledger.net.server import RemotingServer
+from pyledger.net.remoting.server import RemotingServer
 from pyledger.protocol.bookkeeper import messages as m
 from pyledger.protocol.dledger.messages import GetEntriesRequest, MetadataRequest
 from pyledger.protocol.dledger.response_codes import RequestCode as RaftCode
+from pyledger.servers.namesrv.server import NameServer
 from pyledger.wire.bookkeeper import version3
 from pyledger.wire.dledger.bodies import encode_body
 from pyledger.wire.remoting.command import RemotingCommand, encode_frame

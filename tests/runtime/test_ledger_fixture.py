@@ -8,7 +8,7 @@ import pytest
 
 from pyledger.client.ledger import AsyncLedgerClient, LedgerConfig
 from pyledger.errors import LedgerFencedError
-from pyledger.runtime.bookie_group import BackgroundBookies, BookieGroup
+from pyledger.servers.local.bookies import BackgroundBookies, BookieGroup
 from pyledger.store.bookkeeper.verify import BookieCheck
 from tests.source_tree import ROOT
 

@@ -10,7 +10,7 @@ import pytest
 from pyledger.client.ledger import AsyncLedgerClient, DigestType
 from pyledger.errors import LedgerFencedError
 from pyledger.metadata.cluster import Cluster, locate
-from pyledger.runtime.bookie_server import BookieServer
+from pyledger.servers.bookkeeper.server import BookieServer
 from pyledger.store.bookkeeper.folder import BookiePaths
 from pyledger.wire.bookkeeper.bookies import Endpoint, Registration
 from tests.ports import free_ports

@@ -19,9 +19,9 @@ from pyledger.metadata.sqlite import SqliteStore
 from pyledger.metadata.store import MetadataStore
 from pyledger.metadata.zookeeper import ZooKeeperStore
 from pyledger.protocol.bookkeeper.messages import Status
-from pyledger.runtime import bookie_membership
-from pyledger.runtime.bookie_membership import BookieMembership
-from pyledger.runtime.bookie_server import BookieServer
+from pyledger.servers.bookkeeper import registration
+from pyledger.servers.bookkeeper.registration import BookieMembership
+from pyledger.servers.bookkeeper.server import BookieServer
 from pyledger.store.bookkeeper.folder import BookiePaths
 from pyledger.wire.bookkeeper.bookies import ENDPOINT_ID, Endpoint, Registration
 from tests.interop.bookkeeper_peers import zookeeper
@@ -120,7 +120,7 @@ class Unsettled(ToldSessions):
 
 
 def test_a_bookie_registers_anew_whatever_it_meets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bookie_membership, "RETRY_S", LOOK_AGAIN_S)
+    monkeypatch.setattr(registration, "RETRY_S", LOOK_AGAIN_S)
 
     async def play() -> None:
         async with Cluster(SqliteStore(tmp_path / "metadata.db")) as other:

@@ -15,10 +15,10 @@ from pyledger.config.dledger_store import RaftStoreConfig
 from pyledger.config.net import NetConfig
 from pyledger.errors import ListenError, NoLeaderError, RaftRefusedError, StoreLockedError
 from pyledger.log_events import logger
+from pyledger.net.alarms import ALARM_INTERVAL_MS, ALARMS_MAX, Alarms
 from pyledger.protocol.dledger.messages import AppendEntryRequest, Entry, PushEntryRequest, Request
-from pyledger.runtime import raft_server
-from pyledger.runtime.alarms import ALARM_INTERVAL_MS, ALARMS_MAX, Alarms
-from pyledger.runtime.raft_server import RaftServer
+from pyledger.servers.dledger import server
+from pyledger.servers.dledger.server import RaftServer
 from pyledger.store.dledger.reader import RaftReader
 from pyledger.store.dledger.verify import verify_raft
 from pyledger.store.files.lock import StoreLock
@@ -74,7 +74,7 @@ def test_bodies_and_entries_go_as_they_are_however_much_waits_to_be_written(
         decoded.append(decode_request(code, body))
         return decoded[-1]
 
-    monkeypatch.setattr(raft_server, "decode_request", watched)
+    monkeypatch.setattr(server, "decode_request", watched)
     net = NetConfig(write_high_water_mark_bytes=1, write_low_water_mark_bytes=1)
 
     async def work() -> None:
@@ -201,7 +201,7 @@ def failing_term_file(number: int, times: int, patch: pytest.MonkeyPatch) -> lis
 def test_a_vote_waits_for_room_on_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(raft_server, "RETRY_MS", 10)
+    monkeypatch.setattr(server, "RETRY_MS", 10)
     flushed = failing_term_file(errno.ENOSPC, 3, monkeypatch)
 
     async def work() -> None:
@@ -217,7 +217,7 @@ def test_a_vote_waits_for_room_on_the_disk(
 def test_a_member_without_room_for_its_term_still_says_how_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(raft_server, "RETRY_MS", 10)
+    monkeypatch.setattr(server, "RETRY_MS", 10)
     flushed = failing_term_file(errno.ENOSPC, 1 << 30, monkeypatch)
 
     async def work() -> None:

@@ -16,12 +16,12 @@ from pyspark_pyledger.schema import schema_of
 from pyspark_pyledger.stream_reader import StreamReader
 
 from pyledger import arrow
-from pyledger.broker.background import BackgroundNode
 from pyledger.client.blocking import Producer
 from pyledger.client.blocking_admin import Admin
 from pyledger.errors import ConfigError, DataLostError, RemotingError
 from pyledger.model.message import Message, MessageQueue
 from pyledger.model.topic import TopicConfig
+from pyledger.servers.local.node_thread import BackgroundNode
 from tests.ha.link import linked
 from tests.ha.pair import brokers, caught_up, until
 from tests.ha.test_links import service_of

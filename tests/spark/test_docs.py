@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyledger.broker.background import BackgroundNode
 from pyledger.model.message import Message
+from pyledger.servers.local.node_thread import BackgroundNode
 from pyledger.store.messages.message_store import MessageStore
 from tests.source_tree import ROOT
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 
-from pyledger.broker.background import BackgroundNode
 from pyledger.client.blocking import Producer
 from pyledger.errors import CorruptRecordError
 from pyledger.model.message import Message
+from pyledger.servers.local.node_thread import BackgroundNode
 from pyledger.store.cold.archive import archive
 from tests.golden.archive import GoldenCase
 from tests.spark.test_brokers import SEND_TIMEOUT_MS

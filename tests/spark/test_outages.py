@@ -13,7 +13,6 @@ from pyspark_pyledger.positions import Positions
 from pyspark_pyledger.schema import schema_of
 from pyspark_pyledger.stream_reader import StreamReader
 
-from pyledger.broker.server import Broker
 from pyledger.client.blocking_admin import Admin
 from pyledger.config.namesrv import NamesrvConfig
 from pyledger.errors import (
@@ -25,7 +24,8 @@ from pyledger.errors import (
 )
 from pyledger.model.message import Message
 from pyledger.model.topic import TopicConfig
-from pyledger.namesrv.server import NameServer
+from pyledger.servers.broker.server import Broker
+from pyledger.servers.namesrv.server import NameServer
 from tests.ha.pair import Pair, brokers, caught_up, until
 from tests.spark.test_positions import open_stream, rows, write
 

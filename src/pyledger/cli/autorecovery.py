@@ -44,11 +44,11 @@ def serve_command(metadata: str, name: str, config_path: Path | None, log_level:
     import os
     import socket
 
-    from pyledger.autorecovery.service import AutoRecovery
     from pyledger.config.autorecovery import AutoRecoveryConfig
     from pyledger.config.bookkeeper_client import LedgerConfig
     from pyledger.config.loader import ConfigFile
     from pyledger.config.net import TlsConfig
+    from pyledger.servers.autorecovery.service import AutoRecovery
 
     log_to_stderr(log_level)
     file = ConfigFile(config_path)
@@ -123,7 +123,7 @@ def decommission_command(metadata: str, forget: bool, bookie_id: str, as_json: b
 
     async def work() -> int:
         require_protobuf()
-        from pyledger.autorecovery.decommission import decommission
+        from pyledger.servers.autorecovery.decommission import decommission
 
         async with client_of(metadata) as client:
             return await decommission(client, bookie_id, forget=forget, told=_tell_left)

@@ -40,7 +40,7 @@ def command(
         raise click.UsageError("--dry-run changes nothing, so it cannot --forget")
 
     async def work() -> dict[str, int]:
-        from pyledger.autorecovery.lost_bookies import Outcome, mend_ledgers_of
+        from pyledger.servers.autorecovery.recover_bookies import Outcome, mend_ledgers_of
 
         counts = {one.value: 0 for one in Outcome}
         async with client_of(metadata) as client:

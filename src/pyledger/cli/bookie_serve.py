@@ -89,8 +89,8 @@ def command(
     if count is not None and (journals or ledgers or folder is None):
         raise click.UsageError("with --dev all folders are below FOLDER")
     try:
-        from pyledger.runtime.bookie_group import BookieGroup
-        from pyledger.runtime.bookie_server import BookieServer
+        from pyledger.servers.bookkeeper.server import BookieServer
+        from pyledger.servers.local.bookies import BookieGroup
     except ImportError as error:
         raise CannotReachError(str(error)) from error
     from pyledger.config.bookie import FIXED, BookieConfig
@@ -164,9 +164,9 @@ def _listed(text: str) -> tuple[str, ...]:
 
 def _with_autorecovery(file: Any, tls: Any, *, enabled: bool) -> Callable[[Any, str, str], Any]:
     """What puts autorecovery beside bookies: given them, the address of their cluster and a name."""
-    from pyledger.autorecovery.beside import BookiesWithAutoRecovery
     from pyledger.config.autorecovery import AutoRecoveryConfig
     from pyledger.config.bookkeeper_client import LedgerConfig
+    from pyledger.servers.autorecovery.in_bookie import BookiesWithAutoRecovery
 
     config, client = file.load(AutoRecoveryConfig, "autorecovery"), file.load(LedgerConfig, "ledger")
 

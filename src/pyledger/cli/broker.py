@@ -16,7 +16,7 @@ from pyledger.cli.serving import (
 )
 
 if TYPE_CHECKING:
-    from pyledger.broker.membership import Membership
+    from pyledger.servers.broker.dledger.member import Membership
 
 EXAMPLES = """\b
 Examples:
@@ -48,8 +48,6 @@ def command(
     begin_start()
     from dataclasses import replace
 
-    from pyledger.broker.keeper import BrokerKeeper
-    from pyledger.broker.server import Broker
     from pyledger.config.broker import FIXED, BrokerConfig
     from pyledger.config.delivery import DeliveryConfig
     from pyledger.config.dledger import RaftConfig
@@ -58,6 +56,8 @@ def command(
     from pyledger.config.loader import ConfigFile
     from pyledger.config.net import NetConfig, TlsConfig
     from pyledger.config.store import StoreConfig
+    from pyledger.servers.broker.server import Broker
+    from pyledger.servers.broker.supervisor.ha_supervisor import BrokerKeeper
 
     log_to_stderr(log_level)
     file = ConfigFile(config_path)
@@ -80,7 +80,7 @@ def command(
     if not dledger.enabled:
         serve("broker", lambda: BrokerKeeper(made, config, ha))
         return
-    from pyledger.broker.group_keeper import GroupKeeper, member_of
+    from pyledger.servers.broker.supervisor.dledger_supervisor import GroupKeeper, member_of
 
     member = member_of(dledger, raft, config, store, net)
     serve("broker", lambda: GroupKeeper(made, config, ha, member, dledger.slave_id))

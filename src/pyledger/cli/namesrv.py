@@ -39,7 +39,7 @@ def command(listen: tuple[str, int] | None, config_path: Path | None, admin: boo
     from pyledger.config.loader import ConfigFile
     from pyledger.config.namesrv import FIXED, NamesrvConfig
     from pyledger.config.net import NetConfig, TlsConfig
-    from pyledger.namesrv.server import NameServer
+    from pyledger.servers.namesrv.server import NameServer
 
     log_to_stderr(log_level)
     file = ConfigFile(config_path)

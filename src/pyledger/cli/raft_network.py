@@ -75,7 +75,7 @@ def node(
     from pyledger.config.dledger_store import RaftStoreConfig
     from pyledger.config.loader import ConfigFile
     from pyledger.config.net import NetConfig
-    from pyledger.runtime.raft_server import RaftServer
+    from pyledger.servers.dledger.server import RaftServer
     from pyledger.store.freed_memory import keep_buffers
 
     log_to_stderr(log_level)

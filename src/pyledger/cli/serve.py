@@ -42,7 +42,7 @@ def command(
     begin_start()
     from dataclasses import replace
 
-    from pyledger.broker.single_node import SMALL_STORE, SingleNode
+    from pyledger.servers.local.rocketmq import SMALL_STORE, SingleNode
 
     del dev  # the only way there is, but it has to be said
     log_to_stderr(log_level)

@@ -7,7 +7,7 @@ from pyledger.errors import BrokerError, NoRouteError
 from pyledger.model.message import MessageQueue
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.model.route import ClusterRoutes, TopicRoute
-from pyledger.net.client import RemotingClient
+from pyledger.net.remoting.client import RemotingClient
 from pyledger.wire.record.record import ReceivedMessage, decode_records
 from pyledger.wire.remoting.bodies.heartbeat import Heartbeat
 from pyledger.wire.remoting.bodies.membership import ConsumerIds, LockBatchRequest, LockBatchResponse

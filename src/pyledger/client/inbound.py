@@ -13,9 +13,9 @@ from pyledger.errors import PyLedgerError
 from pyledger.log_events import event, logger
 from pyledger.model import names
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
-from pyledger.net.connection import Connection
 from pyledger.net.endpoint import Answer
-from pyledger.net.handlers import HandlerTable
+from pyledger.net.remoting.connection import Connection
+from pyledger.net.remoting.request_table import HandlerTable
 from pyledger.wire.record.properties import decode_properties
 from pyledger.wire.record.record import ReceivedMessage, decode_records
 from pyledger.wire.remoting.bodies.offsets import ConsumerStatus, QueueOffsets

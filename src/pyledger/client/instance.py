@@ -22,8 +22,8 @@ from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.errors import ClientStateError, PyLedgerError
 from pyledger.log_events import event, logger
 from pyledger.model import names
-from pyledger.net.client import RemotingClient
-from pyledger.net.name_servers import parse_addresses
+from pyledger.net.remoting.client import RemotingClient
+from pyledger.net.remoting.name_servers import parse_addresses
 from pyledger.protocol.rebalance.planner import INTERVAL_MS, MIN_INTERVAL_MS
 from pyledger.wire.remoting.bodies.heartbeat import Heartbeat, ProducerEntry
 

@@ -13,7 +13,7 @@ from pyledger.errors import BrokerError
 from pyledger.model import names
 from pyledger.model.message import MessageQueue
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
-from pyledger.net.connection import Connection
+from pyledger.net.remoting.connection import Connection
 from pyledger.protocol.broker.pull_rules import PullFlag
 from pyledger.wire.record.record import ReceivedMessage, decode_records
 from pyledger.wire.remoting.bodies.subscription import Subscription

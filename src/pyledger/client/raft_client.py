@@ -23,8 +23,8 @@ from pyledger.errors import (
     RemotingTimeoutError,
     RemotingTooMuchRequestError,
 )
-from pyledger.net.client import RemotingClient
-from pyledger.net.connection import Connection
+from pyledger.net.remoting.client import RemotingClient
+from pyledger.net.remoting.connection import Connection
 from pyledger.protocol.dledger.messages import (
     AppendEntryRequest,
     AppendEntryResponse,

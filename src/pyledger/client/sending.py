@@ -27,7 +27,7 @@ from pyledger.errors import (
 from pyledger.model.message import MessageQueue
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.model.route import MASTER_ID
-from pyledger.net.connection import Connection
+from pyledger.net.remoting.connection import Connection
 from pyledger.protocol.client.queue_selection import FaultTable, QueueChooser
 from pyledger.protocol.client.send_retry import SendMode, tries_again
 from pyledger.wire.remoting.command import FLAG_ONEWAY, RemotingCommand

@@ -8,12 +8,12 @@ import uuid
 from typing import Self
 
 from pyledger.errors import ConfigError, LedgerMetadataError, NodeExistsError
+from pyledger.metadata.auditor_election import AuditorElection
 from pyledger.metadata.bookies import AVAILABLE, READ_ONLY, BookieTable
-from pyledger.metadata.election import AuditorElection
 from pyledger.metadata.ledgers import LedgerTable
-from pyledger.metadata.marks import MarkTable
 from pyledger.metadata.sqlite import SqliteStore
 from pyledger.metadata.store import MetadataStore
+from pyledger.metadata.underreplication import MarkTable
 
 ROOT = "/ledgers"
 LAYOUT, INSTANCE_ID = "LAYOUT", "INSTANCEID"

@@ -25,7 +25,7 @@ from pyledger.errors import (
     NoMetadataFileError,
     NoNodeError,
 )
-from pyledger.metadata.signal import Signal
+from pyledger.metadata.change_signal import Signal
 from pyledger.metadata.store import SEQUENCE_DIGITS, MetadataStore, Node
 
 P = ParamSpec("P")

@@ -23,7 +23,7 @@ from pyledger.errors import (
     NoNodeError,
 )
 from pyledger.log_events import logger
-from pyledger.metadata.signal import Signal
+from pyledger.metadata.change_signal import Signal
 from pyledger.metadata.store import MetadataStore, Node
 
 log = logger("metadata.zookeeper")

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from pyledger.config.net import NetConfig
+from pyledger.net.buffer_budget import HeldMemory, Holder
+from pyledger.net.deferred import Late
 from pyledger.net.event_limiter import EventLimiter
 from pyledger.net.fair_queue import FairQueue
-from pyledger.net.late import Late
-from pyledger.net.memory import HeldMemory, Holder
-from pyledger.net.permits import Permits
+from pyledger.net.request_limits import Permits
 from pyledger.net.timers import TimerWheel
 from pyledger.wire.remoting.command import RemotingCommand
 from pyledger.wire.remoting.framing import StreamDecoder

@@ -11,7 +11,7 @@ from pyledger.config.net import TlsConfig
 from pyledger.errors import MetadataUnreachableError, NotEnoughBookiesError
 from pyledger.metadata.bookies import RegisteredBookies
 from pyledger.metadata.cluster import Cluster
-from pyledger.net.bookie_client import BookieClient, BookieConnection, Codec
+from pyledger.net.bookkeeper.bookie_client import BookieClient, BookieConnection, Codec
 from pyledger.protocol.bookkeeper.fragments import Lack
 from pyledger.protocol.bookkeeper.ledger_writer import Replacements
 from pyledger.protocol.bookkeeper.messages import Request

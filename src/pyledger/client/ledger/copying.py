@@ -16,8 +16,8 @@ from pyledger.client.ledger.pace import Pace
 from pyledger.client.ledger.reader import AsyncLedgerReader
 from pyledger.config.bookkeeper_client import LedgerConfig
 from pyledger.errors import AddFailedError
-from pyledger.metadata.signal import Signal
-from pyledger.net.bookie_client import RunOfCalls
+from pyledger.metadata.change_signal import Signal
+from pyledger.net.bookkeeper.bookie_client import RunOfCalls
 from pyledger.protocol.bookkeeper.entry import LedgerEntry
 from pyledger.protocol.bookkeeper.messages import BatchReadRequest, BatchReadResponse, Status
 from pyledger.protocol.bookkeeper.re_replication import Repair

@@ -16,8 +16,8 @@ from pyledger.errors import (
     NoSuchEntryError,
     NoSuchLedgerError,
 )
+from pyledger.metadata.change_signal import Signal
 from pyledger.metadata.ledgers import LedgerTable, StoredMetadata
-from pyledger.metadata.signal import Signal
 from pyledger.protocol.bookkeeper.entry import LedgerEntry
 from pyledger.protocol.bookkeeper.entry_reader import EntryRead
 from pyledger.protocol.bookkeeper.messages import (

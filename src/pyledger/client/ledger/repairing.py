@@ -16,8 +16,8 @@ from pyledger.client.ledger.recovering import RecoveryShell
 from pyledger.config.autorecovery import AutoRecoveryConfig
 from pyledger.config.bookkeeper_client import LedgerConfig
 from pyledger.errors import NodeVersionError
+from pyledger.metadata.change_signal import Signal
 from pyledger.metadata.ledgers import LedgerTable, StoredMetadata
-from pyledger.metadata.signal import Signal
 from pyledger.protocol.bookkeeper.entry import DigestType
 from pyledger.protocol.bookkeeper.fragments import Lack, LedgerCheck
 from pyledger.protocol.bookkeeper.messages import ReadRequest

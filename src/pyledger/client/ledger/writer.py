@@ -23,7 +23,7 @@ from pyledger.errors import (
     PyLedgerError,
 )
 from pyledger.metadata.ledgers import LedgerTable, StoredMetadata
-from pyledger.net.bookie_client import RunOfCalls
+from pyledger.net.bookkeeper.bookie_client import RunOfCalls
 from pyledger.protocol.bookkeeper.entry import DigestType
 from pyledger.protocol.bookkeeper.ledger_writer import LedgerWriter, Proposal, SendAdd, SendRun
 from pyledger.protocol.bookkeeper.messages import ForceLedgerRequest, Status, WriteLacRequest

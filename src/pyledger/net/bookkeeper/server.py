@@ -1,0 +1,221 @@
+"""The listening side of a bookie: frames of BookKeeper's protocol, handed on as they come.
+
+A connection speaks TLS from its first byte, or from when its client asks for it (START_TLS, as upstream).
+
+Source: BookKeeper proto/BookieNettyServer.java, BookieRequestHandler.java.
+"""
+
+import logging
+import os
+import socket
+import ssl
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import replace
+from typing import Any
+
+from pyledger.config.net import DAY_S, NetConfig, TlsConfig
+from pyledger.log_events import event, logger
+from pyledger.net.endpoint import Endpoint, Received
+from pyledger.net.remoting.server import RemotingServer
+from pyledger.net.stream import FrameStream
+from pyledger.wire.bookkeeper.protocol_version import Dialect
+
+log = logger("net")
+
+IDLE_SECONDS = DAY_S
+"""As upstream, a silent connection is not closed; a dead peer is noticed within a day."""
+
+
+class LedgerConnection(FrameStream):
+    """One connection of a client of ledgers.
+
+    Attributes:
+        dialect: The version of the protocol that it speaks.
+        in_work: Requests that are not answered yet.
+        must_secure: Nothing but START_TLS may be asked yet.
+        before_answer: Called before anything else is written, and before the socket is closed, while somebody
+            else was lent it.
+    """
+
+    __slots__ = (
+        "_lent",
+        "_server",
+        "_upgrading",
+        "before_answer",
+        "dialect",
+        "in_work",
+        "must_secure",
+    )
+
+    def __init__(
+        self, server: "LedgerServer", endpoint: Endpoint[Any], own: socket.socket, *, secure: bool
+    ) -> None:
+        """Made by a server."""
+        super().__init__(endpoint, own, secure=secure)
+        self._server = server
+        self.dialect = Dialect()
+        self.in_work = 0
+        self.must_secure = server.requires_tls and not secure
+        self._upgrading = False
+        self.before_answer: Callable[[], None] | None = None
+        self._lent = -1
+
+    def connection_made(self, transport: Any) -> None:
+        """The connection stands."""
+        super().connection_made(transport)
+        self.endpoint.add(self)
+
+    def begin(self) -> None:
+        """A request was taken that is answered later."""
+        self.in_work += 1
+
+    def lend(self) -> int:
+        """The socket's descriptor, for somebody who writes whole frames to it; -1: now that cannot be.
+
+        Who gets it sets `before_answer`.
+        """
+        if self.closed or self._secure or self._upgrading or self._outbox.blocked or self.queued_bytes:
+            return -1
+        if self._lent < 0:
+            # One of its own: whatever becomes of the other, this number is no other socket's.
+            self._lent = os.dup(self.socket.fileno())
+        return self._lent
+
+    def answer(self, frames: Iterable[bytes], done: int) -> None:
+        """Send answers; `done` requests that were begun end. On a closed connection they are dropped."""
+        if self.before_answer is not None:
+            self.before_answer()
+        self.in_work -= done
+        self.write(frames)
+        self.go_on()
+        if self._finishing:
+            self._wake_drained()
+
+    # --- TLS
+
+    @property
+    def may_secure(self) -> bool:
+        """Whether TLS can be asked for."""
+        return self._server.context is not None and not self._secure and not self._upgrading
+
+    def secure(self, answer: bytes) -> None:
+        """Give an answer, the last one in clear, and speak TLS from then on."""
+        if self.before_answer is not None:
+            self.before_answer()
+        self._transport.pause_reading()
+        # What comes by TLS before the handshake is known to be over waits.
+        self._paused = self._upgrading = True
+        self.write((answer,))
+        self._server.spawn(self._upgrade())
+
+    async def _upgrade(self) -> None:
+        self._flush()
+        if self.closed:
+            return
+        if self.queued_bytes or self.in_work or self._waiting or self._decoder.pending_bytes:
+            event(log, logging.WARNING, "more in clear before TLS", peer=self.remote_address)
+            self.abort()
+            return
+        self._transport.set_write_buffer_limits()
+        context = self._server.context
+        assert context is not None
+        try:
+            transport = await self.endpoint.loop.start_tls(
+                self._transport,
+                self,
+                context,
+                server_side=True,
+                ssl_handshake_timeout=self._server.handshake_s,
+            )
+        except (OSError, TimeoutError) as error:
+            event(log, logging.INFO, "no TLS", peer=self.remote_address, problem=error)
+            self.abort()
+            return
+        if transport is not None:
+            self.go_secure(transport)
+            self.must_secure = self._upgrading = False
+            self.go_on()
+
+    # --- what the stream asks
+
+    def take(self, frames: list[Received]) -> list[Received]:
+        """Hand on frames, until the connection has to be paused."""
+        return self._server.take(self, frames)
+
+    def ended(self, problem: str) -> None:  # noqa: ARG002 - nobody waits here to be told
+        """The connection is gone."""
+        if self.before_answer is not None:
+            self.before_answer()
+        if self._lent >= 0:
+            os.close(self._lent)
+            self._lent = -1
+        self.endpoint.remove(self)
+
+    def has_work(self) -> bool:
+        """Whether requests wait for their answer."""
+        return self.in_work > 0
+
+    def overworked(self) -> bool:
+        """Whether nothing more should be taken now."""
+        return self.in_work >= self.endpoint.limits.requests_max or self._upgrading or self._server.full()
+
+
+class LedgerServer(RemotingServer):
+    """Accepts connections and hands their frames to one taker.
+
+    Attributes:
+        requires_tls: Whether nothing else is answered.
+        handshake_s: How long a handshake may take.
+    """
+
+    def __init__(
+        self,
+        take: Callable[[LedgerConnection, list[Any]], list[Any]],
+        full: Callable[[], bool],
+        *,
+        host: str,
+        port: int,
+        config: NetConfig,
+        tls: TlsConfig | None = None,
+        on_close: Callable[[Any], None] | None = None,
+    ) -> None:
+        """A server that listens once it is started.
+
+        Args:
+            take: Gets each connection's frames, without their lengths; answers by the connection. Returns
+                those that have to wait because the connection was paused.
+            full: Whether nothing more should be taken; when that ends, `go_on` of all connections is called.
+            host: Address or name to listen on.
+            port: 0 takes any free port.
+            config: Limits.
+            tls: Certificates; without, the server speaks no TLS.
+            on_close: Called when a connection is gone.
+        """
+        tls = tls or TlsConfig()
+        self.requires_tls = tls.server_mode == "enforcing"
+        self.handshake_s = tls.handshake_timeout_ms / 1000
+        if self.requires_tls:
+            # It has to hear the question for TLS, which comes in clear.
+            tls = replace(tls, server_mode="permissive")
+        super().__init__(_unasked, host=host, port=port, config=config, tls=tls, on_close=on_close)
+        self.take, self.full = take, full
+
+    @property
+    def context(self) -> ssl.SSLContext | None:
+        """For TLS; None: it speaks none."""
+        return self._context
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something that ends with the server."""
+        assert self._endpoint is not None
+        task = self._endpoint.loop.create_task(work)
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+
+    def connection(self, endpoint: Endpoint[Any], accepted: socket.socket, *, secure: bool) -> FrameStream:
+        """A connection of BookKeeper's protocol."""
+        return LedgerConnection(self, endpoint, accepted, secure=secure)
+
+
+def _unasked(*_request: object) -> None:
+    """Remoting's handler: there is no remoting here."""

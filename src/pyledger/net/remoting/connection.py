@@ -1,0 +1,485 @@
+"""One connection of remoting: requests and their answers, both ways.
+
+Requests and answers of the two directions share the connection; only bit 0 of the flag tells them apart.
+Invariant: a call in `calls` holds one permit, and either ends in `finish` or is abandoned.
+
+Source: RocketMQ remoting/.../netty/NettyRemotingAbstract.java.
+"""
+
+import asyncio
+import logging
+import socket
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from operator import attrgetter
+from typing import Any, cast
+
+from pyledger.errors import (
+    InvariantError,
+    PyLedgerError,
+    RemotingSendRequestError,
+    RemotingTimeoutError,
+    RemotingTooMuchRequestError,
+)
+from pyledger.log_events import logger
+from pyledger.model.remoting_codes import ResponseCode
+from pyledger.net.deferred import Late
+from pyledger.net.endpoint import Answer, Endpoint, Frame, Received
+from pyledger.net.remoting.pending_requests import (
+    TOGETHER_S,
+    Call,
+    Done,
+    Outcome,
+    PendingCall,
+    SentTogether,
+    settle,
+)
+from pyledger.net.stream import FrameStream
+from pyledger.wire.remoting.command import (
+    FLAG_ONEWAY,
+    FLAG_RESPONSE,
+    Buffer,
+    RemotingCommand,
+    command_of,
+    encode_head,
+)
+from pyledger.wire.remoting.native_codec import AnswerDecoder, AnsweredCall, AppendRun, HotRequest
+
+log = logger("net")
+
+GO_AWAY_REMARK = "please go away"
+GO_AWAY_ABOVE_VERSION = 475
+"""Peers up to this version (5.3.1) do not know GO_AWAY."""
+REMARK_CHARACTERS_MAX = 1024
+UNEXPECTED_REMARK = "the request failed for a reason that is in the log of who answers"
+FRAME_BYTES = attrgetter("frame_bytes")
+"""Of those that a quick handler takes, without a call for each; `size_of` is for all frames."""
+HEAD_BYTES = 64 << 10
+"""Room for the head of a request; it is not encoded yet when room is looked for."""
+
+
+class Connection(FrameStream):
+    """A connection, of a server or of a client; both sides may send requests.
+
+    Belongs to one event loop: another thread sends by the loop's `call_soon_threadsafe`.
+
+    Attributes:
+        remote_address: `ip:port` of the peer.
+        version: Of the peer, as its last request says; 0 before.
+        language: Of the peer, as its last request says; None before, and when it is unknown.
+        data: The application's own.
+        calls: Requests of ours that wait for their answer, by opaque.
+        closed: Nothing can be sent any more.
+    """
+
+    __slots__ = (
+        "_bytes_in_work",
+        "_oneway_ends",
+        "_requests_in_work",
+        "_together",
+        "_work",
+        "calls",
+        "data",
+        "language",
+        "version",
+    )
+
+    def __init__(self, endpoint: "Endpoint[Connection]", own: socket.socket, *, secure: bool) -> None:
+        """Made by a server or a client.
+
+        Args:
+            endpoint: What the connections of this side share.
+            own: The connection's socket.
+            secure: Whether TLS stands between the two; without, bytes are written to the socket itself.
+        """
+        super().__init__(endpoint, own, secure=secure)
+        self.version = 0
+        self.language: int | None = None
+        self.data: dict[Any, Any] = {}
+        self.calls: dict[int, Call] = {}
+        if endpoint.quick is None:
+            self._decoder = AnswerDecoder(endpoint.limits.frame_max_bytes, self.calls)
+        self._together: SentTogether | None = None
+        # What handlers are still at: how many requests each answers, and of how many bytes.
+        self._work: dict[Late[Any], tuple[int, int]] = {}
+        self._requests_in_work = self._bytes_in_work = 0
+        # Where in the stream of written bytes each one-way request ends that holds a permit.
+        self._oneway_ends: deque[int] = deque()
+
+    def connection_made(self, transport: Any) -> None:
+        """The connection stands."""
+        super().connection_made(transport)
+        self.endpoint.add(self)
+
+    def send(self, command: RemotingCommand, parts: Sequence[bytes | memoryview] = ()) -> None:
+        """Send a command; on a closed connection it is dropped.
+
+        Args:
+            command: A response, or a request whose answer nobody awaits.
+            parts: Sent behind the command's own body, as part of it. Nothing is copied while the peer reads;
+                each view is kept alive until it is written.
+        """
+        if self.closed:
+            return
+        outbox = self._outbox
+        body = command.body
+        outbox.put(encode_head(command, len(body) + sum(map(len, parts)) if parts else None))
+        if body:
+            outbox.put(body)
+        for part in parts:
+            if part:
+                outbox.put(part)
+        self._put()
+
+    async def call(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        """Send a request and wait for its answer.
+
+        Args:
+            command: A request; its opaque is set here.
+            timeout_ms: For everything: a permit, room to write, the answer.
+
+        Raises:
+            RemotingTooMuchRequestError: no permit became free in time; nothing was sent.
+            RemotingTimeoutError: no answer came in time.
+            RemotingSendRequestError: the connection is closed, or closed before the answer came.
+        """
+        loop = self.endpoint.loop
+        started = loop.time()
+        left_ms: float = timeout_ms
+        if not self.endpoint.async_permits.try_take():
+            await self.endpoint.async_permits.take(timeout_ms, self.remote_address)
+            left_ms -= (loop.time() - started) * 1000
+        try:
+            if self._outbox.queued_bytes > self.endpoint.limits.high_water_mark_bytes:
+                await self.room(left_ms, timeout_ms)
+                left_ms = timeout_ms - (loop.time() - started) * 1000
+            future = loop.create_future()
+            pending = self._start(command, left_ms, timeout_ms, partial(settle, future))
+        except BaseException:
+            self.endpoint.async_permits.give()
+            raise
+        sent_at = loop.time()
+        try:
+            answer: RemotingCommand = await future
+        except RemotingTimeoutError:
+            enough = left_ms > 100 or left_ms > timeout_ms / 4
+            if self.endpoint.limits.close_on_timeout and enough and self._received_at <= sent_at:
+                self.abort()
+            raise
+        except asyncio.CancelledError:
+            pending.abandon()
+            raise
+        return answer
+
+    def start_call(self, command: RemotingCommand, timeout_ms: int, done: Done) -> PendingCall:
+        """Send a request; `done` gets its answer, or the error, from the event loop.
+
+        Args:
+            command: A request; its opaque is set here.
+            timeout_ms: For the answer.
+            done: Called once, unless the returned call is abandoned. Must not raise.
+
+        Raises:
+            RemotingTooMuchRequestError: no permit is free, or too much waits to be written; nothing was sent.
+            RemotingSendRequestError: the connection is closed.
+        """
+        permits = self.endpoint.async_permits
+        if not permits.try_take():
+            raise permits.exhausted(self.remote_address)
+        try:
+            return self._start(command, timeout_ms, timeout_ms, done)
+        except BaseException:
+            permits.give()
+            raise
+
+    @property
+    def takes_calls(self) -> bool:
+        """Whether `start_encoded` may be used by somebody who bounds what waits to be written."""
+        return not self.closed and self.endpoint.async_permits.free > 0
+
+    @property
+    def has_room(self) -> bool:
+        """Whether `start_encoded` may be used now."""
+        return self.takes_calls and self._outbox.queued_bytes <= self.endpoint.limits.high_water_mark_bytes
+
+    def start_encoded(self, call: Call, opaque: int, parts: Iterable[Buffer], timeout_ms: int) -> None:
+        """Send a request that is encoded already, while there is room for it.
+
+        Args:
+            call: Gets the answer, or the error; never before this returns.
+            opaque: Stands in the request; of `endpoint.next_opaque`.
+            parts: The whole frame.
+            timeout_ms: For the answer.
+        """
+        endpoint = self.endpoint
+        endpoint.async_permits.free -= 1
+        self.calls[opaque] = call
+        now = endpoint.loop.time()
+        together = self._together
+        if together is None or now >= together.closes_at or together.timeout_ms != timeout_ms:
+            together = self._together = SentTogether(now, timeout_ms, self._late)
+            endpoint.wheel.arm(together, timeout_ms + TOGETHER_S * 1000)
+        together.opaques.append(opaque)
+        self.write(parts)
+
+    def abandon(self, opaque: int) -> None:
+        """Nobody waits any more for the answer of a request of `start_encoded`."""
+        if self.calls.pop(opaque, None) is not None:
+            self.endpoint.async_permits.give()
+
+    def call_oneway(self, command: RemotingCommand) -> None:
+        """Send a request that has no answer.
+
+        Raises:
+            RemotingTooMuchRequestError: no permit is free, or too much waits to be written; nothing was sent.
+            RemotingSendRequestError: the connection is closed.
+        """
+        permits = self.endpoint.oneway_permits
+        if not permits.try_take():
+            raise permits.exhausted(self.remote_address)
+        self._send_oneway(command)
+
+    async def call_oneway_within(self, command: RemotingCommand, timeout_ms: int) -> None:
+        """Send a request that has no answer, after waiting at most `timeout_ms` until there is room for it.
+
+        Raises:
+            RemotingTooMuchRequestError: no permit became free in time; nothing was sent.
+            RemotingTimeoutError: the peer reads too slowly; nothing was sent.
+            RemotingSendRequestError: the connection is closed.
+        """
+        started = self.endpoint.loop.time()
+        if self._outbox.queued_bytes > self.endpoint.limits.high_water_mark_bytes:
+            await self.room(timeout_ms, timeout_ms)
+        left_ms = timeout_ms - (self.endpoint.loop.time() - started) * 1000
+        await self.endpoint.oneway_permits.take(left_ms, self.remote_address)
+        self._send_oneway(command)
+
+    # --- what the stream asks
+
+    def take(self, frames: list[Received]) -> list[Received]:
+        """Handle frames, until the connection has to be paused."""
+        outbox, work, permits = self._outbox, self._work, self.endpoint.async_permits
+        index = 0
+        while index < len(frames):
+            frame = frames[index]
+            if isinstance(frame, AnsweredCall):
+                index += 1
+                permits.give()
+                frame.finish(None)
+                continue
+            taken = self._serve_quickly(frames, index) if isinstance(frame, HotRequest) else 0
+            if not taken:
+                if isinstance(frame, AppendRun):
+                    frames[index : index + 1] = frame.frames
+                    continue
+                taken = 1
+                command = command_of(frame)
+                if command.flag & FLAG_RESPONSE:
+                    index += 1
+                    call = self.calls.pop(command.opaque, None)
+                    if call is not None:
+                        self._finish(call, command)
+                    continue
+                self._serve(command)
+            index += taken
+            if self.closed:
+                break
+            if self.turn_is_over():
+                return frames[index:]
+            if (work or outbox.queued_bytes > self._flush_bytes) and self.must_pause():
+                return frames[index:]
+        return []
+
+    def written(self) -> None:
+        """Some bytes were written: one-way requests among them give their permits back."""
+        while self._oneway_ends and self._oneway_ends[0] <= self._outbox.written_bytes:
+            self._oneway_ends.popleft()
+            self.endpoint.oneway_permits.give()
+
+    def ended(self, problem: str) -> None:
+        """The connection is gone: calls fail, permits are free again."""
+        self._together = None
+        for _ in range(len(self._oneway_ends)):
+            self.endpoint.oneway_permits.give()
+        self._oneway_ends.clear()
+        for opaque in tuple(self.calls):
+            if (call := self.calls.pop(opaque, None)) is not None:
+                self._finish(call, RemotingSendRequestError(self.remote_address, problem))
+        self.endpoint.remove(self)
+
+    def has_work(self) -> bool:
+        """Whether handlers are still at work."""
+        return bool(self._work)
+
+    def busy(self) -> bool:
+        """Whether more is likely to be sent in this turn: several calls or handlers are under way."""
+        return len(self.calls) > 1 or bool(self._work)
+
+    def overworked(self) -> bool:
+        """Whether as many requests are in work as may be."""
+        return self._requests_in_work >= self.endpoint.limits.requests_max
+
+    def work_bytes(self) -> int:
+        """Size of the requests in work."""
+        return self._bytes_in_work
+
+    # --- requests of the peer
+
+    def _serve(self, request: RemotingCommand) -> None:
+        self.version, self.language = request.version, request.language
+        if self.endpoint.going_away and request.version > GO_AWAY_ABOVE_VERSION:
+            self._answer(request, request.response(ResponseCode.GO_AWAY, GO_AWAY_REMARK))
+            return
+        try:
+            answer = self.endpoint.handler(self, request)
+        except InvariantError:
+            raise
+        except Exception as error:  # noqa: BLE001 - one failed request concerns no other client
+            answer = self._failure(request, error)
+        if isinstance(answer, RemotingCommand):
+            self._answer(request, answer)
+            return
+        if answer is None:
+            return
+        work = asyncio.ensure_future(answer, loop=self.endpoint.loop)
+        self._begin_work(work, 1, len(request.body))
+        work.add_done_callback(partial(self._work_done, request))
+
+    def _serve_quickly(self, frames: list[Received], index: int) -> int:
+        """Let the quick handler answer one frame, and perhaps more; how many need not go the usual way."""
+        quick, request = self.endpoint.quick, frames[index]
+        assert isinstance(request, HotRequest)
+        requests = cast("list[Frame]", frames)  # who has a quick handler decodes no answers
+        if quick is None or self.endpoint.going_away:
+            return 0
+        self.version, self.language = request.version, request.language
+        try:
+            answer, taken = quick(self, requests, index)
+        except InvariantError:
+            raise
+        except Exception as error:  # noqa: BLE001 - one failed request concerns no other client
+            command = command_of(request)
+            self._answer(command, self._failure(command, error))
+            return 1
+        if isinstance(answer, bytes):
+            if answer:
+                self.write((answer,))
+        elif answer is not None:
+            taken_now = requests[index : index + taken]
+            self._begin_work(answer, taken, sum(map(FRAME_BYTES, taken_now)))
+            answer.add_done_callback(partial(self._quick_work_done, taken_now))
+        return taken
+
+    def _begin_work(self, work: Late[Any], requests: int, size_bytes: int) -> None:
+        self._work[work] = requests, size_bytes
+        self._requests_in_work += requests
+        self._bytes_in_work += size_bytes
+
+    def _end_work(self, work: Late[Any]) -> None:
+        requests, size_bytes = self._work.pop(work, (0, 0))
+        self._requests_in_work -= requests
+        self._bytes_in_work -= size_bytes
+        self._count()
+
+    def _quick_work_done(self, requests: list[Frame], work: Late[bytes]) -> None:
+        if work.cancelled() or work.exception() is not None:
+            for request in requests:
+                self._work_done(command_of(request), work)
+            return
+        self._end_work(work)
+        if answer := work.result():
+            self.write((answer,))
+        if self._paused:
+            self.go_on()
+        if self._finishing:
+            self._wake_drained()
+
+    def _work_done(self, request: RemotingCommand, work: Late[Any]) -> None:
+        self._end_work(work)
+        if work.cancelled():
+            return
+        error = work.exception()
+        if isinstance(error, InvariantError):
+            self.abort()
+            raise error
+        answer = self._failure(request, error) if error is not None else work.result()
+        if answer is not None:
+            self._answer(request, answer)
+        if self._paused:
+            self.go_on()
+        if self._finishing:
+            self._wake_drained()
+
+    def _answer(self, request: RemotingCommand, answer: RemotingCommand) -> None:
+        if not request.flag & FLAG_ONEWAY:
+            self.send(answer)
+
+    def _failure(self, request: RemotingCommand, error: BaseException) -> RemotingCommand:
+        if not isinstance(error, PyLedgerError):
+            self.report(log, logging.ERROR, "request failed", error, code=request.code)
+            return request.response(ResponseCode.SYSTEM_ERROR, UNEXPECTED_REMARK)
+        remark = f"{type(error).__name__}: {error}"[:REMARK_CHARACTERS_MAX]
+        return request.response(ResponseCode.SYSTEM_ERROR, remark)
+
+    # --- requests of ours
+
+    def _start(self, command: RemotingCommand, left_ms: float, timeout_ms: int, done: Done) -> PendingCall:
+        """Send a request that holds a permit; `left_ms` are left of its time."""
+        self._check_room(command)
+        opaque = command.opaque = self.endpoint.next_opaque()
+        permits, address = self.endpoint.async_permits, self.remote_address
+        pending = PendingCall(self.calls, opaque, permits, address, timeout_ms, done)
+        self.endpoint.wheel.arm(pending, left_ms)
+        try:
+            self.send(command)
+        except BaseException:
+            pending.forget()
+            pending.cancel()
+            raise
+        return pending
+
+    def _finish(self, call: Call, outcome: Outcome) -> None:
+        """Tell a call its outcome."""
+        if not isinstance(call, PendingCall):
+            self.endpoint.async_permits.give()
+        call.finish(outcome)
+
+    def _late(self, together: SentTogether) -> None:
+        """Calls that were sent together got no answer in time, perhaps some of them."""
+        late = [call for opaque in together.opaques if (call := self.calls.pop(opaque, None)) is not None]
+        if late and self.endpoint.limits.close_on_timeout and self._received_at <= together.sent_at:
+            self.abort()
+        for call in late:
+            self._finish(call, RemotingTimeoutError(self.remote_address, together.timeout_ms))
+
+    def _check_room(self, command: RemotingCommand) -> None:
+        """A request of ours must not be what makes the connection be cut for its backlog."""
+        if self.closed:
+            raise RemotingSendRequestError(self.remote_address, "the connection is closed")
+        limit_bytes = self.endpoint.limits.backlog_max_bytes
+        if self._outbox.queued_bytes + len(command.body) + HEAD_BYTES > limit_bytes:
+            raise RemotingTooMuchRequestError(
+                self.remote_address, limit_bytes, "write_backlog_max_bytes", "bytes"
+            )
+
+    def _send_oneway(self, command: RemotingCommand) -> None:
+        """Send a request that holds a permit until the kernel has taken it."""
+        command.opaque = self.endpoint.next_opaque()
+        command.flag |= FLAG_ONEWAY
+        outbox = self._outbox
+        try:
+            self._check_room(command)
+            self.send(command)
+        except BaseException:
+            self.endpoint.oneway_permits.give()
+            raise
+        if self.closed or not outbox.queued_bytes:
+            self.endpoint.oneway_permits.give()
+        else:
+            self._oneway_ends.append(outbox.written_bytes + outbox.queued_bytes)
+
+
+Handler = Callable[[Connection, RemotingCommand], Answer | Awaitable[Answer]]
+"""Answers a request of the peer. None: nothing is written now; whoever holds the request answers it later.
+Called from the event loop, so it must not block; where it has to wait it returns an awaitable."""

@@ -1,1 +1,0 @@
-"""Shells: they join machines of `protocol` with disk and sockets. No rules live here."""

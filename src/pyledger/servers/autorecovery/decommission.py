@@ -1,0 +1,64 @@
+"""Taking a bookie out of a cluster for good: its ledgers are copied to others, then it is forgotten.
+
+Source: BookKeeper client/BookKeeperAdmin.java (decommissionBookie).
+"""
+
+import contextlib
+from collections.abc import Callable
+
+from pyledger.client.ledger.client import AsyncLedgerClient
+from pyledger.config.autorecovery import AutoRecoveryConfig
+from pyledger.errors import AutoRecoveryDisabledError, BookieExistsError, NoNodeError, NoSuchLedgerError
+from pyledger.protocol.bookkeeper.fragments import keeps_entries
+from pyledger.servers.autorecovery.auditor import Auditor
+from pyledger.servers.autorecovery.clock import SystemClock
+
+
+async def decommission(
+    client: AsyncLedgerClient, bookie_id: str, *, forget: bool = False, told: Callable[[int], None]
+) -> int:
+    """Mark all ledgers of a bookie that was stopped, and wait until others have their copies; how many.
+
+    Args:
+        client: Started.
+        bookie_id: Which.
+        forget: Delete its cookie then: nobody may come back under its name with the old folders.
+        told: Gets the number of ledgers that are left, at first and after each one.
+
+    Raises:
+        BookieExistsError: It runs.
+        AutoRecoveryDisabledError: Nobody would make the copies.
+        NoNodeError: There is no such bookie, or, without `forget`, it was forgotten and no ledger names it.
+    """
+    found = await client.bookies()
+    if bookie_id in found.writable or bookie_id in found.read_only:
+        raise BookieExistsError(bookie_id)
+    if not await client.cluster.marks.enabled():
+        raise AutoRecoveryDisabledError
+    known = bookie_id in await client.cluster.bookies.known()
+    if forget and not known:
+        raise NoNodeError(bookie_id)
+    await client.cluster.marks.prepare()
+    auditor = Auditor(client, AutoRecoveryConfig(), SystemClock())
+    await auditor.mark_ledgers_of(frozenset((bookie_id,)))
+    left = [ledger_id async for ledger_id in client.ledgers() if await _keeps(client, ledger_id, bookie_id)]
+    if not left and not known:
+        raise NoNodeError(bookie_id)
+    told(len(left))
+    for done, ledger_id in enumerate(left, 1):
+        with contextlib.suppress(NoSuchLedgerError):
+            states = client.cluster.ledgers.watch(ledger_id)
+            async with contextlib.aclosing(states):
+                async for stored in states:
+                    if not keeps_entries(stored.metadata, bookie_id):
+                        break
+        told(len(left) - done)
+    if forget:
+        await client.cluster.bookies.delete_cookie(bookie_id)
+    return len(left)
+
+
+async def _keeps(client: AsyncLedgerClient, ledger_id: int, bookie_id: str) -> bool:
+    with contextlib.suppress(NoSuchLedgerError):
+        return keeps_entries(await client.metadata(ledger_id), bookie_id)
+    return False

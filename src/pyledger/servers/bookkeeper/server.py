@@ -1,0 +1,305 @@
+"""A bookie: its folders, its port, its place in a cluster.
+
+Source: BookKeeper bookie/BookieImpl.java, BookieStateManager.java, SyncThread.java.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+from pyledger.clock import SystemClock
+from pyledger.config.bookie import BookieConfig
+from pyledger.config.net import NetConfig, TlsConfig
+from pyledger.errors import ConfigError, StoreError, StoreFullError
+from pyledger.log_events import event, logger
+from pyledger.metadata.cluster import Cluster
+from pyledger.net.alarms import Alarms
+from pyledger.net.bookkeeper.server import IDLE_SECONDS, LedgerConnection, LedgerServer
+from pyledger.protocol.bookkeeper.bookie import BookieRules
+from pyledger.servers.bookkeeper.garbage_collector import BookieCollector
+from pyledger.servers.bookkeeper.registration import BookieMembership
+from pyledger.servers.bookkeeper.request_processor import BookieDesk
+from pyledger.store.bookkeeper.disks import LedgerDisks
+from pyledger.store.bookkeeper.folder import BookiePaths
+from pyledger.store.bookkeeper.store import BookieStore, Checkpoint
+
+log = logger("bookie")
+
+READ_THREADS = 4
+CLOSE_GRACE_MS = 3_000
+RETRY_S = 1.0
+TLS_EXTENSION = "tls"
+"""Registered by a bookie that speaks TLS."""
+
+
+class BookieServer:
+    """Serves one bookie from `start` to `close`.
+
+    Attributes:
+        ended: Set when it cannot go on: its disk failed.
+    """
+
+    def __init__(
+        self,
+        paths: BookiePaths,
+        *,
+        config: BookieConfig | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        tls: TlsConfig | None = None,
+        cluster: Cluster | None = None,
+        bookie_id: str = "",
+        advertised_host: str = "",
+    ) -> None:
+        """A bookie that opens its folders and listens once it is started.
+
+        Args:
+            paths: Folders of its journals, and of its entry logs and indexes.
+            config: How it keeps them.
+            host: Address or name to listen on.
+            port: 0 takes any free port.
+            tls: Certificates; without, it speaks no TLS.
+            cluster: Where it registers, not started yet; None: only who knows its address finds it.
+            bookie_id: Its name; empty makes it of host and port.
+            advertised_host: Where clients find it; empty is `host`.
+        """
+        self.config = config or BookieConfig()
+        self.ended = asyncio.Event()
+        self._paths = paths.absolute()
+        self._clock = SystemClock()
+        self._host = host
+        self._advertised_host = advertised_host or host
+        self._member: BookieMembership | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        if cluster is not None:
+            if not bookie_id and not port:
+                raise ConfigError("bookie_id", "is empty, and the port that would name it is any", "give one")
+            name = bookie_id or f"{self._advertised_host}:{port}"
+            self._member = BookieMembership(
+                cluster, name, self._paths, self._give_up, may_grow=self.config.allow_storage_expansion
+            )
+        net = NetConfig(
+            frame_max_bytes=self.config.frame_max_bytes,
+            server_idle_seconds=IDLE_SECONDS,
+            requests_max=self.config.adds_in_progress_max,
+        )
+        self._server = LedgerServer(
+            self._take,
+            self._full,
+            on_close=self._gone,
+            host=host,
+            port=port,
+            config=net,
+            tls=tls,
+        )
+        self._disk = ThreadPoolExecutor(1, "bookie-disk")
+        self._reads = ThreadPoolExecutor(READ_THREADS, "bookie-read")
+        self._alarms = Alarms(log)
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._moving: asyncio.Future[None] | None = None
+        self._collector: BookieCollector | None = None
+        self._started = self._closing = self._collecting = False
+        self._store: BookieStore
+        self._desk: BookieDesk
+
+    @property
+    def address(self) -> str:
+        """`host:port` that it listens on."""
+        return f"{self._host}:{self._server.port}"
+
+    @property
+    def disks(self) -> LedgerDisks:
+        """Its folders for ledgers, and which are full."""
+        return self._store.disks
+
+    async def start(self) -> None:
+        """Take the port, check the cookie, replay the journal, listen, register.
+
+        Raises:
+            StoreError: The folders cannot be opened.
+            LedgerFileError: A file in them is damaged.
+            BookieCookieError: They are not those that it had before.
+            MetadataUnreachableError: The cluster does not answer.
+            BookieExistsError: Another process has its name.
+            ListenError: The port cannot be had.
+        """
+        self._loop = asyncio.get_running_loop()
+        try:
+            await self._start()
+        except BaseException:
+            await self.close()
+            raise
+        event(log, logging.INFO, "bookie serves", address=self.address, ledgers=len(self._store.ledgers))
+
+    async def _start(self) -> None:
+        # First: a new bookie that cannot listen must not become one that its cluster waits for.
+        await self._server.bind()
+        if self._member is not None:
+            await self._member.start()
+        opening = partial(BookieStore.open, self._paths, self.config, self._clock, self._journal_failed)
+        store = self._store = await self._loop.run_in_executor(self._disk, opening)
+        self.rules = BookieRules(store, store.ledgers)
+        self._desk = BookieDesk(store, self.rules, self._reads, self._clock, self._checkpoint)
+        self._started = True
+        self._look_at_disk()
+        await self._server.start()
+        self._arm("checkpoint", self.config.flush_interval_ms / 1000, self._checkpoint)
+        if self._member is not None:
+            where = (self._advertised_host, self._server.port)
+            extensions = () if self._server.context is None else (TLS_EXTENSION,)
+            await self._member.register(*where, read_only=self.rules.read_only, extensions=extensions)
+            self._collector = BookieCollector(
+                store, self.config, self._disk, self._member.deleted_ledgers, self._settled
+            )
+            self._arm("collect", self.config.gc_wait_time_ms / 1000, self._collect)
+
+    async def close(self) -> None:
+        """Leave the cluster, answer what was taken, move all to the entry logs, end. Idempotent."""
+        if self._closing:
+            return
+        self._closing = True
+        for timer in self._timers.values():
+            timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._member is not None:
+            await self._member.close()
+        await self._server.close(CLOSE_GRACE_MS)
+        try:
+            if self._started:
+                await self._close_store()
+        finally:
+            self._reads.shutdown()
+            self._disk.shutdown()
+
+    async def _close_store(self) -> None:
+        self._desk.close()
+        if self._moving is not None:
+            await asyncio.wait([self._moving])
+        self._store.waits = True
+        try:
+            await self._loop.run_in_executor(self._disk, self._store.close)
+        except StoreFullError as error:
+            event(log, logging.ERROR, "no room for entries, they stay in the journal", problem=error)
+
+    # --- inside
+
+    def _take(self, connection: LedgerConnection, frames: list[Any]) -> list[Any]:
+        return self._desk.take(connection, frames)
+
+    def _gone(self, connection: Any) -> None:
+        if self._started:
+            self._desk.gone(connection)
+
+    def _full(self) -> bool:
+        return self._desk.full()
+
+    def _arm(self, name: str, delay_s: float, call: Callable[[], None]) -> None:
+        if (timer := self._timers.pop(name, None)) is not None:
+            timer.cancel()
+        if not self._closing:
+            self._timers[name] = self._loop.call_later(delay_s, call)
+
+    def _checkpoint(self) -> None:
+        """Begin a checkpoint, unless one is under way."""
+        self._arm("checkpoint", self.config.flush_interval_ms / 1000, self._checkpoint)
+        if self._moving is not None or self._closing:
+            return
+        if (checkpoint := self._store.begin_checkpoint()) is not None:
+            self._moving = self._loop.run_in_executor(self._disk, self._store.write_checkpoint, checkpoint)
+            self._moving.add_done_callback(partial(self._moved, checkpoint))
+
+    def _moved(self, checkpoint: Checkpoint, work: asyncio.Future[None]) -> None:
+        self._moving = None
+        error = None if work.cancelled() else work.exception()
+        if error is None:
+            self._store.end_checkpoint(checkpoint)
+            if self._store.cached_bytes > self.config.write_cache_bytes:
+                self._checkpoint()
+            for connection in self._server.connections:
+                connection.go_on()
+        elif isinstance(error, StoreFullError):
+            # Nothing is lost: it is all in the journal. It goes to another disk, or nothing more may come.
+            self._alarms.warn(f"no room for entries: {error}", self._clock.monotonic_ms())
+            self._store.disks.leave_out(error.path)
+            everywhere = self._store.disks.all_full
+            if everywhere:
+                self._set_read_only(True, "no disk has room")
+                self.rules.room_for_recovery = False
+            self._arm("checkpoint", RETRY_S if everywhere else 0, self._checkpoint)
+        else:
+            event(log, logging.ERROR, "checkpoint failed", problem=error)
+            self._give_up()
+            if not isinstance(error, StoreError):
+                raise error
+
+    def _look_at_disk(self) -> None:
+        config, disks, full = self.config, self._store.disks, self._store.disks.full
+        try:
+            rooms = disks.look()
+        except StoreError as error:
+            event(log, logging.ERROR, "disk is gone", problem=error)
+            self._give_up()
+            return
+        used = max(room.used_percent for room in rooms)
+        for folder in sorted(disks.full ^ full):
+            event(log, logging.WARNING, "disk", folder=folder, full=folder in disks.full)
+        left_out = bool(disks.full) if config.read_only_mode_on_any_disk_full_enabled else disks.all_full
+        self._set_read_only(config.force_read_only_bookie or left_out, f"disk used to {used:.1f} percent")
+        if self._collector is not None:
+            warn, before = config.disk_usage_warn_threshold_percent, self._collector.used_percent
+            self._collector.used_percent, self._collector.all_full = used, disks.all_full
+            if used > warn >= before:
+                self._collect()
+        least_bytes = config.min_usable_size_for_high_priority_writes_bytes
+        self.rules.room_for_recovery = any(room.free_bytes >= least_bytes for room in rooms)
+        self._arm("disk", self.config.disk_check_interval_ms / 1000, self._look_at_disk)
+
+    def _set_read_only(self, read_only: bool, why: str) -> None:
+        if read_only != self.rules.read_only:
+            self.rules.read_only = read_only
+            event(log, logging.WARNING, "bookie changes", read_only=read_only, why=why)
+            if self._member is not None:
+                self._spawn(self._member.set_read_only(read_only))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _collect(self) -> None:
+        """Begin to collect garbage, unless that is under way."""
+        if self._collector is not None and not self._collecting:
+            self._collecting = True
+            self._spawn(self._collect_garbage(self._collector))
+
+    async def _collect_garbage(self, collector: BookieCollector) -> None:
+        try:
+            await collector.collect()
+        except StoreFullError as error:
+            event(log, logging.WARNING, "not collected", problem=error)
+        except (StoreError, OSError) as error:
+            event(log, logging.ERROR, "disk failed while collecting", problem=error)
+            self._give_up()
+        except Exception:
+            log.exception("not collected")
+        finally:
+            self._collecting = False
+            self._arm("collect", self.config.gc_wait_time_ms / 1000, self._collect)
+
+    async def _settled(self) -> None:
+        """Return when no checkpoint is under way."""
+        while self._moving is not None:
+            await asyncio.wait([self._moving])
+
+    def _journal_failed(self) -> None:
+        self._loop.call_soon_threadsafe(self._give_up)
+
+    def _give_up(self) -> None:
+        """The disk cannot be trusted: acknowledge nothing any more."""
+        self.rules.read_only, self.rules.room_for_recovery = True, False
+        self.ended.set()

@@ -1,0 +1,1 @@
+"""Access control of a broker, and the gate before requests of operators."""

@@ -1,0 +1,143 @@
+"""What the processors of a broker share."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyledger.clock import Clock
+from pyledger.config.broker import BrokerConfig
+from pyledger.config.delivery import DeliveryConfig
+from pyledger.config.net import NetConfig
+from pyledger.model.topic import Permission
+from pyledger.net.endpoint import Answer
+from pyledger.net.remoting.client import RemotingClient
+from pyledger.net.remoting.connection import Connection
+from pyledger.protocol.broker.broker_state import BrokerStanding
+from pyledger.protocol.broker.broker_stats import BrokerCounts
+from pyledger.protocol.broker.client_channel import Notice
+from pyledger.servers.broker.ha.replication import Replication
+from pyledger.servers.broker.message_puts import MessagePuts
+from pyledger.servers.broker.pop_service import PopBook
+from pyledger.servers.broker.pull_request_hold import HeldPulls
+from pyledger.servers.broker.tables import BrokerTables
+from pyledger.servers.broker.topic_routes import TopicRoutes
+from pyledger.servers.broker.transaction_service import Transactions
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.wire.remoting.command import RemotingCommand
+
+if TYPE_CHECKING:
+    from pyledger.servers.broker.auth.auth_file import WatchedRules
+
+T = TypeVar("T")
+HEADER_ROOM_BYTES = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerParts:
+    """One broker's parts; `store` and the tables are open and read."""
+
+    config: BrokerConfig
+    delivery: DeliveryConfig
+    standing: BrokerStanding
+    store: MessageStore
+    tables: BrokerTables
+    puts: MessagePuts
+    held: HeldPulls
+    replication: Replication
+    transactions: Transactions
+    pops: PopBook
+    routes: TopicRoutes
+    counts: BrokerCounts
+    access_rules: "WatchedRules | None"
+    """Who may do what; None: everybody everything that is not a change."""
+    net: NetConfig
+    clock: Clock
+    random: Random
+    address: str
+    """`host:port` that clients use."""
+    started_ms: int
+    """When the broker began to serve, ms since 1970."""
+    now_ms: Callable[[], int]
+    """Milliseconds since 1970 that never go back and never jump; for tables, not for what is stored."""
+    tables_changed: Callable[[], "asyncio.Future[None]"]
+    """Stores topics and groups and tells the name servers; done when they are stored."""
+    change_settings: Callable[[Mapping[str, str]], None]
+    """Changes settings of the running broker, by upstream's names."""
+    change_role: Callable[[], Callable[[str, int], None] | None]
+    """What gives the broker another role and id; None where it cannot change."""
+    notify: Callable[[Iterable[Notice]], None]
+    """Tells clients that the members of a group have changed."""
+
+    @property
+    def records_max_bytes(self) -> int:
+        """Most bytes of several records in one answer: a longer frame ends a client's connection."""
+        return self.net.frame_max_bytes - HEADER_ROOM_BYTES
+
+    def random_below(self, limit: int) -> int:
+        """A random number from 0 up to below `limit`."""
+        return self.random.randrange(limit)
+
+    def stored(self, answer: Callable[[], T | asyncio.Future[T]]) -> "T | asyncio.Future[T]":
+        """Run what may create topics or groups; where it did, its result waits until they are stored."""
+        tables = self.tables
+        before = tables.topics.version, tables.groups.version
+        result = answer()
+        if (tables.topics.version, tables.groups.version) == before:
+            return result
+        return asyncio.ensure_future(both(self.tables_changed(), result))
+
+
+async def both(changed: "asyncio.Future[None]", result: "T | asyncio.Future[T]") -> T:
+    """The result, when the tables are stored."""
+    await changed
+    if isinstance(result, asyncio.Future):
+        return await result
+    return result
+
+
+def standing_of(config: BrokerConfig, *, slave: bool, master_alive: bool) -> BrokerStanding:
+    """What a broker is by its settings and its role."""
+    return BrokerStanding(
+        slave=slave,
+        master_alive=master_alive,
+        cluster=config.cluster,
+        broker_name=config.name,
+        broker_id=config.broker_id,
+        region=config.region,
+        permission=Permission(config.permission),
+        trace=config.trace,
+    )
+
+
+Reply = Answer | asyncio.Future[Answer]
+Method = Callable[[Connection, RemotingCommand], Reply]
+"""Answers one kind of request."""
+
+
+def watched_rules(path: str) -> "WatchedRules | None":
+    """Who may do what, by a file; None without one.
+
+    Raises:
+        ConfigError: it cannot be read or understood.
+    """
+    if not path:
+        return None
+    from pyledger.servers.broker.auth.auth_file import WatchedRules  # noqa: PLC0415 - only for who has rules
+
+    return WatchedRules(Path(path))
+
+
+def client_of(user: str, rules: "WatchedRules | None", **options: Any) -> RemotingClient:
+    """What a broker asks others with; it signs as a user of the rules, if one is named.
+
+    Raises:
+        ConfigError: there is no such user.
+    """
+    if not user:
+        return RemotingClient(**options)
+    from pyledger.servers.broker.auth.auth_file import SigningClient  # noqa: PLC0415 - only for who has rules
+
+    return SigningClient(rules, user, **options)

@@ -1,0 +1,1 @@
+"""A broker whose log is kept by a DLedger group."""

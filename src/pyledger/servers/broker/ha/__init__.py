@@ -1,0 +1,1 @@
+"""Roles of a broker: master, slave, one that follows another master."""

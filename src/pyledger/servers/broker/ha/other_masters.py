@@ -1,0 +1,86 @@
+"""Whether another broker is the master of the same name: two masters make two logs.
+
+Who is promoted raises the state version of its topics. Name servers since 5.0 take no report of a master with
+a lower one while the later one is alive, and an old master that comes back finds here that it is outranked.
+
+Differs: upstream has no such check; the last report of a master counts, and both take messages.
+
+Source: RocketMQ namesrv/.../RouteInfoManager.java (registerBroker).
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from pyledger.config import properties
+from pyledger.errors import ConfigError, RemotingError, WireError
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.net.remoting.client import RemotingClient
+from pyledger.wire.remoting.bodies.route import decode_clusters
+from pyledger.wire.remoting.bodies.topic_config import TopicConfigTable
+from pyledger.wire.remoting.command import RemotingCommand
+
+TIMEOUT_MS = 3_000
+MASTER_ID = 0
+
+
+class Rival(NamedTuple):
+    """Another master of the same name that answers."""
+
+    address: str
+    state_version: int
+    """Of its topics; the later master's is higher. 0 where it does not say."""
+
+
+async def find_rival(
+    client: RemotingClient, name_servers: Iterable[str], name: str, own: str
+) -> Rival | None:
+    """The broker, other than that at `own`, that name servers know as master of a name, if it answers.
+
+    Args:
+        client: Asks.
+        name_servers: `host:port` of each.
+        name: The broker's.
+        own: `host:port` of who asks.
+    """
+    for name_server in name_servers:
+        found = await answered(client, name_server, RequestCode.GET_BROKER_CLUSTER_INFO)
+        if found is None:
+            continue
+        try:
+            broker = decode_clusters(found).brokers.get(name)
+        except WireError:
+            continue
+        address = None if broker is None else broker.broker_addrs.get(MASTER_ID)
+        if address not in (None, own) and await is_master(client, str(address), name):
+            return Rival(str(address), await state_version(client, str(address)))
+    return None
+
+
+async def is_master(client: RemotingClient, address: str, name: str) -> bool:
+    """Whether a broker answers that says of itself that it is the master of a name, or does not say."""
+    found = await answered(client, address, RequestCode.GET_BROKER_CONFIG)
+    if found is None:
+        return False
+    try:
+        said = properties.parse(found.decode())
+    except (ConfigError, UnicodeDecodeError):
+        return True
+    return said.get("brokerName", name) == name and said.get("brokerId", "0") == "0"
+
+
+async def state_version(client: RemotingClient, address: str) -> int:
+    """That of a broker's topics; 0 where it does not say."""
+    found = await answered(client, address, RequestCode.GET_ALL_TOPIC_CONFIG)
+    try:
+        return TopicConfigTable.decode(found).data_version.state_version if found else 0
+    except WireError:
+        return 0
+
+
+async def answered(client: RemotingClient, address: str, code: RequestCode) -> bytes | None:
+    """What somebody answers to a request without arguments; empty: a refusal, None: nobody answers."""
+    try:
+        answer = await client.call(address, RemotingCommand.request(code), TIMEOUT_MS)
+    except (RemotingError, WireError, ValueError):
+        return None
+    return bytes(answer.body) if answer.code == ResponseCode.SUCCESS else b""

@@ -1,0 +1,71 @@
+"""What every broker that follows another one does: it takes no puts, and copies tables."""
+
+import asyncio
+from collections.abc import Callable
+
+from pyledger.config.ha import HaConfig
+from pyledger.net.remoting.client import RemotingClient
+from pyledger.servers.broker.ha.slave_synchronize import SlaveSync
+from pyledger.servers.broker.tables import BrokerTables
+from pyledger.store.messages.message_store import MessageStore
+
+SERVICE_NOT_AVAILABLE = "SERVICE_NOT_AVAILABLE"
+
+
+class SlaveSide:
+    """A slave, but for what its log comes from."""
+
+    def __init__(
+        self,
+        ha: HaConfig,
+        store: MessageStore,
+        tables: BrokerTables,
+        client: RemotingClient,
+        term: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """Take what comes from the master.
+
+        Args:
+            ha: Intervals of the copies.
+            store: The slave's.
+            tables: Become copies of the master's.
+            client: Calls the master.
+            term: Of its group, where it is in one.
+        """
+        self.master_address = ""
+        """`host:port` of the master for requests; empty while no name server knows one."""
+        self._store = store
+        self.sync = SlaveSync(
+            tables,
+            ha,
+            client,
+            lambda: self.master_address,
+            lambda: store.confirmed_where,
+            lambda topic, queue_id: store.queue_range(topic, queue_id).max_offset,
+            term,
+        )
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to copy tables."""
+        self._task = asyncio.get_running_loop().create_task(self.sync.run())
+
+    async def close(self) -> None:
+        """Copy no more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def refusal(self) -> str | None:
+        """A slave takes no puts: its log is its master's."""
+        return SERVICE_NOT_AVAILABLE
+
+    def appended(self) -> None:
+        """Nothing follows a slave."""
+
+    def look(self) -> None:
+        """Nobody reports to a slave."""
+
+    def wait(self, _end_offset: int, _answer: Callable[[str], None]) -> str | None:
+        """Nothing is put here, so no physical offset (bytes) is waited for."""
+        return SERVICE_NOT_AVAILABLE

@@ -1,0 +1,173 @@
+"""What became of popped messages: 200051, 200151, 200053.
+
+Source: RocketMQ broker/.../AckMessageProcessor.java, ChangeInvisibleTimeProcessor.java.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.net.remoting.connection import Connection
+from pyledger.protocol.broker.pop import PopKey, pop_retry_topic
+from pyledger.protocol.broker.pop_order import Refused
+from pyledger.protocol.broker.pop_rules import PopRules
+from pyledger.protocol.broker.rejection import Refusal
+from pyledger.protocol.broker.send_rules import CODE_OF_PUT, STORED
+from pyledger.servers.broker.context import BrokerParts, Method, Reply
+from pyledger.servers.broker.message_puts import PUT_OK, Outcome, PutOutcome, after
+from pyledger.wire.remoting.bodies.pop import ORDER_REVIVE_QUEUE, BatchAckRequest, PopHandle
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers import pop as headers
+
+NO_HANDLE = "extraInfo names no popped message"
+NOT_OPEN = "the message is not popped, or is acknowledged or visible again"
+
+
+class AckProcessor:
+    """Takes acknowledgements, and changes of the time that messages are hidden."""
+
+    def __init__(self, parts: BrokerParts, rules: PopRules) -> None:
+        """Take the broker's parts, and the rules that pops obey."""
+        self._parts = parts
+        self._rules = rules
+
+    def methods(self) -> Mapping[RequestCode, Method]:
+        """What it answers, by request code."""
+        return {
+            RequestCode.ACK_MESSAGE: self.acknowledge,
+            RequestCode.BATCH_ACK_MESSAGE: self.acknowledge_batch,
+            RequestCode.CHANGE_MESSAGE_INVISIBLETIME: self.change_time,
+        }
+
+    def acknowledge(self, _connection: Connection, request: RemotingCommand) -> Reply:
+        """200051."""
+        header = request.header(headers.AckMessageRequestHeader)
+        handle = self._handle_of(header, end_allowed=True)
+        if isinstance(handle, Refusal):
+            return request.response(handle.code, handle.remark)
+        key = key_of(header, handle)
+        if handle.revive_queue_id == ORDER_REVIVE_QUEUE:
+            refusal = self._acknowledge_in_order(key, header.offset)
+            return request.response() if refusal is None else request.response(refusal.code, refusal.remark)
+        outcome = self._parts.pops.acknowledge(key, (header.offset,))
+        return after(outcome, partial(told, request))
+
+    def acknowledge_batch(self, _connection: Connection, request: RemotingCommand) -> Reply:
+        """200151."""
+        outcome: Outcome | None = None
+        refusal: Refusal | None = None
+        for one in request.body_as(BatchAckRequest).acks:
+            topic, group = one.topic or "", one.consumer_group or ""
+            key = PopKey(
+                topic if (one.retry or "0") == "0" else pop_retry_topic(topic, group),
+                group,
+                one.queue_id,
+                one.start_offset,
+                one.pop_time,
+            )
+            offsets = one.acked_offsets
+            if not offsets or self._parts.tables.topics.find(key.topic) is None:
+                continue
+            if one.revive_queue_id == ORDER_REVIVE_QUEUE:
+                for offset in offsets:
+                    refusal = self._acknowledge_in_order(key, offset) or refusal
+                outcome = outcome or PutOutcome(PUT_OK)
+            else:
+                outcome = self._parts.pops.acknowledge(key, offsets)
+        if refusal is not None:
+            return request.response(refusal.code, refusal.remark)
+        if outcome is None:
+            return request.response(ResponseCode.NO_MESSAGE, "nothing to acknowledge")
+        return after(outcome, partial(told, request))
+
+    def change_time(self, _connection: Connection, request: RemotingCommand) -> Reply:
+        """200053."""
+        header = request.header(headers.ChangeInvisibleTimeRequestHeader)
+        handle = self._handle_of(header, end_allowed=False)
+        if isinstance(handle, Refusal):
+            return request.response(handle.code, handle.remark)
+        old = key_of(header, handle)
+        if handle.revive_queue_id == ORDER_REVIVE_QUEUE:
+            return request.response(header=self._hide_in_order(old, header.offset, header.invisible_time))
+        if not self._parts.pops.may_be_open(old, header.offset):
+            return request.response(ResponseCode.NO_MESSAGE, NOT_OPEN)
+        pop_ms = max(self._parts.clock.now_ms(), old.pop_ms + 1)
+        new = old._replace(start_offset=header.offset, pop_ms=pop_ms)
+        noted = self._parts.pops.note(new, header.invisible_time, (header.offset,))
+        if isinstance(noted, PutOutcome) and not noted.places:
+            return told(request, noted)
+        outcome = self._parts.pops.acknowledge(old, (header.offset,))
+        place = headers.ChangeInvisibleTimeResponseHeader(
+            pop_time=pop_ms, invisible_time=header.invisible_time, revive_qid=handle.revive_queue_id
+        )
+        return after(outcome, partial(told, request, place=place))
+
+    # --- popped in order
+
+    def _acknowledge_in_order(self, key: PopKey, offset: int) -> Refusal | None:
+        """A message that was popped in order is done: its group moves on, its queue may be unlocked."""
+        parts, tables = self._parts, self._parts.tables
+        place = key.topic, key.group, key.queue_id
+        committed = tables.offsets.committed(key.group, key.topic, key.queue_id) or 0
+        if offset < committed:
+            return None
+        found = tables.ordered_pops.acknowledge(*place, offset, pop_ms=key.pop_ms, committed=committed)
+        if found is Refused.UNKNOWN:
+            problem = (
+                f"offset is illegal, key:{key.topic}@{key.group}@{key.queue_id}, old:{committed}, "
+                f"commit:{offset}: {found.value}"
+            )
+            return Refusal(ResponseCode.MESSAGE_ILLEGAL, problem)
+        if not isinstance(found, Refused):
+            tables.offsets.commit(key.group, key.topic, key.queue_id, found, parts.now_ms())
+            parts.held.unlocked(key.topic, key.queue_id, key.group)
+        return None
+
+    def _hide_in_order(
+        self, key: PopKey, offset: int, invisible_ms: int
+    ) -> headers.ChangeInvisibleTimeResponseHeader:
+        """Hide a message that was popped in order for longer, or shorter; it keeps the time of its pop."""
+        parts, tables = self._parts, self._parts.tables
+        committed = tables.offsets.committed(key.group, key.topic, key.queue_id) or 0
+        until_ms = parts.clock.now_ms() + invisible_ms
+        if offset >= committed:
+            tables.ordered_pops.hide(
+                key.topic, key.group, key.queue_id, offset, pop_ms=key.pop_ms, until_ms=until_ms
+            )
+            parts.held.unlocked(key.topic, key.queue_id, key.group)
+        return headers.ChangeInvisibleTimeResponseHeader(
+            pop_time=key.pop_ms, invisible_time=until_ms - key.pop_ms, revive_qid=ORDER_REVIVE_QUEUE
+        )
+
+    def _handle_of(
+        self,
+        header: headers.AckMessageRequestHeader | headers.ChangeInvisibleTimeRequestHeader,
+        *,
+        end_allowed: bool,
+    ) -> PopHandle | Refusal:
+        """The handle that a request carries, when the message that it names may be there."""
+        held = self._parts.store.queue_range(header.topic, max(0, header.queue_id))
+        refusal = self._rules.check_place(
+            header.topic, header.queue_id, header.offset, held, end_allowed=end_allowed
+        )
+        if refusal is not None:
+            return refusal
+        return PopHandle.decode(header.extra_info) or Refusal(ResponseCode.SYSTEM_ERROR, NO_HANDLE)
+
+
+def key_of(
+    header: headers.AckMessageRequestHeader | headers.ChangeInvisibleTimeRequestHeader, handle: PopHandle
+) -> PopKey:
+    """What was popped together with the message that a request names."""
+    return PopKey(header.topic, header.consumer_group, header.queue_id, handle.start_offset, handle.pop_ms)
+
+
+def told(
+    request: RemotingCommand,
+    outcome: PutOutcome,
+    place: headers.ChangeInvisibleTimeResponseHeader | None = None,
+) -> RemotingCommand:
+    """The answer."""
+    if outcome.status not in STORED:
+        return request.response(CODE_OF_PUT[outcome.status], outcome.problem)
+    return request.response(header=place)

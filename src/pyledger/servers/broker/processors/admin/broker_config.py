@@ -1,0 +1,115 @@
+"""Settings of the running broker: 25, 26.
+
+Differs: only the settings below can be changed, whatever the black list says, and a change is not kept in a
+file. Paths are shown to nobody unless the broker can be administered.
+
+Source: RocketMQ broker/.../AdminBrokerProcessor.java (updateBrokerConfig, getBrokerConfig).
+"""
+
+from collections.abc import Mapping
+from functools import partial
+
+from pyledger.config import properties
+from pyledger.config.fields import settings_of
+from pyledger.config.ha import SLAVE
+from pyledger.config.runtime import settings_text
+from pyledger.errors import ConfigError
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.net.remoting.connection import Connection
+from pyledger.servers.broker.context import BrokerParts, Method, Reply
+from pyledger.wire.remoting.bodies.json_body import encode_body
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers.admin import GetBrokerConfigResponseHeader
+
+CHANGEABLE = frozenset(
+    {
+        "auto_create_groups",
+        "auto_create_topics",
+        "filter_scan_max",
+        "lite_pull",
+        "long_polling",
+        "permission",
+        "property_filter",
+        "query_count_max",
+        "reject_transactions",
+        "short_polling_ms",
+        "slave_read",
+        "topic_queue_count",
+        "trace",
+    }
+)
+"""Our names of the settings that may change while the broker runs."""
+
+
+ROLE, BROKER_ID = "brokerRole", "brokerId"
+ROLES = {"ASYNC_MASTER": "async_master", "SYNC_MASTER": "sync_master", "SLAVE": SLAVE}
+
+
+class SettingsProcessor:
+    """Shows and changes settings."""
+
+    def __init__(self, parts: BrokerParts) -> None:
+        self._parts = parts
+
+    def methods(self) -> Mapping[RequestCode, Method]:
+        """What anybody may ask, by request code."""
+        return {RequestCode.GET_BROKER_CONFIG: self.get}
+
+    def changes(self) -> Mapping[RequestCode, Method]:
+        """What an operator changes, by request code."""
+        return {RequestCode.UPDATE_BROKER_CONFIG: self.update}
+
+    def get(self, _connection: Connection, request: RemotingCommand) -> Reply:
+        """26."""
+        parts = self._parts
+        text = settings_text(
+            (parts.config, parts.delivery, parts.store.config, parts.net),
+            with_paths=parts.config.admin_enabled,
+        )
+        version = encode_body(parts.tables.topics.version.document()).decode()
+        return request.response(header=GetBrokerConfigResponseHeader(version=version), body=text.encode())
+
+    def update(self, _connection: Connection, request: RemotingCommand) -> Reply:
+        """25."""
+        try:
+            wanted = properties.parse(str(request.body, "utf-8"))
+        except (ConfigError, UnicodeDecodeError) as problem:
+            return request.response(ResponseCode.SYSTEM_ERROR, str(problem))
+        if ROLE in wanted:
+            return self._change_role(request, wanted)
+        for name in wanted:
+            if name not in self._changeable():
+                problem_text = f"{name} cannot be changed while the broker runs"
+                return request.response(ResponseCode.NO_PERMISSION, problem_text)
+        return self._parts.stored(partial(self._update, request, wanted))
+
+    def _change_role(self, request: RemotingCommand, wanted: Mapping[str, str]) -> RemotingCommand:
+        """Become a master or a slave: the answer says that it will, 907 whether it has."""
+        change = self._parts.change_role()
+        role = ROLES.get(wanted[ROLE])
+        number = wanted.get(BROKER_ID, "0")
+        if change is None:
+            return request.response(ResponseCode.NO_PERMISSION, "this broker cannot change its role")
+        fits = number.isascii() and number.isdecimal() and (role == SLAVE) == (int(number) > 0)
+        if role is None or not fits or set(wanted) - {ROLE, BROKER_ID}:
+            problem = f"{ROLE} is {wanted[ROLE]} and {BROKER_ID} {number}: a slave has an id of 1 or more"
+            return request.response(ResponseCode.INVALID_PARAMETER, problem)
+        change(role, int(number))
+        return request.response()
+
+    def _update(self, request: RemotingCommand, wanted: Mapping[str, str]) -> Reply:
+        try:
+            self._parts.change_settings(wanted)
+        except ConfigError as problem:
+            return request.response(ResponseCode.INVALID_PARAMETER, str(problem))
+        return request.response()
+
+    def _changeable(self) -> set[str]:
+        """Upstream's names of what may change."""
+        parts = self._parts.config, self._parts.delivery
+        return {
+            one.upstream
+            for part in parts
+            for one in settings_of(type(part))
+            if one.upstream is not None and one.name in CHANGEABLE
+        }

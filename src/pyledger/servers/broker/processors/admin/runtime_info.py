@@ -1,0 +1,178 @@
+"""What the broker does and counts, and cleaning it: 27, 28, 306, 315, 316, 329.
+
+Differs: 27, 306, 316 and 329 are one thing here, a round of cleaning: queue files go with the log files that
+they name. Topics that nobody uses stay.
+
+Source: RocketMQ broker/.../AdminBrokerProcessor.java (prepareRuntimeInfo); store/.../StoreStatsService.java,
+DefaultMessageStore.java (getRuntimeInfo).
+"""
+
+import asyncio
+import shutil
+from collections.abc import Iterable, Mapping
+
+from pyledger.model import names
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.net.remoting.connection import Connection
+from pyledger.protocol.broker.broker_stats import SpanCount
+from pyledger.protocol.broker.stats_names import spans_of
+from pyledger.servers.broker.context import BrokerParts, Method, Reply
+from pyledger.store.queues.get_result import StoredMessage
+from pyledger.wire.remoting.bodies.statistics import BrokerStats, StatsItem
+from pyledger.wire.remoting.bodies.topic_config import KVTable
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers import admin as headers
+from pyledger.wire.remoting.versions import CURRENT_VERSION, version_name
+
+INT_MAX = (1 << 31) - 1
+RATES = {
+    "putTps": "put",
+    "getFoundTps": "found",
+    "getMissTps": "missed",
+    "getTotalTps": "pulls",
+    "getTransferredTps": "given",
+    # The same word as tools before 5.0 spell it; they fail without it.
+    "getTransferedTps": "given",
+}
+QUEUES = ("send", "pull", "litePull", "query", "ack", "heartbeat", "admin")
+"""Upstream's thread pools. Here requests wait in no queue of their own."""
+
+
+class RuntimeProcessor:
+    """Shows what the broker does, and cleans its store."""
+
+    def __init__(self, parts: BrokerParts) -> None:
+        self._parts = parts
+
+    def methods(self) -> Mapping[RequestCode, Method]:
+        """What anybody may ask, by request code."""
+        return {
+            RequestCode.GET_BROKER_RUNTIME_INFO: self.get_runtime,
+            RequestCode.VIEW_BROKER_STATS_DATA: self.get_stats,
+        }
+
+    def changes(self) -> Mapping[RequestCode, Method]:
+        """What an operator does, by request code."""
+        return dict.fromkeys(
+            (
+                RequestCode.TRIGGER_DELETE_FILES,
+                RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE,
+                RequestCode.CLEAN_UNUSED_TOPIC,
+                RequestCode.DELETE_EXPIRED_COMMITLOG,
+            ),
+            self.clean,
+        )
+
+    def clean(self, _connection: Connection, request: RemotingCommand) -> Reply:
+        """27, 306, 316, 329."""
+        return asyncio.ensure_future(self._clean(request))
+
+    async def _clean(self, request: RemotingCommand) -> RemotingCommand:
+        await asyncio.to_thread(self._parts.store.delete_expired)
+        return request.response()
+
+    def get_stats(self, _connection: Connection, request: RemotingCommand) -> Reply:
+        """315."""
+        header = request.header(headers.ViewBrokerStatsDataRequestHeader)
+        spans = spans_of(self._parts.counts, header.stats_name, header.stats_key)
+        if spans is None:
+            problem = f"The stats <{header.stats_name}> <{header.stats_key}> not exist"
+            return request.response(ResponseCode.SYSTEM_ERROR, problem)
+        minute, hour, day = map(item_of, spans)
+        body = BrokerStats(stats_minute=minute, stats_hour=hour, stats_day=day)
+        return request.response(body=body.encode())
+
+    def get_runtime(self, _connection: Connection, request: RemotingCommand) -> Reply:
+        """28."""
+        return asyncio.ensure_future(self._get_runtime(request))
+
+    async def _get_runtime(self, request: RemotingCommand) -> RemotingCommand:
+        disk = await asyncio.to_thread(shutil.disk_usage, self._parts.store.path)
+        table = runtime_table(self._parts, disk.total, disk.free)
+        return request.response(body=KVTable(table=table).encode())
+
+
+def runtime_table(parts: BrokerParts, disk_bytes: int, free_bytes: int) -> dict[str, str]:
+    """What the broker does, by upstream's words; sizes are those of the store's file system."""
+    counts, store = parts.counts, parts.store
+    facts = store.statistics()
+    now_ms = parts.clock.now_ms()
+    first = store.messages(store.min_offset) if store.max_offset > store.min_offset else None
+    table: dict[str, object] = {
+        "bootTimestamp": parts.started_ms,
+        "runtime": duration_text(now_ms - parts.started_ms),
+        "brokerVersion": CURRENT_VERSION,
+        "brokerVersionDesc": version_name(CURRENT_VERSION),
+        "brokerActive": True,
+        "startAcceptSendRequestTimeStamp": parts.standing.accept_sends_from_ms,
+        "putMessageTimesTotal": counts.messages_put,
+        "putMessageSizeTotal": counts.bytes_put,
+        "putMessageFailedTimes": counts.puts_failed,
+        "putMessageAverageSize": counts.bytes_put / counts.messages_put if counts.messages_put else 0.0,
+        "msgPutTotalYesterdayMorning": counts.yesterday_morning[0],
+        "msgPutTotalTodayMorning": counts.today_morning[0],
+        "msgPutTotalTodayNow": counts.messages_put,
+        "msgGetTotalYesterdayMorning": counts.yesterday_morning[1],
+        "msgGetTotalTodayMorning": counts.today_morning[1],
+        "msgGetTotalTodayNow": counts.messages_given,
+        "commitLogMinOffset": facts.min_offset,
+        "commitLogMaxOffset": facts.max_offset,
+        "dispatchBehindBytes": facts.dispatch_behind_bytes,
+        "remainHowManyDataToFlush": size_text(max(0, facts.max_offset - facts.flushed_where)),
+        "remainTransientStoreBufferNumbs": INT_MAX,
+        "pageCacheLockTimeMills": 0,
+        "earliestMessageTimeStamp": earliest_ms(first),
+        "commitLogDirCapacity": f"Total : {size_text(disk_bytes)}, Free : {size_text(free_bytes)}.",
+        "timerReadBehind": 0,
+        "timerOffsetBehind": 0,
+        "timerCongestNum": 0,
+        "timerEnqueueTps": 0.0,
+        "timerDequeueTps": 0.0,
+        "EndTransactionQueueSize": 0,
+        "EndTransactionThreadPoolQueueCapacity": 0,
+    }
+    ratio = (disk_bytes - free_bytes) / disk_bytes if disk_bytes else -1.0
+    table |= dict.fromkeys(("commitLogDiskRatio", "consumeQueueDiskRatio"), ratio)
+    for queue in QUEUES:
+        for detail in ("Size", "Capacity", "HeadWaitTimeMills"):
+            table[f"{queue}ThreadPoolQueue{detail}"] = 0
+    table["sendThreadPoolQueueSize"] = parts.puts.waiting
+    table["sendThreadPoolQueueCapacity"] = parts.config.waiting_sends_max
+    for level, offset in parts.tables.delays.offsets.items():
+        end = store.queue_range(names.SCHEDULE_TOPIC, level - 1).max_offset
+        table[f"scheduleMessageOffset_{level}"] = f"{offset},{end}"
+    for name, field in RATES.items():
+        table[name] = " ".join(str(rate) for rate in counts.rates(field))
+    return {name: java_text(value) for name, value in table.items()}
+
+
+def item_of(span: SpanCount) -> StatsItem:
+    """A statistic as it travels."""
+    return StatsItem(sum=span.total, tps=span.per_second, avgpt=span.per_call)
+
+
+def earliest_ms(messages: Iterable[StoredMessage] | None) -> int:
+    """When the first message of the log was stored, ms since 1970; -1 for an empty log."""
+    first = next(iter(messages), None) if messages is not None else None
+    return -1 if first is None else first.store_timestamp
+
+
+def java_text(value: object) -> str:
+    """A value as Java writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def duration_text(duration_ms: int) -> str:
+    """A duration (ms) for people."""
+    seconds = duration_ms // 1000
+    days, hours, minutes = seconds // 86_400, seconds // 3600 % 24, seconds // 60 % 60
+    return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds % 60} seconds ]"
+
+
+def size_text(size_bytes: float) -> str:
+    """A size (bytes) for people."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size_bytes < 1024:
+            return f"{size_bytes:.4g} {unit}"
+        size_bytes /= 1024
+    return f"{size_bytes:.4g} TiB"

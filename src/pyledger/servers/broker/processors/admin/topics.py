@@ -1,0 +1,175 @@
+"""Topics, as an operator sees and changes them: 17, 18, 21, 202, 215, 305, 351.
+
+Differs: a deleted topic's messages stay until the log gives them up, and its queue offsets go on where they
+were if it is made again; upstream begins again at 0 and so gives an offset out twice.
+
+Source: RocketMQ broker/.../AdminBrokerProcessor.java.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from pyledger.errors import TopicAttributeError
+from pyledger.model import names
+from pyledger.model.message import MessageQueue
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.model.topic import DataVersion, Permission, TopicConfig
+from pyledger.net.remoting.connection import Connection
+from pyledger.protocol.broker.name_rules import SYSTEM_TOPICS
+from pyledger.protocol.broker.rejection import Refusal
+from pyledger.protocol.broker.topic_attributes import parse_change
+from pyledger.servers.broker.context import BrokerParts, Method, Reply
+from pyledger.servers.broker.processors.query_message import store_time_ms
+from pyledger.wire import fastjson
+from pyledger.wire.remoting.bodies.json_body import encode_body
+from pyledger.wire.remoting.bodies.statistics import TopicOffset, TopicStatsTable
+from pyledger.wire.remoting.bodies.topic_config import TopicConfigList, TopicConfigTable, TopicList
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers import admin as headers
+
+PAGE_TOPICS_MAX = 2000
+
+
+class TopicProcessor:
+    """Shows and changes the table of topics."""
+
+    def __init__(self, parts: BrokerParts) -> None:
+        self._parts = parts
+        self._topics = parts.tables.topics
+
+    def methods(self) -> Mapping[RequestCode, Method]:
+        """What anybody may ask, by request code."""
+        return {
+            RequestCode.GET_ALL_TOPIC_CONFIG: self.get_all,
+            RequestCode.GET_TOPIC_CONFIG: self.get_one,
+            RequestCode.GET_TOPIC_STATS_INFO: self.get_stats,
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self.get_system_topics,
+        }
+
+    def changes(self) -> Mapping[RequestCode, Method]:
+        """What an operator changes, by request code."""
+        return {
+            RequestCode.UPDATE_AND_CREATE_TOPIC: self.update,
+            RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: self.update_list,
+            RequestCode.DELETE_TOPIC_IN_BROKER: self.delete,
+        }
+
+    # --- changes
+
+    def update(self, _connection: Connection, request: RemotingCommand) -> Reply:
+        """17."""
+        header = request.header(headers.CreateTopicRequestHeader)
+        try:
+            change = parse_change(header.attributes or "")
+        except TopicAttributeError as problem:
+            return request.response(ResponseCode.SYSTEM_ERROR, str(problem))
+        wanted = TopicConfig(
+            header.topic,
+            header.read_queue_nums,
+            header.write_queue_nums,
+            Permission(header.perm),
+            header.topic_filter_type,
+            header.topic_sys_flag or 0,
+            header.order,
+            change,
+        )
+        return self._parts.stored(partial(self._update, request, (wanted,)))
+
+    def update_list(self, _connection: Connection, request: RemotingCommand) -> Reply:
+        """18: nothing happens when one of them is as it was, as upstream."""
+        wanted = request.body_as(TopicConfigList).topic_config_list
+        if any(self._topics.find(topic.name) == topic for topic in wanted):
+            return request.response()
+        return self._parts.stored(partial(self._update, request, wanted))
+
+    def _update(self, request: RemotingCommand, wanted: Sequence[TopicConfig]) -> Reply:
+        for topic in wanted:
+            refusal = self._topics.update(topic, self._parts.now_ms())
+            if refusal is not None:
+                return request.response(refusal.code, refusal.remark)
+        return request.response()
+
+    def delete(self, _connection: Connection, request: RemotingCommand) -> Reply:
+        """215: the topic, the retries of its groups, their offsets."""
+        topic = request.header(headers.DeleteTopicRequestHeader).topic
+        return self._parts.stored(partial(self._delete, request, topic))
+
+    def _delete(self, request: RemotingCommand, topic: str) -> Reply:
+        offsets = self._parts.tables.offsets
+        groups = offsets.groups_of_topic(topic)
+        refusal = self._topics.delete(topic, self._parts.now_ms())
+        if isinstance(refusal, Refusal):
+            return request.response(refusal.code, refusal.remark)
+        offsets.delete_topic(topic)
+        for group in groups:
+            for joined in ("_", "+"):
+                retry = f"{names.retry_topic(group)}{joined}{topic}"
+                self._topics.delete(retry, self._parts.now_ms())
+                offsets.delete_topic(retry)
+        return request.response()
+
+    # --- questions
+
+    def get_all(self, _connection: Connection, request: RemotingCommand) -> Reply:
+        """21: all topics, or a page of them."""
+        header = request.header(headers.GetAllTopicConfigRequestHeader)
+        topics = self._topics.topics
+        asked = (header.topic_seq, header.max_topic_num, header.data_version)
+        answer = None
+        if any(one is not None for one in asked):
+            answer = headers.GetAllTopicConfigResponseHeader(total_topic_num=len(topics))
+            start = page_start(header.topic_seq, header.data_version, self._topics.version)
+            topics = self._topics.page(start, page_length(header.max_topic_num))
+        table = TopicConfigTable(
+            topic_config_table=topics,
+            data_version=self._topics.version,
+            mapping_data_version=DataVersion(),
+        )
+        return request.response(header=answer, body=table.encode())
+
+    def get_one(self, _connection: Connection, request: RemotingCommand) -> Reply:
+        """351."""
+        name = request.header(headers.GetTopicConfigRequestHeader).topic
+        topic = self._topics.find(name)
+        if topic is None:
+            problem = f"No topic in this broker. topic: {name}"
+            return request.response(ResponseCode.TOPIC_NOT_EXIST, problem)
+        return request.response(body=encode_body(topic.document()))
+
+    def get_stats(self, _connection: Connection, request: RemotingCommand) -> Reply:
+        """202."""
+        name = request.header(headers.GetTopicStatsInfoRequestHeader).topic
+        topic = self._topics.find(name)
+        if topic is None:
+            return request.response(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist")
+        store = self._parts.store
+        table = {}
+        for queue_id in range(topic.write_queue_count):
+            held = store.queue_range(name, queue_id)
+            table[MessageQueue(name, self._parts.config.name, queue_id)] = TopicOffset(
+                min_offset=held.min_offset,
+                max_offset=held.max_offset,
+                last_update_timestamp=max(0, store_time_ms(store, name, queue_id, held.max_offset - 1)),
+            )
+        stats = TopicStatsTable(offset_table=table, topic_put_tps=self._parts.counts.put.per_second(name))
+        return request.response(body=stats.encode())
+
+    def get_system_topics(self, _connection: Connection, request: RemotingCommand) -> Reply:
+        """305."""
+        known = (name for name in self._topics.topics if self._topics.is_system(name))
+        found = tuple(dict.fromkeys((*sorted(SYSTEM_TOPICS), *known)))
+        return request.response(body=TopicList(topic_list=found).encode())
+
+
+def page_start(asked: int | None, version_text: str | None, version: DataVersion) -> int:
+    """Where a page begins: at 0 when the table is not the one that the caller began to read."""
+    if version_text:
+        said = DataVersion.parse(fastjson.parse(version_text))
+        if said != version:
+            return 0
+    return max(0, asked or 0)
+
+
+def page_length(asked: int | None) -> int:
+    """Entries of a page."""
+    return PAGE_TOPICS_MAX if asked is None else max(0, min(asked, PAGE_TOPICS_MAX))

@@ -1,0 +1,160 @@
+"""Who is connected: 34, 35, 38, 46.
+
+Source: RocketMQ broker/.../ClientManageProcessor.java, ConsumerManageProcessor.java.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from pyledger.errors import SubscriptionSyntaxError
+from pyledger.model import names
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.net.endpoint import Answer
+from pyledger.net.remoting.connection import Connection
+from pyledger.protocol.broker.client_channel import Client
+from pyledger.protocol.broker.consumer_registry import CLUSTERING, FROM_LAST_OFFSET, PASSIVELY, ConsumerState
+from pyledger.protocol.filter.loading import sql_filter
+from pyledger.servers.broker.context import BrokerParts, Method, Reply
+from pyledger.wire.remoting.bodies.heartbeat import ConsumerEntry, Heartbeat, ProducerEntry
+from pyledger.wire.remoting.bodies.membership import ConsumerIds
+from pyledger.wire.remoting.bodies.subscription import CheckClientConfig
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers.client import (
+    GetConsumerListByGroupRequestHeader,
+    HeartbeatResponseHeader,
+    UnregisterClientRequestHeader,
+)
+
+GROUPS_AT_ONCE = 256
+SUBSCRIPTIONS_MAX = 10_000
+"""Of one group in one heartbeat, which are taken at once."""
+FINGERPRINT = "broker.fingerprint"
+"""Key in the data of a connection: the heartbeat that its subscriptions come from."""
+
+Entry = ConsumerEntry | ProducerEntry
+
+
+class MemberProcessor:
+    """Keeps the tables of consumers and producers."""
+
+    def __init__(self, parts: BrokerParts) -> None:
+        self._parts = parts
+
+    def methods(self) -> Mapping[RequestCode, Method]:
+        """What it answers, by request code."""
+        return {
+            RequestCode.HEART_BEAT: self.heartbeat,
+            RequestCode.UNREGISTER_CLIENT: self.unregister,
+            RequestCode.GET_CONSUMER_LIST_BY_GROUP: self.list_members,
+            RequestCode.CHECK_CLIENT_CONFIG: self.check_config,
+        }
+
+    def heartbeat(self, connection: Connection, request: RemotingCommand) -> Reply:
+        """34, both kinds: the second leaves out subscriptions that stand."""
+        said = request.body_as(Heartbeat)
+        now_ms = self._parts.now_ms()
+        member = Client(connection, said.client_id or "", request.language, request.version, now_ms)
+        for one in said.consumer_data_set:
+            if (count := len(one.subscription_data_set)) > SUBSCRIPTIONS_MAX:
+                problem = f"a group has {count} subscriptions, of {SUBSCRIPTIONS_MAX} at most"
+                return request.response(ResponseCode.SYSTEM_ERROR, problem)
+        entries: list[Entry] = [*said.consumer_data_set, *said.producer_data_set]
+        if len(entries) > GROUPS_AT_ONCE:
+            return asyncio.ensure_future(self._heartbeat_in_turns(connection, request, member, entries))
+        return self._parts.stored(partial(self._heartbeat, connection, request, member, entries))
+
+    def _heartbeat(
+        self, connection: Connection, request: RemotingCommand, member: Client, entries: Sequence[Entry]
+    ) -> RemotingCommand:
+        said = request.body_as(Heartbeat)
+        self._take_entries(member, entries, without_subscriptions=said.without_sub)
+        changed = True
+        if said.heartbeat_fingerprint:
+            changed = connection.data.get(FINGERPRINT) != said.heartbeat_fingerprint
+            if not said.without_sub:
+                connection.data[FINGERPRINT] = said.heartbeat_fingerprint
+        return request.response(header=HeartbeatResponseHeader(is_sub_change=changed))
+
+    async def _heartbeat_in_turns(
+        self, connection: Connection, request: RemotingCommand, member: Client, entries: Sequence[Entry]
+    ) -> Answer:
+        """A heartbeat of many groups: other connections are served between them."""
+        said = request.body_as(Heartbeat)
+        take = partial(self._take_entries, member, without_subscriptions=said.without_sub)
+        for start in range(0, len(entries), GROUPS_AT_ONCE):
+            if connection.closed:
+                return None
+            stored = self._parts.stored(partial(take, entries[start : start + GROUPS_AT_ONCE]))
+            if stored is not None:
+                await stored
+            await asyncio.sleep(0)
+        return self._heartbeat(connection, request, member, ())
+
+    def _take_entries(self, member: Client, entries: Sequence[Entry], *, without_subscriptions: bool) -> None:
+        for one in entries:
+            if not one.group_name:
+                continue
+            if isinstance(one, ConsumerEntry):
+                self._take_consumer(member, one, without_subscriptions=without_subscriptions)
+            else:
+                self._parts.tables.producers.heartbeat(one.group_name, member)
+
+    def _take_consumer(self, member: Client, said: ConsumerEntry, *, without_subscriptions: bool) -> None:
+        tables = self._parts.tables
+        name = said.group_name or ""
+        group = tables.groups.find(name, member.seen_ms)
+        if group is None:
+            return
+        tables.topics.create_for_group(names.retry_topic(name), group.retry_queue_count, member.seen_ms)
+        state = ConsumerState(
+            str(said.consume_type or PASSIVELY),
+            str(said.message_model or CLUSTERING),
+            str(said.consume_from_where or FROM_LAST_OFFSET),
+        )
+        wanted = [one.rule() for one in said.subscription_data_set if one.topic]
+        notice = tables.consumers.heartbeat(
+            name,
+            member,
+            state,
+            None if without_subscriptions else wanted,
+            notify=group.notify_changes,
+        )
+        if notice is not None:
+            self._parts.notify([notice])
+
+    def unregister(self, connection: Connection, request: RemotingCommand) -> Reply:
+        """35."""
+        header = request.header(UnregisterClientRequestHeader)
+        tables = self._parts.tables
+        if header.producer_group:
+            tables.producers.unregister(header.producer_group, connection)
+        if header.consumer_group:
+            group = tables.groups.find(header.consumer_group, self._parts.now_ms())
+            notify = group is None or group.notify_changes
+            notice = tables.consumers.unregister(header.consumer_group, connection, notify=notify)
+            if notice is not None:
+                self._parts.notify([notice])
+        return request.response()
+
+    def list_members(self, _connection: Connection, request: RemotingCommand) -> Reply:
+        """38."""
+        group = request.header(GetConsumerListByGroupRequestHeader).consumer_group
+        ids = self._parts.tables.consumers.client_ids(group)
+        if not ids:
+            return request.response(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {group}")
+        return request.response(body=ConsumerIds(consumer_id_list=tuple(ids)).encode())
+
+    def check_config(self, _connection: Connection, request: RemotingCommand) -> Reply:
+        """46."""
+        said = request.body_as(CheckClientConfig).subscription_data
+        if said is None or (rule := said.rule()).by_tag:
+            return request.response()
+        if not self._parts.delivery.property_filter:
+            problem = f"The broker does not support consumer to filter message by {said.expression_type}"
+            return request.response(ResponseCode.SYSTEM_ERROR, problem)
+        try:
+            sql_filter(rule.expression)
+        except SubscriptionSyntaxError as problem:
+            return request.response(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(problem))
+        return request.response()

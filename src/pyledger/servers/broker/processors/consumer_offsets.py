@@ -1,0 +1,84 @@
+"""How far groups have consumed: 14 and 15.
+
+Source: RocketMQ broker/.../ConsumerManageProcessor.java.
+"""
+
+from collections.abc import Mapping
+
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.net.remoting.connection import Connection
+from pyledger.protocol.broker.consumer_offsets import offset_to_answer
+from pyledger.servers.broker.context import BrokerParts, Method, Reply
+from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.queues.queue_reader import default_limits
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers import query as headers
+
+NOT_FOUND = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
+
+
+class OffsetProcessor:
+    """Keeps the offsets that consumers commit."""
+
+    def __init__(self, parts: BrokerParts) -> None:
+        self._parts = parts
+        self._resident_bytes = default_limits().resident_bytes
+
+    def methods(self) -> Mapping[RequestCode, Method]:
+        """What it answers, by request code."""
+        return {
+            RequestCode.QUERY_CONSUMER_OFFSET: self.query_offset,
+            RequestCode.UPDATE_CONSUMER_OFFSET: self.update_offset,
+        }
+
+    def query_offset(self, _connection: Connection, request: RemotingCommand) -> Reply:
+        """14."""
+        header = request.header(headers.QueryConsumerOffsetRequestHeader)
+        topic, queue_id = header.topic, header.queue_id
+        committed = self._parts.tables.offsets.committed(header.consumer_group, topic, queue_id)
+        offset = offset_to_answer(
+            committed,
+            set_zero_if_not_found=header.set_zero_if_not_found,
+            min_offset=self._parts.store.queue_range(topic, queue_id).min_offset,
+            first_in_memory=committed is None
+            and first_in_memory(self._parts.store, topic, queue_id, self._resident_bytes),
+        )
+        if offset is None:
+            return request.response(ResponseCode.QUERY_NOT_FOUND, NOT_FOUND)
+        return request.response(header=headers.QueryConsumerOffsetResponseHeader(offset=offset))
+
+    def update_offset(self, _connection: Connection, request: RemotingCommand) -> Reply:
+        """15."""
+        header = request.header(headers.UpdateConsumerOffsetRequestHeader)
+        group, topic = header.consumer_group, header.topic
+        tables, now_ms = self._parts.tables, self._parts.now_ms()
+        if tables.groups.find(group, now_ms) is None:
+            return request.response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!")
+        if tables.topics.find(topic) is None:
+            return request.response(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist!")
+        if header.queue_id is None:
+            return request.response(ResponseCode.INVALID_PARAMETER, f"QueueId is null, topic is {topic}")
+        if header.commit_offset is None:
+            return request.response(ResponseCode.INVALID_PARAMETER, f"Offset is null, topic is {topic}")
+        if not self._has_queue(topic, header.queue_id) or header.commit_offset < 0:
+            problem = (
+                f"queueId[{header.queue_id}] or offset[{header.commit_offset}] is illegal, topic is {topic}"
+            )
+            return request.response(ResponseCode.INVALID_PARAMETER, problem)
+        tables.offsets.commit(group, topic, header.queue_id, header.commit_offset, now_ms)
+        return request.response()
+
+    def _has_queue(self, name: str, queue_id: int) -> bool:
+        """Whether a topic has a queue, or had it and still holds its messages."""
+        topic = self._parts.tables.topics.find(name)
+        if topic is None or queue_id < 0:
+            return False
+        if queue_id < max(topic.read_queue_count, topic.write_queue_count):
+            return True
+        return self._parts.store.queue_range(name, queue_id).max_offset > 0
+
+
+def first_in_memory(store: MessageStore, topic: str, queue_id: int, resident_bytes: int) -> bool:
+    """Whether message 0 of a queue lies in the part of the log that is taken to be in memory."""
+    places = store.get_ranges(topic, queue_id, 0, 1).ranges.places
+    return bool(places) and store.max_offset - places[0][0] <= resident_bytes

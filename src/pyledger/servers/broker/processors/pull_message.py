@@ -1,0 +1,336 @@
+"""Pulls: 11 and 361. Records go from the log to the socket without a copy, unless one is asked for.
+
+Source: RocketMQ broker/.../PullMessageProcessor.java, DefaultPullMessageResultHandler.java.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple, cast
+
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.net.endpoint import Frame
+from pyledger.net.remoting.connection import Connection
+from pyledger.protocol.broker.long_poll import Wanted
+from pyledger.protocol.broker.pull_rules import PullFlag, PullRequest, PullRules, answer_pull
+from pyledger.protocol.broker.rejection import Refusal
+from pyledger.protocol.broker.subscription import Subscription
+from pyledger.protocol.filter.loading import sql_filter
+from pyledger.servers.broker.context import BrokerParts, Method, Reply
+from pyledger.store.queues.get_result import GetResult, GetStatus
+from pyledger.store.queues.queue_reader import default_limits
+from pyledger.wire.remoting.command import RemotingCommand, command_of
+from pyledger.wire.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from pyledger.wire.remoting.native_codec import PullRequest as NativePull
+from pyledger.wire.remoting.native_codec import encode_pull_response
+
+RECORDS_MAX_BYTES = 128 << 20
+RUN_BYTES = 64 << 10
+"""Answers that are made before the first of them is written."""
+OFFSET_RESET = "OFFSET_RESET"
+FILTER_STEPS_MAX = 200_000
+"""Nodes of an SQL92 expression that are evaluated for one pull, for each message all: some 30 ms."""
+FILTERED_BYTES_MAX = 256 << 10
+PAGE = 32
+
+
+Buffer = bytes | memoryview
+Place = tuple[int, int]
+"""Where a record stands in the log, and its size: bytes."""
+
+
+class Found(NamedTuple):
+    """What the store has for a pull."""
+
+    status: str
+    """Upstream's word."""
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    records: Sequence[Buffer] = ()
+    message_count: int = 0
+    behind: bool = False
+    """So far behind the log's end that a slave should serve the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class PullReply:
+    """The answer to a pull that was served."""
+
+    code: ResponseCode
+    broker_id: int
+    found: Found
+    topic_flags: int
+    group_flags: int
+
+    def header(self) -> PullMessageResponseHeader:
+        """Its fields."""
+        return PullMessageResponseHeader(
+            suggest_which_broker_id=self.broker_id,
+            next_begin_offset=self.found.next_offset,
+            min_offset=self.found.min_offset,
+            max_offset=self.found.max_offset,
+            topic_sys_flag=self.topic_flags,
+            group_sys_flag=self.group_flags,
+        )
+
+
+Header = PullMessageRequestHeader | NativePull
+Answer = Callable[[PullReply | Refusal], None]
+
+
+class PullProcessor:
+    """Answers pulls, or holds them until there is something to answer."""
+
+    def __init__(self, parts: BrokerParts) -> None:
+        self._parts = parts
+        self._resident_bytes = default_limits().resident_bytes
+        tables = parts.tables
+        self.rules = PullRules(
+            parts.delivery, parts.standing, tables.topics, tables.groups, tables.consumers, compile_filter
+        )
+
+    def methods(self) -> Mapping[RequestCode, Method]:
+        """What it answers, by request code."""
+        return dict.fromkeys((RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE), self.pull)
+
+    def pull(self, connection: Connection, request: RemotingCommand) -> Reply:
+        """11, 361."""
+        header = request.header(PullMessageRequestHeader)
+        answer = partial(answer_command, connection, request)
+        return self._parts.stored(partial(self._pull, connection, request, header, answer))
+
+    def pull_quickly(self, connection: Connection, frames: list[Frame], at: int) -> int:
+        """The same for a group that is known: nothing is created. How many were answered; 0: it is not."""
+        request = frames[at]
+        assert isinstance(request, NativePull)
+        if self._parts.tables.groups.known(request.consumer_group) is None:
+            return 0
+        if taken := self._pull_run(connection, frames, at, request):
+            return taken
+        self._pull(connection, request, request, partial(answer_natively, connection, request))
+        return 1
+
+    def _pull_run(self, connection: Connection, frames: list[Frame], at: int, first: NativePull) -> int:
+        """Answer pulls that find messages, as many as follow one another and ask alike."""
+        group, topic = first.consumer_group, first.topic
+        parts, offsets = self._parts, self._parts.tables.offsets
+        if parts.delivery.slave_read or (topic, group) in offsets.resets:
+            return 0
+        now_ms = parts.now_ms()
+        plan = self.rules.check(asked(first.code, first), now_ms)
+        if isinstance(plan, Refusal) or not plan.subscription.by_tag:
+            return 0
+        config = parts.tables.topics.topics[topic]
+        run = parts.store.answer_pulls(
+            frames,
+            at,
+            plan.subscription.expression,
+            offsets.pulled.setdefault((topic, group), {}),
+            queue_count=config.read_queue_count,
+            topic_flags=config.sys_flag,
+            group_flags=plan.group.sys_flag,
+            record_bytes_max=RECORDS_MAX_BYTES,
+            copied=parts.config.transfer_by_heap,
+            bytes_max=RUN_BYTES,
+        )
+        if run is None:
+            return 0
+        if first.sys_flag & PullFlag.COMMIT_OFFSET:
+            for request in cast("list[NativePull]", frames[at : at + run.request_count]):
+                if request.commit_offset >= 0:
+                    offsets.commit(group, topic, request.queue_id, request.commit_offset, now_ms)
+        parts.counts.count_pull(topic, group, run.message_count, run.record_bytes, run.request_count)
+        connection.write(run.parts)
+        return run.request_count
+
+    def _pull(
+        self,
+        connection: Connection,
+        request: RemotingCommand | NativePull,
+        header: Header,
+        answer: Answer,
+        *,
+        may_hold: bool = True,
+    ) -> None:
+        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+        now_ms = self._parts.now_ms()
+        plan = self.rules.check(asked(request.code, header), now_ms)
+        if isinstance(plan, Refusal):
+            answer(plan)
+            return
+        offsets = self._parts.tables.offsets
+        if may_hold and header.sys_flag & PullFlag.COMMIT_OFFSET and header.commit_offset >= 0:
+            offsets.commit(group, topic, queue_id, header.commit_offset, now_ms)
+        found = self._read(header, plan.subscription, offsets.take_reset(group, topic, queue_id))
+        reply = answer_pull(
+            found.status,
+            header.queue_offset,
+            found.next_offset,
+            config=self._parts.delivery,
+            standing=self._parts.standing,
+            group=plan.group,
+            suggest_slave=found.behind,
+        )
+        may_hold &= reply.code == ResponseCode.PULL_NOT_FOUND and bool(header.sys_flag & PullFlag.SUSPEND)
+        if may_hold and self._parts.held.hold(
+            partial(self._pull, connection, request, header, answer, may_hold=False),
+            connection,
+            topic=topic,
+            queue_id=queue_id,
+            offset=header.queue_offset,
+            hold_ms=header.suspend_timeout_millis,
+            wanted=wanted_of(plan.subscription),
+        ):
+            return
+        found = found._replace(next_offset=reply.next_offset)
+        offsets.note_pull(group, topic, queue_id, found.next_offset)
+        size_bytes = sum(map(len, found.records))
+        self._parts.counts.count_pull(topic, group, found.message_count, size_bytes)
+        known = self._parts.tables.topics.find(topic)
+        flags = known.sys_flag if known else 0
+        answer(PullReply(reply.code, reply.broker_id, found, flags, plan.group.sys_flag))
+
+    def _read(self, header: Header, wanted: Subscription, reset: int | None) -> Found:
+        store, topic, queue_id = self._parts.store, header.topic, header.queue_id
+        if reset is not None:
+            held = store.queue_range(topic, queue_id)
+            return Found(OFFSET_RESET, reset, held.min_offset, held.max_offset)
+        count = max(1, header.max_msg_nums)
+        serves = self._parts.delivery.slave_read
+        if not wanted.by_tag:
+            filtered, places = self._read_filtered(header, wanted.expression, count)
+            return filtered._replace(behind=serves and self._is_behind(places))
+        found = store.get_ranges(
+            topic, queue_id, header.queue_offset, count, RECORDS_MAX_BYTES, wanted.expression
+        )
+        records: list[Buffer] = [found.ranges[at] for at in range(len(found.ranges))]
+        if self._parts.config.transfer_by_heap:
+            records = [b"".join(records)]
+        return Found(
+            found.status.name,
+            found.next_offset,
+            found.min_offset,
+            found.max_offset,
+            records,
+            found.message_count,
+            serves and self._is_behind(found.ranges.places),
+        )
+
+    def _is_behind(self, places: Sequence[Place]) -> bool:
+        """Whether the last record lies where memory does not reach, by upstream's rule of 40 %."""
+        store = self._parts.store
+        return bool(places) and store.max_offset - places[-1][0] > self._resident_bytes
+
+    def _read_filtered(self, header: Header, expression: str, count: int) -> tuple[Found, list[Place]]:
+        """Read messages whose properties an SQL92 expression wants, within the bounds of one pull.
+
+        Returns:
+            What was found, and where in the log.
+        """
+        store, found_by = self._parts.store, sql_filter(expression)
+        wants = found_by.matches
+        passed_max = min(self._parts.config.filter_scan_max, FILTER_STEPS_MAX // found_by.node_count)
+        records: list[memoryview] = []
+        places: list[Place] = []
+        passed = size_bytes = 0
+        offset = header.queue_offset
+        while True:
+            page = store.get(header.topic, header.queue_id, offset, PAGE)
+            if page.status is not GetStatus.FOUND:
+                break
+            for message in page.messages:
+                if not wants(message.properties):
+                    continue
+                if records and (
+                    len(records) >= count or size_bytes + message.store_size > FILTERED_BYTES_MAX
+                ):
+                    offset = message.queue_offset
+                    return found_in(page, "FOUND", offset, records), places
+                records.append(message.record_view)
+                places.append((message.physical_offset, message.store_size))
+                size_bytes += message.store_size
+            passed += page.next_offset - offset
+            offset = page.next_offset
+            if passed >= passed_max or offset >= page.max_offset:
+                break
+        if records:
+            return found_in(page, "FOUND", offset, records), places
+        if passed:
+            return found_in(page, "NO_MATCHED_MESSAGE", offset), places
+        return found_in(page, page.status.name, page.next_offset), places
+
+
+def found_in(page: GetResult, status: str, next_offset: int, records: Sequence[Buffer] = ()) -> Found:
+    """What was found up to a page of a queue; the next pull goes on at an offset of it, units."""
+    return Found(status, next_offset, page.min_offset, page.max_offset, records, len(records))
+
+
+def answer_command(connection: Connection, request: RemotingCommand, reply: PullReply | Refusal) -> None:
+    """Send an answer, its records as they lie in the log."""
+    if request.is_oneway:
+        return
+    if isinstance(reply, Refusal):
+        kind = reply.forbidden_type
+        fields = None if kind is None else {"forbiddenType": str(int(kind))}
+        connection.send(request.response(reply.code, reply.remark, ext_fields=fields))
+    else:
+        response = request.response(reply.code, reply.found.status, reply.header())
+        connection.send(response, reply.found.records)
+
+
+def answer_natively(connection: Connection, request: NativePull, reply: PullReply | Refusal) -> None:
+    """The same, encoded by native code."""
+    if isinstance(reply, Refusal):
+        answer_command(connection, command_of(request), reply)
+        return
+    if request.is_oneway:
+        return
+    found = reply.found
+    head = encode_pull_response(
+        request.serialize,
+        request.opaque,
+        reply.code,
+        found.status,
+        reply.broker_id,
+        found.next_offset,
+        found.min_offset,
+        found.max_offset,
+        reply.topic_flags,
+        reply.group_flags,
+        sum(map(len, found.records)),
+    )
+    connection.write([head, *found.records])
+
+
+def asked(code: int, header: Header) -> PullRequest:
+    """What the rules look at."""
+    return PullRequest(
+        group=header.consumer_group,
+        topic=header.topic,
+        queue_id=header.queue_id,
+        flags=header.sys_flag,
+        subscription=header.subscription,
+        subscription_version=header.sub_version,
+        expression_type=header.expression_type,
+        lite_code=code == RequestCode.LITE_PULL_MESSAGE,
+    )
+
+
+def compile_filter(subscription: Subscription) -> object:
+    """The filter of an SQL92 subscription.
+
+    Raises:
+        SubscriptionSyntaxError: it cannot be read.
+    """
+    return sql_filter(subscription.expression)
+
+
+def wanted_of(subscription: Subscription) -> Wanted | None:
+    """Which messages wake a held pull; None: all."""
+    if not subscription.by_tag:
+        matches = sql_filter(subscription.expression).matches
+        return lambda _code, properties: properties is None or matches(properties)
+    if subscription.expression == "*":
+        return None
+    return lambda code, _properties: subscription.wants_code(code)

@@ -1,0 +1,106 @@
+"""Which client consumes which queues, where the broker decides: 400 to 402.
+
+Source: RocketMQ broker/.../QueryAssignmentProcessor.java.
+"""
+
+import asyncio
+from collections.abc import Mapping
+
+from pyledger.errors import RebalanceError
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.net.remoting.connection import Connection
+from pyledger.protocol.broker.message_request_modes import GroupMode, RequestMode
+from pyledger.protocol.rebalance.assignment import assign
+from pyledger.servers.broker.context import BrokerParts, Method, Reply
+from pyledger.wire.remoting.bodies.heartbeat import MessageModel
+from pyledger.wire.remoting.bodies.membership import (
+    MessageRequestMode,
+    MessageRequestModeRequest,
+    MessageRequestModes,
+    QueryAssignmentRequest,
+    QueryAssignmentResponse,
+    QueueAssignment,
+)
+from pyledger.wire.remoting.command import RemotingCommand
+
+
+class AssignmentProcessor:
+    """Gives clients their queues."""
+
+    def __init__(self, parts: BrokerParts) -> None:
+        self._parts = parts
+
+    def methods(self) -> Mapping[RequestCode, Method]:
+        """What anybody may ask, by request code."""
+        return {
+            RequestCode.QUERY_ASSIGNMENT: self.query,
+            RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: self.get_modes,
+        }
+
+    def changes(self) -> Mapping[RequestCode, Method]:
+        """What an operator changes, by request code."""
+        return {RequestCode.SET_MESSAGE_REQUEST_MODE: self.set_mode}
+
+    def query(self, _connection: Connection, request: RemotingCommand) -> Reply:
+        """400."""
+        said = request.body_as(QueryAssignmentRequest)
+        return asyncio.ensure_future(self._query(request, said))
+
+    async def _query(self, request: RemotingCommand, said: QueryAssignmentRequest) -> RemotingCommand:
+        topic, group = said.topic or "", said.consumer_group or ""
+        queues = await self._parts.routes.queues(topic)
+        mode = self._parts.tables.modes.find(topic, group)
+        if said.message_model == MessageModel.BROADCASTING:
+            found = queues
+        else:
+            members = self._parts.tables.consumers.client_ids(group)
+            try:
+                found = assign(
+                    said.client_id or "",
+                    said.strategy_name or "",
+                    queues,
+                    members,
+                    pops=mode.mode is RequestMode.POP,
+                    share_count=mode.share_count,
+                )
+            except RebalanceError as problem:
+                return request.response(ResponseCode.SYSTEM_ERROR, str(problem))
+        if found is None:
+            return request.response(body=QueryAssignmentResponse().encode())
+        assignments = tuple(
+            QueueAssignment(message_queue=queue, mode=MessageRequestMode(mode.mode.value)) for queue in found
+        )
+        body = QueryAssignmentResponse(message_queue_assignments=assignments).encode()
+        return request.response(body=body)
+
+    def get_modes(self, _connection: Connection, request: RemotingCommand) -> Reply:
+        """402."""
+        table: dict[str, dict[str, MessageRequestModeRequest]] = {}
+        for (topic, group), mode in self._parts.tables.modes.modes.items():
+            table.setdefault(topic, {})[group] = MessageRequestModeRequest(
+                topic=topic,
+                consumer_group=group,
+                mode=MessageRequestMode(mode.mode.value),
+                pop_share_queue_num=mode.share_count,
+            )
+        return request.response(body=MessageRequestModes(message_request_mode_map=table).encode())
+
+    def set_mode(self, _connection: Connection, request: RemotingCommand) -> Reply:
+        """401."""
+        said = request.body_as(MessageRequestModeRequest)
+        topic, group = said.topic or "", said.consumer_group or ""
+        tables = self._parts.tables
+        refusal = tables.modes.update(
+            topic,
+            group,
+            GroupMode(RequestMode(said.mode.value), said.pop_share_queue_num),
+            topic_known=tables.topics.find(topic) is not None,
+            group_known=tables.groups.find(group, self._parts.now_ms()) is not None,
+        )
+        if refusal is not None:
+            return request.response(refusal.code, refusal.remark)
+        return asyncio.ensure_future(self._stored(request))
+
+    async def _stored(self, request: RemotingCommand) -> RemotingCommand:
+        await self._parts.tables.modes_file.save()
+        return request.response()

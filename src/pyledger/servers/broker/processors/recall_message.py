@@ -1,0 +1,59 @@
+"""Messages that are taken back before their time: 370.
+
+Source: RocketMQ broker/.../RecallMessageProcessor.java.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+
+from pyledger.model.message import Message
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.net.remoting.connection import Connection
+from pyledger.protocol.broker.recall import RECALL_BODY, RecallHandle, check_recall, recall_properties
+from pyledger.protocol.broker.rejection import Refusal
+from pyledger.protocol.broker.send_rules import STORED
+from pyledger.servers.broker.addresses import peer_of
+from pyledger.servers.broker.context import BrokerParts, Method, Reply
+from pyledger.servers.broker.message_puts import PutOutcome, after
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers.send import RecallMessageRequestHeader, RecallMessageResponseHeader
+
+
+class RecallProcessor:
+    """Stores messages that recall others."""
+
+    def __init__(self, parts: BrokerParts) -> None:
+        self._parts = parts
+
+    def methods(self) -> Mapping[RequestCode, Method]:
+        """What it answers, by request code."""
+        return {RequestCode.RECALL_MESSAGE: self.recall}
+
+    def recall(self, connection: Connection, request: RemotingCommand) -> Reply:
+        """370."""
+        header = request.header(RecallMessageRequestHeader)
+        parts = self._parts
+        handle = check_recall(
+            header.topic,
+            header.recall_handle,
+            standing=parts.standing,
+            topics=parts.tables.topics,
+            config=parts.delivery,
+            now_ms=parts.clock.now_ms(),
+        )
+        if isinstance(handle, Refusal):
+            return request.response(handle.code, handle.remark)
+        message = Message(
+            header.topic,
+            RECALL_BODY,
+            properties=recall_properties(handle, header.producer_group or ""),
+            born_host=peer_of(connection),
+        )
+        return after(parts.puts.put(message), partial(told, request, handle))
+
+
+def told(request: RemotingCommand, handle: RecallHandle, outcome: PutOutcome) -> RemotingCommand:
+    """The answer: the id of the message that is taken back."""
+    if outcome.status not in STORED:
+        return request.response(ResponseCode.SYSTEM_ERROR, "recall failed, execute error")
+    return request.response(header=RecallMessageResponseHeader(msg_id=handle.unique_key))

@@ -1,0 +1,148 @@
+"""Replies to requests: 324 and 325. A reply is handed to its requester, and stored.
+
+Source: RocketMQ broker/.../ReplyMessageProcessor.java.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from functools import partial
+
+from pyledger.errors import RemotingError
+from pyledger.log_events import event, logger
+from pyledger.model import names
+from pyledger.model.message import Message
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.net.remoting.connection import Connection
+from pyledger.protocol.broker.rejection import Refusal
+from pyledger.protocol.broker.reply import PUSH_TIMEOUT_MS, not_handed_over, pushed_properties, requester_of
+from pyledger.protocol.broker.send_rules import SendPlan, SendRules
+from pyledger.servers.broker.addresses import peer_of
+from pyledger.servers.broker.context import BrokerParts, Method, Reply
+from pyledger.servers.broker.message_puts import PutOutcome, settled
+from pyledger.servers.broker.processors.send_message import plan_send, received_properties
+from pyledger.wire.record.properties import encode_properties
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers.send import (
+    ReplyMessageRequestHeader,
+    SendMessageRequestHeader,
+    SendMessageResponseHeader,
+)
+
+log = logger("broker")
+
+NOT_STORED = SendMessageResponseHeader(msg_id="0", queue_id=0, queue_offset=0)
+
+
+class ReplyProcessor:
+    """Hands replies over."""
+
+    def __init__(self, parts: BrokerParts, rules: SendRules) -> None:
+        """Take the broker's parts, and the rules that a reply has to pass as any send."""
+        self._parts = parts
+        self._rules = rules
+        standing = parts.standing
+        self._fields = {
+            names.MSG_REGION: standing.region,
+            names.TRACE_ON: "true" if standing.trace else "false",
+        }
+
+    def methods(self) -> Mapping[RequestCode, Method]:
+        """What it answers, by request code."""
+        codes = (RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2)
+        return dict.fromkeys(codes, self.reply)
+
+    def reply(self, connection: Connection, request: RemotingCommand) -> Reply:
+        """324, 325."""
+        header = request.header(SendMessageRequestHeader)
+        return self._parts.stored(partial(self._reply, connection, request, header))
+
+    def _reply(
+        self, connection: Connection, request: RemotingCommand, header: SendMessageRequestHeader
+    ) -> Reply:
+        properties = received_properties(header.properties or "")
+        if isinstance(properties, Refusal):
+            return request.response(properties.code, properties.remark, ext_fields=self._fields)
+        plan = plan_send(self._rules, request, header, dict(properties), self._parts.now_ms())
+        if isinstance(plan, Refusal):
+            return request.response(plan.code, plan.remark, ext_fields=self._fields)
+        message = Message(
+            plan.topic.name,
+            bytes(request.body),
+            plan.queue_id,
+            properties=properties,
+            flag=header.flag,
+            sys_flag=header.sys_flag,
+            born_timestamp_ms=header.born_timestamp,
+            born_host=peer_of(connection),
+            reconsume_times=header.reconsume_times or 0,
+        )
+        work = self._hand_over(connection.remote_address, request, header, plan, message)
+        return asyncio.ensure_future(work)
+
+    async def _hand_over(
+        self,
+        sender: str,
+        request: RemotingCommand,
+        header: SendMessageRequestHeader,
+        plan: SendPlan,
+        message: Message,
+    ) -> RemotingCommand:
+        problem = await self._push(sender, header, plan, message)
+        code, remark = (problem.code, problem.remark) if problem else (ResponseCode.SUCCESS, None)
+        answer = NOT_STORED
+        if self._parts.delivery.store_replies:
+            outcome = await settled(self._parts.puts.put_as_it_is(message))
+            answer = place_of(plan, outcome)
+        return request.response(code, remark, answer, ext_fields=self._fields)
+
+    async def _push(
+        self, sender: str, header: SendMessageRequestHeader, plan: SendPlan, message: Message
+    ) -> Refusal | None:
+        """Hand a reply to who waits for it; None when it has it."""
+        client_id = requester_of(message.properties)
+        if isinstance(client_id, Refusal):
+            return client_id
+        channel = self._parts.tables.producers.channel_of_client(client_id)
+        if not isinstance(channel, Connection):
+            return not_handed_over(client_id, connected=False)
+        now_ms = self._parts.clock.now_ms()
+        properties = pushed_properties(message.properties, self._parts.standing, now_ms)
+        store = self._parts.store.config
+        pushed = ReplyMessageRequestHeader(
+            producer_group=header.producer_group,
+            topic=plan.topic.name,
+            default_topic=header.default_topic,
+            default_topic_queue_nums=header.default_topic_queue_nums,
+            queue_id=plan.queue_id,
+            sys_flag=header.sys_flag,
+            born_timestamp=header.born_timestamp,
+            flag=header.flag,
+            properties=encode_properties(properties).decode(),
+            reconsume_times=header.reconsume_times or 0,
+            unit_mode=bool(header.unit_mode),
+            born_host=sender,
+            store_host=f"{store.store_host}:{store.store_port}",
+            store_timestamp=now_ms,
+        )
+        command = RemotingCommand.request(
+            RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, pushed, bytes(message.body)
+        )
+        try:
+            confirmed = await channel.call(command, PUSH_TIMEOUT_MS)
+        except RemotingError as problem:
+            event(log, logging.WARNING, "reply not handed over", client=client_id, problem=problem)
+            return not_handed_over(client_id, connected=True)
+        if confirmed.code != ResponseCode.SUCCESS:
+            return not_handed_over(client_id, connected=True)
+        return None
+
+
+def place_of(plan: SendPlan, outcome: PutOutcome) -> SendMessageResponseHeader:
+    """Where a reply is stored."""
+    if not outcome.places:
+        return NOT_STORED
+    place = outcome.places[0]
+    return SendMessageResponseHeader(
+        msg_id=place.msg_id, queue_id=plan.queue_id, queue_offset=place.queue_offset
+    )

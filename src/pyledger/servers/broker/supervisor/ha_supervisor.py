@@ -1,0 +1,164 @@
+"""A broker that may become something else while it runs: in another role, or with the end of its log cut.
+
+Either takes a closed store, so the broker is closed and another one is started in its place, on the same
+port. The role that an operator gave is kept in the store's folder, and counts more than the settings.
+
+Source: RocketMQ broker/.../BrokerController.java (changeToMaster, changeToSlave).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+from pyledger.clock import SystemClock
+from pyledger.config.broker import BrokerConfig
+from pyledger.config.ha import SLAVE, HaConfig
+from pyledger.log_events import event, logger
+from pyledger.servers.broker.context import BrokerParts
+from pyledger.servers.broker.dledger.restored_topics import restore_topics
+from pyledger.servers.broker.ha.slave import SlaveSide
+from pyledger.servers.broker.server import Broker
+from pyledger.servers.broker.supervisor.successor import start_successor
+from pyledger.store.files.config_files import TopicTable
+from pyledger.store.files.meta_file import read_json, write_json
+from pyledger.store.maintenance.truncate_log import cut_log
+
+log = logger("ha")
+
+ROLE_FILE = "brokerRole.json"
+CONFIG_FOLDER = "config"
+ANSWER_FIRST_S = 0.05
+"""The answer to who asked for the change goes out before."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerChange:
+    """What a broker shall become."""
+
+    role: str | None = None
+    """Our word; None: as it is."""
+    broker_id: int | None = None
+    cut_offset: int | None = None
+    """Physical offset (bytes) where the log shall end; None: as it is."""
+
+
+Make = Callable[[BrokerConfig, HaConfig], Broker]
+
+
+class BrokerKeeper:
+    """Runs a broker, and another in its place when it has to change."""
+
+    def __init__(self, make: Make, config: BrokerConfig, ha: HaConfig) -> None:
+        """A broker that is not started yet.
+
+        Args:
+            make: Makes a broker from its settings and its role.
+            config: Its settings.
+            ha: Its role.
+        """
+        self._make = make
+        self._folder = Path(config.store_folder)
+        self._config, self._ha = self._kept(config, ha)
+        self._copied_where: int | None = None
+        """Physical offset (bytes) to which the slave that the broker was knew the topics."""
+        self._ports_are_free = not config.port
+        self.broker = self._made()
+        self._change: asyncio.Task[None] | None = None
+        self._closing = False
+
+    @property
+    def address(self) -> str:
+        """`host:port` that clients use."""
+        return self.broker.address
+
+    async def start(self) -> None:
+        """Start the broker; raises as `Broker.start` does."""
+        await self.broker.start()
+        self._config = replace(self._config, port=int(self.address.rpartition(":")[2]))
+
+    async def close(self) -> None:
+        """Stop it. Idempotent."""
+        self._closing = True
+        if self._change is not None:
+            await asyncio.gather(self._change, return_exceptions=True)
+        await self.broker.close()
+
+    def _made(self) -> Broker:
+        broker = self._make(self._config, self._ha)
+        broker.ports_are_free = self._ports_are_free
+        broker.on_diverged = lambda end_offset: self.ask(BrokerChange(cut_offset=end_offset))
+        broker.before_serving = self._restore_topics
+        broker.change_role = lambda role, broker_id: self.ask(BrokerChange(role, broker_id))
+        return broker
+
+    def _restore_topics(self, parts: BrokerParts) -> None:
+        if self._copied_where is not None and self._ha.role != SLAVE:
+            restore_topics(parts, self._copied_where)
+
+    def _succeed(self) -> Broker:
+        self.broker = self._made()
+        return self.broker
+
+    def ask(self, change: BrokerChange) -> None:
+        """Change soon; a change that is under way is not disturbed."""
+        if self._change is None or self._change.done():
+            self._change = asyncio.get_running_loop().create_task(self._become(change))
+
+    async def _become(self, change: BrokerChange) -> None:
+        await asyncio.sleep(ANSWER_FIRST_S)
+        event(log, logging.WARNING, "broker changes", role=change.role, cut_offset=change.cut_offset)
+        before = None if self.broker.parts is None else self.broker.parts.replication
+        self._copied_where = before.sync.complete_where if isinstance(before, SlaveSide) else None
+        try:
+            await self.broker.close()
+            if change.cut_offset is not None:
+                side = await asyncio.to_thread(cut_log, self._folder, change.cut_offset)
+                event(log, logging.WARNING, "log cut", offset=change.cut_offset, cut_bytes_are_in=side)
+            if change.role is not None:
+                broker_id = self._config.broker_id if change.broker_id is None else change.broker_id
+                if self._ha.role == SLAVE != change.role:
+                    await asyncio.to_thread(self._outrank)
+                self._ha = replace(self._ha, role=change.role)
+                self._config = replace(self._config, broker_id=broker_id)
+                await asyncio.to_thread(self._keep)
+            await start_successor(self._succeed, lambda: not self._closing)
+        except Exception:
+            log.exception("the broker could not become what it should")
+            raise
+
+    # --- the role that an operator gave
+
+    def _outrank(self) -> None:
+        """Name servers shall prefer this master to the one before."""
+        folder = self._folder / CONFIG_FOLDER
+        found = TopicTable.read(folder)
+        replace(found, version=found.version.of_new_master(SystemClock().now_ms())).write(folder)
+
+    def _keep(self) -> None:
+        document = {"brokerRole": self._ha.role, "brokerId": self._config.broker_id}
+        write_json(self._folder / CONFIG_FOLDER / ROLE_FILE, document)
+
+    def _kept(self, config: BrokerConfig, ha: HaConfig) -> tuple[BrokerConfig, HaConfig]:
+        found: Any = read_json(self._folder / CONFIG_FOLDER / ROLE_FILE)
+        if not found:
+            return config, ha
+        kept = replace(ha, role=str(found["brokerRole"]))
+        if kept.role != ha.role:
+            event(
+                log,
+                logging.WARNING,
+                "role as it was given last, not as in the settings",
+                role=kept.role,
+                file=str(self._folder / CONFIG_FOLDER / ROLE_FILE),
+            )
+        return replace(config, broker_id=int(found["brokerId"])), kept
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()

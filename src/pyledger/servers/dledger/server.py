@@ -1,0 +1,494 @@
+"""A member of a DLedger group: the machine of `protocol.raft`, a log on disk and a port.
+
+Loop: take what came, let the machine step, send and answer what it says, make durable what it asks.
+Writing to disk has a thread of its own, and whatever came meanwhile shares the next flush.
+"""
+
+import asyncio
+import logging
+import os
+import secrets
+from collections.abc import Callable, Sequence
+from functools import partial
+from random import Random
+from typing import NamedTuple, overload
+
+from pyledger.clock import Clock, SystemClock
+from pyledger.config.dledger import RaftConfig
+from pyledger.config.dledger_store import RaftStoreConfig
+from pyledger.config.net import NetConfig
+from pyledger.errors import ConfigError, MalformedBodyError, StoreError, StoreFullError
+from pyledger.log_events import event, logger
+from pyledger.net.alarms import Alarms
+from pyledger.net.endpoint import Frame
+from pyledger.net.remoting.client import RemotingClient
+from pyledger.net.remoting.connection import Connection
+from pyledger.net.remoting.request_table import refuse_unknown
+from pyledger.net.remoting.server import RemotingServer
+from pyledger.protocol.dledger.messages import EntryRun, PushEntryRequest, RequestOrResponse, Response
+from pyledger.protocol.dledger.node import RaftNode
+from pyledger.protocol.dledger.ready import (
+    Answered,
+    Appended,
+    AppendedEach,
+    Appends,
+    Call,
+    CallFailed,
+    Event,
+    Grown,
+    Persist,
+    Ready,
+    Received,
+    RoleChange,
+)
+from pyledger.protocol.dledger.response_codes import APPEND_RAW, PUSH_RAW, RequestCode, ResponseCode
+from pyledger.servers.dledger.work_thread import WorkThread
+from pyledger.store.dledger.memory_store import RaftMemoryStore
+from pyledger.store.dledger.retention import clean, disk_is_full
+from pyledger.store.dledger.store import RaftStore
+from pyledger.wire.dledger.bodies import (
+    CODES,
+    REQUEST_TYPES,
+    decode_request,
+    decode_response,
+    encode_body,
+    parse_peers,
+)
+from pyledger.wire.dledger.native_bodies import (
+    OFFER,
+    append_answers,
+    decode_raw_append,
+    decode_raw_push,
+    encode_raw_push,
+)
+from pyledger.wire.remoting.command import RemotingCommand, encode_frame, encode_plain_frame
+from pyledger.wire.remoting.native_codec import AppendDecoder, AppendRun
+from pyledger.wire.remoting.request_bodies import too_large
+
+log = logger("raft")
+
+HEADER_CODE = 200
+MAINTENANCE_MS = 500
+RETRY_MS = 1000
+"""After the disk was full when the term was to be saved."""
+INCARNATIONS = 1 << 53
+"""So many that none comes twice; each is a number that any JSON reader keeps exact."""
+OFFERED_TO = {RequestCode.METADATA, RequestCode.PUSH}
+"""Requests whose answers say that raw ones are taken, too."""
+
+
+class Asked(NamedTuple):
+    """Who waits for the answer to a request."""
+
+    connection: Connection
+    command: RemotingCommand
+
+
+class AskedRun(Sequence[Asked]):
+    """Who waits for the answers to appends that came together on one connection."""
+
+    __slots__ = ("connection", "opaques")
+
+    def __init__(self, connection: Connection, opaques: list[int]) -> None:
+        self.connection, self.opaques = connection, opaques
+
+    def __len__(self) -> int:
+        return len(self.opaques)
+
+    @overload
+    def __getitem__(self, at: int) -> Asked: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> "AskedRun": ...
+
+    def __getitem__(self, at: int | slice) -> "Asked | AskedRun":
+        if isinstance(at, slice):
+            return AskedRun(self.connection, self.opaques[at])
+        return Asked(self.connection, RemotingCommand(RequestCode.APPEND, opaque=self.opaques[at]))
+
+
+class RawCall:
+    """A push of entries as they are stored; `done` is told what became of it."""
+
+    __slots__ = ("_done",)
+
+    def __init__(self, done: Callable[[object], None]) -> None:
+        self._done = done
+
+    def finish(self, outcome: object) -> None:
+        """Take the answer, or the error."""
+        self._done(outcome)
+
+
+class RaftServer:
+    """Serves one member from `start` to `close`."""
+
+    def __init__(
+        self,
+        group: str,
+        self_id: str,
+        peers: str,
+        store_path: str,
+        *,
+        config: RaftConfig | None = None,
+        store: RaftStoreConfig | None = None,
+        net: NetConfig | None = None,
+        listen: tuple[str, int] | None = None,
+        random: Random | None = None,
+        clock: Clock | None = None,
+        serve_appends: bool = True,
+    ) -> None:
+        """A member that opens its log and listens once it is started.
+
+        Args:
+            group: Name of the group.
+            self_id: The own id, one of `peers`.
+            peers: `id-host:port;id-host:port`, all members.
+            store_path: Folder in which that of the node is, `dledger-<id>`.
+            config: How it votes and replicates.
+            store: How it keeps its log.
+            net: Limits of connections.
+            listen: Where to listen; None: what `peers` says.
+            random: Chance of elections.
+            clock: Where it gets the time from; None: the machine's.
+            serve_appends: Take entries of clients. Off where the log is a broker's: it appends its own.
+        """
+        self.peers = parse_peers(peers)
+        if self_id not in self.peers:
+            raise ConfigError(
+                "id", f"{self_id!r} is not among the peers", f"they are {', '.join(self.peers)}"
+            )
+        self.group, self.self_id = group, self_id
+        self.path = os.path.join(store_path, f"dledger-{self_id}")
+        self.config, self.store_config = config or RaftConfig(), store or RaftStoreConfig()
+        self.on_role: Callable[[RoleChange], None] | None = None
+        self.on_committed: Callable[[int], None] | None = None
+        self.ended: asyncio.Event | None = None
+        host, _, port = self.peers[self_id].rpartition(":")
+        host, number = listen or (host, int(port))
+        self._serve_appends = serve_appends
+        self._random = random or Random()
+        self._clock = clock or SystemClock()
+        self._server = RemotingServer(
+            self._handle, host=host, port=number, config=net, quick=self._take_run, decoder=AppendDecoder
+        )
+        self._client = RemotingClient(config=net)
+        in_memory = self.store_config.store_type == "memory"
+        self._store_class: Callable[[str, RaftStoreConfig], RaftStore | RaftMemoryStore]
+        self._store_class = RaftMemoryStore if in_memory else RaftStore
+        self._inbox: list[Event] = []
+        self._answers: dict[Connection, list[bytes]] = {}
+        self._raw_peers: set[str] = set()
+        self._append_answers = append_answers(group, self_id)
+        self._planned: asyncio.Handle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._armed_ms: int | None = None
+        self._care: asyncio.TimerHandle | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        self._alarms = Alarms(log)
+        self._closing = False
+        self._disk: WorkThread
+        self.store: RaftStore | RaftMemoryStore
+        self.node: RaftNode
+
+    @property
+    def address(self) -> str:
+        """`host:port` of the group's list."""
+        return self.peers[self.self_id]
+
+    @property
+    def file_store(self) -> RaftStore:
+        """The log on disk.
+
+        Raises:
+            ConfigError: it is in memory.
+        """
+        if not isinstance(self.store, RaftStore):
+            raise ConfigError("store_type", "memory keeps no files", "choose file")
+        return self.store
+
+    async def start(self) -> None:
+        """Recover the log, listen, take part.
+
+        Raises:
+            StoreError: the log cannot be opened.
+            ListenError: the port cannot be had.
+        """
+        self._loop = asyncio.get_running_loop()
+        self.ended = asyncio.Event()
+        self._disk = WorkThread("raft-disk")
+        try:
+            await self._disk.run(self._open_store)
+        except BaseException:
+            self._disk.stop()
+            raise
+        try:
+            await self._take_part()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _take_part(self) -> None:
+        self.node = RaftNode(
+            group=self.group,
+            self_id=self.self_id,
+            peers=self.peers,
+            storage=self.store,
+            random=self._random,
+            saved=self.store.saved,
+            now_ms=self._now_ms(),
+            incarnation=1 + secrets.randbelow(INCARNATIONS),
+            config=self.config,
+        )
+        for notice in self.store.notices:
+            event(log, logging.WARNING, "log recovered", what=notice)
+        await self._server.start()
+        self._maintain()
+        self._pump()
+
+    def _open_store(self) -> None:
+        self.store = self._store_class(self.path, self.store_config)
+
+    async def close(self) -> None:
+        """Leave the group, flush, write the checkpoint. Idempotent."""
+        if self._closing:
+            return
+        self._closing = True
+        for handle in (self._planned, self._timer, self._care, self._retry):
+            if handle is not None:
+                handle.cancel()
+        await self._server.close(grace_ms=0)
+        await self._client.close()
+        await self._disk.run(self.store.close)
+        self._disk.stop()
+
+    # --- what comes
+
+    def _now_ms(self) -> int:
+        return self._clock.monotonic_ms()
+
+    def _handle(self, connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
+        """Note a request; the machine answers it."""
+        asked, code = Asked(connection, command), command.code
+        try:
+            if code in {RequestCode.APPEND, APPEND_RAW} and not self._serve_appends:
+                return answer_to(command, RequestOrResponse(code=ResponseCode.UNEXPECTED_ARGUMENT))
+            if problem := too_large(code, len(command.body)):
+                raise MalformedBodyError("request", "", problem)
+            if code == APPEND_RAW:
+                self._take(Received(asked, decode_raw_append(command.body)))
+            elif code == PUSH_RAW:
+                self._take(Received(asked, decode_raw_push(command.body)))
+            elif code in REQUEST_TYPES:
+                self._take(Received(asked, decode_request(code, memoryview(command.body))))
+                if code == RequestCode.GET:
+                    self._pump()  # answered now, so that the connection's bounds see the answer
+            else:
+                return refuse_unknown(connection, command)
+        except MalformedBodyError as error:
+            # A remoting error would let Java's callers wait for ever.
+            connection.report(log, logging.WARNING, "request refused", code=code, why=error)
+            return answer_to(command, RequestOrResponse(code=ResponseCode.UNEXPECTED_ARGUMENT))
+        return None
+
+    def grown(self) -> None:
+        """Entries were appended to the log of this member, which leads: the group shall have them."""
+        if not isinstance(self._inbox[-1] if self._inbox else None, Grown):
+            self._take(Grown())
+
+    def _take_run(
+        self, connection: Connection, frames: list[Frame], at: int
+    ) -> tuple[bytes | asyncio.Future[bytes] | None, int]:
+        """Note appends of one entry each that came together; those for others go the usual way."""
+        run = frames[at]
+        assert isinstance(run, AppendRun)
+        mine = run.group == self.group and run.remote_id == self.self_id
+        if not (mine and self._serve_appends):
+            return None, 0
+        self._take(Appends(AskedRun(connection, run.opaques), run.bodies))
+        return None, 1
+
+    def _take(self, what: Event) -> None:
+        """Note an event. All that come in one turn of the loop are stepped together."""
+        self._inbox.append(what)
+        if self._planned is None and not self._closing:
+            self._planned = self._loop.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        if self._planned is not None:
+            self._planned.cancel()
+            self._planned = None
+        if self._closing:
+            return
+        node, now_ms = self.node, self._now_ms()
+        inbox, self._inbox = self._inbox, []
+        if inbox:
+            node.step_all(inbox, now_ms)
+        else:
+            node.tick(now_ms)
+        while (ready := node.ready()) is not None:
+            self._do(ready)
+        self._write_answers()
+        if node.failure is not None:
+            self._give_up(node.failure)
+        elif node.damaged:
+            self._give_up("the log is damaged")
+        self._arm(node.deadline_ms(), now_ms)
+
+    def _arm(self, deadline_ms: int | None, now_ms: int) -> None:
+        if self._timer is not None:
+            if deadline_ms == self._armed_ms:
+                return
+            self._timer.cancel()
+            self._timer = None
+        self._armed_ms = deadline_ms
+        if deadline_ms is not None:
+            self._timer = self._loop.call_later(max(deadline_ms - now_ms, 1) / 1000, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._pump()
+
+    # --- what is to be done
+
+    def _do(self, ready: Ready) -> None:
+        if ready.persist is not None:
+            self._start_persist(ready.persist)
+        for call in ready.calls:
+            self._call(call)
+        for token, response in ready.replies:
+            self._answer(token, response)
+        for one in ready.appended:
+            self._answer_append(one)
+        for run in ready.appended_each:
+            self._answer_run(run)
+        for change in ready.role_changes:
+            event(
+                log,
+                logging.INFO,
+                "role changed",
+                role=change.role.value,
+                term=change.term,
+                leader=change.leader_id,
+            )
+            if self.on_role is not None:
+                self.on_role(change)
+        if ready.committed_index is not None and self.on_committed is not None:
+            self.on_committed(ready.committed_index)
+        for alarm in ready.alarms:
+            self._alarms.warn(alarm, self._now_ms())
+
+    def _answer(self, token: object, response: Response) -> None:
+        assert isinstance(token, Asked)
+        self._put_answer(token, encode_frame(answer_to(token.command, response)))
+
+    def _answer_append(self, one: Appended) -> None:
+        asked = one.token
+        assert isinstance(asked, Asked)
+        if asked.command.code == APPEND_RAW:
+            opaques = [asked.command.opaque]
+            frame = self._append_answers.encode(opaques, one.last_index, (one.pos,), one.term)
+            self._put_answer(asked, frame)
+        else:
+            self._answer(asked, self.node.append_response(one))
+
+    def _answer_run(self, run: AppendedEach) -> None:
+        asked = run.tokens
+        assert isinstance(asked, AskedRun)
+        first = run.last_index + 1 - len(asked)
+        frames = self._append_answers.encode(asked.opaques, first, run.places, run.term)
+        self._answers.setdefault(asked.connection, []).append(frames)
+
+    def _put_answer(self, asked: Asked, frame: bytes) -> None:
+        if not asked.command.is_oneway:
+            self._answers.setdefault(asked.connection, []).append(frame)
+
+    def _write_answers(self) -> None:
+        """Write all answers to one connection together."""
+        answers, self._answers = self._answers, {}
+        for connection, frames in answers.items():
+            connection.write((b"".join(frames),))
+
+    def _call(self, call: Call) -> None:
+        request, timeout_ms = call.request, self.config.rpc_timeout_ms
+        done = partial(self._called, call)
+        if isinstance(request, PushEntryRequest) and isinstance(request.batch_entry, EntryRun):
+            connection = self._client.standing(self.peers[call.peer])
+            if call.peer in self._raw_peers and connection is not None:
+                opaque = connection.endpoint.next_opaque()
+                parts = encode_raw_push(request), request.batch_entry.data
+                head = encode_plain_frame(PUSH_RAW, 0, opaque, parts[0], more_bytes=len(parts[1]))
+                connection.start_encoded(RawCall(done), opaque, (head, parts[1]), timeout_ms)
+                return
+        command = RemotingCommand.request(CODES[type(request)], body=encode_body(request))
+        self._client.start_call(self.peers[call.peer], command, timeout_ms, done)
+
+    def _called(self, call: Call, outcome: object) -> None:
+        if isinstance(outcome, RemotingCommand) and outcome.code in (0, HEADER_CODE):
+            if outcome.ext_fields.items() >= OFFER.items():
+                self._raw_peers.add(call.peer)
+            try:
+                self._take(Answered(call.call_id, decode_response(call.request, memoryview(outcome.body))))
+                return
+            except MalformedBodyError as error:
+                event(log, logging.WARNING, "answer not understood", peer=call.peer, why=str(error))
+        elif isinstance(outcome, RemotingCommand):
+            self._raw_peers.discard(call.peer)  # another program may answer there now
+        self._take(CallFailed(call.call_id))
+
+    def _start_persist(self, persist: Persist) -> None:
+        self._disk.start(partial(self._persist, persist), partial(self._persisted, persist))
+
+    def _persist(self, persist: Persist) -> None:
+        if persist.flush:
+            self.store.flush()
+        if persist.term_state is not None:
+            self.store.save_term_state(persist.term_state)
+
+    def _persisted(self, persist: Persist, error: Exception | None) -> None:
+        if self._closing:
+            return
+        if error is None:
+            self.node.persisted(persist, self._now_ms())
+            self._pump()
+        elif isinstance(error, StoreFullError):
+            # The term file is as it was, and nothing was said. It is written as a whole each time, so this
+            # tries no failed flush again.
+            self._alarms.warn(str(error), self._now_ms())
+            self._retry = self._loop.call_later(RETRY_MS / 1000, self._start_persist, persist)
+        else:
+            self._give_up(str(error))
+
+    def _give_up(self, why: str) -> None:
+        """The disk cannot be trusted: say nothing any more."""
+        assert self.ended is not None
+        if not self.ended.is_set():
+            event(log, logging.ERROR, "member leaves its group", why=why)
+            self.node.fail(why)
+            self.ended.set()
+
+    # --- now and then
+
+    def _maintain(self) -> None:
+        self._care = self._loop.call_later(MAINTENANCE_MS / 1000, self._maintain)
+        if isinstance(store := self.store, RaftStore):
+            try:
+                store.disk_full = disk_is_full(store)
+                clean(store, self._clock)
+            except (StoreError, OSError) as error:
+                self._alarms.warn(str(error), self._now_ms())
+            now_ms = self._clock.monotonic_ms()
+            if store.needs_care(now_ms):
+                self._disk.start(partial(store.take_care, now_ms), self._tended)
+
+    def _tended(self, error: Exception | None) -> None:
+        if isinstance(error, StoreFullError):
+            self._alarms.warn(str(error), self._now_ms())  # the checkpoint is as it was
+        elif error is not None:
+            self._give_up(str(error))
+
+
+def answer_to(command: RemotingCommand, response: RequestOrResponse) -> RemotingCommand:
+    """The response frame: the remoting header always says that all went well."""
+    offer = OFFER if command.code in OFFERED_TO else None
+    return command.response(HEADER_CODE, body=encode_body(response), ext_fields=offer)

@@ -1,0 +1,1 @@
+"""Replication of a commit log: a master's service, a slave's client."""

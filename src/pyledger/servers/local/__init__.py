@@ -1,0 +1,1 @@
+"""Servers in one process, for development and tests."""

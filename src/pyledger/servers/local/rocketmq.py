@@ -1,0 +1,94 @@
+"""A name server and a broker in one process, with one folder: for development and for tests."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from pyledger.config.broker import BrokerConfig
+from pyledger.config.delivery import DeliveryConfig
+from pyledger.config.namesrv import NamesrvConfig
+from pyledger.config.net import NetConfig
+from pyledger.config.store import StoreConfig
+from pyledger.servers.broker.server import Broker
+from pyledger.servers.namesrv.server import NameServer
+
+KV_FILE = "kvConfig.json"
+SMALL_STORE = StoreConfig(mapped_file_size_bytes=64 << 20, index_slots=500_000, index_entries=2_000_000)
+"""Files that are made in no time; a folder that has files keeps their size."""
+OPEN_DELIVERY = DeliveryConfig(auto_create_topics=True, property_filter=True)
+
+
+class SingleNode:
+    """Listens on loopback, makes topics on their first use, and lets anybody administer it."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        name_server_port: int = 0,
+        port: int = 0,
+        delivery: DeliveryConfig = OPEN_DELIVERY,
+        store: StoreConfig = SMALL_STORE,
+        net: NetConfig | None = None,
+    ) -> None:
+        """A node that serves once it is started.
+
+        Args:
+            folder: Folder of the store, made when it is missing.
+            name_server_port: Port of the name server; 0 takes a free one.
+            port: Port of the broker; 0 takes a free one.
+            delivery: The rules of sending and consuming.
+            store: Settings of the store.
+            net: Limits of connections.
+        """
+        self.folder = folder
+        self._net = net
+        self.name_server = NameServer(
+            NamesrvConfig(port=name_server_port, kv_config_path=str(folder / KV_FILE), admin_enabled=True),
+            net=net,
+        )
+        self._config = BrokerConfig(port=port, store_path=str(folder), admin_enabled=True)
+        self._delivery, self._store = delivery, store
+        self._broker: Broker | None = None
+
+    @property
+    def broker(self) -> Broker:
+        """The running broker.
+
+        Raises:
+            RuntimeError: the node is not started.
+        """
+        if self._broker is None:
+            raise RuntimeError("the node is not started")
+        return self._broker
+
+    @property
+    def address(self) -> str:
+        """`host:port` of the name server, which is what clients need."""
+        return self.name_server.address
+
+    async def start(self) -> None:
+        """Start the name server, then the broker, which is registered on return.
+
+        Raises:
+            ListenError: an address cannot be had.
+            StoreError: the store cannot be opened.
+        """
+        await self.name_server.start()
+        config = replace(self._config, name_servers=self.name_server.address)
+        self._broker = Broker(
+            config,
+            delivery=self._delivery,
+            store=self._store,
+            net=self._net,
+        )
+        try:
+            await self._broker.start()
+        except BaseException:
+            await self.name_server.close()
+            raise
+
+    async def close(self) -> None:
+        """Stop both. Idempotent."""
+        if self._broker is not None:
+            await self._broker.close()
+        await self.name_server.close()
