@@ -24,7 +24,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from pyledger.client.producer import AsyncProducer
+from pyledger.client.producer.producer import AsyncProducer
 from pyledger.errors import PyLedgerError
 from pyledger.model.message import Message
 from tests.broker.group_process import NAME, GroupProcesses, group_of_brokers

@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.brokers import CLI, serving
 from benchmarks.links import links_to
 from benchmarks.processor_time import cpu_seconds
-from pyledger.client.raft_client import RaftClient
+from pyledger.client.dledger import RaftClient
 from tests.interop.dledger_peers import JavaNode
 from tests.interop.dledger_peers import run as run_java
 from tests.runtime.group import append_surely, free_ports

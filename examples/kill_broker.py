@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pyledger.client.producer import AsyncProducer
-from pyledger.client.pull_consumer import AsyncPullConsumer
+from pyledger.client.consumer.pull_consumer import AsyncPullConsumer
+from pyledger.client.producer.producer import AsyncProducer
 from pyledger.config.client import ClientConfig
 from pyledger.errors import PyLedgerError
 from pyledger.model.message import Message

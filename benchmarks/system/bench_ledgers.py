@@ -19,7 +19,7 @@ import pytest
 from benchmarks.ledger_clusters import Bookies, for_both_clients, java_client, our_bookies, serving
 from benchmarks.processor_time import cpu_seconds
 from benchmarks.rounds import Rounds
-from pyledger.client.ledger import AsyncLedgerClient, AsyncLedgerWriter, LedgerConfig
+from pyledger.client.bookkeeper import AsyncLedgerClient, AsyncLedgerWriter, LedgerConfig
 from pyledger.net.loop import run
 from pyledger.protocol.bookkeeper.entry import DigestType
 from pyledger.wire.bookkeeper.entry import EntryDigest, count_whole, pack_entry

@@ -25,7 +25,7 @@ from benchmarks.brokers import JAVA_VERSION, PATIENT, RunningBroker, pid_of_list
 from benchmarks.load_frames import FrameSource
 from benchmarks.rounds import Rounds
 from pyledger._core import LogView, MappedFile, scan
-from pyledger.client.replication import ReplicationAdmin, Standing
+from pyledger.client.admin.ha import ReplicationAdmin, Standing
 from pyledger.config.client import ClientConfig
 from tests.interop.peers import free_ports, run_alone
 from tests.interop.peers import serving as java_serving

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from pyledger.client import AsyncPullConsumer, ReceivedMessage
-from pyledger.client.background import background
-from pyledger.client.pulling import PullResult, PullStatus
+from pyledger.client.blocking.base import background
+from pyledger.client.consumer.pull_api import PullResult, PullStatus
 from pyledger.config.client import ClientConfig
 from pyledger.errors import (
     BrokerError,

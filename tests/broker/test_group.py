@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from pyledger.client.producer import AsyncProducer
-from pyledger.client.pull_consumer import AsyncPullConsumer
-from pyledger.client.results import SendStatus
+from pyledger.client.consumer.pull_consumer import AsyncPullConsumer
+from pyledger.client.producer.producer import AsyncProducer
+from pyledger.client.producer.send_result import SendStatus
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.client import ClientConfig
 from pyledger.config.delivery import DeliveryConfig

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.client.producer import AsyncProducer
-from pyledger.client.results import TransactionState
-from pyledger.client.transaction import AsyncTransactionProducer
+from pyledger.client.producer.producer import AsyncProducer
+from pyledger.client.producer.send_result import TransactionState
+from pyledger.client.producer.transaction_producer import AsyncTransactionProducer
 from pyledger.config.client import ClientConfig
 from pyledger.errors import PyLedgerError
 from pyledger.model.message import Message

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from pyledger import arrow
-from pyledger.client.blocking import Producer
+from pyledger.client.blocking.producer import Producer
 from pyledger.model.message import Message
 from pyledger.servers.local.node_thread import BackgroundNode
 from pyledger.store.reading.reader import StoreReader

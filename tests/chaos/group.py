@@ -14,7 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-from pyledger.client.raft_client import RaftClient
+from pyledger.client.dledger import RaftClient
 from pyledger.errors import NoLeaderError, OutcomeUnknownError, PyLedgerError, RaftRefusedError
 from pyledger.store.dledger.reader import RaftReader
 from pyledger.store.dledger.verify import verify_raft

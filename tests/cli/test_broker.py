@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.client.blocking import Producer
+from pyledger.client.blocking.producer import Producer
 from pyledger.model.message import Message
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.store.reading.reader import StoreReader

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.cli.rows import queue_of_key
+from pyledger.cli.store.rows import queue_of_key
 from pyledger.model.message import Message
 from pyledger.store.messages.message_store import MessageStore
 from tests.cli.command_line import COMMAND, ENVIRONMENT, Finished, on_terminal, pyledger, spawn

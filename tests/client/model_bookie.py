@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-from pyledger.client.ledger import AsyncLedgerClient, LedgerConfig
+from pyledger.client.bookkeeper import AsyncLedgerClient, LedgerConfig
 from pyledger.errors import LedgerFrameError
 from pyledger.metadata.cluster import Cluster, locate
 from pyledger.protocol.bookkeeper.bookie import BookieRules
@@ -20,7 +20,7 @@ from pyledger.protocol.bookkeeper.messages import (
     Response,
     Status,
 )
-from pyledger.simulator.bookie import EntriesInMemory
+from pyledger.simulator.bookkeeper.bookie import EntriesInMemory
 from pyledger.wire.bookkeeper import version2, version3
 from pyledger.wire.bookkeeper.bookies import Endpoint, Registration
 

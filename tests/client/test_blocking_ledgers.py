@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pyledger.client.ledger import LedgerClient
+from pyledger.client.bookkeeper import LedgerClient
 from tests.client.model_bookie import bench
 from tests.runtime.bookie_peer import PATIENT
 from tests.source_tree import ROOT

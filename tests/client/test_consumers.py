@@ -23,7 +23,7 @@ from pyledger.client import (
     MessageQueue,
     ReceivedMessage,
 )
-from pyledger.client.consumption import LISTENER_WAIT_MS
+from pyledger.client.consumer.consume_message_service import LISTENER_WAIT_MS
 from pyledger.model import names
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.loop import run

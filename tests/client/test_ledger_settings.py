@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.client.ledger import AsyncLedgerClient, LedgerConfig
+from pyledger.client.bookkeeper import AsyncLedgerClient, LedgerConfig
 from pyledger.errors import ConfigError
 from tests.client.model_bookie import bench
 

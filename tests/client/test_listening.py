@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyledger.client.listening import SKIPPED, Later, ListenerRunner
+from pyledger.client.listener import SKIPPED, Later, ListenerRunner
 from tests.net.conftest import Run
 
 TURNS = 200

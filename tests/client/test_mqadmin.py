@@ -14,8 +14,8 @@ import click
 import pytest
 
 from pyledger.cli.mqadmin import EXAMPLES, MODULES, PLACES
-from pyledger.client.blocking import Producer
-from pyledger.client.blocking_consumers import PushConsumer
+from pyledger.client.blocking.consumer import PushConsumer
+from pyledger.client.blocking.producer import Producer
 from pyledger.model.message import Message
 from pyledger.servers.local.node_thread import BackgroundNode
 from tests.cli.command_line import Finished, pyledger

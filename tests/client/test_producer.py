@@ -7,10 +7,10 @@ from functools import partial
 import pytest
 
 from pyledger.client.identity import PROCESS_IDS
-from pyledger.client.outgoing import Packer
-from pyledger.client.producer import AsyncProducer
-from pyledger.client.results import SendStatus, TransactionState
-from pyledger.client.transaction import AsyncTransactionProducer
+from pyledger.client.producer.message_preparation import Packer
+from pyledger.client.producer.producer import AsyncProducer
+from pyledger.client.producer.send_result import SendStatus, TransactionState
+from pyledger.client.producer.transaction_producer import AsyncTransactionProducer
 from pyledger.config.client import ClientConfig, ProducerConfig
 from pyledger.errors import (
     BrokerError,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyledger.client.producer import AsyncProducer
+from pyledger.client.producer.producer import AsyncProducer
 from pyledger.errors import RemotingTooMuchRequestError, SendError
 from pyledger.model.message import Message
 from pyledger.model.remoting_codes import RequestCode, ResponseCode

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.client.blocking import Producer
-from pyledger.client.blocking_admin import Admin
-from pyledger.client.blocking_consumers import PushConsumer
-from pyledger.client.listening import Later
+from pyledger.client.blocking.admin import Admin
+from pyledger.client.blocking.consumer import PushConsumer
+from pyledger.client.blocking.producer import Producer
+from pyledger.client.listener import Later
 from pyledger.config.client import ClientConfig
 from pyledger.model.message import Message
 from pyledger.servers.local.node_thread import BackgroundNode

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyledger._core import AddIntake, JournalWriter
 from pyledger.protocol.bookkeeper import messages as m
 from pyledger.protocol.bookkeeper.bookie import BookieRules, EntryRecord, LedgerAtBookie
-from pyledger.simulator.bookie import EntriesInMemory
+from pyledger.simulator.bookkeeper.bookie import EntriesInMemory
 from pyledger.wire.bookkeeper import version2, version3
 from pyledger.wire.bookkeeper.entry import master_key
 from pyledger.wire.bookkeeper.journal import HEADER_BYTES, encode_record, header, records

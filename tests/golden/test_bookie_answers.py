@@ -6,7 +6,7 @@ import pytest
 
 from pyledger.protocol.bookkeeper import messages as m
 from pyledger.protocol.bookkeeper.bookie import BookieRules
-from pyledger.simulator.bookie import EntriesInMemory
+from pyledger.simulator.bookkeeper.bookie import EntriesInMemory
 from pyledger.wire.bookkeeper import version2, version3
 from pyledger.wire.bookkeeper.schema import message
 from tests.golden.ledger_recordings import STRICTER, lines

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.cli.raft_entries import entry_fields
+from pyledger.cli.dledger.entries import entry_fields
 from pyledger.errors import CorruptRecordError
 from pyledger.store.dledger.reader import RaftReader
 from pyledger.store.dledger.verify import verify_raft

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pyledger._core import LogSender, LogView, MappedFile
-from pyledger.client import replication as replication_admin
-from pyledger.client.replication import ReplicationAdmin
+from pyledger.client.admin import ha as replication_admin
+from pyledger.client.admin.ha import ReplicationAdmin
 from pyledger.clock import SystemClock
 from pyledger.config.ha import HaConfig
 from pyledger.config.store import StoreConfig

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pyledger.client.replication import ReplicationAdmin
+from pyledger.client.admin.ha import ReplicationAdmin
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.client import ClientConfig
 from pyledger.config.delivery import DeliveryConfig

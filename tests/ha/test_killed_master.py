@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.client.replication import ReplicationAdmin
+from pyledger.client.admin.ha import ReplicationAdmin
 from pyledger.config.client import ClientConfig
 from tests.broker.peers import send
 from tests.broker.process import BrokerProcess

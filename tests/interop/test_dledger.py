@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.client.raft_client import RaftClient
+from pyledger.client.dledger import RaftClient
 from pyledger.config.dledger import UPSTREAM_TIMES, RaftConfig
 from pyledger.config.dledger_store import RaftStoreConfig
 from pyledger.protocol.dledger.messages import Entry, TermState

@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from pyledger.client.producer import AsyncProducer
+from pyledger.client.producer.producer import AsyncProducer
 from pyledger.config.client import ClientConfig
 from pyledger.model.message import Message
 from pyledger.net.loop import run

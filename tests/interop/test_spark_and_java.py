@@ -15,7 +15,7 @@ from pyspark_pyledger.staging import stage_rows, staging_folder
 from pyspark_pyledger.stream_reader import StreamReader
 from pyspark_pyledger.write_options import WriteOptions
 
-from pyledger.client.blocking import Producer
+from pyledger.client.blocking.producer import Producer
 from pyledger.model.message import Message
 from pyledger.net.loop import run
 from pyledger.servers.local.node_thread import BackgroundNode

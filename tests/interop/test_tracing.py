@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from pyledger.client.blocking import Producer
+from pyledger.client.blocking.producer import Producer
 from pyledger.config.client import ClientConfig
 from pyledger.model.message import Message
 from pyledger.store.reading.reader import StoreReader

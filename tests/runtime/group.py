@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from pyledger.client.raft_client import RaftClient
+from pyledger.client.dledger import RaftClient
 from pyledger.config.dledger import RaftConfig
 from pyledger.config.dledger_store import RaftStoreConfig
 from pyledger.config.net import NetConfig

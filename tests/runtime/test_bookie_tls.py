@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.client.ledger import AsyncLedgerClient
+from pyledger.client.bookkeeper import AsyncLedgerClient
 from pyledger.config.net import TlsConfig
 from pyledger.errors import AddFailedError, EntryReadError, LedgerPasswordError
 from pyledger.protocol.bookkeeper import messages as m

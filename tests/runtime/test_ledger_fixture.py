@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.client.ledger import AsyncLedgerClient, LedgerConfig
+from pyledger.client.bookkeeper import AsyncLedgerClient, LedgerConfig
 from pyledger.errors import LedgerFencedError
 from pyledger.servers.local.bookies import BackgroundBookies, BookieGroup
 from pyledger.store.bookkeeper.verify import BookieCheck

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pyledger.cli.raft_network import _ask
+from pyledger.cli.dledger.network import _ask
 from pyledger.config.dledger_store import RaftStoreConfig
 from pyledger.config.net import NetConfig
 from pyledger.errors import ListenError, NoLeaderError, RaftRefusedError, StoreLockedError

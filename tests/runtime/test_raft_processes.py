@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.client.raft_client import RaftClient
+from pyledger.client.dledger import RaftClient
 from pyledger.errors import CorruptRecordError, OutcomeUnknownError, StoreFormatError
 from pyledger.store.dledger.reader import RaftReader
 from tests.cli.command_line import ENVIRONMENT, pyledger

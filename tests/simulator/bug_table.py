@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from pyledger.simulator.raft_group import RaftGroup
+from pyledger.simulator.dledger.cluster import RaftGroup
 from tests.simulator import ha_bugs, ledger_bugs, raft_bugs, test_ledgers, test_raft, test_replication
 from tests.simulator.found_bugs import TABLE
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from pyledger.protocol.ha.group_transfer import PUT_OK, SLAVE_NOT_AVAILABLE, GroupTransfer
 from pyledger.protocol.ha.master import LogRange, MasterConnection
-from pyledger.simulator.ha_broker import SimulatedBroker
-from pyledger.simulator.ha_link import Link
-from pyledger.simulator.ha_log import SimulatedLog
-from pyledger.simulator.ha_run import HaRun
+from pyledger.simulator.ha.broker import SimulatedBroker
+from pyledger.simulator.ha.link import Link
+from pyledger.simulator.ha.log import SimulatedLog
+from pyledger.simulator.ha.run import HaRun
 
 
 def any_report_is_believed(part: object) -> None:

@@ -16,10 +16,10 @@ from pyledger.protocol.bookkeeper.metadata import LedgerMetadata, LedgerState
 from pyledger.protocol.bookkeeper.quorum import Coverage
 from pyledger.protocol.bookkeeper.re_replication import Repair
 from pyledger.protocol.bookkeeper.result_codes import ABSENT
-from pyledger.simulator.bookie import EntriesInMemory, Reply, SimulatedBookie
-from pyledger.simulator.ledger_cluster import Fault, MetadataTable
-from pyledger.simulator.ledger_process import ReaderProcess, WriterProcess
-from pyledger.simulator.ledger_repair import Copy, Flow, RepairProcess, Told
+from pyledger.simulator.bookkeeper.bookie import EntriesInMemory, Reply, SimulatedBookie
+from pyledger.simulator.bookkeeper.client_process import ReaderProcess, WriterProcess
+from pyledger.simulator.bookkeeper.cluster import Fault, MetadataTable
+from pyledger.simulator.bookkeeper.replication_worker import Copy, Flow, RepairProcess, Told
 
 ENTRY_MAX = (1 << 62) - 1
 

@@ -14,7 +14,7 @@ from pyledger.protocol.dledger.pending_calls import Answer
 from pyledger.protocol.dledger.ready import Role
 from pyledger.protocol.dledger.response_codes import ResponseCode
 from pyledger.protocol.dledger.votes import ParseResult
-from pyledger.simulator.raft_member import RaftMember
+from pyledger.simulator.dledger.member import RaftMember
 
 
 def machine(member: RaftMember) -> RaftNode:

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from pyledger.simulator.ledger_cluster import Fault
-from pyledger.simulator.ledger_run import LedgerRun, no_fault
+from pyledger.simulator.bookkeeper.cluster import Fault
+from pyledger.simulator.bookkeeper.run import LedgerRun, no_fault
 from tests.simulator.found_bugs import recorded
 from tests.simulator.ledger_bugs import BUGS
 from tests.simulator.one_trace import assert_one_trace

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.simulator.raft_group import RaftGroup
-from pyledger.simulator.raft_member import RaftMember
+from pyledger.simulator.dledger.cluster import RaftGroup
+from pyledger.simulator.dledger.member import RaftMember
 from tests.simulator.found_bugs import recorded
 from tests.simulator.one_trace import assert_one_trace
 from tests.simulator.raft_bugs import BUGS

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from pyledger.simulator.ha_broker import Fault
-from pyledger.simulator.ha_run import HaReport, HaRun, no_fault
+from pyledger.simulator.ha.broker import Fault
+from pyledger.simulator.ha.run import HaReport, HaRun, no_fault
 from tests.simulator.found_bugs import recorded
 from tests.simulator.ha_bugs import BUGS
 from tests.simulator.one_trace import assert_one_trace

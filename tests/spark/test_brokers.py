@@ -16,8 +16,8 @@ from pyspark_pyledger.schema import schema_of
 from pyspark_pyledger.stream_reader import StreamReader
 
 from pyledger import arrow
-from pyledger.client.blocking import Producer
-from pyledger.client.blocking_admin import Admin
+from pyledger.client.blocking.admin import Admin
+from pyledger.client.blocking.producer import Producer
 from pyledger.errors import ConfigError, DataLostError, RemotingError
 from pyledger.model.message import Message, MessageQueue
 from pyledger.model.topic import TopicConfig

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 
-from pyledger.client.blocking import Producer
+from pyledger.client.blocking.producer import Producer
 from pyledger.errors import CorruptRecordError
 from pyledger.model.message import Message
 from pyledger.servers.local.node_thread import BackgroundNode

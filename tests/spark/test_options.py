@@ -16,7 +16,7 @@ from pyspark_pyledger.write_options import parse_write_options, sink_name
 from pyspark_pyledger.writers import StreamWriter
 
 from pyledger import arrow
-from pyledger.client.blocking import Producer
+from pyledger.client.blocking.producer import Producer
 from pyledger.config.client import ClientConfig
 from pyledger.errors import BrokerError, ConfigError
 from pyledger.model.message import Message

@@ -13,7 +13,7 @@ from pyspark_pyledger.positions import Positions
 from pyspark_pyledger.schema import schema_of
 from pyspark_pyledger.stream_reader import StreamReader
 
-from pyledger.client.blocking_admin import Admin
+from pyledger.client.blocking.admin import Admin
 from pyledger.config.namesrv import NamesrvConfig
 from pyledger.errors import (
     DataLostError,

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyledger.client.pulling import OWN_FIELDS, STATUS_OF_CODE
+from pyledger.client.consumer.pull_api import OWN_FIELDS, STATUS_OF_CODE
 from pyledger.model.remoting_codes import RequestCode
 from pyledger.wire.record.record import ReceivedMessage, decode_records
 from pyledger.wire.remoting.command import RemotingCommand, SerializeType, decode_in_python, encode_frame

@@ -6,9 +6,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyledger.client.outgoing import properties_of
-from pyledger.client.results import SendStatus
-from pyledger.client.sending import result_of
+from pyledger.client.producer.message_preparation import properties_of
+from pyledger.client.producer.send_result import SendStatus
+from pyledger.client.producer.sender import result_of
 from pyledger.model import names
 from pyledger.model.message import Message, MessageQueue
 from pyledger.wire.record.batch import BatchItem, encode_batch

@@ -1,4 +1,4 @@
-"""The list of commands. Each stands in a module of its name, imported only when it is used."""
+"""The list of commands. The module of each is imported only when it is used."""
 
 import importlib
 from typing import Any
@@ -8,35 +8,36 @@ import click
 from pyledger import __version__
 from pyledger.cli.streams import discard_output
 
+# The module of a command in this package, and what the command is for.
 COMMANDS = {
-    "info": "what a store holds: files, offsets, topics, queues, times",
-    "cat": "print messages",
-    "grep": "print messages whose body or properties match",
-    "query": "find messages by key or id",
-    "verify": "check every record, queue unit and index entry",
-    "repair": "cut off what is damaged; what is cut is kept aside",
-    "rebuild": "make consume queues and index anew from the log",
-    "archive": "pack sealed files of the log into LZ4 segments",
-    "unarchive": "give the packed files back, byte for byte",
-    "export": "copy messages to JSON lines, CSV, Arrow or Parquet",
-    "write": "append messages from JSON lines or CSV",
-    "dump": "show one store file, annotated",
-    "namesrv": "run a name server for RocketMQ's brokers and clients",
-    "broker": "run a broker for RocketMQ's clients",
-    "serve": "run name server and broker in one process, for development",
-    "produce": "send messages over the network",
-    "consume": "print messages over the network, as they come",
-    "topic": "list, show, create and delete topics of running brokers",
-    "group": "the same for consumer groups; how far they are; move them",
-    "ha": "masters and slaves: how far they are, and who is master",
-    "cluster": "the brokers that run, and what they say of themselves",
-    "mqadmin": "the commands of RocketMQ's mqadmin, with its names and flags",
-    "raft": "replicated logs of DLedger: members, appends, folders",
-    "ledger": "ledgers of BookKeeper: write, read, follow, recover, list, delete",
-    "bookie": "the folders of a BookKeeper bookie: read and check them",
-    "autorecovery": "make copies again that bookies lost; take a bookie out",
-    "sim": "play histories of a protocol in a world of faults",
-    "bench": "measure appends and reads on this machine",
+    "info": ("store.info", "what a store holds: files, offsets, topics, queues, times"),
+    "cat": ("store.cat", "print messages"),
+    "grep": ("store.grep", "print messages whose body or properties match"),
+    "query": ("store.query", "find messages by key or id"),
+    "verify": ("store.verify", "check every record, queue unit and index entry"),
+    "repair": ("store.repair", "cut off what is damaged; what is cut is kept aside"),
+    "rebuild": ("store.rebuild", "make consume queues and index anew from the log"),
+    "archive": ("store.archive", "pack sealed files of the log into LZ4 segments"),
+    "unarchive": ("store.unarchive", "give the packed files back, byte for byte"),
+    "export": ("store.export", "copy messages to JSON lines, CSV, Arrow or Parquet"),
+    "write": ("store.write", "append messages from JSON lines or CSV"),
+    "dump": ("store.dump", "show one store file, annotated"),
+    "namesrv": ("servers.namesrv", "run a name server for RocketMQ's brokers and clients"),
+    "broker": ("servers.broker", "run a broker for RocketMQ's clients"),
+    "serve": ("servers.serve", "run name server and broker in one process, for development"),
+    "produce": ("rocketmq.produce", "send messages over the network"),
+    "consume": ("rocketmq.consume", "print messages over the network, as they come"),
+    "topic": ("rocketmq.topic", "list, show, create and delete topics of running brokers"),
+    "group": ("rocketmq.group", "the same for consumer groups; how far they are; move them"),
+    "ha": ("rocketmq.ha", "masters and slaves: how far they are, and who is master"),
+    "cluster": ("rocketmq.cluster", "the brokers that run, and what they say of themselves"),
+    "mqadmin": ("mqadmin", "the commands of RocketMQ's mqadmin, with its names and flags"),
+    "raft": ("dledger.dledger", "replicated logs of DLedger: members, appends, folders"),
+    "ledger": ("bookkeeper.ledger", "ledgers of BookKeeper: write, read, follow, recover, list, delete"),
+    "bookie": ("bookkeeper.bookie", "the folders of a BookKeeper bookie: read and check them"),
+    "autorecovery": ("bookkeeper.autorecovery", "make copies again that bookies lost; take a bookie out"),
+    "sim": ("sim", "play histories of a protocol in a world of faults"),
+    "bench": ("store.bench", "measure appends and reads on this machine"),
 }
 
 NEWCOMER = """pyledger reads and writes Apache RocketMQ stores. Five commands to begin with:
@@ -60,16 +61,16 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Import `pyledger.cli.<name>` and return its `command`."""
+        """Import the module of a command and return its `command`."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"pyledger.cli.{cmd_name}").command
+        command: click.Command = importlib.import_module(f"pyledger.cli.{COMMANDS[cmd_name][0]}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the commands without importing one of them."""
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl([(name, text) for name, (_module, text) in COMMANDS.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

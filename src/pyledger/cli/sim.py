@@ -72,14 +72,14 @@ def command(
 def _history(protocol: str, seed: int, nodes: int, folder: Any) -> Any:
     """A history that has not begun: of a DLedger group, of a master and slaves, or of ledgers."""
     if protocol == "raft":
-        from pyledger.simulator.raft_group import RaftGroup
+        from pyledger.simulator.dledger.cluster import RaftGroup
 
         return RaftGroup(seed, nodes, folder=folder)
     if protocol == "ha":
-        from pyledger.simulator.ha_run import HaRun
+        from pyledger.simulator.ha.run import HaRun
 
         return HaRun(seed, nodes)
-    from pyledger.simulator.ledger_run import LedgerRun
+    from pyledger.simulator.bookkeeper.run import LedgerRun
 
     return LedgerRun(seed, nodes)
 

@@ -8,19 +8,19 @@
 Names that begin with `Async` are for `async with`; the others wait, and any thread may use them.
 """
 
-from pyledger.client.admin import AsyncAdmin, Progress
-from pyledger.client.blocking import Producer, TransactionProducer
-from pyledger.client.blocking_admin import Admin
-from pyledger.client.blocking_consumers import LitePullConsumer, PullConsumer, PushConsumer
+from pyledger.client.admin.admin import AsyncAdmin, Progress
+from pyledger.client.blocking.admin import Admin
+from pyledger.client.blocking.consumer import LitePullConsumer, PullConsumer, PushConsumer
+from pyledger.client.blocking.producer import Producer, TransactionProducer
+from pyledger.client.consumer.lite_pull_consumer import AsyncLitePullConsumer
+from pyledger.client.consumer.pull_api import PullResult, PullStatus
+from pyledger.client.consumer.pull_consumer import AsyncPullConsumer
+from pyledger.client.consumer.push_consumer import AsyncPushConsumer
 from pyledger.client.instance import ClientInstance
-from pyledger.client.listening import Later
-from pyledger.client.lite_pull_consumer import AsyncLitePullConsumer
-from pyledger.client.producer import AsyncProducer
-from pyledger.client.pull_consumer import AsyncPullConsumer
-from pyledger.client.pulling import PullResult, PullStatus
-from pyledger.client.push_consumer import AsyncPushConsumer
-from pyledger.client.results import SendResult, SendStatus, TransactionResult, TransactionState
-from pyledger.client.transaction import AsyncTransactionProducer
+from pyledger.client.listener import Later
+from pyledger.client.producer.producer import AsyncProducer
+from pyledger.client.producer.send_result import SendResult, SendStatus, TransactionResult, TransactionState
+from pyledger.client.producer.transaction_producer import AsyncTransactionProducer
 from pyledger.config.client import ClientConfig, ConsumerConfig, ProducerConfig
 from pyledger.model.message import Message, MessageQueue
 from pyledger.protocol.rebalance.strategies import (

@@ -11,10 +11,10 @@ from dataclasses import replace
 from itertools import chain
 from random import Random
 
-from pyledger.client.calls import Calls
+from pyledger.client.broker_api import Calls
 from pyledger.client.identity import client_id, own_address, unique_instance_name
-from pyledger.client.inbound import Inbound
-from pyledger.client.members import ConsumerMember, ProducerMember
+from pyledger.client.registered_groups import ConsumerMember, ProducerMember
+from pyledger.client.remoting_processor import Inbound
 from pyledger.client.route_cache import RouteCache
 from pyledger.config.client import ClientConfig
 from pyledger.config.loader import name_server_list

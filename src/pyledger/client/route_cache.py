@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Collection
 from functools import partial
 
-from pyledger.client.calls import Calls
+from pyledger.client.broker_api import Calls
 from pyledger.errors import NoRouteError, RemotingConnectError, RemotingError, WireError
 from pyledger.log_events import event, logger
 from pyledger.model.message import MessageQueue

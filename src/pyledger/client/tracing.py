@@ -18,10 +18,10 @@ from typing import Any
 
 from pyledger.client.identity import PROCESS_IDS, now_ms
 from pyledger.client.instance import ClientInstance
-from pyledger.client.listening import SKIPPED, Finished, Later
-from pyledger.client.outgoing import DELAYING, Packer
-from pyledger.client.results import SendResult, SendStatus
-from pyledger.client.sending import Sender
+from pyledger.client.listener import SKIPPED, Finished, Later
+from pyledger.client.producer.message_preparation import DELAYING, Packer
+from pyledger.client.producer.send_result import SendResult, SendStatus
+from pyledger.client.producer.sender import Sender
 from pyledger.config.client import ProducerConfig
 from pyledger.errors import PyLedgerError
 from pyledger.log_events import event, logger

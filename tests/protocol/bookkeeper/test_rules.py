@@ -15,7 +15,7 @@ from pyledger.protocol.bookkeeper.messages import Status
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata, LedgerState, Segment
 from pyledger.protocol.bookkeeper.quorum import Coverage
 from pyledger.protocol.bookkeeper.result_codes import Result
-from pyledger.simulator.bookie import EntriesInMemory
+from pyledger.simulator.bookkeeper.bookie import EntriesInMemory
 from pyledger.wire.bookkeeper.entry import EntryDigest, master_key, pack_entry
 
 LEDGER = 7

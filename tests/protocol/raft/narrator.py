@@ -23,7 +23,7 @@ from pyledger.protocol.dledger.messages import (
 )
 from pyledger.protocol.dledger.node import RaftNode
 from pyledger.protocol.dledger.ready import Answered, CallFailed, Persist, Received
-from pyledger.simulator.model_log import ModelLog
+from pyledger.simulator.dledger.model_log import ModelLog
 from tests.datadriven import Step
 
 FIELDS = ("heart_beat_jitter_ms", "append_on_election")

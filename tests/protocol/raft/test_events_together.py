@@ -15,7 +15,7 @@ from pyledger.protocol.dledger.messages import (
 )
 from pyledger.protocol.dledger.node import RaftNode
 from pyledger.protocol.dledger.ready import Answered, Appends, Call, Event, Received
-from pyledger.simulator.model_log import ModelLog
+from pyledger.simulator.dledger.model_log import ModelLog
 
 NAMES = ("n0", "n1", "n2")
 

@@ -229,7 +229,7 @@ async def query_by_offset(
 
 def reader_of(admin: Any) -> Any:
     """A consumer that pulls for the tools' group, by the connections of an administrator."""
-    from pyledger.client.pull_consumer import AsyncPullConsumer
+    from pyledger.client.consumer.pull_consumer import AsyncPullConsumer
 
     return AsyncPullConsumer(TOOLS_GROUP, client=admin.client)
 
@@ -407,7 +407,7 @@ async def query_units(
     group: str | None,
 ) -> None:
     """Units of a consume queue."""
-    from pyledger.client.admin import masters
+    from pyledger.client.admin.admin import masters
 
     address = broker or next(iter(masters(await admin.topic_route(topic)).values()))
     header = QueryConsumeQueueRequestHeader(
@@ -462,7 +462,7 @@ async def send_message(
     trace: bool | None,
 ) -> None:
     """Send a message."""
-    from pyledger.client.producer import AsyncProducer
+    from pyledger.client.producer.producer import AsyncProducer
 
     del trace
     if queue_id is not None and broker_name is None:

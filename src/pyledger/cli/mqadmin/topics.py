@@ -99,7 +99,7 @@ async def update_topic(
     attributes: dict[str, str],
 ) -> None:
     """Create a topic, or change it."""
-    from pyledger.client.admin import topic_header
+    from pyledger.client.admin.admin import topic_header
 
     flags = UNIT * unit + UNIT_SUBSCRIPTION * unit_sub
     wanted = TopicConfig(

@@ -90,7 +90,7 @@ def verb(name: str, *options: Option[Any], table: dict[str, click.Command]) -> C
 
     def make(work: Work) -> Work:
         def run(namesrv: str, access_key: str, secret_key: str, as_json: bool, **given: Any) -> None:
-            from pyledger.client.admin import AsyncAdmin
+            from pyledger.client.admin.admin import AsyncAdmin
 
             async def do() -> None:
                 async with AsyncAdmin(client=client_of_options(namesrv, access_key, secret_key)) as admin:

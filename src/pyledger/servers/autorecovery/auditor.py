@@ -11,8 +11,8 @@ import contextlib
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
-from pyledger.client.ledger.client import AsyncLedgerClient
-from pyledger.client.ledger.repairing import lacking_bookies
+from pyledger.client.bookkeeper.client import AsyncLedgerClient
+from pyledger.client.bookkeeper.fragment_replicator import lacking_bookies
 from pyledger.config.autorecovery import AutoRecoveryConfig
 from pyledger.errors import LedgerMetadataError, LedgerOperationError, NoSuchLedgerError
 from pyledger.log_events import event, logger

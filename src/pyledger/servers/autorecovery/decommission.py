@@ -6,7 +6,7 @@ Source: BookKeeper client/BookKeeperAdmin.java (decommissionBookie).
 import contextlib
 from collections.abc import Callable
 
-from pyledger.client.ledger.client import AsyncLedgerClient
+from pyledger.client.bookkeeper.client import AsyncLedgerClient
 from pyledger.config.autorecovery import AutoRecoveryConfig
 from pyledger.errors import AutoRecoveryDisabledError, BookieExistsError, NoNodeError, NoSuchLedgerError
 from pyledger.protocol.bookkeeper.fragments import keeps_entries

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
 from enum import Enum
 
-from pyledger.client.ledger.client import AsyncLedgerClient
-from pyledger.client.ledger.repairing import LedgerRepairs
+from pyledger.client.bookkeeper.client import AsyncLedgerClient
+from pyledger.client.bookkeeper.fragment_replicator import LedgerRepairs
 from pyledger.errors import (
     BookieExistsError,
     LedgerError,

@@ -12,8 +12,8 @@ import logging
 from collections.abc import Callable, Collection, Coroutine, MutableSequence
 from typing import Any
 
-from pyledger.client.ledger.client import AsyncLedgerClient
-from pyledger.client.ledger.repairing import Examination
+from pyledger.client.bookkeeper.client import AsyncLedgerClient
+from pyledger.client.bookkeeper.fragment_replicator import Examination
 from pyledger.config.autorecovery import AutoRecoveryConfig
 from pyledger.errors import (
     EntryReadError,

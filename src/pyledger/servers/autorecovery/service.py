@@ -9,7 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from random import Random
 
-from pyledger.client.ledger.client import AsyncLedgerClient
+from pyledger.client.bookkeeper.client import AsyncLedgerClient
 from pyledger.config.autorecovery import AutoRecoveryConfig
 from pyledger.config.bookkeeper_client import LedgerConfig
 from pyledger.config.net import TlsConfig

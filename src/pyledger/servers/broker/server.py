@@ -225,7 +225,7 @@ class Broker:
             ConfigError: a value is wrong; nothing has changed.
         """
         from pyledger.config.runtime import changed_settings  # noqa: PLC0415
-        from pyledger.servers.broker.processors.admin.broker_config import (  # noqa: PLC0415 - not at the start
+        from pyledger.servers.broker.processors.admin.broker_config import (  # noqa: PLC0415 - rarely
             CHANGEABLE,
         )
 

@@ -58,7 +58,7 @@ class BrokerHandlers(HandlerTable):
         return await answer if isinstance(answer, Awaitable) else answer
 
     def _add_operators(self, parts: BrokerParts) -> None:
-        from pyledger.servers.broker.processors.admin.request_table import (  # noqa: PLC0415 - not at the start
+        from pyledger.servers.broker.processors.admin.request_table import (  # noqa: PLC0415 - rarely
             operator_methods,
         )
 

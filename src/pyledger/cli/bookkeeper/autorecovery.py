@@ -1,0 +1,138 @@
+"""`pyledger autorecovery`: makes the copies again that a cluster of bookies lost."""
+
+from pathlib import Path
+
+import click
+
+from pyledger.cli.bookkeeper.options import client_of, metadata_option, require_protobuf
+from pyledger.cli.network import run_client
+from pyledger.cli.output import counted, emit, report, tell, write_line
+from pyledger.cli.parameters import INT32_MAX, Number, json_option
+from pyledger.cli.servers.serving import begin_start, config_option, log_to_stderr, serve, server_options
+
+EXAMPLES = """\b
+Examples:
+  pyledger autorecovery serve -m zk://127.0.0.1:2181/ledgers
+  pyledger autorecovery decommission -m sqlite:meta 127.0.0.1:3181
+"""
+
+
+@click.group("autorecovery", epilog=EXAMPLES)
+def command() -> None:
+    """Find ledgers that lost copies with a bookie, and make the copies again."""
+
+
+@command.command("serve")
+@metadata_option
+@click.option("--id", "name", default="", help="Its name among candidates.  [default: HOST:PROCESS]")
+@config_option
+@server_options
+def serve_command(metadata: str, name: str, config_path: Path | None, log_level: str) -> None:
+    """Run a candidate for auditor and a replication worker until SIGTERM or SIGINT.
+
+    Prints `READY autorecovery NAME` once it is at work. Bookies of ours do the same unless
+    `auto_recovery_daemon_enabled` is off.
+    """
+    begin_start()
+    require_protobuf()
+    import os
+    import socket
+
+    from pyledger.config.autorecovery import AutoRecoveryConfig
+    from pyledger.config.bookkeeper_client import LedgerConfig
+    from pyledger.config.loader import ConfigFile
+    from pyledger.config.net import TlsConfig
+    from pyledger.servers.autorecovery.service import AutoRecovery
+
+    log_to_stderr(log_level)
+    file = ConfigFile(config_path)
+    config, client = file.load(AutoRecoveryConfig, "autorecovery"), file.load(LedgerConfig, "ledger")
+    tls = file.load(TlsConfig, "tls")
+    told = name or f"{socket.gethostname()}:{os.getpid()}"
+    serve("autorecovery", lambda: AutoRecovery(metadata, told, config=config, client=client, tls=tls))
+
+
+@command.command("enable")
+@metadata_option
+@json_option
+def enable(metadata: str, as_json: bool) -> None:
+    """Let copies be made again, in the whole cluster."""
+    _switch(metadata, as_json, enabled=True)
+
+
+@command.command("disable")
+@metadata_option
+@json_option
+def disable(metadata: str, as_json: bool) -> None:
+    """Let no copies be made, in the whole cluster: before many bookies are stopped on purpose."""
+    _switch(metadata, as_json, enabled=False)
+
+
+def _switch(metadata: str, as_json: bool, *, enabled: bool) -> None:
+    async def work() -> bool:
+        async with client_of(metadata) as client:
+            changed: bool = await client.cluster.marks.set_enabled(enabled)
+            return changed
+
+    changed = run_client(work())
+    text = f"{'' if changed else 'already '}{'enabled' if enabled else 'disabled'}"
+    report(text, {"enabled": enabled, "changed": changed}, as_json=as_json)
+
+
+@command.command("delay")
+@metadata_option
+@click.argument("seconds", required=False, type=Number(most=INT32_MAX))
+@json_option
+def delay(metadata: str, seconds: int | None, as_json: bool) -> None:
+    """How long a single bookie that is lost is waited for; SECONDS changes it.
+
+    Setting it to what it is lets the auditor act on lost bookies at once.
+    """
+
+    async def work() -> int:
+        async with client_of(metadata) as client:
+            marks = client.cluster.marks
+            if seconds is not None:
+                await marks.set_delay_s(seconds)
+            else:
+                await marks.prepare()
+            found: int = await marks.delay_s(0)
+            return found
+
+    found = run_client(work())
+    emit({"delaySeconds": found}) if as_json else write_line(f"{found} s")
+
+
+@command.command("decommission")
+@metadata_option
+@click.option("--forget", is_flag=True, help="Delete its cookie at the end: it never comes back.")
+@click.argument("bookie_id", metavar="BOOKIE")
+@json_option
+def decommission_command(metadata: str, forget: bool, bookie_id: str, as_json: bool) -> None:
+    """Copy all ledgers of BOOKIE, which was stopped, to others, and wait for the end of it.
+
+    The copies are made by autorecovery, which has to run somewhere in the cluster.
+    """
+    from pyledger.errors import NoNodeError
+
+    async def work() -> int:
+        require_protobuf()
+        from pyledger.servers.autorecovery.decommission import decommission
+
+        async with client_of(metadata) as client:
+            return await decommission(client, bookie_id, forget=forget, told=_tell_left)
+
+    try:
+        done = run_client(work())
+    except NoNodeError:
+        raise click.BadParameter(f"there is no bookie {bookie_id!r}", param_hint="BOOKIE") from None
+    state = "forgotten" if forget else "not needed any more"
+    report(
+        f"{counted(done, 'ledger')} copied; {bookie_id} is {state}",
+        {"bookieId": bookie_id, "ledgers": done, "forgotten": forget},
+        as_json=as_json,
+    )
+
+
+def _tell_left(count: int) -> None:
+    tell(f"{counted(count, 'ledger')} left")

@@ -1,0 +1,142 @@
+"""`pyledger bookie`: the folders of BookKeeper's bookies."""
+
+import zlib
+from typing import Any
+
+import click
+
+from pyledger.cli.bookkeeper.bookie_recover import command as recover_command
+from pyledger.cli.bookkeeper.bookie_serve import command as serve_command
+from pyledger.cli.bookkeeper.options import require_protobuf
+from pyledger.cli.messages import text_or_base64
+from pyledger.cli.output import counted, emit, print_problem, printable, tell, write_line
+from pyledger.cli.parameters import Number, json_option
+from pyledger.errors import EXIT_PROBLEM
+
+EXAMPLES = """\b
+Examples:
+  pyledger bookie dump bookie-1 --ledger 1 --limit 10
+  pyledger bookie verify bookie-1
+"""
+DEV_FOLDER = "pyledger-bookies"
+_SHOWN_CHARACTERS = 200
+
+
+@click.group("bookie", epilog=EXAMPLES, invoke_without_command=True)
+@click.option(
+    "--dev",
+    "count",
+    type=Number(1, 99),
+    help=f"The same as: serve {DEV_FOLDER} --dev N.",
+    metavar="N",
+)
+@click.pass_context
+def command(ctx: click.Context, count: int | None) -> None:
+    """Bookies: run one, or look at the entries that one keeps."""
+    if ctx.invoked_subcommand is not None:
+        if count is not None:
+            raise click.UsageError("--dev goes behind the command, or stands alone")
+    elif count is None:
+        write_line(ctx.get_help())
+    else:
+        serve_command.main([DEV_FOLDER, "--dev", str(count)], "pyledger bookie serve", standalone_mode=False)
+
+
+command.add_command(serve_command)
+command.add_command(recover_command)
+
+
+folder_argument = click.argument("folders", metavar="FOLDER...", nargs=-1, required=True, type=click.Path())
+
+
+@command.command("dump")
+@folder_argument
+@click.option("--ledger", "ledger_ids", multiple=True, type=Number(), help="Only this ledger.")
+@click.option("--limit", type=Number(), help="At most so many entries.")
+@click.option(
+    "--body", is_flag=True, help="With --json: the payload too, as text where it is UTF-8, else base64."
+)
+@json_option
+def dump(
+    folders: tuple[str, ...], ledger_ids: tuple[int, ...], limit: int | None, body: bool, as_json: bool
+) -> None:
+    """Print the entries that the bookie of FOLDER would serve after a restart. Changes no byte of it.
+
+    FOLDER holds the folders of its journals and its ledgers; give several where they are apart. Where the
+    index is RocksDB, as with Pulsar, entries of ledgers that were deleted lately are among them.
+    """
+    require_protobuf()
+    from pyledger.store.bookkeeper.reader import BookieReader
+
+    reader = BookieReader.open(*folders)
+    for stranger in reader.folder.unusual:
+        tell(f"note: {stranger.path}: {stranger.what}")
+    printed = 0
+    for held in reader.entries():
+        if printed == limit:
+            break
+        if ledger_ids and held.ledger_id not in ledger_ids:
+            continue
+        printed += 1
+        fields, payload = entry_fields(held)
+        if as_json:
+            emit(fields | (text_or_base64(payload) if body and payload is not None else {}))
+        else:
+            write_line(_entry_line(fields, payload))
+
+
+@command.command("verify")
+@folder_argument
+@json_option
+@click.pass_context
+def verify(ctx: click.Context, folders: tuple[str, ...], as_json: bool) -> None:
+    """Check journals, entry logs and indexes of FOLDER against each other, and the digests of all entries.
+
+    Exit 0 when it is sound, 1 when there are problems. Notes are no problems.
+    """
+    require_protobuf()
+    from pyledger.store.bookkeeper.verify import BookieCheck
+
+    check, counts = BookieCheck(*folders), {"problem": 0, "note": 0}
+    for found in check.problems():
+        counts[found.severity] += 1
+        print_problem(found, as_json=as_json)
+    sound = not counts["problem"]
+    if as_json:
+        facts = {"sound": sound, "problems": counts["problem"], "notes": counts["note"]}
+        emit({"kind": "summary", **facts, "entries": check.entries, "unguarded": check.unguarded})
+    else:
+        state = "sound" if sound else f"not sound: {counted(counts['problem'], 'problem')}"
+        copies = counted(check.entries, "copy of an entry", "copies of entries")
+        unknown = f", {check.unguarded:,} whose digest needs a password" if check.unguarded else ""
+        tell(f"{state}; {copies}{unknown}")
+    if not sound:
+        ctx.exit(EXIT_PROBLEM)
+
+
+def entry_fields(held: Any) -> tuple[dict[str, Any], bytes | None]:
+    """An entry as JSON fields, and its payload where its digest tells how long it is."""
+    from pyledger.wire.bookkeeper.entry import HEADER, digest_found
+
+    digest = digest_found(held.entry)
+    payload = None if digest is None else bytes(held.entry[HEADER.size + digest.size_bytes :])
+    _, _, confirmed, length = HEADER.unpack_from(held.entry)
+    return {
+        "ledgerId": held.ledger_id,
+        "entryId": held.entry_id,
+        "lac": confirmed,
+        "length": length,
+        "size": len(held.entry),
+        "digest": None if digest is None else digest.type.name,
+        "payloadSize": None if payload is None else len(payload),
+        "crc32": f"{zlib.crc32(held.entry):08x}",
+        "file": held.path,
+        "position": held.position,
+    }, payload
+
+
+def _entry_line(fields: dict[str, Any], payload: bytes | None) -> str:
+    text = "" if payload is None else printable(payload.decode("utf-8", "replace"))
+    shown = text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…"
+    where = f"{fields['ledgerId']}:{fields['entryId']}"
+    return f"{where} lac {fields['lac']} {fields['size']} bytes {fields['digest'] or '?'} {shown}".rstrip()

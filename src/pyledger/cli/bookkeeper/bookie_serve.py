@@ -1,0 +1,178 @@
+"""`pyledger bookie serve`: run a bookie."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pyledger.cli.output import CannotReachError
+from pyledger.cli.parameters import Number
+from pyledger.cli.servers.serving import (
+    begin_start,
+    config_option,
+    listen_option,
+    log_ignored,
+    log_to_stderr,
+    serve,
+    server_options,
+)
+
+EXAMPLES = """\b
+Examples:
+  pyledger bookie serve ./bookies --dev 3
+  pyledger bookie serve /var/bookie --metadata zk://127.0.0.1:2181/ledgers
+  pyledger bookie serve /var/bookie --metadata zk://127.0.0.1:2181/ledgers --ledgers /disk1 --ledgers /disk2
+  pyledger bookie serve -c bk_server.conf
+"""
+
+
+_OF_ONE_BOOKIE = {
+    "host",
+    "port",
+    "advertised_host",
+    "bookie_id",
+    "metadata",
+    "zk_servers",
+    "journal_directories",
+    "ledger_directories",
+}
+"""Settings that bookies of `--dev` do not take: they are in FOLDER, on free ports of loopback."""
+
+
+@click.command("serve", epilog=EXAMPLES)
+@click.argument("folder", required=False, type=click.Path(path_type=Path, file_okay=False))
+@click.option("--dev", "count", type=Number(1, 99), help="So many bookies in this process, with metadata.")
+@listen_option("127.0.0.1:3181")
+@click.option("--metadata", help="The cluster: zk://HOST:PORT/ledgers, or sqlite:FILE.")
+@click.option("--id", "bookie_id", default="", help="Its name in the cluster.  [default: HOST:PORT]")
+@click.option(
+    "--advertise", default="", metavar="HOST", help="Where clients find it.  [default: as it listens]"
+)
+@click.option(
+    "--journal",
+    "journals",
+    multiple=True,
+    type=click.Path(file_okay=False),
+    help="Folder of a journal; give one for each disk.  [default: FOLDER/journal]",
+)
+@click.option(
+    "--ledgers",
+    multiple=True,
+    type=click.Path(file_okay=False),
+    help="Folder of entry logs and indexes; give one for each disk.  [default: FOLDER/ledgers]",
+)
+@config_option
+@server_options
+def command(
+    folder: Path | None,
+    count: int | None,
+    listen: tuple[str, int] | None,
+    metadata: str | None,
+    bookie_id: str,
+    advertise: str,
+    journals: tuple[str, ...],
+    ledgers: tuple[str, ...],
+    config_path: Path | None,
+    log_level: str,
+) -> None:
+    """Run a bookie until SIGTERM or SIGINT. Prints `READY bookie HOST:PORT` once it answers.
+
+    FOLDER is made where it is missing; it can be left out where journals and ledgers have folders of their
+    own, by options or by a `bk_server.conf`. Clients of BookKeeper find the bookie through `--metadata`. With
+    `--dev N` there are N bookies on free ports of loopback and a cluster in FOLDER/metadata.db; the line is
+    then `READY bookies sqlite:FILE`, which is what clients are given.
+    """
+    begin_start()
+    if count is not None and metadata is not None:
+        raise click.UsageError("give either --metadata or --dev")
+    if count is not None and (journals or ledgers or folder is None):
+        raise click.UsageError("with --dev all folders are below FOLDER")
+    try:
+        from pyledger.servers.bookkeeper.server import BookieServer
+        from pyledger.servers.local.bookies import BookieGroup
+    except ImportError as error:
+        raise CannotReachError(str(error)) from error
+    from pyledger.config.bookie import FIXED, BookieConfig
+    from pyledger.config.loader import ConfigFile
+    from pyledger.config.net import TlsConfig
+    from pyledger.metadata.cluster import locate
+
+    log_to_stderr(log_level)
+    file = ConfigFile(config_path)
+    config, tls = file.load(BookieConfig, "bookie"), file.load(TlsConfig, "tls")
+    beside = _with_autorecovery(file, tls, enabled=config.auto_recovery_daemon_enabled)
+    ignored = file.ignored(FIXED)
+    if count is not None and folder is not None:
+        log_ignored((*ignored, *_of_one_bookie(config)), "bookie")
+        group = BookieGroup(folder, count, config=config, tls=tls)
+        serve("bookies", lambda: beside(group, group.address, "bookies"))
+        return
+    log_ignored(ignored, "bookie")
+    cluster = metadata or config.cluster_address
+    if not cluster:
+        raise click.UsageError("give --metadata or --dev, or set metadataServiceUri in the file")
+    host, port = listen or (config.host, config.port)
+    name, advertised = bookie_id or config.bookie_id, advertise or config.advertised_host
+
+    def bookie() -> Any:
+        made = BookieServer(
+            _paths(folder, config, journals, ledgers),
+            config=config,
+            host=host,
+            port=port,
+            tls=tls,
+            cluster=locate(cluster, make=False),
+            bookie_id=name,
+            advertised_host=advertised,
+        )
+        return beside(made, cluster, name or f"{advertised or host}:{port}")
+
+    serve("bookie", bookie)
+
+
+def _of_one_bookie(config: Any) -> list[str]:
+    """Settings that are given and that `--dev` does not take."""
+    from pyledger.config.fields import settings_of
+
+    return [
+        one.name
+        for one in settings_of(type(config))
+        if one.name in _OF_ONE_BOOKIE and getattr(config, one.name) != one.default
+    ]
+
+
+def _paths(folder: Path | None, config: Any, journals: tuple[str, ...], ledgers: tuple[str, ...]) -> Any:
+    """Where the bookie keeps what: as the command says, else as the settings say, else below its folder."""
+    from pyledger.store.bookkeeper.folder import BookiePaths
+
+    journals = journals or _listed(config.journal_directories)
+    ledgers = ledgers or _listed(config.ledger_directories)
+    if folder is None:
+        if not (journals and ledgers):
+            raise click.UsageError(
+                "give FOLDER, or folders for both: journalDirectories and ledgerDirectories"
+            )
+        return BookiePaths(journals, ledgers)
+    below = BookiePaths.below(folder)
+    return BookiePaths(journals or below.journals, ledgers or below.ledgers)
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(name for one in text.split(",") if (name := one.strip()))
+
+
+def _with_autorecovery(file: Any, tls: Any, *, enabled: bool) -> Callable[[Any, str, str], Any]:
+    """What puts autorecovery beside bookies: given them, the address of their cluster and a name."""
+    from pyledger.config.autorecovery import AutoRecoveryConfig
+    from pyledger.config.bookkeeper_client import LedgerConfig
+    from pyledger.servers.autorecovery.in_bookie import BookiesWithAutoRecovery
+
+    config, client = file.load(AutoRecoveryConfig, "autorecovery"), file.load(LedgerConfig, "ledger")
+
+    def beside(bookies: Any, metadata: str, name: str) -> Any:
+        if not enabled:
+            return bookies
+        return BookiesWithAutoRecovery(bookies, metadata, name, config, client, tls)
+
+    return beside

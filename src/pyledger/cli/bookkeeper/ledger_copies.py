@@ -1,0 +1,131 @@
+"""`pyledger ledger check`, `under-replicated`, `whoami`: copies that are missing, and who makes them."""
+
+from typing import Any
+
+import click
+
+from pyledger.cli.bookkeeper.options import client_of, metadata_option
+from pyledger.cli.network import run_client
+from pyledger.cli.output import counted, emit, format_time, tell, write_line
+from pyledger.cli.parameters import Number, json_option
+from pyledger.cli.rocketmq.topic import print_rows
+from pyledger.errors import EXIT_PROBLEM
+
+
+@click.command("check")
+@metadata_option
+@click.option("--every-entry", is_flag=True, help="Read all entries, not the ends of each fragment alone.")
+@click.option("--mark", is_flag=True, help="Mark what lacks copies, so that autorecovery makes them.")
+@click.argument("ledger_ids", metavar="[LEDGER]...", nargs=-1, type=Number())
+@json_option
+@click.pass_context
+def check(
+    ctx: click.Context,
+    metadata: str,
+    every_entry: bool,
+    mark: bool,
+    ledger_ids: tuple[int, ...],
+    as_json: bool,
+) -> None:
+    """Ask bookies for the copies that they should have, of LEDGERs or of all.
+
+    Exit 1 when some are missing or damaged.
+    """
+
+    async def work() -> tuple[int, int]:
+        from pyledger.errors import NoSuchLedgerError
+
+        checked = lacking = 0
+        async with client_of(metadata) as client:
+            repairs = client.repairs()
+            ids = list(ledger_ids) or [one async for one in client.ledgers()]
+            for ledger_id in ids:
+                try:
+                    found = await repairs.examine(ledger_id, every_entry=every_entry)
+                except NoSuchLedgerError:
+                    if ledger_ids:
+                        raise
+                    continue  # deleted meanwhile
+                checked += 1
+                lacking += bool(found.lacking)
+                for lack in found.lacking:
+                    _print_lack(ledger_id, lack, as_json)
+                if mark and found.lacking:
+                    await _mark(client, ledger_id, found.lacking, every_entry)
+        return checked, lacking
+
+    checked, lacking = run_client(work())
+    if as_json:
+        emit({"kind": "summary", "ledgers": checked, "lacking": lacking})
+    else:
+        state = f"{lacking} lack copies" if lacking else "no copies are missing"
+        tell(f"{counted(checked, 'ledger')} checked; {state}")
+    if lacking:
+        ctx.exit(EXIT_PROBLEM)
+
+
+async def _mark(client: Any, ledger_id: int, lacking: Any, every_entry: bool) -> None:
+    import time
+
+    from pyledger.client.bookkeeper.fragment_replicator import lacking_bookies
+    from pyledger.wire.bookkeeper.underreplication import EVERY_ENTRY
+
+    told = (*lacking_bookies(lacking), *((EVERY_ENTRY,) if every_entry else ()))
+    await client.cluster.marks.prepare()
+    await client.cluster.marks.mark(ledger_id, told, time.time_ns() // 1_000_000)
+
+
+def _print_lack(ledger_id: int, lack: Any, as_json: bool) -> None:
+    fragment = lack.fragment
+    missing = {fragment.ensemble[place]: result.name for place, result in lack.places.items()}
+    if as_json:
+        entries = {"firstEntryId": fragment.first_entry_id, "lastEntryId": fragment.last_entry_id}
+        emit({"kind": "fragment", "ledgerId": ledger_id, **entries, "missing": missing})
+        return
+    where = ", ".join(f"{bookie} ({result})" for bookie, result in missing.items())
+    write_line(f"{ledger_id} entries {fragment.first_entry_id} to {fragment.last_entry_id} lack {where}")
+
+
+@click.command("under-replicated")
+@metadata_option
+@json_option
+def under_replicated(metadata: str, as_json: bool) -> None:
+    """Ledgers that are marked because they lack copies, and since when."""
+
+    async def work() -> list[dict[str, Any]]:
+        async with client_of(metadata) as client:
+            marks = client.cluster.marks
+            return [
+                {"ledgerId": ledger_id, "missing": list(mark.bookies), "ctime": mark.ctime}
+                async for ledger_id in marks.ids()
+                if (mark := await marks.get(ledger_id)) is not None
+            ]
+
+    rows = run_client(work())
+    if not as_json:
+        rows = [
+            row | {"missing": " ".join(row["missing"]), "ctime": format_time(row["ctime"])} for row in rows
+        ]
+    print_rows(rows, as_json)
+    tell(f"{counted(len(rows), 'ledger')} with too few copies")
+
+
+@click.command("whoami")
+@metadata_option
+@json_option
+def whoami(metadata: str, as_json: bool) -> None:
+    """Who is the auditor of the cluster, and whether copies are made."""
+
+    async def work() -> tuple[str | None, bool]:
+        async with client_of(metadata) as client:
+            cluster = client.cluster
+            return await cluster.election.auditor(), await cluster.marks.enabled()
+
+    auditor, enabled = run_client(work())
+    if as_json:
+        emit({"auditor": auditor, "enabled": enabled})
+    else:
+        write_line(f"{auditor or 'nobody'}{'' if enabled else ', disabled'}")
+
+
+COMMANDS = (check, under_replicated, whoami)

@@ -1,0 +1,200 @@
+"""`pyledger raft`: groups of DLedger nodes, ours or Java's, and their folders."""
+
+from typing import Any
+
+import click
+
+from pyledger.cli.dledger import network
+from pyledger.cli.dledger.entries import entry_fields, entry_line
+from pyledger.cli.messages import text_or_base64
+from pyledger.cli.output import (
+    WrongUseError,
+    counted,
+    emit,
+    print_problem,
+    printable,
+    progress,
+    tell,
+    write_line,
+)
+from pyledger.cli.parameters import Number, json_option
+from pyledger.errors import EXIT_PROBLEM
+
+EXAMPLES = """\b
+Examples:
+  pyledger raft cat dledger-n0 --limit 10
+  pyledger raft verify dledger-n0
+"""
+
+GENERATION_HELP = "Whose rules hold: a for DLedger up to 0.3, b for 0.4; auto finds out."
+
+
+@click.group("raft", epilog=EXAMPLES)
+def command() -> None:
+    """Replicated logs of DLedger: run members, ask a group, read and check folders."""
+
+
+for _one in network.COMMANDS:
+    command.add_command(_one)
+
+
+folder_argument = click.argument("folder", type=click.Path())
+data_option = click.option(
+    "--data",
+    "data_paths",
+    multiple=True,
+    type=click.Path(),
+    help="Where data files are, if not in FOLDER/data.",
+)
+generation_option = click.option(
+    "--generation",
+    type=click.Choice(["auto", "a", "b"]),
+    default="auto",
+    show_default=True,
+    help=GENERATION_HELP,
+)
+
+
+@command.command("cat")
+@folder_argument
+@click.option("--from", "start", type=Number(), help="First index.")
+@click.option("--to", "end", type=Number(), help="End index, itself not included.")
+@click.option("--limit", type=Number(), help="At most so many entries.")
+@click.option(
+    "--body", is_flag=True, help="With --json: the body too, as text where it is UTF-8, else base64."
+)
+@data_option
+@generation_option
+@json_option
+@click.pass_context
+def cat(
+    ctx: click.Context,
+    folder: str,
+    start: int | None,
+    end: int | None,
+    limit: int | None,
+    body: bool,
+    data_paths: tuple[str, ...],
+    generation: Any,
+    as_json: bool,
+) -> None:
+    """Print the entries of FOLDER, `dledger-<id>`, that recovery would find. Changes no byte of it.
+
+    Exit 1 where the log ends before entries that it once had, or before damage: all that is left is printed.
+    """
+    from pyledger.store.dledger.reader import RaftReader
+
+    with RaftReader.open(folder, data_paths=data_paths, generation=generation) as reader:
+        for stranger in reader.folder.unusual:
+            tell(f"note: {stranger.path}: {stranger.what}")
+        printed = 0
+        shortfall = None
+        for entry in reader.entries():
+            if printed == limit or (end is not None and entry.index >= end):
+                break
+            if start is not None and entry.index < start:
+                continue
+            printed += 1
+            if as_json:
+                emit(entry_fields(entry) | (text_or_base64(entry.body) if body else {}))
+            else:
+                write_line(entry_line(entry))
+        if reader.stop is not None:
+            shortfall = reader.shortfall(reader.stop)
+    if shortfall is not None:
+        tell(shortfall)
+        ctx.exit(EXIT_PROBLEM)
+
+
+@command.command("verify")
+@folder_argument
+@data_option
+@generation_option
+@json_option
+@click.pass_context
+def verify(
+    ctx: click.Context, folder: str, data_paths: tuple[str, ...], generation: Any, as_json: bool
+) -> None:
+    """Check every entry, checksum and index unit of FOLDER, and its term file and checkpoint.
+
+    Exit 0 when it is sound, 1 when there are problems. Notes are no problems: recovery mends what they name.
+    """
+    from pyledger.store.dledger.reader import RaftReader
+    from pyledger.store.dledger.verify import verify_raft
+
+    counts = {"problem": 0, "note": 0}
+    with RaftReader.open(folder, data_paths=data_paths, generation=generation) as reader:
+        total = sum(file.size_bytes for file in reader.folder.data_files)
+        with progress("checking", total, start=reader.start_offset, show=not as_json) as advance:
+            for found in verify_raft(reader, advance):
+                counts[found.severity] += 1
+                print_problem(found, as_json=as_json)
+        stop = reader.scan()
+    sound = not counts["problem"]
+    facts = {
+        "sound": sound,
+        "problems": counts["problem"],
+        "notes": counts["note"],
+        "begin": stop.first_index,
+        "end": stop.last_index,
+        "endTerm": stop.last_term,
+        "dataEnd": stop.next_offset,
+        "sealed": stop.sealed_count,
+        "committed": min(reader.committed_index, stop.last_index),
+        "term": reader.folder.vote.term,
+        "voteFor": reader.folder.vote.vote_for,
+        "generation": reader.generation,
+    }
+    if as_json:
+        emit({"kind": "summary", **facts})
+    else:
+        state = "sound" if sound else f"not sound: {counted(counts['problem'], 'problem')}"
+        held = counted(stop.entry_count, "entry", "entries")
+        tell(f"{state}; {held}, {stop.first_index}..{stop.last_index}, term {stop.last_term}")
+    if not sound:
+        ctx.exit(EXIT_PROBLEM)
+
+
+@command.command("repair")
+@folder_argument
+@click.option("--group", default="default", show_default=True, help="Name of the group, with --peers.")
+@click.option("--peers", help="Set a lost term file: asks all other members for their terms. They must run.")
+@click.option("--term", type=Number(1, (1 << 62) - 1), help="Set it to this term instead.")
+@click.option("--cut", is_flag=True, help="End the log before missing entries; keep aside what follows.")
+@click.option("--accept-loss", is_flag=True, help="Vote again without the entries that were lost.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done; change nothing.")
+@data_option
+@json_option
+def repair(
+    folder: str,
+    group: str,
+    peers: str | None,
+    term: int | None,
+    cut: bool,
+    accept_loss: bool,
+    dry_run: bool,
+    data_paths: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Decide what a member must not decide by itself. FOLDER is that of a member that does not run.
+
+    A term is above those that all other members know, for this one may have voted in each of them.
+    --accept-loss may give up acknowledged entries: only where no other member has them.
+    """
+    from pyledger.store.dledger.repair import last_term, repair_node
+
+    if term is None and peers is None and not cut and not accept_loss:
+        raise WrongUseError("nothing was decided: give --peers or --term, --cut or --accept-loss")
+    if term is None and peers is not None:
+        term = 1 + max(last_term(folder, data_paths), network.highest_term(folder, group, peers))
+    steps = repair_node(
+        folder, term=term, cut=cut, accept_loss=accept_loss, data_paths=data_paths, dry_run=dry_run
+    )
+    for step in steps:
+        if as_json:
+            emit({"kind": "step", "action": step.action, "file": step.file, "detail": step.detail})
+        else:
+            would = "would " if dry_run else ""
+            write_line(printable(f"{would}{step.action} {step.file}: {step.detail}"))
+    if not steps:
+        tell("nothing to do")

@@ -1,0 +1,86 @@
+"""`pyledger cluster`: the brokers that name servers know, the bookies that a metadata store knows."""
+
+from typing import Any
+
+import click
+
+from pyledger.cli.bookkeeper.ledger_cluster import bookie_rows, format_cluster, is_metadata
+from pyledger.cli.network import client_of_options, network_options, run_client
+from pyledger.cli.output import counted, emit, report, tell, write_line
+from pyledger.cli.parameters import json_option
+from pyledger.cli.rocketmq.topic import print_rows
+
+EXAMPLES = """\b
+Examples:
+  pyledger cluster list
+  pyledger cluster status 127.0.0.1:10911
+  pyledger cluster status zk://127.0.0.1:2181/ledgers
+  pyledger cluster format sqlite:meta
+"""
+
+
+@click.group("cluster", epilog=EXAMPLES)
+def command() -> None:
+    """Clusters, brokers and bookies that run."""
+
+
+@command.command("list")
+@network_options
+@json_option
+def list_brokers(namesrv: str, access_key: str, secret_key: str, as_json: bool) -> None:
+    """All brokers, with their addresses."""
+    from pyledger.client.admin.admin import AsyncAdmin
+
+    async def work() -> Any:
+        async with AsyncAdmin(client=client_of_options(namesrv, access_key, secret_key)) as admin:
+            return await admin.clusters()
+
+    known = run_client(work())
+    rows = [
+        {"cluster": cluster, "brokerName": name, "brokerId": broker_id, "address": address}
+        for cluster, broker_names in sorted(known.clusters.items())
+        for name in sorted(broker_names)
+        for broker_id, address in sorted(known.brokers[name].broker_addrs.items())
+    ]
+    print_rows(rows, as_json)
+
+
+@command.command("status")
+@click.argument("address", metavar="HOST:PORT|METADATA", envvar="PYLEDGER_METADATA")
+@network_options
+@json_option
+def status(address: str, namesrv: str, access_key: str, secret_key: str, as_json: bool) -> None:
+    """What a broker says of itself; or which bookies a cluster has, zk://HOST:PORT/ledgers or sqlite:FILE.
+
+    Without an argument: of the bookies whose METADATA the variable PYLEDGER_METADATA names.
+    """
+    if is_metadata(address):
+        rows, lacking = run_client(bookie_rows(address))
+        print_rows(rows, as_json)
+        tell(f"{counted(lacking, 'ledger')} with too few copies")
+        return
+    from pyledger.client.admin.admin import AsyncAdmin
+
+    async def work() -> Any:
+        async with AsyncAdmin(client=client_of_options(namesrv, access_key, secret_key)) as admin:
+            return await admin.broker_status(address)
+
+    table = dict(sorted(run_client(work()).items()))
+    if as_json:
+        emit(table)
+        return
+    for name, value in table.items():
+        write_line(f"{name}\t{value}")
+
+
+@command.command("format")
+@click.argument("metadata")
+@json_option
+def format_metadata(metadata: str, as_json: bool) -> None:
+    """Make an empty cluster for bookies in METADATA, zk://HOST:PORT/ledgers or sqlite:FILE.
+
+    A cluster that is there is left as it is.
+    """
+    made = run_client(format_cluster(metadata))
+    text = "an empty cluster is there" if made else "there is a cluster already; nothing was changed"
+    report(text, {"metadata": metadata, "created": made}, as_json=as_json)

@@ -1,0 +1,53 @@
+"""`pyledger namesrv`: run a name server."""
+
+from pathlib import Path
+
+import click
+
+from pyledger.cli.servers.serving import (
+    begin_start,
+    config_option,
+    listen_option,
+    log_ignored,
+    log_to_stderr,
+    serve,
+    server_options,
+)
+
+EXAMPLES = """\b
+Examples:
+  pyledger namesrv
+  pyledger namesrv --listen 0.0.0.0:9876
+  pyledger namesrv --config namesrv.conf
+"""
+
+
+@click.command("namesrv", epilog=EXAMPLES)
+@listen_option("127.0.0.1:9876")
+@config_option
+@click.option("--admin", is_flag=True, help="Answer requests that change the name server, too.")
+@server_options
+def command(listen: tuple[str, int] | None, config_path: Path | None, admin: bool, log_level: str) -> None:
+    """Run a name server until SIGTERM or SIGINT. Prints `READY namesrv HOST:PORT` once it answers.
+
+    Brokers register with it, and clients ask it for routes: RocketMQ's own, or ours. It keeps nothing on disk
+    but the key-value table.
+    """
+    begin_start()
+    from dataclasses import replace
+
+    from pyledger.config.loader import ConfigFile
+    from pyledger.config.namesrv import FIXED, NamesrvConfig
+    from pyledger.config.net import NetConfig, TlsConfig
+    from pyledger.servers.namesrv.server import NameServer
+
+    log_to_stderr(log_level)
+    file = ConfigFile(config_path)
+    config = file.load(NamesrvConfig, "namesrv")
+    net, tls = file.load(NetConfig, "net"), file.load(TlsConfig, "tls")
+    log_ignored(file.ignored(FIXED), "namesrv")
+    if listen is not None:
+        config = replace(config, host=listen[0], port=listen[1])
+    if admin:
+        config = replace(config, admin_enabled=True)
+    serve("namesrv", lambda: NameServer(config, net=net, tls=tls))

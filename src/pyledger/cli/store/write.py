@@ -1,0 +1,151 @@
+"""`pyledger write`: append messages from JSON lines or CSV."""
+
+import os
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any, BinaryIO, cast
+
+import click
+
+from pyledger.cli.output import CannotReachError, counted, emit, progress, tell
+from pyledger.cli.parameters import Number, json_option, parse_size
+from pyledger.cli.store.rows import Row, field_text, queue_of_key, read_csv, read_json_lines
+
+EXAMPLES = """\b
+Examples:
+  pyledger write store --topic flights --key tailnum --tag carrier flights.jsonl
+  pyledger write new --topic flights --set mappedFileSizeCommitLog=64MiB flights.csv
+"""
+
+_STEP = 2048
+
+
+@click.command("write", epilog=EXAMPLES)
+@click.argument("store", type=click.Path())
+@click.argument("file", type=click.Path(allow_dash=True), default="-")
+@click.option("--topic", required=True, help="Topic of all messages.")
+@click.option("--queues", type=Number(1, 1 << 16), default=4, show_default=True, help="Spread over so many.")
+@click.option("--key", "key_field", metavar="FIELD", help="Field with the key; equal keys go to one queue.")
+@click.option("--tag", "tag_field", metavar="FIELD", help="Field with the tag.")
+@click.option(
+    "--format", "kind", type=click.Choice(["jsonl", "csv"]), help="Default: by the name of FILE, else jsonl."
+)
+@click.option(
+    "--set",
+    "settings",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="A setting of the store (docs/config.md); repeatable.",
+)
+@json_option
+def command(
+    store: str,
+    file: str,
+    topic: str,
+    queues: int,
+    key_field: str | None,
+    tag_field: str | None,
+    kind: str | None,
+    settings: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Append one message for each line of FILE, or of stdin, to STORE, which is made if it is not there.
+
+    A JSON line is stored as it stands; a CSV row is stored as a JSON object of strings. Without --key
+    messages go to the queues in turn, with it as RocketMQ's SelectMessageQueueByHash sends them. All messages
+    are on disk when the command ends. A line that cannot be read ends it; what stood before it stays.
+    """
+    from pyledger.config.store import StoreConfig
+
+    kind = kind or ("csv" if file.endswith(".csv") else "jsonl")
+    options = dict(_setting(text) for text in settings)
+    StoreConfig.from_options(**options)
+    try:
+        source = cast("BinaryIO", click.open_file(file, "rb"))
+        total = None if file == "-" else os.path.getsize(file)
+    except OSError as error:
+        raise CannotReachError(f"cannot read {file}: {error.strerror}") from error
+    with source as lines:
+        rows = (read_csv if kind == "csv" else read_json_lines)(lines)
+        first = list(_take_first(rows))
+        count = _append(store, chain(first, rows), topic, queues, key_field, tag_field, options, total)
+    if as_json:
+        emit({"kind": "written", "store": store, "topic": topic, "messages": count})
+    else:
+        tell(f"{counted(count, 'message')} appended to topic {topic} in {store}")
+
+
+def _take_first(rows: Iterator[Row]) -> Iterator[Row]:
+    """At most one row: input that is wrong from the start must not leave a new store behind."""
+    row = next(rows, None)
+    if row is not None:
+        yield row
+
+
+def _append(
+    store: str,
+    rows: Iterator[Row],
+    topic: str,
+    queues: int,
+    key_field: str | None,
+    tag_field: str | None,
+    options: dict[str, Any],
+    total: int | None,
+) -> int:
+    """Append all rows; return how many. When something ends it before, say how many are stored."""
+    from pyledger.errors import IllegalMessageError, RecordTooLargeError
+    from pyledger.store.messages.message_store import MessageStore
+
+    count = before = 0
+    appenders: list[Any] = []
+    chosen_queues: dict[str, int] = {}
+    try:
+        with MessageStore.open(store, **options) as opened, progress("writing", total) as advance:
+            appenders = [opened.appender(topic, queue_id) for queue_id in range(queues)]
+            before = sum(appender.next_queue_offset for appender in appenders)
+            puts = [appender.put for appender in appenders]
+            for number, fields, body, done in rows:
+                key = tag = None
+                chosen = count % queues
+                if key_field is not None and (key := field_text(fields, key_field, number)):
+                    chosen = chosen_queues.get(key, -1)
+                    if chosen < 0:
+                        chosen = queue_of_key(key, queues)
+                        if len(chosen_queues) < _KEYS_REMEMBERED:
+                            chosen_queues[key] = chosen
+                if tag_field is not None:
+                    tag = field_text(fields, tag_field, number)
+                try:
+                    puts[chosen](body, tag, key)
+                except (RecordTooLargeError, IllegalMessageError) as error:
+                    raise click.ClickException(f"line {number}: {error}") from error
+                count += 1
+                if not count % _STEP:
+                    advance(done)
+    except BaseException:
+        # Ctrl-C may come between a put and its count: the queues know.
+        stored = sum(appender.next_queue_offset for appender in appenders) - before
+        if stored:
+            tell(f"{counted(stored, 'message')} appended before this; kept in {store}")
+        raise
+    return count
+
+
+_KEYS_REMEMBERED = 100_000
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not sign or not name:
+        raise click.BadParameter(f"{text!r} is no NAME=VALUE", param_hint="--set")
+    return name.strip(), _plain_size(value.strip())
+
+
+def _plain_size(value: str) -> str:
+    """A size with a unit as bytes; anything else as it stands."""
+    if not value[:1].isdigit() or value.isdigit():
+        return value
+    try:
+        return str(parse_size(value))
+    except click.BadParameter:
+        return value

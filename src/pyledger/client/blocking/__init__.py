@@ -1,0 +1,1 @@
+"""Clients that wait: the asynchronous ones, driven by an event loop in a thread."""

@@ -1,0 +1,33 @@
+"""Clients of ledgers: of Java's bookies or ours."""
+
+from pyledger.client.blocking.bookkeeper import (
+    AdvancedLedgerWriter,
+    LedgerClient,
+    LedgerLog,
+    LedgerReader,
+    LedgerWriter,
+    LogCursor,
+)
+from pyledger.client.bookkeeper.client import AsyncLedgerClient
+from pyledger.client.bookkeeper.managed_ledger import AsyncLedgerLog, AsyncLogCursor
+from pyledger.client.bookkeeper.reader import AsyncLedgerReader
+from pyledger.client.bookkeeper.writer import AsyncAdvancedLedgerWriter, AsyncLedgerWriter
+from pyledger.config.bookkeeper_client import LedgerConfig
+from pyledger.protocol.bookkeeper.entry import DigestType
+
+__all__ = [
+    "AdvancedLedgerWriter",
+    "AsyncAdvancedLedgerWriter",
+    "AsyncLedgerClient",
+    "AsyncLedgerLog",
+    "AsyncLedgerReader",
+    "AsyncLedgerWriter",
+    "AsyncLogCursor",
+    "DigestType",
+    "LedgerClient",
+    "LedgerConfig",
+    "LedgerLog",
+    "LedgerReader",
+    "LedgerWriter",
+    "LogCursor",
+]

@@ -1,0 +1,219 @@
+"""Copies of entries from the bookies that have them to those that should: byte for byte as they were made.
+
+Source: BookKeeper client/LedgerFragmentReplicator.java.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from pyledger.client.bookkeeper.bookie_watcher import Bookies
+from pyledger.client.bookkeeper.reader import AsyncLedgerReader
+from pyledger.client.bookkeeper.throttle import Pace
+from pyledger.config.bookkeeper_client import LedgerConfig
+from pyledger.errors import AddFailedError
+from pyledger.metadata.change_signal import Signal
+from pyledger.net.bookkeeper.bookie_client import RunOfCalls
+from pyledger.protocol.bookkeeper.entry import LedgerEntry
+from pyledger.protocol.bookkeeper.messages import BatchReadRequest, BatchReadResponse, Status
+from pyledger.protocol.bookkeeper.re_replication import Repair
+from pyledger.protocol.bookkeeper.result_codes import Result
+from pyledger.wire.bookkeeper.entry import HEADER, EntryDigest, count_whole, pack_entry
+from pyledger.wire.bookkeeper.response_entries import added_result
+from pyledger.wire.remoting.native_codec import encode_copies
+
+Copies = list[tuple[int, tuple[str, ...]]]
+"""Entries with the bookies that get them."""
+WAITING_BYTES_MAX = 8 << 20
+"""Bytes that are sent and not acknowledged yet."""
+READS_AHEAD = 2
+LENGTH_BYTES = 4
+"""Before an entry in an answer with many."""
+FIRST_ENTRIES = 16
+"""Read at once as long as nobody knows how large they are."""
+
+
+class FragmentCopier:
+    """Copies of one ledger. Belongs to one event loop."""
+
+    def __init__(
+        self,
+        bookies: Bookies,
+        reader: AsyncLedgerReader,
+        digest: EntryDigest,
+        key: bytes,
+        config: LedgerConfig,
+        pace: Pace,
+        ahead: int,
+    ) -> None:
+        """Nothing is copied yet.
+
+        Args:
+            bookies: Whom to ask.
+            reader: Of the ledger.
+            digest: Of the ledger.
+            key: That its bookies ask for.
+            config: Times and limits.
+            pace: Bounds how fast it goes.
+            ahead: Entries to read at once, at most.
+        """
+        self._bookies, self._reader, self._digest, self._key = bookies, reader, digest, key
+        self._config, self._pace, self._ahead = config, pace, ahead
+        self._loop = asyncio.get_running_loop()
+        self._batches = config.batch_read_enabled
+        self._waiting_bytes = 0
+        self._failure: AddFailedError | None = None
+        self._progress = Signal()
+        self._fenced: set[str] = set()
+
+    async def copy(self, repair: Repair) -> int:
+        """Give its successors their entries; how many bytes that were. All are on disk then.
+
+        Raises:
+            EntryReadError: An entry cannot be read from any bookie now.
+            NoSuchEntryError: All of its bookies deny an entry.
+            AddFailedError: A successor does not take an entry.
+        """
+        copied = 0
+        async with aclosing(self._entries(repair)) as chunks:
+            async for copies, entries in chunks:
+                for bookie in repair.successors.values():
+                    pairs = zip(copies, entries, strict=True)
+                    wanted = [entry for (_, targets), entry in pairs if bookie in targets]
+                    copied += self._send(bookie, wanted)
+                await self._drain(WAITING_BYTES_MAX)
+                await self._pace.wait(sum(map(len, entries)))
+        await self._drain(0)
+        return copied
+
+    # --- reading
+
+    async def _entries(self, repair: Repair) -> AsyncGenerator[tuple[Copies, list[bytes]], None]:
+        """Entries to copy, some at a time; the next ones are read meanwhile."""
+        plan = repair.copies(self._reader.metadata)
+        avoid = [repair.fragment.ensemble[place] for place in repair.successors]
+        step = min(FIRST_ENTRIES, self._ahead)
+        reading: deque[tuple[Copies, asyncio.Task[list[bytes]]]] = deque()
+        try:
+            while True:
+                while len(reading) < READS_AHEAD and (copies := list(islice(plan, step))):
+                    reading.append((copies, self._loop.create_task(self._read(copies, avoid))))
+                if not reading:
+                    return
+                copies, task = reading[0]
+                entries = await task
+                reading.popleft()
+                # What is read ahead stays bounded by its bytes, and a request is worth its answer.
+                bytes_each = sum(map(len, entries)) // len(entries) + LENGTH_BYTES
+                step = max(1, min(self._ahead, self._config.batch_read_bytes // bytes_each))
+                yield copies, entries
+        finally:
+            for _, task in reading:
+                task.cancel()
+            await asyncio.gather(*(task for _, task in reading), return_exceptions=True)
+
+    async def _read(self, copies: Copies, avoid: list[str]) -> list[bytes]:
+        found: list[bytes] = []
+        metadata = self._reader.metadata
+        if self._batches and metadata.ensemble_size == metadata.write_quorum:
+            found = await self._batch(copies, avoid)
+        left = [entry_id for entry_id, _ in copies[len(found) :]]
+        return found + [self._packed(one) for one in await self._reader.entries(left)]
+
+    async def _batch(self, copies: Copies, avoid: list[str]) -> list[bytes]:
+        """As many entries as one bookie gives at a time, until it gives none: perhaps not all."""
+        found: list[bytes] = []
+        first, last = copies[0][0], copies[-1][0]
+        ensemble = self._reader.metadata.segment_of(first).ensemble
+        bookie = self._bookies.prefer([one for one in ensemble if one not in avoid] or ensemble)[0]
+        while (at := first + len(found)) <= last:
+            request = BatchReadRequest(
+                ledger_id=self._reader.ledger_id,
+                entry_id=at,
+                count_max=last + 1 - at,
+                bytes_max=self._config.batch_read_bytes,
+            )
+            response = await self._bookies.answer(bookie, request, self._config.read_timeout_ms, version=2)
+            if response is None:
+                # Bookies before 4.17 drop the connection at this request.
+                self._batches = False
+            if not isinstance(response, BatchReadResponse) or response.status is not Status.EOK:
+                break
+            entries = response.entries[: last + 1 - at]
+            whole = count_whole(self._digest, self._reader.ledger_id, at, entries)
+            found += entries[:whole]
+            if not whole or whole < len(entries):
+                break
+        return found
+
+    def _packed(self, one: LedgerEntry) -> bytes:
+        """The same bytes that a bookie has, since a digest leaves no choice."""
+        return pack_entry(
+            self._digest, one.ledger_id, one.entry_id, one.last_add_confirmed, one.length, one.payload
+        )
+
+    # --- adding
+
+    def _send(self, bookie: str, entries: list[bytes]) -> int:
+        """Send entries to a bookie, in one piece where that can be; how many bytes they are."""
+        size_bytes = sum(map(len, entries))
+        self._waiting_bytes += size_bytes
+        connections = None if bookie in self._fenced else self._bookies.connections((bookie,))
+        if connections is None:
+            for entry in entries:
+                self._send_one(bookie, entry)
+        elif entries:
+            count = len(entries)
+            number = self._bookies.frames.numbers(count)
+            frames = encode_copies(number, self._reader.ledger_id, self._key, entries)
+            late_at = self._loop.time() + self._config.add_timeout_ms / 1000
+            done = partial(self._run_answered, entries, number)
+            one = partial(self._one_answered, bookie, entries, number)
+            connections[0].send_run(RunOfCalls(number, number + count, late_at, done, one), frames)
+        return size_bytes
+
+    def _send_one(self, bookie: str, entry: bytes) -> None:
+        asked = self._bookies.frames.ask_add(
+            self._reader.ledger_id, entry_id_of(entry), self._key, entry, recovery=bookie in self._fenced
+        )
+        self._bookies.send(bookie, asked, self._config.add_timeout_ms, partial(self._answered, bookie, entry))
+
+    def _run_answered(self, entries: list[bytes], first: int, number: int, count: int) -> None:
+        at = number - first
+        self._waiting_bytes -= sum(map(len, entries[at : at + count]))
+        self._progress.give()
+
+    def _one_answered(
+        self, bookie: str, entries: list[bytes], first: int, number: int, response: Any
+    ) -> None:
+        self._answered(bookie, entries[number - first], response)
+
+    def _answered(self, bookie: str, entry: bytes, response: Any) -> None:
+        result = added_result(response)
+        if result is Result.LEDGER_FENCED and self._failure is None:
+            # Most bookies never heard of a fence; there an ordinary add says the same and is sooner done.
+            self._fenced.add(bookie)
+            self._send_one(bookie, entry)
+            return
+        self._waiting_bytes -= len(entry)
+        if result is not Result.OK and self._failure is None:
+            self._bookies.note_failure(bookie)
+            problem = f"bookie {bookie} does not take a copy of entry {entry_id_of(entry)}: {result.name}"
+            self._failure = AddFailedError(self._reader.ledger_id, result, problem)
+        self._progress.give()
+
+    async def _drain(self, bytes_max: int) -> None:
+        """Wait until no more bytes than that are not acknowledged."""
+        while self._failure is None and self._waiting_bytes > bytes_max:
+            await self._progress.wait(self._progress.count)
+        if self._failure is not None:
+            raise self._failure
+
+
+def entry_id_of(entry: bytes) -> int:
+    """What an entry's header says."""
+    return int(HEADER.unpack_from(entry)[1])

@@ -1,0 +1,387 @@
+"""An append-only log over many ledgers, with cursors: what Pulsar calls a managed ledger, in small.
+
+The log's node names its ledgers; each cursor's node tells what it has had. Both are compared and set, so a
+log has one writer: whoever opens it ends the last ledger, which fences the writer before. A ledger that was
+made, and whose maker died before the log named it, stays behind empty; its custom metadata names the log.
+"""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyledger.client.bookkeeper.client import AsyncLedgerClient
+from pyledger.client.bookkeeper.reader import AsyncLedgerReader
+from pyledger.client.bookkeeper.writer import AsyncLedgerWriter
+from pyledger.client.lifecycle import Lifecycle
+from pyledger.errors import (
+    LedgerFencedError,
+    LedgerMetadataError,
+    LedgerOperationError,
+    MetadataUnreachableError,
+    NodeExistsError,
+    NodeVersionError,
+    NoNodeError,
+    NoSuchLedgerError,
+)
+from pyledger.metadata.store import MetadataStore
+from pyledger.protocol.bookkeeper.managed_ledger import CursorState, LogIndex, Position
+from pyledger.protocol.bookkeeper.result_codes import Result
+from pyledger.wire.bookkeeper.managed_ledger import decode_cursor, decode_index, encode_cursor, encode_index
+
+APPLICATION = b"pyledger-log"
+ROLL_BYTES = 64 << 20
+ROLL_MS = 3_600_000
+EARLIEST, LATEST = "earliest", "latest"
+_NAME = re.compile(r"[\w-][\w.-]{0,254}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """An entry of a log."""
+
+    position: Position
+    payload: bytes
+
+
+class LogNodes:
+    """The nodes of one log, beside the cluster's own."""
+
+    def __init__(self, client: AsyncLedgerClient, name: str) -> None:
+        """Of a client that is started.
+
+        Raises:
+            LedgerMetadataError: The name is none.
+        """
+        self.store: MetadataStore = client.cluster.store
+        above = client.cluster.root.rpartition("/")[0]
+        self.path = f"{above}/pyledger/logs/{checked_name(name)}"
+
+    async def index(self) -> tuple[LogIndex, int]:
+        """The log's ledgers, and the version of its node.
+
+        Raises:
+            NoNodeError: There is no such log.
+        """
+        node = await self.store.get(self.path)
+        if node is None:
+            raise NoNodeError(self.path)
+        return decode_index(node.data), node.version
+
+    async def open_index(self) -> tuple[LogIndex, int]:
+        """The same; an empty log is made where there is none."""
+        await self.store.ensure(self.path.rpartition("/")[0])
+        with contextlib.suppress(NodeExistsError):
+            await self.store.create(self.path, encode_index(LogIndex()))
+        return await self.index()
+
+    async def put(self, path: str, data: bytes, version: int) -> int:
+        """Change a node; the new version. A lost answer is looked for.
+
+        Raises:
+            NodeVersionError: Somebody else has changed it.
+        """
+        try:
+            return await self.store.set(path, data, version)
+        except MetadataUnreachableError:
+            node = await self.store.get(path)
+            if node is not None and node.version == version + 1 and node.data == data:
+                return node.version
+            raise
+
+    def cursor_path(self, name: str) -> str:
+        """Where a cursor's node lies."""
+        return f"{self.path}/{checked_name(name)}"
+
+    async def cursors(self) -> tuple[str, ...]:
+        """Names of the log's cursors."""
+        return await self.store.children(self.path)
+
+
+class AsyncLedgerLog(Lifecycle):
+    """Appends to a log. Use it with `async with`, or start and close it. Belongs to one event loop."""
+
+    def __init__(
+        self,
+        client: AsyncLedgerClient,
+        name: str,
+        *,
+        ensemble: int = 3,
+        write_quorum: int = 2,
+        ack_quorum: int = 2,
+        password: bytes = b"",
+        roll_bytes: int = ROLL_BYTES,
+        roll_ms: int = ROLL_MS,
+        now_ms: Callable[[], int] | None = None,
+    ) -> None:
+        """A log that is opened by `start`.
+
+        Args:
+            client: Started.
+            name: Of the log.
+            ensemble: Bookies that each of its ledgers is spread over.
+            write_quorum: Copies of each entry.
+            ack_quorum: Copies that are on disk when an entry is confirmed.
+            password: Of its ledgers.
+            roll_bytes: A ledger with so many is followed by another.
+            roll_ms: So is one that began so long ago, at the next append.
+            now_ms: The clock, for tests.
+        """
+        self._client, self.name = client, name
+        self._nodes = LogNodes(client, name)
+        self._sizes, self._password = (ensemble, write_quorum, ack_quorum), password
+        self._roll_bytes, self._roll_ms = roll_bytes, roll_ms
+        self._now_ms = now_ms or (lambda: int(asyncio.get_running_loop().time() * 1000))
+        self._index, self._version = LogIndex(), 0
+        self._writer: AsyncLedgerWriter | None = None
+        self._pushed_bytes = self._began_ms = 0
+        self._rolling = asyncio.Lock()
+
+    @property
+    def index(self) -> LogIndex:
+        """The log's ledgers, as this writer knows them."""
+        return self._index
+
+    async def start(self) -> None:
+        """Become the log's one writer; the one before is fenced off.
+
+        Raises:
+            LedgerFencedError: Somebody else became it at the same time.
+            LedgerRecoveryError: The end of the last ledger cannot be known now.
+            NotEnoughBookiesError: There are too few bookies.
+        """
+        self._index, self._version = await self._nodes.open_index()
+        if (growing := self._index.growing) is not None:
+            try:
+                reader = await self._client.open(growing.ledger_id, self._password)
+            except NoSuchLedgerError:
+                self._index = self._index.ended(-1, 0)
+            else:
+                self._index = self._index.ended(reader.last_add_confirmed, reader.length)
+        await self._begin(growing.ledger_id if growing is not None else None)
+
+    async def close(self) -> None:
+        """End the last ledger. Idempotent.
+
+        Raises:
+            LedgerFencedError: Somebody else has taken the log.
+        """
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            await self._end(writer)
+            await self._put(self._index)
+
+    async def append(self, payload: bytes) -> Position:
+        """Append an entry; where it stands, once it is confirmed.
+
+        Raises:
+            AddFailedError: It is not known whether the entry is in the log; the log has to be opened anew.
+            LedgerFencedError: Somebody else has taken the log.
+        """
+        async with self._rolling:
+            writer = self._writer
+            if writer is None:
+                raise LedgerOperationError(-1, Result.LEDGER_CLOSED, f"the log {self.name!r} is not open")
+            old = self._now_ms() - self._began_ms >= self._roll_ms and writer.last_add_pushed >= 0
+            if self._pushed_bytes >= self._roll_bytes or old:
+                writer = await self._roll(writer)
+            self._pushed_bytes += len(payload)
+            adding = writer.add_soon(payload)
+        return Position(writer.ledger_id, await adding)
+
+    async def trim(self) -> tuple[int, ...]:
+        """Delete the ledgers that every cursor is done with; their ids. Without a cursor nothing is deleted.
+
+        Raises:
+            LedgerFencedError: Somebody else has taken the log.
+        """
+        async with self._rolling:
+            needed = []
+            for name in await self._nodes.cursors():
+                node = await self._nodes.store.get(self._nodes.cursor_path(name))
+                state = CursorState() if node is None else decode_cursor(node.data)
+                following = state.next_of(self._index, state.mark)
+                # A cursor at the very end keeps the last ledger, as that names its place.
+                needed.append(self._index.ledgers[-1].ledger_id if following is None else following.ledger_id)
+            index, gone = self._index.without_before(needed)
+            if gone:
+                await self._put(index)
+        for ledger_id in gone:
+            await self._forget(ledger_id)
+        return gone
+
+    # --- ledgers
+
+    async def _roll(self, writer: AsyncLedgerWriter) -> AsyncLedgerWriter:
+        await self._end(writer)
+        return await self._begin(None)
+
+    async def _end(self, writer: AsyncLedgerWriter) -> None:
+        closed = await writer.close()
+        self._index = self._index.ended(closed.last_entry_id, closed.length)
+        if closed.last_entry_id < 0:
+            await self._forget(writer.ledger_id)
+
+    async def _begin(self, left: int | None) -> AsyncLedgerWriter:
+        """A ledger of its own; `left` is one that somebody else has left, and that may be empty."""
+        custom = {"application": APPLICATION, "log": self.name.encode()}
+        writer = await self._client.create(*self._sizes, password=self._password, custom=custom)
+        try:
+            await self._put(self._index.begun(writer.ledger_id))
+        except LedgerFencedError:
+            await writer.close()
+            await self._forget(writer.ledger_id)
+            raise
+        if left is not None and all(one.ledger_id != left for one in self._index.ledgers):
+            await self._forget(left)  # it was empty
+        self._writer, self._pushed_bytes, self._began_ms = writer, 0, self._now_ms()
+        return writer
+
+    async def _put(self, index: LogIndex) -> None:
+        try:
+            self._version = await self._nodes.put(self._nodes.path, encode_index(index), self._version)
+        except NodeVersionError:
+            problem = f"somebody else has taken the log {self.name!r}"
+            raise LedgerFencedError(-1, Result.LEDGER_FENCED, problem) from None
+        self._index = index
+
+    async def _forget(self, ledger_id: int) -> None:
+        with contextlib.suppress(NoSuchLedgerError):
+            await self._client.delete(ledger_id)
+
+
+class AsyncLogCursor(Lifecycle):
+    """Reads a log from where its last user was. Belongs to one event loop; one user at a time."""
+
+    def __init__(
+        self, client: AsyncLedgerClient, log: str, name: str, *, password: bytes = b"", begin: str = EARLIEST
+    ) -> None:
+        """A cursor that is opened by `start`.
+
+        Args:
+            client: Started.
+            log: Name of the log.
+            name: Of the cursor.
+            password: Of the log's ledgers.
+            begin: `earliest` or `latest`: where a new cursor begins.
+        """
+        self._client, self.name, self._password, self._begin = client, name, password, begin
+        self._nodes = LogNodes(client, log)
+        self._path = self._nodes.cursor_path(name)
+        self._index, self._state, self._version = LogIndex(), CursorState(), 0
+        self._at: Position | None = None
+        self._readers: dict[int, AsyncLedgerReader] = {}
+
+    @property
+    def state(self) -> CursorState:
+        """What is acknowledged."""
+        return self._state
+
+    async def start(self) -> None:
+        """Open the cursor, or make it.
+
+        Raises:
+            NoNodeError: There is no such log.
+        """
+        self._index, _ = await self._nodes.index()
+        if await self._nodes.store.get(self._path) is None:
+            first = CursorState(await self._last() if self._begin == LATEST else None)
+            with contextlib.suppress(NodeExistsError):
+                await self._nodes.store.create(self._path, encode_cursor(first))
+        node = await self._nodes.store.get(self._path)
+        if node is None:
+            raise NoNodeError(self._path)
+        self._state, self._version = decode_cursor(node.data), node.version
+        self.rewind()
+
+    async def close(self) -> None:
+        """Read no more."""
+        for reader in self._readers.values():
+            await reader.close()
+        self._readers.clear()
+
+    def rewind(self) -> None:
+        """Read again what was read and not acknowledged."""
+        self._at = self._state.mark
+
+    async def read(self, count_max: int) -> list[LogEntry]:
+        """The next entries that are not acknowledged, as many as are confirmed now, at most `count_max`.
+
+        Raises:
+            EntryReadError: An entry cannot be read now.
+        """
+        self._index, _ = await self._nodes.index()
+        found: list[LogEntry] = []
+        while len(found) < count_max:
+            following = self._state.next_of(self._index, self._at)
+            if following is None:
+                break
+            reader, last = await self._reader(following.ledger_id)
+            if following.entry_id > last:
+                break
+            last = min(last, following.entry_id + count_max - len(found) - 1)
+            async with contextlib.aclosing(reader.read(following.entry_id, last)) as entries:
+                async for entry in entries:
+                    self._at = Position(entry.ledger_id, entry.entry_id)
+                    if not self._state.has(self._index, self._at):
+                        found.append(LogEntry(self._at, entry.payload))
+        return found
+
+    async def acknowledge(self, *positions: Position) -> None:
+        """These entries are done; on disk when this returns.
+
+        Raises:
+            NodeVersionError: Somebody else uses the cursor.
+        """
+        self._index, _ = await self._nodes.index()
+        self._state.acknowledge(self._index, positions)
+        await self._save()
+
+    async def acknowledge_through(self, position: Position) -> None:
+        """All up to a position are done; on disk when this returns.
+
+        Raises:
+            NodeVersionError: Somebody else uses the cursor.
+        """
+        self._index, _ = await self._nodes.index()
+        self._state.acknowledge_through(self._index, position)
+        await self._save()
+
+    # --- inside
+
+    async def _reader(self, ledger_id: int) -> tuple[AsyncLedgerReader, int]:
+        """A reader of a ledger, and the last entry that it may read now."""
+        reader = self._readers.get(ledger_id)
+        if reader is None:
+            # Ledgers are read in order, so the one before is done with.
+            await self.close()
+            reader = await self._client.open(ledger_id, self._password, recover=False)
+            self._readers[ledger_id] = reader
+        known = self._index.ledgers[self._index.place_of(ledger_id)].last_entry_id
+        last = await reader.read_last_confirmed()
+        return reader, last if known is None else known
+
+    async def _last(self) -> Position | None:
+        if not self._index.ledgers:
+            return None
+        ledger_id = self._index.ledgers[-1].ledger_id
+        _, last = await self._reader(ledger_id)
+        return Position(ledger_id, last)
+
+    async def _save(self) -> None:
+        data = encode_cursor(self._state)
+        self._version = await self._nodes.put(self._path, data, self._version)
+
+
+def checked_name(name: str) -> str:
+    """A name that may be part of a path.
+
+    Raises:
+        LedgerMetadataError: It may not.
+    """
+    if _NAME.fullmatch(name) is None:
+        raise LedgerMetadataError(
+            f"{name!r} is no name of a log or a cursor; use letters, digits, '.', '-', '_'"
+        )
+    return name

@@ -1,0 +1,135 @@
+"""Recovery of a ledger on asyncio: a shell around `protocol.bookkeeper.recovery`."""
+
+import asyncio
+from functools import partial
+from typing import Any
+
+from pyledger.client.bookkeeper.bookie_watcher import Bookies
+from pyledger.client.bookkeeper.metadata_updates import MetadataChanges
+from pyledger.config.bookkeeper_client import LedgerConfig
+from pyledger.errors import LedgerPasswordError, LedgerRecoveryError, PyLedgerError
+from pyledger.metadata.ledgers import LedgerTable, StoredMetadata
+from pyledger.protocol.bookkeeper.ledger_recovery import LedgerRecovery
+from pyledger.protocol.bookkeeper.ledger_writer import Proposal, SendAdd
+from pyledger.protocol.bookkeeper.messages import PRIORITY_HIGH, AddRequest, ReadRequest
+from pyledger.protocol.bookkeeper.result_codes import Result
+from pyledger.wire.bookkeeper.entry import EntryDigest, master_key, pack_entry
+from pyledger.wire.bookkeeper.response_entries import added_result, read_result
+
+
+class RecoveryShell:
+    """One recovery, from its begin to its end."""
+
+    def __init__(
+        self,
+        bookies: Bookies,
+        table: LedgerTable,
+        stored: StoredMetadata,
+        digest: EntryDigest,
+        password: bytes,
+        config: LedgerConfig,
+    ) -> None:
+        """Begin with the metadata as it is stored."""
+        self._bookies, self._config, self._digest = bookies, config, digest
+        self._ledger_id, self._key = stored.ledger_id, master_key(password)
+        self._changes = MetadataChanges(table, stored, config)
+        self._machine = LedgerRecovery(
+            stored.metadata, bookies.replace, read_ahead=config.recovery_read_batch_size
+        )
+        self._loop = asyncio.get_running_loop()
+        self._done: asyncio.Future[Result] = self._loop.create_future()
+        self._storing: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def run(self) -> StoredMetadata:
+        """Fence, copy, close; the metadata of the closed ledger.
+
+        Raises:
+            LedgerRecoveryError: The end cannot be known now; the ledger stays in recovery.
+            LedgerPasswordError: A bookie refuses the password.
+            MetadataUnreachableError: What became of a change is not known.
+        """
+        self._follow()
+        try:
+            result = await self._done
+        finally:
+            if self._storing is not None:
+                self._storing.cancel()
+            if self._timer is not None:
+                self._timer.cancel()
+        if result is Result.UNAUTHORIZED:
+            raise LedgerPasswordError(
+                self._ledger_id, result, "a bookie refuses its password, or whoever speaks no TLS"
+            )
+        if result is not Result.OK:
+            problem = f"its recovery failed with {result.name}; too many bookies are gone or damaged"
+            raise LedgerRecoveryError(self._ledger_id, result, problem)
+        return self._changes.stored
+
+    def _follow(self) -> None:
+        while (ready := self._machine.ready()) is not None:
+            for read in ready.reads:
+                request = ReadRequest(
+                    ledger_id=self._ledger_id,
+                    entry_id=read.entry_id,
+                    fence=read.fence,
+                    master_key=self._key if read.fence else None,
+                    priority=PRIORITY_HIGH,
+                )
+                done = partial(self._read_answered, read.bookie, read.entry_id)
+                self._bookies.ask(read.bookie, request, self._config.read_timeout_ms, done)
+            for add in ready.adds:
+                done = partial(self._add_answered, add.bookie, add.entry_id)
+                self._bookies.ask(add.bookie, self._add(add), self._config.add_timeout_ms, done)
+            if ready.proposal is not None:
+                self._storing = self._loop.create_task(self._store(ready.proposal))
+            if ready.done is not None and not self._done.done():
+                self._done.set_result(ready.done)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if (deadline_ms := self._machine.deadline_ms()) is not None:
+            self._timer = self._loop.call_at(deadline_ms / 1000, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._machine.tick(int(self._loop.time() * 1000))
+        self._follow()
+
+    def _add(self, add: SendAdd) -> AddRequest:
+        entry = pack_entry(
+            self._digest, self._ledger_id, add.entry_id, add.last_add_confirmed, add.length, add.payload
+        )
+        return AddRequest(
+            ledger_id=self._ledger_id,
+            entry_id=add.entry_id,
+            master_key=self._key,
+            entry=entry,
+            recovery=add.recovery,
+            priority=PRIORITY_HIGH,
+        )
+
+    def _read_answered(self, bookie: str, entry_id: int, response: Any) -> None:
+        result, entry = read_result(self._digest, self._ledger_id, entry_id, response)
+        if response is None:
+            self._bookies.note_failure(bookie)
+        self._machine.read_answered(bookie, entry_id, result, entry, int(self._loop.time() * 1000))
+        self._follow()
+
+    def _add_answered(self, bookie: str, entry_id: int, response: Any) -> None:
+        result = added_result(response)
+        if result is not Result.OK:
+            self._bookies.note_failure(bookie)
+        self._machine.add_answered(bookie, entry_id, result)
+        self._follow()
+
+    async def _store(self, proposal: Proposal) -> None:
+        try:
+            stored = await self._changes.put(proposal.wanted)
+        except PyLedgerError as error:
+            if not self._done.done():
+                self._done.set_exception(error)
+            return
+        tell = self._machine.stored if stored else self._machine.refused
+        tell(self._changes.stored.metadata)
+        self._follow()

@@ -1,0 +1,489 @@
+"""The writer of a ledger on asyncio: a shell around the machine of `protocol.bookkeeper.writer`."""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Iterable
+from functools import partial
+from itertools import islice
+from typing import Any, Self
+
+from pyledger.client.bookkeeper.bookie_watcher import Bookies
+from pyledger.client.bookkeeper.metadata_updates import MetadataChanges
+from pyledger.client.bookkeeper.throttle import Pace
+from pyledger.config.bookkeeper_client import LedgerConfig
+from pyledger.errors import (
+    AddFailedError,
+    DuplicateEntryIdError,
+    LedgerClosedError,
+    LedgerFencedError,
+    LedgerOperationError,
+    LedgerPasswordError,
+    MetadataUnreachableError,
+    NoSuchLedgerError,
+    PyLedgerError,
+)
+from pyledger.metadata.ledgers import LedgerTable, StoredMetadata
+from pyledger.net.bookkeeper.bookie_client import RunOfCalls
+from pyledger.protocol.bookkeeper.entry import DigestType
+from pyledger.protocol.bookkeeper.ledger_writer import LedgerWriter, Proposal, SendAdd, SendRun
+from pyledger.protocol.bookkeeper.messages import ForceLedgerRequest, Status, WriteLacRequest
+from pyledger.protocol.bookkeeper.metadata import INVALID_ENTRY_ID, LedgerMetadata
+from pyledger.protocol.bookkeeper.result_codes import Result
+from pyledger.wire.bookkeeper.entry import EntryDigest, master_key, pack_entry, pack_lac
+from pyledger.wire.bookkeeper.request_frames import Asked
+from pyledger.wire.bookkeeper.response_entries import added_result
+from pyledger.wire.remoting.native_codec import AddEncoder
+
+BEHIND_FACTOR = 8
+"""Who is slow is not waited for, until it lacks so many times what may be on its way."""
+FRAME_HEAD_BYTES = 256
+"""What a frame needs besides its payload, at most."""
+_FAILURES: dict[Result, tuple[type[LedgerOperationError], str]] = {
+    Result.LEDGER_FENCED: (LedgerFencedError, "somebody else has recovered it"),
+    Result.LEDGER_CLOSED: (LedgerClosedError, "it is closed"),
+    Result.METADATA_VERSION: (LedgerFencedError, "somebody else has closed it, at another entry"),
+    Result.UNAUTHORIZED: (LedgerPasswordError, "a bookie refuses its password, or whoever speaks no TLS"),
+    Result.NOT_ENOUGH_BOOKIES: (AddFailedError, "a bookie failed and there is no other one"),
+    Result.ADD_QUORUM_TIMEOUT: (AddFailedError, "too few bookies answered in time"),
+    Result.WRITE: (AddFailedError, "its ensemble changed too often"),
+}
+
+
+def failure_of(ledger_id: int, result: Result) -> LedgerOperationError:
+    """The error that tells a result."""
+    kind, problem = _FAILURES.get(result, (AddFailedError, f"it failed with {result.name}"))
+    return kind(ledger_id, result, problem)
+
+
+class AsyncLedgerWriter:
+    """Adds entries to one ledger. Belongs to one event loop; `async with` closes the ledger at its end.
+
+    An add that fails leaves it unknown whether its entry is part of the ledger: a recovery may find it.
+    """
+
+    def __init__(
+        self,
+        bookies: Bookies,
+        table: LedgerTable,
+        stored: StoredMetadata,
+        digest: EntryDigest,
+        config: LedgerConfig,
+        *,
+        deferred_sync: bool = False,
+    ) -> None:
+        """Made by `AsyncLedgerClient.create`."""
+        self.ledger_id = stored.ledger_id
+        self._bookies, self._config, self._digest = bookies, config, digest
+        self._loop = asyncio.get_running_loop()
+        self._changes = MetadataChanges(table, stored, config)
+        self._key = master_key(stored.metadata.password or b"")
+        self._machine = LedgerWriter(
+            stored.metadata,
+            bookies.replace,
+            add_quorum_timeout_ms=config.add_quorum_timeout_ms or None,
+            # Entries that are not forced yet are on no disk, so nothing may be built on their copies.
+            ensemble_changes_max=0 if deferred_sync else config.max_num_ensemble_changes,
+        )
+        self._deferred = deferred_sync
+        self._pace = Pace(config.throttle)
+        self._forced = INVALID_ENTRY_ID
+        # Nobody but Python knows HMAC.
+        self._encoder = (
+            None
+            if digest.type is DigestType.HMAC
+            else AddEncoder(self.ledger_id, self._key, digest.type.value, deferred_sync=deferred_sync)
+        )
+        # Of runs: entries that each bookie was sent and has not answered.
+        self._unanswered: Counter[str] = Counter()
+        self._frames: dict[int, Asked] = {}
+        self._waiting: dict[int, asyncio.Future[int]] = {}
+        self._room: deque[asyncio.Future[None]] = deque()
+        self._ended: asyncio.Future[Result] | None = None
+        self._scheduled = False
+        self._storing: asyncio.Task[None] | None = None
+        self._problem: PyLedgerError | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._told_lac = INVALID_ENTRY_ID
+        self._lac_timer: asyncio.TimerHandle | None = None
+        if config.explicit_lac_interval_ms:
+            self._tell_lac_later()
+
+    # --- what it knows
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """As last known to be stored."""
+        return self._machine.metadata
+
+    @property
+    def last_add_confirmed(self) -> int:
+        """All entries up to this one are safe; -1: none. With deferred sync, those that were forced."""
+        return self._forced if self._deferred else self._machine.last_add_confirmed
+
+    @property
+    def last_add_pushed(self) -> int:
+        """The last entry that was given to `add`; -1: none."""
+        return self._machine.last_add_pushed
+
+    @property
+    def length(self) -> int:
+        """Bytes of all payloads up to the last confirmed entry."""
+        return self._machine.length
+
+    @property
+    def pending(self) -> int:
+        """Entries on their way."""
+        machine = self._machine
+        return machine.last_add_pushed - machine.last_add_confirmed if self._waiting else 0
+
+    # --- what one can do
+
+    async def add(self, payload: bytes) -> int:
+        """Add an entry; its id, once it is confirmed. Waits while too many are on their way.
+
+        Raises:
+            AddFailedError: It is not known whether the entry is part of the ledger.
+            LedgerFencedError: Somebody else recovers the ledger.
+            LedgerClosedError: It is closed.
+        """
+        await self._wait_for_room()
+        return await self.add_soon(payload)
+
+    async def add_many(self, payloads: Iterable[bytes]) -> int:
+        """Add entries, many on their way at once; the id of the last, once all are confirmed.
+
+        Raises:
+            AddFailedError: It is not known whether an entry is part of the ledger, nor those behind it.
+        """
+        last: asyncio.Future[int] | None = None
+        source = iter(payloads)
+        while True:
+            await self._wait_for_room()
+            # What is throttled goes one by one. A machine that failed tells so at each add.
+            room = 1 if self._config.throttle else max(1, self._config.adds_pending_max - self.pending)
+            run = list(islice(source, room))
+            if not run or (last is not None and last.done() and last.exception() is not None):
+                return INVALID_ENTRY_ID if last is None else await last
+            if last is not None:
+                # Entries are confirmed in order, so the last one tells of all.
+                last.add_done_callback(_forget)
+            last = self._add_run(run)
+
+    def add_soon(self, payload: bytes) -> asyncio.Future[int]:
+        """Add an entry; the future has its id once it is confirmed. The caller bounds what is on its way."""
+        future: asyncio.Future[int] = self._loop.create_future()
+        if len(payload) > self._config.frame_max_bytes - FRAME_HEAD_BYTES:
+            problem = f"a payload of {len(payload)} bytes does not fit into a frame"
+            future.set_exception(LedgerOperationError(self.ledger_id, -14, problem))
+            return future
+        if (failure := self._refusal()) is not None:
+            future.set_exception(failure)
+            return future
+        entry_id = self._machine.add(payload, self._now_ms())
+        self._waiting[entry_id] = future
+        self._follow()
+        return future
+
+    def _add_run(self, payloads: list[bytes]) -> asyncio.Future[int]:
+        """Add entries; the future of the last."""
+        limit = self._config.frame_max_bytes - FRAME_HEAD_BYTES
+        ordinary = all(type(payload) is bytes and len(payload) <= limit for payload in payloads)
+        ensemble = self.metadata.segments[-1].ensemble
+        in_one = ordinary and self._encoder is not None and self._machine.takes_runs
+        if not in_one or self._refusal() is not None or self._bookies.connections(ensemble) is None:
+            *others, last = map(self.add_soon, payloads)
+            for other in others:
+                other.add_done_callback(_forget)
+            return last
+        future: asyncio.Future[int] = self._loop.create_future()
+        self._waiting[self._machine.add_run(payloads, self._now_ms())] = future
+        self._follow()
+        return future
+
+    async def flush(self) -> None:
+        """Wait until nothing is on its way any more."""
+        while self._waiting:
+            await asyncio.wait([self._waiting[next(reversed(self._waiting))]])
+
+    async def force(self) -> int:
+        """Put on disk what was added with deferred sync; the last entry that is safe now.
+
+        Raises:
+            AddFailedError: A bookie did not; nothing more is known to be safe.
+        """
+        head = self._machine.last_add_confirmed
+        request = ForceLedgerRequest(ledger_id=self.ledger_id)
+        ensemble = self.metadata.segments[-1].ensemble
+        answers = await asyncio.gather(
+            *(self._bookies.answer(bookie, request, self._config.add_timeout_ms) for bookie in ensemble)
+        )
+        for bookie, answer in zip(ensemble, answers, strict=True):
+            if answer is None or answer.status is not Status.EOK:
+                said = "nothing" if answer is None else answer.status.name
+                problem = f"bookie {bookie} answered {said} to a force"
+                raise AddFailedError(self.ledger_id, Result.WRITE, problem)
+        self._forced = max(self._forced, head)
+        return self._forced
+
+    async def close(self) -> LedgerMetadata:
+        """Wait for what is on its way, then end the ledger behind the last confirmed entry. Idempotent.
+
+        Raises:
+            LedgerFencedError: Somebody else recovers it, or has closed it at another entry.
+            MetadataUnreachableError: Whether it is closed is not known.
+        """
+        await self.flush()
+        if self._deferred and self.last_add_confirmed < self._machine.last_add_confirmed:
+            await self.force()
+        if self._ended is None:
+            self._ended = self._loop.create_future()
+            self._machine.close()
+            self._follow()
+        result = await asyncio.shield(self._ended)
+        self._stop()
+        if self._problem is not None:
+            raise self._problem
+        if result is not Result.OK:
+            raise failure_of(self.ledger_id, result)
+        return self.metadata
+
+    async def abandon(self) -> None:
+        """Add nothing more and leave the ledger as it is: somebody else has to recover it."""
+        self._stop()
+        self._problem = self._problem or LedgerClosedError(
+            self.ledger_id, Result.LEDGER_CLOSED, "its writer has left it"
+        )
+        self._machine.fail(Result.LEDGER_CLOSED)
+        self._follow()
+        if self._storing is not None:
+            self._storing.cancel()
+            await asyncio.gather(self._storing, return_exceptions=True)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        await self.close()
+
+    # --- the machine
+
+    def _follow(self) -> None:
+        """Do what the machine wants."""
+        self._scheduled = False
+        machine = self._machine
+        while (ready := machine.ready()) is not None:
+            for run in ready.runs:
+                self._send_run(run)
+            for send in ready.sends:
+                self._send(send)
+            if ready.proposal is not None:
+                self._storing = self._loop.create_task(self._store(ready.proposal))
+            for added in ready.added:
+                self._frames.pop(added.entry_id, None)
+                future = self._waiting.pop(added.entry_id, None)
+                if future is None or future.done():
+                    continue
+                if added.result is Result.OK:
+                    future.set_result(added.entry_id)
+                else:
+                    future.set_exception(self._problem or failure_of(self.ledger_id, added.result))
+            if ready.closed is not None and self._ended is not None and not self._ended.done():
+                self._ended.set_result(ready.closed)
+        while self._room and self.pending < self._config.adds_pending_max:
+            waiter = self._room.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                break
+        self._set_timer()
+
+    def _send(self, send: SendAdd) -> None:
+        asked = self._frames.get(send.entry_id)
+        if asked is None:
+            asked = self._frames[send.entry_id] = self._frame_of(send)
+        done = partial(self._answered, send.bookie, send.entry_id)
+        self._bookies.send(send.bookie, asked, self._config.add_timeout_ms, done)
+
+    def _frame_of(self, send: SendAdd) -> Asked:
+        confirmed = self._forced if self._deferred else send.last_add_confirmed
+        self._told_lac = max(self._told_lac, confirmed)
+        frames, about = self._bookies.frames, (send.entry_id, confirmed, send.length, send.payload)
+        if self._encoder is not None:
+            number = frames.numbers(1)
+            return number, (self._encoder.encode(number, *about),)
+        entry = pack_entry(self._digest, self.ledger_id, *about)
+        return frames.ask_add(self.ledger_id, send.entry_id, self._key, entry, deferred_sync=self._deferred)
+
+    def _send_run(self, run: SendRun) -> None:
+        connections = self._bookies.connections(run.bookies)
+        assert self._encoder is not None
+        assert connections is not None
+        confirmed = self._forced if self._deferred else run.last_add_confirmed
+        self._told_lac = max(self._told_lac, confirmed)
+        first, count = run.first_entry_id, len(run.payloads)
+        number = self._bookies.frames.numbers(count)
+        frames = self._encoder.encode_run(number, first, confirmed, run.length, run.payloads)
+        late_at = self._loop.time() + self._config.add_timeout_ms / 1000
+        for bookie, connection in zip(run.bookies, connections, strict=True):
+            done = partial(self._run_answered, bookie, first - number)
+            one = partial(self._one_answered, bookie, first - number)
+            self._unanswered[bookie] += count
+            connection.send_run(RunOfCalls(number, number + count, late_at, done, one), frames)
+
+    def _run_answered(self, bookie: str, shift: int, number: int, count: int) -> None:
+        self._unanswered[bookie] -= count
+        self._machine.answered_run(bookie, number + shift, count)
+        self._follow_soon()
+
+    def _one_answered(self, bookie: str, shift: int, number: int, response: Any) -> None:
+        self._unanswered[bookie] -= 1
+        self._answered(bookie, number + shift, response)
+
+    def _answered(self, bookie: str, entry_id: int, response: Any) -> None:
+        result = added_result(response)
+        if result is not Result.OK:
+            self._bookies.note_failure(bookie)
+        self._machine.answered(bookie, entry_id, result)
+        self._follow_soon()
+
+    def _follow_soon(self) -> None:
+        if self._machine.last_add_pushed == self._machine.last_add_confirmed:
+            # No other answer is waited for: whoever waits for this one is told a turn of the loop sooner.
+            self._follow()
+        elif not self._scheduled:
+            # Many answers come together: what follows from them is done once.
+            self._scheduled = True
+            self._loop.call_soon(self._follow)
+
+    async def _store(self, proposal: Proposal) -> None:
+        try:
+            stored = await self._changes.put(proposal.wanted)
+        except (MetadataUnreachableError, NoSuchLedgerError) as error:
+            # What became of the change cannot be explained, so nothing more is confirmed.
+            self._problem = error
+            self._machine.fail(Result.METADATA_VERSION)
+        else:
+            tell = self._machine.stored if stored else self._machine.refused
+            tell(self._changes.stored.metadata)
+        self._follow()
+
+    # --- inside
+
+    def _refusal(self) -> PyLedgerError | None:
+        if self._machine.failure is not None:
+            return self._problem or failure_of(self.ledger_id, self._machine.failure)
+        return None if self._ended is None else failure_of(self.ledger_id, Result.LEDGER_CLOSED)
+
+    async def _wait_for_room(self) -> None:
+        try:
+            while self._behind() or self.pending >= self._config.adds_pending_max:
+                waiter = self._loop.create_future()
+                self._room.append(waiter)
+                await waiter
+            if self._config.throttle:
+                await self._pace.wait(1)
+        except asyncio.CancelledError:
+            # Its turn may have come: then it is the next one's.
+            self._follow_soon()
+            raise
+
+    def _behind(self) -> bool:
+        """Whether the slowest bookie is so far behind that its answers would come too late."""
+        most = max(map(self._unanswered.__getitem__, self.metadata.segments[-1].ensemble))
+        return most > BEHIND_FACTOR * self._config.adds_pending_max
+
+    def _set_timer(self) -> None:
+        deadline = self._machine.deadline_ms()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if deadline is not None:
+            self._timer = self._loop.call_at(deadline / 1000, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._machine.tick(self._now_ms())
+        self._follow()
+
+    def _now_ms(self) -> int:
+        return int(self._loop.time() * 1000)
+
+    def _tell_lac_later(self) -> None:
+        self._lac_timer = self._loop.call_later(self._config.explicit_lac_interval_ms / 1000, self._tell_lac)
+
+    def _tell_lac(self) -> None:
+        """Tell the last confirmed entry, unless an entry that was sent since has told it."""
+        confirmed = self.last_add_confirmed
+        if confirmed > self._told_lac:
+            self._told_lac = confirmed
+            packet = pack_lac(self._digest, self.ledger_id, confirmed)
+            request = WriteLacRequest(
+                ledger_id=self.ledger_id, lac=confirmed, master_key=self._key, packet=packet
+            )
+            ensemble = self.metadata.segments[-1].ensemble
+            for place in self.metadata.write_set(confirmed):
+                self._bookies.ask(ensemble[place], request, self._config.add_timeout_ms, _ignore)
+        self._tell_lac_later()
+
+    def _stop(self) -> None:
+        for timer in (self._timer, self._lac_timer):
+            if timer is not None:
+                timer.cancel()
+
+
+class AsyncAdvancedLedgerWriter(AsyncLedgerWriter):
+    """Adds entries whose ids the caller chose; an entry waits until all below it were given."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        """Made by `AsyncLedgerClient.create`."""
+        super().__init__(*arguments, **options)
+        self._early: dict[int, tuple[bytes, asyncio.Future[int]]] = {}
+
+    async def add_at(self, entry_id: int, payload: bytes) -> int:
+        """Add an entry under an id; the same id, once it and all below it are confirmed.
+
+        Raises:
+            DuplicateEntryIdError: It was given already.
+        """
+        return await self.add_at_soon(entry_id, payload)
+
+    def add_at_soon(self, entry_id: int, payload: bytes) -> asyncio.Future[int]:
+        """The same; the future has the id."""
+        next_id = self._machine.last_add_pushed + 1
+        future: asyncio.Future[int] = self._loop.create_future()
+        if entry_id < next_id or entry_id in self._early:
+            problem = f"entry {entry_id} was added already"
+            future.set_exception(DuplicateEntryIdError(self.ledger_id, -22, problem))
+            return future
+        self._early[entry_id] = (payload, future)
+        while next_id in self._early:
+            early, waits = self._early.pop(next_id)
+            self.add_soon(early).add_done_callback(partial(_pass_on, waits))
+            next_id += 1
+        return future
+
+    async def close(self) -> LedgerMetadata:
+        """See `AsyncLedgerWriter.close`; entries that wait for lower ones fail."""
+        early, self._early = self._early, {}
+        for _, future in early.values():
+            future.set_exception(failure_of(self.ledger_id, Result.LEDGER_CLOSED))
+            future.add_done_callback(_forget)
+        return await super().close()
+
+
+def _pass_on(waits: asyncio.Future[int], source: asyncio.Future[int]) -> None:
+    if waits.done() or source.cancelled():
+        return
+    if (error := source.exception()) is not None:
+        waits.set_exception(error)
+    else:
+        waits.set_result(source.result())
+
+
+def _forget(future: asyncio.Future[int]) -> None:
+    """Whoever waits for a later entry is told; this one's error need not be fetched."""
+    if not future.cancelled():
+        future.exception()
+
+
+def _ignore(_answer: object) -> None:
+    """Nothing depends on this answer."""

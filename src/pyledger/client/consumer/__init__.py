@@ -1,0 +1,1 @@
+"""Consumers: groups, rebalance, pulls, offsets, listeners."""

@@ -1,0 +1,287 @@
+"""What happens to pulled messages: all at once, or one queue's in order.
+
+Source: RocketMQ client/.../impl/consumer/ConsumeMessageConcurrentlyService.java,
+ConsumeMessageOrderlyService.java.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from pyledger.client.consumer.assignment import Assignment, Turn
+from pyledger.client.consumer.offset_store import OffsetStore, text
+from pyledger.client.consumer.pull_api import delivered
+from pyledger.client.consumer.send_message_back import GivingBack
+from pyledger.client.instance import ClientInstance
+from pyledger.client.listener import SKIPPED, Later, ListenerRunner
+from pyledger.config.client import ConsumerConfig
+from pyledger.log_events import event, logger
+from pyledger.protocol.client.consume_rules import suspend_ms, times_max
+from pyledger.protocol.client.process_queue import NOTHING_CONSUMED
+from pyledger.wire.record.record import ReceivedMessage
+
+log = logger("client")
+
+AGAIN_HERE_MS = 5000
+LISTENER_WAIT_MS = 500
+LOCKED_RETRY_MS = 10
+UNLOCKED_RETRY_MS = 3000
+EXPIRED_DELAY_LEVEL = 3
+EXPIRED_PER_ROUND_MAX = 16
+
+LockAgain = Callable[[Assignment], Awaitable[None]]
+"""Asks for a lock that we had; ends the queue where somebody else has it."""
+
+
+class Consumption(Protocol):
+    """Works on the messages of all queues of a consumer."""
+
+    def begin(self, assignment: Assignment) -> None:
+        """A queue is taken."""
+
+    def arrived(self, assignment: Assignment, messages: Sequence[ReceivedMessage]) -> None:
+        """Messages were pulled, and are in the process queue."""
+
+    async def end(self, assignment: Assignment) -> bool:
+        """A queue is dropped; False: its listener still runs, so that it must be kept until that is over."""
+
+    async def expire(self, assignment: Assignment) -> None:
+        """Give back what takes too long."""
+
+
+class ByListener:
+    """What both ways of consumption work with."""
+
+    def __init__(
+        self,
+        client: ClientInstance,
+        group: str,
+        config: ConsumerConfig,
+        runner: ListenerRunner,
+        offsets: OffsetStore,
+    ) -> None:
+        self._client = client
+        self._group = group
+        self._config = config
+        self._runner = runner
+        self._offsets = offsets
+        self._giving_back = GivingBack(client, group, config.reconsume_times_max)
+        self._is_broadcasting = config.message_model == "broadcasting"
+        self._batch_count = config.batch_count_max if runner.is_batch else 1
+
+
+class Concurrent(ByListener):
+    """Messages of all queues at once. Those that fail are given back to the broker."""
+
+    def begin(self, assignment: Assignment) -> None:
+        """Nothing is to be prepared."""
+
+    def arrived(self, assignment: Assignment, messages: Sequence[ReceivedMessage]) -> None:
+        """Hand messages to the listener; see `Consumption`."""
+        for at in range(0, len(messages), self._batch_count):
+            self._submit(assignment, messages[at : at + self._batch_count])
+
+    async def end(self, assignment: Assignment) -> bool:
+        """Let listeners finish that run, for a moment; messages of longer ones come again elsewhere."""
+        assignment.moved.set()
+        if assignment.turns and not assignment.messages.dropped:
+            await assignment.pause(LISTENER_WAIT_MS)
+        return True
+
+    async def expire(self, assignment: Assignment) -> None:
+        """Give back first messages that take longer than `consume_timeout_minutes`."""
+        now_ms = self._client.monotonic_ms()
+        limit_ms = self._config.consume_timeout_minutes * 60_000
+        for _ in range(EXPIRED_PER_ROUND_MAX):
+            first = assignment.messages.min_offset
+            started = None if first is None else assignment.started_ms(first)
+            if first is None or started is None or now_ms - started <= limit_ms:
+                return
+            message = assignment.messages.messages[0]
+            event(log, logging.WARNING, "listener takes too long", queue=text(assignment.queue), offset=first)
+            if not await self._giving_back.give_back(message, EXPIRED_DELAY_LEVEL):
+                return
+            self._leave(assignment, [message])
+
+    def _submit(self, assignment: Assignment, batch: Sequence[ReceivedMessage]) -> None:
+        if assignment.is_retry:
+            for message in batch:
+                delivered(message)
+        assignment.turns += 1
+        self._runner.run(
+            batch, partial(self._begin, assignment, batch), partial(self._finished, assignment, batch)
+        )
+
+    def _begin(self, assignment: Assignment, batch: Sequence[ReceivedMessage]) -> bool:
+        """Runs on the listener's thread."""
+        if assignment.messages.dropped or assignment.is_closing:
+            return False
+        assignment.begun[batch[0].queue_offset] = Turn(self._client.monotonic_ms(), batch)
+        return True
+
+    def _finished(
+        self,
+        assignment: Assignment,
+        batch: Sequence[ReceivedMessage],
+        outcome: Any,
+        error: BaseException | None,
+    ) -> None:
+        if error is not None:
+            log.warning("listener failed group=%s message=%s", self._group, batch[0], exc_info=error)
+        if outcome is SKIPPED:
+            self._over(assignment)
+            return
+        later = Later() if error is not None else outcome if isinstance(outcome, Later) else None
+        now_ms = self._client.monotonic_ms()
+        turn = assignment.begun.pop(batch[0].queue_offset, None)
+        took_ms = 0.0 if turn is None else now_ms - turn.begun_ms
+        assignment.rates.consumed(len(batch), took_ms, now_ms, failed=later is not None)
+        if later is None or self._is_broadcasting or assignment.messages.dropped:
+            self._leave(assignment, batch)
+            self._over(assignment)
+            return
+        done = later.done
+        self._leave(assignment, batch[:done])
+        self._client.inbound.spawn(self._give_back(assignment, batch[done:], later.delay_level))
+
+    def _over(self, assignment: Assignment) -> None:
+        """A turn is over."""
+        assignment.turns -= 1
+        if assignment.is_closing and not assignment.turns:
+            assignment.ended.set()
+
+    def _leave(self, assignment: Assignment, batch: Sequence[ReceivedMessage]) -> None:
+        if not batch or assignment.messages.dropped:
+            return
+        offset = assignment.messages.remove(batch)
+        assignment.messages.last_consume_ms = self._client.monotonic_ms()
+        if offset != NOTHING_CONSUMED:
+            self._offsets.table.update(assignment.queue, offset)
+        assignment.moved.set()
+
+    async def _give_back(
+        self,
+        assignment: Assignment,
+        batch: Sequence[ReceivedMessage],
+        delay_level: int,
+    ) -> None:
+        """Give messages back; those that nobody takes come again here."""
+        again = []
+        try:
+            for message in batch:
+                if message not in assignment.messages:
+                    continue  # its time was over
+                if await self._giving_back.give_back(message, delay_level):
+                    self._leave(assignment, [message])
+                else:
+                    message.reconsume_times += 1
+                    if assignment.is_retry:
+                        message.topic = assignment.queue.topic
+                    again.append(message)
+        finally:
+            self._over(assignment)
+        if again:
+            await assignment.pause(AGAIN_HERE_MS)
+            if not assignment.is_closing and not assignment.messages.dropped:
+                self.arrived(assignment, again)
+
+
+class Orderly(ByListener):
+    """The messages of each queue one after the other; a failed one holds its queue."""
+
+    def __init__(
+        self,
+        client: ClientInstance,
+        group: str,
+        config: ConsumerConfig,
+        runner: ListenerRunner,
+        offsets: OffsetStore,
+        lock_again: LockAgain,
+    ) -> None:
+        super().__init__(client, group, config, runner, offsets)
+        self._lock_again = lock_again
+        self._times_max = times_max(config.reconsume_times_max, orderly=True)
+
+    def begin(self, assignment: Assignment) -> None:
+        """Start the one who takes the messages of a queue."""
+        assignment.consuming = asyncio.get_running_loop().create_task(self._consume(assignment))
+
+    def arrived(self, assignment: Assignment, messages: Sequence[ReceivedMessage]) -> None:  # noqa: ARG002
+        """Wake whoever takes them."""
+        assignment.moved.set()
+
+    async def end(self, assignment: Assignment) -> bool:
+        """Wait a moment for the listener; see `Consumption`."""
+        assignment.moved.set()
+        assignment.ended.set()
+        task = assignment.consuming
+        if task is not None and not task.done():
+            await asyncio.wait([task], timeout=LISTENER_WAIT_MS / 1000)
+            if not task.done():
+                return False
+        return True
+
+    async def expire(self, assignment: Assignment) -> None:
+        """An orderly listener may take as long as it likes."""
+
+    async def _consume(self, assignment: Assignment) -> None:
+        messages = assignment.messages
+        while not messages.dropped and not assignment.is_closing:
+            if not self._is_broadcasting and not messages.is_locked(self._client.monotonic_ms()):
+                await self._relock(assignment)
+                continue
+            batch = messages.take(self._batch_count)
+            if not batch:
+                assignment.moved.clear()
+                await assignment.moved.wait()
+                continue
+            begun_ms = self._client.monotonic_ms()
+            outcome, error = await self._runner.process(
+                [delivered(message) for message in batch] if assignment.is_retry else batch
+            )
+            messages.last_consume_ms = now_ms = self._client.monotonic_ms()
+            failed = error is not None or isinstance(outcome, Later)
+            assignment.rates.consumed(len(batch), now_ms - begun_ms, now_ms, failed=failed)
+            if error is not None:
+                log.warning("listener failed group=%s message=%s", self._group, batch[0], exc_info=error)
+            if failed:
+                await self._failed(assignment, batch, outcome if isinstance(outcome, Later) else Later())
+            else:
+                self._commit(assignment)
+
+    def _commit(self, assignment: Assignment) -> None:
+        offset = assignment.messages.commit()
+        # A queue that is on its way out still keeps its offset: nobody else has the lock.
+        if offset != NOTHING_CONSUMED and not assignment.is_lost and not assignment.messages.dropped:
+            self._offsets.table.update(assignment.queue, offset, increase_only=False)
+        assignment.moved.set()
+
+    async def _failed(self, assignment: Assignment, batch: Sequence[ReceivedMessage], outcome: Later) -> None:
+        """Give up what failed too often; the rest comes again after a pause."""
+        if assignment.is_lost:
+            return
+        again = False
+        for message in batch[outcome.done :]:
+            if message.reconsume_times < self._times_max or not await self._give_up(message):
+                message.reconsume_times += 1
+                again = True
+        if not again:
+            self._commit(assignment)
+            return
+        assignment.messages.put_back()
+        await assignment.pause(suspend_ms(outcome.suspend_ms, self._config.suspend_ms))
+
+    async def _give_up(self, message: ReceivedMessage) -> bool:
+        """Do without a message; False: the broker did not take it as a dead letter."""
+        if not self._is_broadcasting:
+            return await self._giving_back.bury(message)
+        event(log, logging.WARNING, "message given up", group=self._group, message=message)
+        return True
+
+    async def _relock(self, assignment: Assignment) -> None:
+        """Try to make sure of the lock again, and wait a while."""
+        await self._lock_again(assignment)
+        is_locked = assignment.messages.is_locked(self._client.monotonic_ms())
+        await assignment.pause(LOCKED_RETRY_MS if is_locked else UNLOCKED_RETRY_MS)

@@ -1,0 +1,301 @@
+"""A lite-pull consumer on asyncio: messages are fetched in the background, and the program polls for them.
+
+Source: RocketMQ client/.../impl/consumer/DefaultLitePullConsumerImpl.java.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+
+from pyledger.client.consumer.assignment import Assignment
+from pyledger.client.consumer.group_consumer import GroupConsumer
+from pyledger.client.instance import ClientInstance
+from pyledger.config.client import ClientConfig, ConsumerConfig
+from pyledger.config.fields import changed
+from pyledger.config.net import NetConfig, TlsConfig
+from pyledger.errors import ClientStateError
+from pyledger.model.message import MessageQueue
+from pyledger.protocol.client.process_queue import NOTHING_CONSUMED
+from pyledger.protocol.rebalance.strategies import Strategy
+from pyledger.wire.record.record import ReceivedMessage
+from pyledger.wire.remoting.bodies.statistics import ConsumeMessageDirectlyResult, ConsumeResult
+from pyledger.wire.remoting.bodies.subscription import Subscription
+
+POLL_COUNT_MAX = 1024
+POLL_TIMEOUT_MS = 5000
+
+
+class Buffered:
+    """Pulled messages wait here until they are polled."""
+
+    def __init__(self) -> None:
+        self._ready: deque[tuple[Assignment, ReceivedMessage]] = deque()
+        self._some = asyncio.Event()
+
+    def begin(self, assignment: Assignment) -> None:
+        """Nothing is to be prepared."""
+
+    def arrived(self, assignment: Assignment, messages: Sequence[ReceivedMessage]) -> None:
+        """Keep messages for `take`."""
+        self._ready.extend((assignment, message) for message in messages)
+        self._some.set()
+
+    async def end(self, assignment: Assignment) -> bool:
+        """Messages of the queue are not given out any more."""
+        assignment.moved.set()
+        return True
+
+    async def expire(self, assignment: Assignment) -> None:
+        """A program may take as long as it likes."""
+
+    async def wait(self, timeout_ms: float) -> None:
+        """Until there are messages, at most so long (ms)."""
+        if not self._ready:
+            self._some.clear()
+            try:
+                async with asyncio.timeout(timeout_ms / 1000):
+                    await self._some.wait()
+            except TimeoutError:
+                pass
+
+    def take(self, count: int) -> list[tuple[Assignment, ReceivedMessage]]:
+        """The next messages of queues that are still ours."""
+        found: list[tuple[Assignment, ReceivedMessage]] = []
+        while self._ready and len(found) < count:
+            assignment, message = self._ready.popleft()
+            if not assignment.messages.dropped:
+                found.append((assignment, message))
+        return found
+
+
+class AsyncLitePullConsumer(GroupConsumer):
+    """Polls messages, of queues shared with its group (`subscribe`) or chosen (`assign`).
+
+    What a poll has returned counts as consumed with the next `poll`, with `commit`, and with `close`, unless
+    an exception ends the `with` block.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        name_servers: str = "",
+        *,
+        auto_commit: bool = True,
+        strategy: Strategy | None = None,
+        config: ConsumerConfig | None = None,
+        client: ClientConfig | ClientInstance | None = None,
+        net: NetConfig | None = None,
+        tls: TlsConfig | None = None,
+        **options: object,
+    ) -> None:
+        """A consumer that connects once it is started.
+
+        Args:
+            group: The group; all its members subscribe to the same.
+            name_servers: `host:port;host:port`; empty: as `ClientConfig.name_servers` says.
+            auto_commit: Commit what is consumed, every `auto_commit_interval_ms` and at the end; otherwise
+                only `commit` does.
+            strategy: How members share queues; None: neighbouring queues, parts of one size.
+            config: How to consume; `options` change single settings of it.
+            client: Settings of the client, or a client to share with others.
+            net: Limits of connections, for a client of its own.
+            tls: Certificates, for a client of its own.
+            options: Settings of `ConsumerConfig`, by our names or upstream's.
+
+        Raises:
+            ConfigError: a setting is unknown or out of range.
+            IllegalMessageError: the group cannot be called so.
+        """
+        super().__init__(
+            group,
+            name_servers,
+            changed(ConsumerConfig, config, options),
+            orderly=False,
+            strategy=strategy,
+            client=client,
+            net=net,
+            tls=tls,
+            lite=True,
+        )
+        self._buffered = self._consumption = Buffered()
+        self._returned: list[tuple[Assignment, ReceivedMessage]] = []
+        self._auto_commit = auto_commit
+        self._positions: dict[MessageQueue, int] = {}
+        """Behind what is consumed, committed or not."""
+        self._committed_ms = self.client.monotonic_ms()
+        self._assigned: tuple[MessageQueue, ...] | None = None
+
+    async def poll(
+        self, timeout_ms: int = POLL_TIMEOUT_MS, count_max: int = POLL_COUNT_MAX
+    ) -> list[ReceivedMessage]:
+        """The next messages; empty when none come in time.
+
+        Args:
+            timeout_ms: How long to wait for the first one.
+            count_max: Messages at most.
+
+        Raises:
+            ClientStateError: the consumer does not run.
+        """
+        self._require_running()
+        self._consume_returned()
+        now = self.client.monotonic_ms()
+        if self._auto_commit and now - self._committed_ms >= self.config.auto_commit_interval_ms:
+            await self._commit()
+        deadline = now + timeout_ms
+        while not self._returned:
+            left_ms = deadline - self.client.monotonic_ms()
+            if left_ms <= 0:
+                break
+            await self._buffered.wait(left_ms)
+            self._returned = self._buffered.take(count_max)
+        return [message for _, message in self._returned]
+
+    async def commit(self) -> None:
+        """Let the group stand behind what was returned; one-way, like upstream's."""
+        self._require_running()
+        self._consume_returned()
+        await self._commit()
+
+    async def _commit(self) -> None:
+        self._committed_ms = self.client.monotonic_ms()
+        self._note_positions(self._assignments)
+        await self._offsets.persist(tuple(self._assignments))
+
+    def _note_positions(self, queues: Iterable[MessageQueue]) -> None:
+        for queue in queues:
+            if queue in self._positions:
+                self._offsets.table.update(queue, self._positions[queue], increase_only=False)
+
+    async def committed_offset(self, queue: MessageQueue) -> int:
+        """Where the group stands in a queue; -1 when it was never there.
+
+        Raises:
+            OffsetUnknownError: it cannot be found out now.
+        """
+        address, _ = self.client.routes.reader(queue.broker_name)
+        return await self.client.calls.consumer_offset(address, self.group, queue)
+
+    async def assign(self, queues: Iterable[MessageQueue]) -> None:
+        """Read these queues, whoever else is in the group.
+
+        Args:
+            queues: Instead of those that were assigned before.
+
+        Raises:
+            ClientStateError: the consumer does not run, or subscribes to a topic.
+        """
+        self._require_running()
+        if self._subscriptions and self._assigned is None:
+            raise ClientStateError(
+                f"consumer {self.group}", "it subscribes to topics", "assign or subscribe, not both"
+            )
+        wanted = tuple(dict.fromkeys(queues))
+        for topic in dict.fromkeys(queue.topic for queue in wanted):
+            await self.client.routes.refresh(topic)
+        self._assigned = wanted
+        self._subscriptions = {
+            queue.topic: Subscription.of(queue.topic, "*", self._started_ms) for queue in wanted
+        }
+        await self.rebalance()
+
+    async def fetch_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """The queues of a topic that can be read, as a name server knows them now.
+
+        Raises:
+            NoRouteError: no name server knows the topic.
+            RemotingError: none answered.
+        """
+        return await self.client.routes.current_queues(topic)
+
+    async def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Go on at a queue offset; what was fetched of the queue is forgotten.
+
+        Raises:
+            ClientStateError: the queue is not read here.
+        """
+        assignment = self._assignments.get(queue)
+        if assignment is None or assignment.is_closing:
+            raise ClientStateError(f"queue {queue}", "it is not assigned to this consumer", "see `queues`")
+        self._returned = [one for one in self._returned if one[0] is not assignment]
+        await self._restart(assignment, offset)
+
+    async def seek_to_begin(self, queue: MessageQueue) -> None:
+        """Go on at the first message of a queue; see `seek`."""
+        address, _ = self.client.routes.reader(queue.broker_name)
+        await self.seek(queue, await self.client.calls.min_offset(address, queue))
+
+    async def seek_to_end(self, queue: MessageQueue) -> None:
+        """Go on behind the last message of a queue; see `seek`."""
+        address, _ = self.client.routes.reader(queue.broker_name)
+        await self.seek(queue, await self.client.calls.max_offset(address, queue))
+
+    def pause_queues(self, queues: Iterable[MessageQueue]) -> None:
+        """Fetch nothing more of these queues."""
+        self._paused.update(queues)
+
+    def resume_queues(self, queues: Iterable[MessageQueue]) -> None:
+        """Fetch of these queues again."""
+        self._paused.difference_update(queues)
+
+    # --- for the client instance
+
+    async def rebalance(self) -> bool:
+        """Take the queues that are due and drop the others; returns whether nothing is left undone."""
+        if self._assigned is None:
+            return await super().rebalance()
+        wanted = self._assigned
+        await self._drop_all([queue for queue in self._assignments if queue not in wanted])
+        return await self._take([queue for queue in wanted if queue not in self._assignments])
+
+    async def persist_offsets(self) -> None:
+        """A poll does that, and only with `auto_commit`."""
+
+    async def consume_directly(self, message: ReceivedMessage) -> ConsumeMessageDirectlyResult:
+        """There is no listener that could."""
+        return ConsumeMessageDirectlyResult(
+            consume_result=ConsumeResult.LATER, remark=f"a lite-pull consumer polls; {message} not consumed"
+        )
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self._returned = []  # who knows how far the program came
+        await super().__aexit__(kind, error, trace)
+
+    def passed(self, assignment: Assignment, offset: int) -> None:
+        """All messages below a queue offset were consumed, or are not wanted."""
+        self._positions[assignment.queue] = offset
+
+    async def _stands_at(self, queue: MessageQueue, offset: int) -> None:
+        """The program goes on at a queue offset; the group does when that is committed."""
+        self._positions[queue] = offset
+
+    async def _drop(self, assignment: Assignment) -> bool:
+        """End with a queue. What was returned last may not be consumed yet."""
+        if self._auto_commit:
+            self._note_positions([assignment.queue])
+        self._positions.pop(assignment.queue, None)
+        return await super()._drop(assignment)
+
+    async def _stop_consuming(self) -> None:
+        if self._auto_commit:
+            self._consume_returned()
+            self._note_positions(self._assignments)
+        for assignment in self._assignments.values():
+            assignment.messages.dropped = True
+
+    def _consume_returned(self) -> None:
+        for assignment, message in self._returned:
+            if not assignment.messages.dropped:
+                offset = assignment.messages.remove([message])
+                if offset != NOTHING_CONSUMED:
+                    self._positions[assignment.queue] = offset
+                assignment.moved.set()
+        self._returned = []
+
+    def _require_running(self) -> None:
+        if not self._running:
+            raise ClientStateError(f"consumer {self.group}", "it does not run", "start it, or use `with`")

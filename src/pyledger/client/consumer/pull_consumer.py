@@ -1,0 +1,166 @@
+"""A pull consumer on asyncio: the program says what to read, and keeps or commits offsets itself.
+
+Source: RocketMQ client/.../impl/consumer/DefaultMQPullConsumerImpl.java.
+"""
+
+from pyledger.client.consumer.group_consumer import DEFAULT_GROUP
+from pyledger.client.consumer.offset_store import RemoteOffsets
+from pyledger.client.consumer.pull_api import Puller, PullResult
+from pyledger.client.identity import now_ms
+from pyledger.client.instance import ClientInstance, own_client
+from pyledger.client.lifecycle import Lifecycle
+from pyledger.client.producer.message_preparation import check_group
+from pyledger.config.client import ClientConfig, ConsumerConfig
+from pyledger.config.fields import changed
+from pyledger.config.net import NetConfig, TlsConfig
+from pyledger.model.message import MessageQueue
+from pyledger.protocol.broker.subscription import SQL92, TAG
+from pyledger.wire.remoting.bodies.subscription import Subscription
+
+
+class AsyncPullConsumer(Lifecycle):
+    """Reads queues in the name of a group, without joining it. Use it with `async with`."""
+
+    def __init__(
+        self,
+        group: str,
+        name_servers: str = "",
+        *,
+        config: ConsumerConfig | None = None,
+        client: ClientConfig | ClientInstance | None = None,
+        net: NetConfig | None = None,
+        tls: TlsConfig | None = None,
+        **options: object,
+    ) -> None:
+        """A consumer that connects once it is started.
+
+        Args:
+            group: Whose offsets are read and committed.
+            name_servers: `host:port;host:port`; empty: as `ClientConfig.name_servers` says.
+            config: How to pull; `options` change single settings of it.
+            client: Settings of the client, or a client to share with others.
+            net: Limits of connections, for a client of its own.
+            tls: Certificates, for a client of its own.
+            options: Settings of `ConsumerConfig`, by our names or upstream's.
+
+        Raises:
+            ConfigError: a setting is unknown or out of range.
+            IllegalMessageError: the group cannot be called so.
+        """
+        check_group(group, DEFAULT_GROUP)
+        self.group = group
+        self.config = changed(ConsumerConfig, config, options)
+        self.client = own_client(name_servers, client, net, tls)
+        self._puller = Puller(self.client, group, self.config)
+        self._offsets = RemoteOffsets(self.client, group)
+        self._version = now_ms()
+
+    async def start(self) -> None:
+        """Connect as needed."""
+        await self.client.start()
+
+    async def close(self) -> None:
+        """Close the client, unless others use it."""
+        await self.client.close()
+
+    async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """The queues of a topic that can be read, as a name server knows them now.
+
+        Raises:
+            NoRouteError: no name server knows the topic.
+            RemotingError: none answered.
+        """
+        return await self.client.routes.current_queues(topic)
+
+    async def pull(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        expression: str = "*",
+        *,
+        sql: bool = False,
+        count_max: int | None = None,
+        wait: bool = False,
+        broker_id: int | None = None,
+    ) -> PullResult:
+        """Read messages of a queue.
+
+        Args:
+            queue: One of `queues`.
+            offset: Queue offset of the first one.
+            expression: `*`, or tags as in `A || B`.
+            sql: The expression is SQL92 on properties.
+            count_max: Messages; None: the setting `pull_batch_count`. Brokers give fewer when they are large.
+            wait: Let the broker wait up to `suspend_timeout_ms` for a message.
+            broker_id: Whom of the brokers of that name to ask: 0 is the master; None: whom the last answer
+                suggested.
+
+        Returns:
+            The messages, and the offset to go on at.
+
+        Raises:
+            SubscriptionSyntaxError: the expression cannot be read.
+            BrokerError: the broker refuses.
+            RemotingError: it cannot be reached, or does not answer in time.
+        """
+        subscription = Subscription.of(queue.topic, expression, self._version, SQL92 if sql else TAG)
+        await self._know(queue)
+        return await self._puller.pull(
+            queue,
+            offset,
+            subscription,
+            count_max=count_max,
+            suspend=wait,
+            with_expression=True,
+            broker_id=broker_id,
+        )
+
+    async def committed_offset(self, queue: MessageQueue) -> int:
+        """Where the group stands; -1 when it was never there.
+
+        Raises:
+            OffsetUnknownError: it cannot be found out now.
+        """
+        await self._know(queue)
+        return await self._offsets.read(queue)
+
+    async def commit(self, queue: MessageQueue, offset: int) -> None:
+        """Let the group stand at a queue offset; it is the next one to be read.
+
+        Raises:
+            BrokerError: the broker refuses.
+            RemotingError: it cannot be reached, or does not answer in time.
+        """
+        address = await self._know(queue)
+        await self.client.calls.update_consumer_offset(address, self.group, queue, offset, oneway=False)
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        """Queue offset of the first message.
+
+        Raises:
+            RemotingError: the broker cannot be reached, or refuses.
+        """
+        return await self.client.calls.min_offset(await self._know(queue), queue)
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """Queue offset that the next message will have.
+
+        Raises:
+            RemotingError: the broker cannot be reached, or refuses.
+        """
+        return await self.client.calls.max_offset(await self._know(queue), queue)
+
+    async def offset_by_time(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """Queue offset of the first message stored at a time or later, ms since 1970.
+
+        Raises:
+            RemotingError: the broker cannot be reached, or refuses.
+        """
+        return await self.client.calls.offset_by_time(await self._know(queue), queue, timestamp_ms)
+
+    async def _know(self, queue: MessageQueue) -> str:
+        """Where the broker of a queue is."""
+        if queue.broker_name not in self.client.routes.addresses:
+            await self.client.routes.refresh(queue.topic)
+        address, _ = self.client.routes.reader(queue.broker_name)
+        return address

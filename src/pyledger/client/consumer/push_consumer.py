@@ -1,0 +1,133 @@
+"""Push consumers on asyncio: each message of a group comes to a listener.
+
+Source: RocketMQ client/.../impl/consumer/DefaultMQPushConsumerImpl.java.
+"""
+
+import asyncio
+
+from pyledger.client.consumer.assignment import Assignment
+from pyledger.client.consumer.consume_message_service import Concurrent, Orderly
+from pyledger.client.consumer.group_consumer import GroupConsumer
+from pyledger.client.consumer.pull_api import delivered
+from pyledger.client.instance import ClientInstance
+from pyledger.client.listener import BatchListener, Later, Listener, ListenerRunner
+from pyledger.client.tracing import Tracer
+from pyledger.config.client import ClientConfig, ConsumerConfig
+from pyledger.config.fields import changed
+from pyledger.config.net import NetConfig, TlsConfig
+from pyledger.model import names
+from pyledger.protocol.rebalance.strategies import Strategy
+from pyledger.wire.record.record import ReceivedMessage
+from pyledger.wire.remoting.bodies.statistics import ConsumeMessageDirectlyResult, ConsumeResult
+
+
+class AsyncPushConsumer(GroupConsumer):
+    """A member of a consumer group. Use it with `async with`, or `start` and `close` it."""
+
+    def __init__(
+        self,
+        group: str,
+        name_servers: str = "",
+        listener: Listener | None = None,
+        *,
+        batch_listener: BatchListener | None = None,
+        orderly: bool = False,
+        strategy: Strategy | None = None,
+        config: ConsumerConfig | None = None,
+        client: ClientConfig | ClientInstance | None = None,
+        net: NetConfig | None = None,
+        tls: TlsConfig | None = None,
+        **options: object,
+    ) -> None:
+        """A consumer that connects once it is started.
+
+        Args:
+            group: The group; all its members subscribe to the same.
+            name_servers: `host:port;host:port`; empty: as `ClientConfig.name_servers` says.
+            listener: Processes a message: a coroutine function, or one that runs on a thread. A message is
+                processed unless it returns `Later` or raises.
+            batch_listener: Instead of `listener`; gets up to `batch_count_max` messages at once.
+            orderly: The messages of a queue come one after the other, and a failed one holds its queue.
+            strategy: How members share queues; None: neighbouring queues, parts of one size.
+            config: How to consume; `options` change single settings of it.
+            client: Settings of the client, or a client to share with others.
+            net: Limits of connections, for a client of its own.
+            tls: Certificates, for a client of its own.
+            options: Settings of `ConsumerConfig`, by our names or upstream's.
+
+        Raises:
+            ConfigError: a setting is unknown or out of range.
+            IllegalMessageError: the group cannot be called so.
+        """
+        super().__init__(
+            group,
+            name_servers,
+            changed(ConsumerConfig, config, options),
+            orderly=orderly,
+            strategy=strategy,
+            client=client,
+            net=net,
+            tls=tls,
+        )
+        self._runner = ListenerRunner(listener, batch_listener, self.config.threads, f"pyledger-{group}")
+        self._tracer = Tracer(self.client, group, "CONSUME") if self.client.config.trace_enabled else None
+        if self._tracer is not None:
+            self._runner.watch = self._tracer.watch
+        parts = (self.client, group, self.config, self._runner, self._offsets)
+        self._consumption = Orderly(*parts, self._lock_again) if orderly else Concurrent(*parts)
+        if not self.is_broadcasting:
+            self.subscribe(names.retry_topic(group))
+
+    async def start(self) -> None:
+        """Join the group.
+
+        Raises:
+            ClientStateError: the client has a consumer of this group.
+            SubscriptionSyntaxError: a broker cannot filter by an expression.
+        """
+        self._runner.start()
+        try:
+            await super().start()
+        except BaseException:
+            await self._runner.close(0)
+            raise
+        if self._tracer is not None:
+            self._tracer.start()
+
+    async def _stop_consuming(self) -> None:
+        """Let listeners finish that run, and start none."""
+        for assignment in self._assignments.values():
+            # What waits is not begun; what runs may still be committed.
+            assignment.is_closing = True
+            assignment.moved.set()
+            if self.is_orderly:
+                assignment.ended.set()
+        await self._runner.close(self.config.shutdown_wait_ms)
+        if self._tracer is not None:
+            await self._tracer.close()
+        await asyncio.gather(*map(self._consumption.end, self._assignments.values()))
+        # A lost lock may take a queue away while this waits for another.
+        for assignment in tuple(self._assignments.values()):
+            assignment.messages.dropped = True
+            if assignment.consuming is not None:
+                assignment.consuming.cancel()
+                await asyncio.gather(assignment.consuming, return_exceptions=True)
+
+    async def _lock_again(self, assignment: Assignment) -> None:
+        await self._sharing.lock_again([assignment], self._lost_lock)
+
+    async def consume_directly(self, message: ReceivedMessage) -> ConsumeMessageDirectlyResult:
+        """Consume one message now, whatever else there is."""
+        started = self.client.monotonic_ms()
+        outcome, error = await self._runner.process([delivered(message)])
+        result = ConsumeResult.SUCCESS
+        if error is not None:
+            result = ConsumeResult.THROW_EXCEPTION
+        elif isinstance(outcome, Later):
+            result = ConsumeResult.LATER
+        return ConsumeMessageDirectlyResult(
+            order=self.is_orderly,
+            consume_result=result,
+            remark=None if error is None else repr(error),
+            spent_time_mills=int(self.client.monotonic_ms() - started),
+        )

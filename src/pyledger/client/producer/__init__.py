@@ -1,0 +1,1 @@
+"""Producers: routes, batches, retries, transactions."""

@@ -1,0 +1,497 @@
+"""How a message gets to a broker: attempt after attempt, within one limit of time.
+
+At most `sends_in_flight_max` sends of a producer are under way; more wait for their turn, and their time
+begins with it. The first attempt of an ordinary send costs no task: the request is written at once where the
+connection stands, and its answer comes back to `finished`. What is not ordinary, and every further attempt,
+runs in a task.
+
+Source: RocketMQ client/.../impl/producer/DefaultMQProducerImpl.java (sendDefaultImpl, sendKernelImpl).
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from pyledger.client.identity import now_ms
+from pyledger.client.instance import ClientInstance
+from pyledger.client.producer.send_result import STATUS_OF_CODE, SendResult, SendStatus
+from pyledger.config.client import ProducerConfig
+from pyledger.errors import (
+    BrokerError,
+    RemotingConnectError,
+    RemotingError,
+    RemotingTimeoutError,
+    RemotingTooMuchRequestError,
+    SendError,
+)
+from pyledger.model.message import MessageQueue
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.model.route import MASTER_ID
+from pyledger.net.remoting.connection import Connection
+from pyledger.protocol.client.queue_selection import FaultTable, QueueChooser
+from pyledger.protocol.client.send_retry import SendMode, tries_again
+from pyledger.wire.remoting.command import FLAG_ONEWAY, RemotingCommand
+from pyledger.wire.remoting.headers.send import SendMessageRequestHeader, SendMessageResponseHeader
+from pyledger.wire.remoting.native_codec import Outgoing, SendHead
+
+Select = Callable[[Sequence[MessageQueue]], MessageQueue]
+"""Chooses one of the queues of a topic."""
+Traced = Callable[[Outgoing, SendResult, RemotingCommand, str, int], None]
+"""Gets a message, what became of it, the answer, who gave it, and when it was sent (ms since 1970)."""
+
+COPIED_BODY_BYTES_MAX = 32 << 10
+"""A body up to this is copied behind its head; a larger one is a buffer of its own."""
+OWN_FIELDS = ("f", "g", "h", "i")
+"""Letters of the fields that each message has of its own."""
+
+
+class Lane:
+    """The way of ordinary sends to one queue, while its route stands."""
+
+    __slots__ = ("address", "connection", "heads", "queue")
+
+    def __init__(self, queue: MessageQueue, address: str, heads: tuple[SendHead, SendHead]) -> None:
+        """A way that is not connected yet; `heads` are those of single messages and of batches."""
+        self.queue = queue
+        self.address = address
+        self.heads = heads
+        self.connection: Connection | None = None
+
+
+class Sender:
+    """Sends for one producer group."""
+
+    def __init__(self, client: ClientInstance, group: str, config: ProducerConfig) -> None:
+        self._client = client
+        self._group = group
+        self._config = config
+        self._choosers: dict[str, QueueChooser] = {}
+        self._faults = FaultTable()
+        self._fields: dict[tuple[MessageQueue, RequestCode], dict[str, str]] = {}
+        """What requests to a queue have in common."""
+        self._lanes: dict[MessageQueue, Lane] = {}
+        self._topic_lanes: dict[str, tuple[list[Lane], QueueChooser]] = {}
+        """Of the queues of a topic, in their order, and whose turn it is."""
+        self._routes_version = -1
+        self._waiting: deque[Outgoing] = deque()
+        self._in_flight = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._watchers: list[tuple[int, asyncio.Future[None]]] = []
+        """Who waits until no more than a number of sends are under way."""
+        # Signing needs all fields, and latency faults note each attempt.
+        self._is_ordinary = not client.config.access_key and not config.latency_faults
+        self.traced: Traced | None = None
+        """Told of each answer; set before the first send."""
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Topics that were sent to."""
+        return tuple(self._choosers)
+
+    async def queues(self, topic: str, timeout_ms: int) -> tuple[MessageQueue, ...]:
+        """The queues of a topic that can be sent to.
+
+        Args:
+            topic: Known, or one that a send creates.
+            timeout_ms: For asking a name server.
+
+        Raises:
+            NoRouteError: no name server knows the topic.
+            RemotingError: none answered.
+        """
+        config = self._config
+        return await self._client.routes.publish_queues(
+            topic, config.template_topic, config.topic_queue_count, timeout_ms
+        )
+
+    def start(
+        self,
+        out: Outgoing,
+        mode: SendMode,
+        queue: MessageQueue | None = None,
+        select: Select | None = None,
+        timeout_ms: int | None = None,
+        *,
+        wait: bool = True,
+    ) -> "asyncio.Future[SendResult]":
+        """Send as soon as one of `sends_in_flight_max` turns is free.
+
+        Args:
+            out: What to send.
+            mode: Decides what is tried again.
+            queue: The queue; one attempt only.
+            select: Chooses the queue; one attempt only.
+            timeout_ms: For all attempts, from the turn on; None: the setting `send_timeout_ms`.
+            wait: Wait for a turn.
+
+        Returns:
+            Gets the result; or `SendError`: it was not stored, or that is not known.
+
+        Raises:
+            RemotingTooMuchRequestError: no turn is free, and it is not to be waited for.
+        """
+        out.mode, out.queue, out.select, out.sender = mode, queue, select, self
+        out.timeout_ms = self._config.send_timeout_ms if timeout_ms is None else timeout_ms
+        loop = asyncio.get_running_loop()
+        future = out.future = loop.create_future()
+        if self._in_flight < self._config.sends_in_flight_max:
+            self._begin(out, loop)
+        elif wait:
+            self._waiting.append(out)
+        else:
+            limit = self._config.sends_in_flight_max
+            raise RemotingTooMuchRequestError(out.topic, limit, "sends_in_flight_max", "sends")
+        return future
+
+    @property
+    def has_turn(self) -> bool:
+        """Whether a send would begin at once."""
+        return self._in_flight < self._config.sends_in_flight_max
+
+    async def turn(self) -> None:
+        """Wait until a send would begin at once, and many more with it where many are under way."""
+        await self._until(self._config.sends_in_flight_max // 2)
+
+    async def settle(self) -> None:
+        """Wait for the sends that are under way, and those that wait."""
+        await self._until(0)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _until(self, count: int) -> None:
+        """Wait until no more than so many are under way or wait."""
+        while self._in_flight + len(self._waiting) > count:
+            fewer = asyncio.get_running_loop().create_future()
+            self._watchers.append((count, fewer))
+            await fewer
+
+    # --- turns
+
+    def _begin(self, out: Outgoing, loop: asyncio.AbstractEventLoop) -> None:
+        """A send has its turn, and its time begins."""
+        self._in_flight += 1
+        out.deadline = loop.time() + out.timeout_ms / 1000
+        out.tried = []
+        try:
+            started = self._is_ordinary and self.traced is None and self._start_at_once(out)
+        except Exception as error:  # noqa: BLE001 - a selector of the user's; whoever waits gets it
+            loop.call_soon(self._end, out, None, error)
+            return
+        if not started:
+            self._go_on(out, loop)
+
+    def _end(self, out: Outgoing, result: SendResult | None, error: BaseException | None) -> None:
+        """A send is over; the next one has its turn."""
+        self._in_flight -= 1
+        future = out.future
+        if not future.done():
+            if error is None:
+                future.set_result(result)
+            elif isinstance(error, asyncio.CancelledError):
+                future.cancel()
+            else:
+                future.set_exception(error)
+        waiting = self._waiting
+        while waiting and self._in_flight < self._config.sends_in_flight_max:
+            following = waiting.popleft()
+            if not following.future.done():
+                self._begin(following, asyncio.get_running_loop())
+        if self._watchers:
+            self._wake()
+
+    def _wake(self) -> None:
+        count = self._in_flight + len(self._waiting)
+        watchers, self._watchers = self._watchers, []
+        for wanted, fewer in watchers:
+            if count > wanted:
+                self._watchers.append((wanted, fewer))
+            elif not fewer.done():
+                fewer.set_result(None)
+
+    # --- the first attempt, without a task
+
+    def _start_at_once(self, out: Outgoing) -> bool:
+        """Write the request now; False: it is not that simple."""
+        if out.mode is SendMode.ONEWAY or out.reconsume_times or out.is_reply:
+            return False
+        if out.reconsume_times_max is not None:
+            return False
+        lane = self._lane_of(out)
+        if lane is None:
+            return False
+        out.target = lane.queue
+        connection = lane.connection
+        if connection is None or not connection.has_room:
+            connection = lane.connection = self._client.calls.remoting.ready(lane.address)
+            if connection is None:
+                return False
+        opaque = connection.endpoint.next_opaque()
+        body = out.body
+        is_small = len(body) <= COPIED_BODY_BYTES_MAX
+        frame = lane.heads[out.is_batch].encode(out, opaque, now_ms(), is_small)
+        out.tried.append(lane.queue.broker_name)
+        connection.start_encoded(out, opaque, (frame,) if is_small else (frame, body), out.timeout_ms)
+        return True
+
+    def _lane_of(self, out: Outgoing) -> Lane | None:
+        """The way to the queue of a send; None while a route has to be asked for."""
+        routes = self._client.routes
+        if routes.version != self._routes_version:
+            self._lanes.clear()
+            self._topic_lanes.clear()
+            self._routes_version = routes.version
+        topic = out.topic
+        if out.queue is None and out.select is None:
+            known = self._topic_lanes.get(topic)
+            if known is None:
+                found = [self._lane(queue) for queue in routes.writable_queues(topic)]
+                lanes = [lane for lane in found if lane is not None]
+                known = self._topic_lanes[topic] = lanes, self._chooser(topic)
+            lanes, chooser = known
+            return lanes[chooser.step(len(lanes))] if lanes else None
+        if out.queue is None:
+            queues = routes.writable_queues(topic)
+            if not queues:
+                return None
+            out.queue = out.select(queues)
+        return self._lane(out.queue)
+
+    def _lane(self, queue: MessageQueue) -> Lane | None:
+        lane = self._lanes.get(queue)
+        if lane is None:
+            address = self._client.routes.addresses.get(queue.broker_name, {}).get(MASTER_ID)
+            if address is None:
+                return None
+            heads = (self._head(queue, is_batch=False), self._head(queue, is_batch=True))
+            lane = self._lanes[queue] = Lane(queue, address, heads)
+        return lane
+
+    def finished(self, out: Outgoing, outcome: RemotingCommand | RemotingError | None) -> None:
+        """The first attempt is over; None: `result` was read from its answer."""
+        if outcome is None:
+            result: SendResult = out.result
+        else:
+            try:
+                if isinstance(outcome, RemotingError):
+                    raise outcome
+                if outcome.code == ResponseCode.GO_AWAY:
+                    self._go_away(out)
+                    return
+                address = self._client.routes.master(out.target.broker_name)
+                result = result_of(out, out.target, outcome, address)
+            except RemotingError as error:
+                self._failed(out, error)
+                return
+        if result.status is SendStatus.OK or not self._config.retry_when_not_stored_ok:
+            self._end(out, result, None)
+            return
+        out.result = result
+        self._go_on(out, asyncio.get_running_loop())
+
+    def _failed(self, out: Outgoing, error: RemotingError) -> None:
+        """The first attempt failed: try again in a task, where that may help."""
+        self._note_failure(out, error)
+        loop = asyncio.get_running_loop()
+        if (
+            len(out.tried) < self._attempts(out)
+            and tries_again(out.mode, error)
+            and loop.time() < out.deadline
+        ):
+            self._go_on(out, loop, error)
+        else:
+            self._end(out, None, given_up(out, error))
+
+    def _go_away(self, out: Outgoing) -> None:
+        """The broker goes down in good order: the same attempt again, over a new connection."""
+        address = self._client.routes.master(out.target.broker_name)
+        self._client.calls.remoting.retire(address)
+        out.tried.pop()
+        self._go_on(out, asyncio.get_running_loop())
+
+    # --- all attempts, in a task
+
+    def _go_on(
+        self, out: Outgoing, loop: asyncio.AbstractEventLoop, failure: RemotingError | None = None
+    ) -> None:
+        task = loop.create_task(self._run(out, failure))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, out: Outgoing, failure: RemotingError | None) -> None:
+        result, error = None, None
+        try:
+            result = await self._send(out, failure)
+        except BaseException as raised:  # noqa: BLE001 - whoever waits gets it
+            error = raised
+        self._end(out, result, error)
+
+    def _note_failure(self, out: Outgoing, error: RemotingError) -> None:
+        if isinstance(error, RemotingConnectError):
+            self._client.routes.doubt(out.topic)
+
+    def _attempts(self, out: Outgoing) -> int:
+        chosen = out.queue is not None or out.select is not None
+        return 1 if chosen or out.mode is SendMode.ONEWAY else 1 + self._config.retries
+
+    async def _send(self, out: Outgoing, failure: RemotingError | None) -> SendResult:
+        """Attempt after attempt."""
+        chooser = self._chooser(out.topic)
+        loop = asyncio.get_running_loop()
+        result: SendResult | None = out.result
+        failure = failure or RemotingTimeoutError("a broker", out.timeout_ms)
+        for _ in range(len(out.tried), self._attempts(out)):
+            left_ms = int((out.deadline - loop.time()) * 1000)
+            if left_ms <= 0:
+                break
+            try:
+                queues = await self._queues(out.topic, out.queue, left_ms)
+                target = (
+                    out.queue
+                    or (out.select(queues) if out.select else None)
+                    or self._turn(out, queues)
+                    or chooser.choose(
+                        queues,
+                        out.tried[-1] if out.tried else None,
+                        self._faults if self._config.latency_faults else None,
+                        loop.time() * 1000,
+                    )
+                )
+                out.tried.append(target.broker_name)
+                result = await self._attempt(out, target, out.mode)
+            except RemotingError as error:
+                failure = error
+                self._note_failure(out, error)
+                if not tries_again(out.mode, error):
+                    break
+            else:
+                if result.status is SendStatus.OK or not self._config.retry_when_not_stored_ok:
+                    return result
+        if result is not None:
+            return result
+        raise given_up(out, failure)
+
+    def _turn(self, out: Outgoing, queues: Sequence[MessageQueue]) -> MessageQueue | None:
+        """The queue whose turn it was when there was no connection yet: no queue is passed over for that."""
+        return out.target if not out.tried and out.target in queues else None
+
+    def _chooser(self, topic: str) -> QueueChooser:
+        found = self._choosers.get(topic)
+        if found is None:
+            found = self._choosers[topic] = QueueChooser(self._client.random.randrange)
+        return found
+
+    async def _queues(self, topic: str, queue: MessageQueue | None, left_ms: int) -> tuple[MessageQueue, ...]:
+        if queue is not None and queue.broker_name in self._client.routes.addresses:
+            return (queue,)
+        return await self.queues(topic, left_ms)
+
+    async def _attempt(self, out: Outgoing, queue: MessageQueue, mode: SendMode) -> SendResult:
+        """Send once, and note how the broker did."""
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        failed, reachable, begun_ms = True, True, now_ms()
+        try:
+            address = self._client.routes.master(queue.broker_name)
+            command = self._request(out, queue)
+            left_ms = int((out.deadline - started) * 1000) or 1
+            if mode is SendMode.ONEWAY:
+                command.flag |= FLAG_ONEWAY
+                await self._client.calls.tell(address, command, left_ms)
+                answer = None
+            else:
+                answer = await self._client.calls.call(address, command, left_ms)
+            failed = answer is not None and answer.code not in STATUS_OF_CODE
+        except RemotingConnectError:
+            reachable = False
+            raise
+        finally:
+            if self._config.latency_faults:
+                now = loop.time()
+                self._faults.update(
+                    queue.broker_name,
+                    (now - started) * 1000,
+                    now * 1000,
+                    failed=failed,
+                    reachable=reachable,
+                )
+        if answer is None:
+            return SendResult(SendStatus.OK, out.unique_key, "", queue, -1)
+        result = result_of(out, queue, answer, address)
+        if self.traced is not None:
+            self.traced(out, result, answer, address, begun_ms)
+        return result
+
+    def _request(self, out: Outgoing, queue: MessageQueue) -> RemotingCommand:
+        if out.is_batch:
+            code: RequestCode = RequestCode.SEND_BATCH_MESSAGE
+        elif out.is_reply:
+            code = RequestCode.SEND_REPLY_MESSAGE_V2
+        else:
+            code = RequestCode.SEND_MESSAGE_V2
+        fields = self._common_fields(queue, code).copy()
+        fields["f"], fields["g"], fields["i"] = str(out.sys_flag), str(now_ms()), out.properties.decode()
+        if out.flag:
+            fields["h"] = str(out.flag)
+        if out.reconsume_times:
+            fields["j"] = str(out.reconsume_times)
+        if out.reconsume_times_max is not None:
+            fields["l"] = str(out.reconsume_times_max)
+        return RemotingCommand(code, ext_fields=fields, body=out.body)
+
+    def _head(self, queue: MessageQueue, *, is_batch: bool) -> SendHead:
+        """Make what natively encoded requests to a queue have in common."""
+        code = RequestCode.SEND_BATCH_MESSAGE if is_batch else RequestCode.SEND_MESSAGE_V2
+        fields = self._common_fields(queue, code)
+        before = {letter: value for letter, value in fields.items() if letter < OWN_FIELDS[0]}
+        behind = {letter: value for letter, value in fields.items() if letter > OWN_FIELDS[-1]}
+        is_binary = self._client.config.header == "binary"
+        return SendHead(queue, code, is_binary, before, behind)
+
+    def _common_fields(self, queue: MessageQueue, code: RequestCode) -> dict[str, str]:
+        """The header of a send to a queue, with the fields that each message has of its own at 0."""
+        found = self._fields.get((queue, code))
+        if found is None:
+            header = SendMessageRequestHeader(
+                producer_group=self._group,
+                topic=queue.topic,
+                default_topic=self._config.template_topic,
+                default_topic_queue_nums=self._config.topic_queue_count,
+                queue_id=queue.queue_id,
+                sys_flag=0,
+                born_timestamp=0,
+                flag=0,
+                properties="",
+                reconsume_times=0,
+                unit_mode=False,
+                batch=code == RequestCode.SEND_BATCH_MESSAGE,
+                bname=queue.broker_name,
+            )
+            found = self._fields[queue, code] = header.encode(code)
+        return found
+
+
+def given_up(out: Outgoing, failure: RemotingError) -> SendError:
+    """The error of a send that was tried for the last time."""
+    error = SendError(out.topic, len(out.tried), ", ".join(dict.fromkeys(out.tried)), str(failure))
+    error.__cause__ = failure
+    return error
+
+
+def result_of(out: Outgoing, queue: MessageQueue, answer: RemotingCommand, address: str) -> SendResult:
+    """What a broker's answer says.
+
+    Raises:
+        BrokerError: the message is not stored.
+    """
+    status = STATUS_OF_CODE.get(answer.code)  # type: ignore[call-overload]
+    if status is None:
+        raise BrokerError(answer.code, answer.remark, address)
+    header = answer.header(SendMessageResponseHeader)
+    return SendResult(
+        status,
+        out.unique_key,
+        header.msg_id,
+        MessageQueue(queue.topic, queue.broker_name, header.queue_id),
+        header.queue_offset,
+        header.transaction_id,
+        header.recall_handle,
+    )

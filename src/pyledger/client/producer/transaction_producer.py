@@ -1,0 +1,141 @@
+"""Producers of transactions: a message that consumers see only if something local happened.
+
+The half message is stored first, then the local transaction runs, then the broker is told what came of it.
+That is told one-way and may be lost: the broker then asks any producer of the group, whose `check` answers.
+
+Source: RocketMQ client/.../impl/producer/DefaultMQProducerImpl.java (sendMessageInTransaction,
+checkTransactionState, endTransaction).
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from pyledger.client.callbacks import invoke
+from pyledger.client.producer.message_preparation import DELAYING
+from pyledger.client.producer.producer import AsyncProducer
+from pyledger.client.producer.send_result import SendStatus, TransactionResult, TransactionState
+from pyledger.errors import IllegalMessageError, RemotingError
+from pyledger.log_events import event, logger
+from pyledger.model import names
+from pyledger.model.message import Message
+from pyledger.model.remoting_codes import RequestCode
+from pyledger.protocol.client.send_retry import SendMode
+from pyledger.wire.record.message_id import decode_message_id
+from pyledger.wire.record.record import ReceivedMessage
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers.send import (
+    CheckTransactionStateRequestHeader,
+    EndTransactionRequestHeader,
+)
+
+log = logger("client")
+
+REMARK_CHARACTERS_MAX = 1024
+
+Execute = Callable[[Message, str], TransactionState | Awaitable[TransactionState]]
+"""Runs the local transaction of a message and its transaction id."""
+Check = Callable[[ReceivedMessage], TransactionState | Awaitable[TransactionState]]
+"""Finds out what became of the local transaction of a half message."""
+
+
+class AsyncTransactionProducer(AsyncProducer):
+    """A producer that can send messages in transactions, too."""
+
+    def __init__(self, group: str, name_servers: str = "", *, check: Check, **options: Any) -> None:
+        """A producer that connects once it is started.
+
+        Args:
+            group: As of `AsyncProducer`. All producers of the group must be able to answer for each other.
+            name_servers: As of `AsyncProducer`.
+            check: Asked what became of a transaction when the broker was not told. A coroutine function, or
+                one that runs on a thread.
+            options: All else that `AsyncProducer` takes.
+
+        Raises:
+            ConfigError: a setting is unknown or out of range.
+            IllegalMessageError: the group cannot be called so.
+        """
+        super().__init__(group, name_servers, **options)
+        self._check = check
+
+    async def send_in_transaction(
+        self, message: Message, execute: Execute, *, timeout_ms: int | None = None
+    ) -> TransactionResult:
+        """Send a message that consumers get if `execute` says so.
+
+        Args:
+            message: What to send; it cannot be delayed.
+            execute: Runs the local transaction, given the message and its transaction id. What it raises
+                rolls nothing back: the broker asks later, as it does for `UNKNOWN`.
+            timeout_ms: For sending the half message; None: the setting `send_timeout_ms`.
+
+        Raises:
+            IllegalMessageError: brokers would refuse the message.
+            SendError: the half message was not stored; nothing was executed.
+            Exception: what `execute` raised.
+        """
+        if message.delay_level or any(name in message.properties for name in DELAYING):
+            raise IllegalMessageError("a message of a transaction cannot be delayed")
+        out = self._packer.message(message, group=self.group)
+        sent = await self._start(out, SendMode.SYNC, timeout_ms=timeout_ms)
+        state, remark = TransactionState.ROLLBACK, None
+        transaction_id = sent.transaction_id or sent.unique_key
+        try:
+            if sent.status is SendStatus.OK:
+                state = TransactionState.UNKNOWN
+                state = await invoke(execute, message, transaction_id)
+        except Exception as error:
+            remark = f"executing the local transaction failed: {error!r}"
+            raise
+        finally:
+            first_id = sent.offset_msg_id.partition(",")[0]
+            header = EndTransactionRequestHeader(
+                topic=message.topic,
+                producer_group=self.group,
+                tran_state_table_offset=sent.queue_offset,
+                commit_log_offset=decode_message_id(first_id).physical_offset,
+                commit_or_rollback=state.value,
+                msg_id=sent.unique_key,
+                transaction_id=transaction_id,
+                bname=sent.queue.broker_name,
+            )
+            await self._end(self.client.routes.master(sent.queue.broker_name), header, remark)
+        return TransactionResult(sent, state)
+
+    def check_transaction(
+        self, address: str, header: CheckTransactionStateRequestHeader, message: ReceivedMessage
+    ) -> None:
+        """Find out what became of a transaction, and tell the broker at `address`."""
+        self.client.inbound.spawn(self._answer_check(address, header, message))
+
+    async def _answer_check(
+        self, address: str, header: CheckTransactionStateRequestHeader, message: ReceivedMessage
+    ) -> None:
+        state, remark = TransactionState.UNKNOWN, None
+        try:
+            state = await invoke(self._check, message)
+        except Exception as error:
+            remark = f"checking the local transaction failed: {error!r}"
+            log.exception("check of a transaction failed")
+        end = EndTransactionRequestHeader(
+            topic=header.topic,
+            producer_group=self.group,
+            tran_state_table_offset=header.tran_state_table_offset,
+            commit_log_offset=header.commit_log_offset,
+            commit_or_rollback=state.value,
+            from_transaction_check=True,
+            msg_id=message.properties.get(names.UNIQUE_KEY) or header.msg_id or "",
+            transaction_id=header.transaction_id,
+            bname=header.bname,
+        )
+        await self._end(address, end, remark)
+
+    async def _end(self, address: str, header: EndTransactionRequestHeader, remark: str | None) -> None:
+        """Tell the broker; when that fails it asks later."""
+        command = RemotingCommand.request(RequestCode.END_TRANSACTION, header, oneway=True)
+        command.remark = None if remark is None else remark[:REMARK_CHARACTERS_MAX]
+        try:
+            await self.client.calls.tell(address, command)
+        except RemotingError as error:
+            event(log, logging.WARNING, "end of a transaction not told", address=address, error=error)

@@ -1,0 +1,1 @@
+"""Simulated bookies, clients and autorecovery, on the real machines."""

@@ -1,0 +1,191 @@
+"""Autorecovery of a simulated cluster: an auditor that marks ledgers, and workers that take them.
+
+Workers die, and stand still while their locks end, so that two of them are at one ledger.
+"""
+
+from functools import partial
+from itertools import count
+
+from pyledger.protocol.bookkeeper.audit import AuditRules
+from pyledger.protocol.bookkeeper.fragments import keeps_entries
+from pyledger.simulator.bookkeeper.cluster import Cluster
+from pyledger.simulator.bookkeeper.replication_worker import Flow, RepairProcess, follow
+
+AUDITOR = "auditor"
+WORKERS = 2
+LOST_DELAY_MS_MAX = 1000
+GRACE_MS_MAX = 400
+SESSION_MS_MAX = 800
+
+
+class MarkBoard:
+    """Marks and locks of ledgers, as the metadata store keeps them."""
+
+    def __init__(self) -> None:
+        """No ledger is marked."""
+        self.marks: dict[int, tuple[int, bool]] = {}
+        """Which version a mark has, and whether every entry has to be looked at."""
+        self.locks: dict[int, str] = {}
+        self._versions = count()
+
+    def mark(self, ledger_id: int, *, every_entry: bool = False) -> None:
+        """Say that a ledger lacks copies, perhaps once more."""
+        before = self.marks.get(ledger_id, (0, False))[1]
+        self.marks[ledger_id] = next(self._versions), before or every_entry
+
+    def free(self) -> list[int]:
+        """Marked ledgers that nobody has locked."""
+        return [ledger_id for ledger_id in self.marks if ledger_id not in self.locks]
+
+    def finish(self, ledger_id: int, version: int) -> None:
+        """Remove a mark, unless it was set again, and the lock."""
+        if self.marks.get(ledger_id, (None,))[0] == version:
+            del self.marks[ledger_id]
+        self.locks.pop(ledger_id, None)
+
+    def end_session(self, holder: str) -> None:
+        """Remove the locks of somebody."""
+        for ledger_id in [one for one, by in self.locks.items() if by == holder]:
+            del self.locks[ledger_id]
+
+
+class Worker:
+    """Takes one marked ledger after the other."""
+
+    def __init__(self, cluster: Cluster, board: MarkBoard, name: str, grace_ms: int) -> None:
+        """A worker that begins with `work`."""
+        self.cluster, self.world, self.board, self.name = cluster, cluster.world, board, name
+        self.grace_ms, self.alive = grace_ms, True
+        self.process: RepairProcess | None = None
+
+    def work(self) -> None:
+        """Take a ledger, or look again later."""
+        if not self.alive:
+            return
+        free, random = self.board.free(), self.world.random
+        if not free:
+            self.world.after(random.randint(20, 200), self.work)
+            return
+        ledger_id = random.choice(free)
+        self.board.locks[ledger_id] = self.name
+        version, every_entry = self.board.marks[ledger_id]
+        self.process = RepairProcess(self.cluster, self.name, ledger_id)
+        flow = self.process.care(self.grace_ms, every_entry=every_entry)
+        follow(flow, partial(self.ended, ledger_id, version))
+
+    def ended(self, ledger_id: int, version: int, whole: bool) -> None:
+        """Nothing is missing any more, or something failed."""
+        self.world.note(f"{self.name} leaves {ledger_id} {whole}")
+        self.process = None
+        if whole:
+            self.board.finish(ledger_id, version)
+        else:
+            self.board.locks.pop(ledger_id, None)
+        self.world.after(self.world.random.randint(1, 100), self.work)
+
+    def die(self) -> None:
+        """Do nothing more; what it has locked is free when its session ends."""
+        self.alive = False
+        if self.process is not None:
+            self.process.die()
+        self._end_session_later()
+
+    def stand_still(self) -> None:
+        """Do nothing for a while, and go on; meanwhile the session may end."""
+        process, random = self.process, self.world.random
+        if process is None or process.stopped is not None:
+            return
+        process.stopped = []
+        self._end_session_later()
+        self.world.after(random.randint(1, 2 * SESSION_MS_MAX), process.go_on)
+
+    def _end_session_later(self) -> None:
+        delay_ms = self.world.random.randint(50, SESSION_MS_MAX)
+        self.world.after(delay_ms, partial(self.board.end_session, self.name))
+
+
+class RepairCrew:
+    """Autorecovery of one cluster.
+
+    Attributes:
+        workers: Those that live.
+        clean: Whether the last check of all entries of all ledgers found nothing.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Begin."""
+        self.cluster, self.world, self.board = cluster, cluster.world, MarkBoard()
+        random = self.world.random
+        self.clean = False
+        self.workers: list[Worker] = []
+        self._names = count()
+        self._rules, self._delay_ms = AuditRules(), random.randint(0, LOST_DELAY_MS_MAX)
+        self._grace_ms = random.randint(1, GRACE_MS_MAX)
+        for _ in range(WORKERS):
+            self.hire()
+        self.audit()
+        self.world.after(random.randint(100, 1000), self.check)
+
+    def hire(self) -> None:
+        """One more worker."""
+        worker = Worker(self.cluster, self.board, f"a{next(self._names)}", self._grace_ms)
+        self.workers.append(worker)
+        worker.work()
+
+    def worker_dies(self) -> None:
+        """A worker dies; another one takes its place."""
+        if not self.workers:
+            return
+        worker = self.world.random.choice(self.workers)
+        self.workers.remove(worker)
+        self.world.note(f"{worker.name} dies")
+        worker.die()
+        self.world.after(self.world.random.randint(1, 500), self.hire)
+
+    def worker_stands_still(self) -> None:
+        """A worker stands still."""
+        if self.workers:
+            self.world.random.choice(self.workers).stand_still()
+
+    def heal(self) -> None:
+        """Who stands still goes on."""
+        for worker in self.workers:
+            if worker.process is not None and worker.process.stopped is not None:
+                worker.process.go_on()
+
+    # --- the auditor
+
+    def audit(self) -> None:
+        """Mark the ledgers of bookies that are lost for long enough."""
+        cluster, now_ms = self.cluster, self.world.now_ms
+        self._rules.look(cluster.known(), cluster.registered(), now_ms, self._delay_ms)
+        lost = self._rules.due(now_ms)
+        for ledger_id, row in cluster.table.rows.items():
+            if any(keeps_entries(row.metadata, bookie) for bookie in sorted(lost)):
+                self.board.mark(ledger_id)
+        if not self.world.calm:
+            self.world.after(self.world.random.randint(50, 300), self.audit)
+
+    def check(self) -> None:
+        """Look at all ledgers, one after the other; at every entry in a healed world."""
+        if not self.world.calm:
+            follow(self._check_all(every_entry=self.world.healed), self._checked)
+
+    def _check_all(self, *, every_entry: bool) -> Flow:
+        lacking = 0
+        for ledger_id in list(self.cluster.table.rows):
+            process = RepairProcess(self.cluster, AUDITOR, ledger_id)
+            found = yield from process.examine(every_entry=every_entry)
+            if found is None or found.lacking:
+                lacking += 1
+                self.board.mark(ledger_id, every_entry=every_entry)
+        return every_entry and not lacking
+
+    def _checked(self, clean: bool) -> None:
+        self.clean = clean
+        self.world.after(self.world.random.randint(200, 1000), self.check)
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to be done, as far as the auditor knows."""
+        return self.clean and not self.board.marks

@@ -1,0 +1,1 @@
+"""Simulated DLedger groups, on the real machines."""

@@ -1,0 +1,369 @@
+"""A DLedger group in a world of faults, and then in a healed one, in which it must get on.
+
+Frames are lost, doubled, late and out of order; links are cut; members crash and lose pages; disks are slow
+and entries damaged; clocks run wrong and are set.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from pyledger.config.dledger import RaftConfig
+from pyledger.protocol.dledger.messages import (
+    NO_INDEX,
+    AppendEntryRequest,
+    AppendEntryResponse,
+    LeadershipTransferRequest,
+    ReadIndexRequest,
+    ReadIndexResponse,
+    Response,
+)
+from pyledger.simulator.dledger.checks import RaftChecks
+from pyledger.simulator.dledger.leader_faults import LeaderHunt
+from pyledger.simulator.dledger.member import Fault, RaftMember
+from pyledger.simulator.safety import require
+from pyledger.simulator.world import Faults, Network, World
+
+TICK_MS = 10
+HEAL_MS = 6000
+"""In this a healed group gets on; in twice that where members start late and one finds damage again."""
+CALM_MS = 1000
+CLIENTS = 3
+OPERATION_TIMEOUT_MS = 1500
+
+KINDS: tuple[str, ...] = (*("crash", "cut", "alone") * 2, "mend", "jump", "damage", "transfer", "power")
+"""What can happen; the first ones more often."""
+HUNTED_EVERY = 5
+"""Of so many histories one is that of leaders that are hunted: the seeds 4, 9, 14 and so on."""
+KINDS_HUNTED = (("crash", "damage", "jump", "transfer"), ("transfer",))
+"""What happens besides the hunt, which sees to links. A process that lives on may get very old answers."""
+SICK_EVERY, SICK_AT = 10, 3
+"""Of so many histories one is that of sick disks: the seeds that end with 3."""
+KINDS_SICK = (*KINDS, *("full", "error", "term", "damage") * 2)
+"""What can happen there: no room for a while, a write that fails half done, a term file that is lost."""
+
+CONFIG = RaftConfig(
+    heart_beat_time_interval_ms=200,
+    max_heart_beat_leak=3,
+    heart_beat_jitter_ms=100,
+    min_vote_interval_ms=40,
+    max_vote_interval_ms=200,
+    vote_wait_ms=400,
+    rpc_timeout_ms=1000,
+    max_push_time_out_ms=400,
+    commit_push_interval_ms=150,
+    dispatcher_pause_ms=100,
+    max_batch_push_entries=4,
+    max_pending_pushes=8,
+    max_wait_ack_time_ms=1200,
+    leadership_transfer_wait_timeout_ms=300,
+)
+
+
+@dataclass
+class Report:
+    """What a run was."""
+
+    seed: int
+    trace: str
+    """Hash of everything that happened: the same for the same seed, everywhere."""
+    terms: int
+    committed: int
+    acknowledged: int
+    reads: int
+    crashes: int
+
+    def __str__(self) -> str:
+        """One line."""
+        return (
+            f"{self.committed} entries in {self.terms} terms, {self.acknowledged} acknowledged, "
+            f"{self.reads} reads, {self.crashes} crashes, trace {self.trace[:16]}"
+        )
+
+
+class Client:
+    """Appends and reads, one operation after the other; it does not try again what it does not know."""
+
+    def __init__(self, group: "RaftGroup", number: int) -> None:
+        self.group, self.number, self.count, self.turn = group, number, 0, 0
+        self.target = number % len(group.names)
+
+    def act(self) -> None:
+        """Begin the next operation."""
+        group, world = self.group, self.group.world
+        if world.calm:
+            return
+        self.turn += 1
+        turn, known = self.turn, group.checks.highest_known
+        name = group.names[self.target]
+        if world.random.random() < 0.25:
+            request: ReadIndexRequest | AppendEntryRequest = ReadIndexRequest(group="g", remote_id=name)
+            bodies: tuple[bytes, ...] = ()
+        else:
+            many = world.random.randint(1, 3)
+            bodies = tuple(f"{self.number}.{self.count + i}".encode() for i in range(many))
+            self.count += many
+            batch = bodies if many > 1 else None
+            request = AppendEntryRequest(group="g", remote_id=name, body=bodies[0], batch_msgs=batch)
+        member = group.members[name]
+        life = member.life
+
+        def reply(response: Response) -> None:
+            group.network.send(name, self.number, lambda: self.answered(turn, known, bodies, response))
+
+        group.network.send(self.number, name, lambda: member.receive(life, reply, request))
+        world.after(group.patience_ms, lambda: self.give_up(turn))
+
+    def answered(self, turn: int, known: int, bodies: tuple[bytes, ...], response: Response) -> None:
+        """Take an answer; also one that comes late says what is true."""
+        checks = self.group.checks
+        if isinstance(response, AppendEntryResponse) and response.code == 200:
+            checks.appended(response.index, bodies[-1], known)
+            self.group.appended_ms = self.group.world.now_ms
+        elif isinstance(response, ReadIndexResponse) and response.code == 200:
+            checks.read(response.index, known)
+            self.group.reads += 1
+        elif turn == self.turn and response.leader_id in self.group.names:
+            self.target = self.group.names.index(response.leader_id)
+        elif turn == self.turn:
+            self.target = self.group.world.random.randrange(len(self.group.names))
+        self.next(turn)
+
+    def give_up(self, turn: int) -> None:
+        """No answer came in time. In a healed world ask another: that member may be the one that is down."""
+        if turn == self.turn and self.group.world.healed:
+            self.target = self.group.world.random.randrange(len(self.group.names))
+        self.next(turn)
+
+    def next(self, turn: int) -> None:
+        """Go on, once."""
+        if turn == self.turn:
+            self.turn += 1
+            self.group.world.after(self.group.world.random.randint(5, 80), self.act)
+
+
+class RaftGroup:
+    """One run of one seed."""
+
+    def __init__(
+        self, seed: int, nodes: int = 5, *, fault: Fault | None = None, folder: Path | None = None
+    ) -> None:
+        self.world = World(seed, Faults(clock_drift_ppm_max=20_000, clock_jump_ms_max=2000))
+        random = self.world.random
+        self.world.faults = replace(
+            self.world.faults,
+            loss=random.choice((0.0, 0.02, 0.1)),
+            duplicates=random.choice((0.0, 0.05, 0.3)),
+            delay_ms_max=random.choice((5, 30, 120)),
+            clogs=random.choice((0.0, 0.02, 0.1)),
+            crash_interval_ms=random.choice((150, 500, 2000)),
+        )
+        self.real = folder is not None
+        self.network = Network(self.world, ordered=random.random() < 0.3)
+        self.checks = RaftChecks(nodes)
+        self.names = [f"n{number}" for number in range(nodes)]
+        peers = {name: f"{name}:1" for name in self.names}
+        config = replace(
+            CONFIG,
+            batch_push_enabled=random.random() < 0.7,
+            append_on_election=random.random() < 0.7,
+            preferred_leader_ids="n0" if random.random() < 0.1 else "",
+        )
+        self.members = {
+            name: RaftMember(self.world, self.network, self.checks, name, peers, config, fault, folder)
+            for name in self.names
+        }
+        self.reads = self.crashes = 0
+        self.appended_ms = NO_INDEX
+        for member in self.members.values():
+            member.members = self.members
+            member.stop = partial(self.stop, member)
+            self.world.after(random.randint(0, 50), self._starter(member))
+        for number in range(CLIENTS):
+            self.world.after(random.randint(300, 900), Client(self, number).act)
+        self.world.after(random.randint(100, 1000), self.trouble)
+        self.kinds = KINDS
+        self.patience_ms = OPERATION_TIMEOUT_MS
+        """How long a client waits for an answer."""
+        if seed % SICK_EVERY == SICK_AT:
+            self.kinds = KINDS_SICK
+        if seed % HUNTED_EVERY == HUNTED_EVERY - 1:
+            self.kinds = random.choice(KINDS_HUNTED)
+            if "crash" not in self.kinds:
+                for member in self.members.values():
+                    member.crash_at_write = 0.0
+            hunt = LeaderHunt(self.world, self.network, self.members, self.hand_over)
+            self.patience_ms = 30 if hunt.returns else random.choice((200, 500, OPERATION_TIMEOUT_MS))
+
+    def _starter(self, member: RaftMember) -> Callable[[], None]:
+        def start() -> None:
+            if member.node is None:
+                member.start()
+
+        return start
+
+    def trouble(self) -> None:
+        """Something goes wrong, or right again."""
+        world, random = self.world, self.world.random
+        if world.healed:
+            return
+        member = self.members[random.choice(self.names)]
+        kind = random.choice(self.kinds)
+        world.note(f"trouble {kind} {member.name}")
+        deeds: dict[str, Callable[[RaftMember], None]] = {
+            "crash": self.stop,
+            "power": self.stop_all,
+            "cut": self.cut_links,
+            "mend": self.mend_links,
+            "alone": self.isolate_leader,
+            "jump": self.set_clock,
+            "damage": self.damage,
+            "transfer": self.hand_over,
+            "full": self.fill_disk,
+            "error": self.break_write,
+            "term": self.lose_term,
+        }
+        deeds[kind](member)
+        world.after(random.randint(1, 2 * world.faults.crash_interval_ms), self.trouble)
+
+    def stop(self, member: RaftMember) -> None:
+        """Crash a member; it comes back later."""
+        if member.node is None:
+            return
+        self.crashes += 1
+        member.crash()
+        random = self.world.random
+        self.world.after(random.choice((5, 100, 3000)) + random.randint(0, 500), self._starter(member))
+
+    def stop_all(self, _: RaftMember) -> None:
+        """Cut the power of all, at times."""
+        if self.world.random.random() < 0.3:
+            for one in self.members.values():
+                self.stop(one)
+
+    def mend_links(self, _: RaftMember) -> None:
+        """Let everybody be reached again."""
+        self.network.cut.clear()
+
+    @staticmethod
+    def set_clock(member: RaftMember) -> None:
+        """Let the clock of a member jump."""
+        member.clock.jump()
+        member.tick(member.life)
+
+    @staticmethod
+    def break_write(member: RaftMember) -> None:
+        """Let the next write of a member fail, half done."""
+        member.log.breaks = True
+
+    def isolate_leader(self, _: RaftMember | None = None) -> None:
+        """Leave the newest leader with less than half of the group; often the next one soon after."""
+        leaders = [one for one in self.members.values() if one.leads and one.node is not None]
+        if self.world.healed or not leaders:
+            return
+        newest = max(leaders, key=lambda one: one.node.state.term if one.node else 0)
+        random = self.world.random
+        others = [name for name in self.names if name != newest.name]
+        company = random.sample(others, random.randint(0, max((len(others) - 2) // 2, 0)))
+        self.world.note(f"alone {newest.name}")
+        self.network.cut.clear()
+        self.cut_off([newest.name, *company], 2)
+        if random.random() < 0.7:
+            self.world.after(random.randint(700, 1800), self.isolate_leader)
+
+    def cut_links(self, _: RaftMember) -> None:
+        """Cut some members off, in one direction or both."""
+        self.network.cut.clear()
+        random = self.world.random
+        self.cut_off(
+            random.sample(self.names, random.randint(1, max(len(self.names) // 2, 1))), random.randrange(3)
+        )
+
+    def cut_off(self, side: list[str], ways: int) -> None:
+        """Cut links between `side` and others: 0 outward, 1 inward, 2 both."""
+        random, cut = self.world.random, self.network.cut
+        others = [name for name in self.names if name not in side]
+        if not others:
+            return
+        for a in side:
+            for b in others if random.random() < 0.7 else [random.choice(others)]:
+                if ways != 1:
+                    cut.add((a, b))
+                if ways != 0:
+                    cut.add((b, a))
+
+    def damage(self, member: RaftMember) -> None:
+        """Spoil a stored entry, as long as a majority of the group is sound."""
+        unsound = sum(one.log.durable_lost_tail or bool(one.log.corrupt) for one in self.members.values())
+        if self.real:
+            return  # bytes of real files are spoilt by the tests of the store
+        if unsound < (len(self.names) - 1) // 2 and member.log.log and not member.log.lost_tail:
+            member.log.corrupt.add(self.world.random.randrange(len(member.log.log)))
+
+    def fill_disk(self, member: RaftMember) -> None:
+        """Leave no room for entries, for a while."""
+        member.log.disk_full = True
+        self.world.after(self.world.random.randint(50, 2000), partial(self.free_disk, member))
+
+    @staticmethod
+    def free_disk(member: RaftMember) -> None:
+        """Make room again."""
+        member.log.disk_full = False
+
+    def lose_term(self, member: RaftMember) -> None:
+        """Let a member start without its term file; the others' are there, as the way out asks for."""
+        if any(one.log.term_lost for one in self.members.values()):
+            return
+        self.stop(member)
+        member.log.term_lost = True
+
+    def hand_over(self, member: RaftMember) -> None:
+        """Ask the leader to make way for a member."""
+        for leader in self.members.values():
+            if leader.leads and leader.node is not None:
+                request = LeadershipTransferRequest(
+                    group="g",
+                    remote_id=leader.name,
+                    transfer_id=leader.name,
+                    transferee_id=member.name,
+                    term=leader.node.state.term,
+                )
+                leader.receive(leader.life, lambda _: None, request)
+
+    @property
+    def leaders(self) -> list[str]:
+        """Members that think that they lead."""
+        return [one.name for one in self.members.values() if one.leads]
+
+    def run(self, ticks: int) -> Report:
+        """Play the whole history: `ticks` of 10 ms with trouble, then a healed world."""
+        world = self.world
+        world.run(ticks * TICK_MS)
+        world.healed = True
+        self.network.cut.clear()
+        world.note("healed")
+        for member in self.members.values():
+            member.log.disk_full = member.log.breaks = False
+            if member.node is not None and member.log.corrupt:
+                self.stop(member)  # whoever checks the folders finds it
+        healed_ms = world.now_ms
+        world.run(HEAL_MS)
+        if len(self.leaders) != 1 or self.appended_ms <= healed_ms:
+            world.run(HEAL_MS)  # members started late, or one was just then handing over
+        require(len(self.leaders) == 1, "a healed group has a leader", self.leaders)
+        require(self.appended_ms > healed_ms, "a healed group takes appends", self.appended_ms)
+        world.calm = True
+        world.run(CALM_MS)
+        for member in self.members.values():
+            require(not member.log.lost_tail, "a healed member is whole", member.name)
+            self.checks.whole(member.name, member.log.log)
+        return Report(
+            world.seed,
+            world.digest.hexdigest(),
+            max(self.checks.leaders),
+            len(self.checks.committed),
+            len(self.checks.acknowledged),
+            self.reads,
+            self.crashes,
+        )
