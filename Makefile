@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 NATIVE := .venv/.native
 PEERS := .venv/.peers
-CORE := $(wildcard src/_core/*.pyx src/_core/*.pxd src/_core/*.h)
+CORE := $(foreach kind,pyx pxd h,$(wildcard src/_core/*.$(kind) src/_core/*/*.$(kind)))
 TESTS ?= tests
 
 # Tests in as many processes as there are processors, four at most; tests/conftest.py says which stay together.

@@ -55,7 +55,7 @@ core = Extension(
     "pyledger._core",
     sources=[str(CORE / "_core.pyx")],
     include_dirs=[str(CORE)],
-    depends=[str(path) for path in sorted(CORE.glob("*.[ph]*")) if path.name != "_core.pyx"],
+    depends=[str(path) for path in sorted(CORE.rglob("*.[ph]*")) if path.name != "_core.pyx"],
     extra_compile_args=[
         "-Wall",
         "-Wextra",

@@ -58,7 +58,7 @@ def build() -> None:
         LDFLAGS=f"{SANITIZERS} {os.environ.get('LDFLAGS', '')}",
     )
     digest = hashlib.sha256(f"{sys.version} {compiler()} {environment['CFLAGS']}".encode())
-    for path in (ROOT / "setup.py", *sorted((ROOT / "src" / "_core").glob("*.[ph]*"))):
+    for path in (ROOT / "setup.py", *sorted((ROOT / "src" / "_core").rglob("*.[ph]*"))):
         digest.update(path.read_bytes())
     if not STAMP.exists() or STAMP.read_text() != digest.hexdigest():
         print("compiling the native module with sanitizers: one to three minutes", flush=True)

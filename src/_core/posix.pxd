@@ -28,7 +28,7 @@ cdef extern from "sys/uio.h" nogil:
         size_t iov_len
     ssize_t pwritev(int fd, const iovec* parts, int count, off_t offset)
 
-cdef extern from "page.h" nogil:
+cdef extern from "base/page.h" nogil:
     int64_t page_bytes
     int64_t page_floor(int64_t position)
     int64_t page_ceiling(int64_t position)

@@ -1,4 +1,4 @@
-cdef extern from "checks.h" nogil:
+cdef extern from "base/checks.h" nogil:
     # Ends the process of a checked build where the condition does not hold.
     void ASSERT(bint condition)
 

@@ -28,10 +28,10 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "file_mapping.h"
-#include "checks.h"
-#include "lz4_block.h"
-#include "page.h"
+#include "log/file_mapping.h"
+#include "base/checks.h"
+#include "cold/lz4_block.h"
+#include "base/page.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* an older kernel refuses it, and faults the pages in one by one */

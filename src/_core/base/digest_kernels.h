@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "little_endian.h"
+#include "base/little_endian.h"
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(PYLEDGER_PORTABLE_DIGESTS)
 #define DIGEST_X86 1

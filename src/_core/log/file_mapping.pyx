@@ -80,7 +80,7 @@ cdef bint is_offset_name(str name):
     return len(name) == 20 and name.startswith("00") and name.isascii() and name.isdecimal()
 
 
-cdef extern from "file_mapping.h" nogil:
+cdef extern from "log/file_mapping.h" nogil:
     ctypedef struct file_mapping:
         uint8_t* base
     int64_t damaged_mappings

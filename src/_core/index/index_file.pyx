@@ -45,7 +45,7 @@ cdef struct IndexCursor:
     int32_t error                    # errno of a failed allocation
 
 
-cdef extern from "properties.h" nogil:
+cdef extern from "log/properties.h" nogil:
     int64_t hash_ascii(uint32_t* hash, const uint8_t* text, int64_t length)
 
 

@@ -5,7 +5,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SI
 from cpython.long cimport PyLong_AsUnsignedLongMask
 from libc.stdint cimport int32_t, uint8_t, uint32_t
 
-cdef extern from "digest_kernels.h" nogil:
+cdef extern from "base/digest_kernels.h" nogil:
     ctypedef uint32_t (*crc_kernel)(uint32_t state, const uint8_t* p, size_t n) noexcept
     cdef struct named_kernel:
         const char* name

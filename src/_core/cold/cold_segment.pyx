@@ -14,7 +14,7 @@ from posix.unistd cimport close as c_close
 
 from pyledger import errors
 
-cdef extern from "cold_segment.h" nogil:
+cdef extern from "cold/cold_segment.h" nogil:
     const char* COLD_MAGIC
     enum: COLD_ENTRY_BYTES
     enum: COLD_TRAILER_BYTES

@@ -2,8 +2,8 @@
 # The rules are those of Java's recovery; an entry that we sealed must match its seal besides.
 from _core.layout cimport (PARSED_BAD_CRC, PARSED_BAD_MAGIC, PARSED_BAD_POSITION, PARSED_BAD_SIZE,
                            PARSED_BLANK, PARSED_RECORD, PARSED_SHORT, get_i32)
-from _core.raft_layout cimport (ENTRY_HEAD_BYTES, ENTRY_NOOP, FILLER_BYTES_MIN, INDEX_UNIT_BYTES, Entry,
-                                parse_entry, unit_agrees)
+from _core.dledger_layout cimport (ENTRY_HEAD_BYTES, ENTRY_NOOP, FILLER_BYTES_MIN, INDEX_UNIT_BYTES, Entry,
+                                   parse_entry, unit_agrees)
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t

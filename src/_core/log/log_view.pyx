@@ -6,7 +6,7 @@ from _core.layout cimport (MAGIC_V1, MAGIC_V2, PARSED_BLANK, PARSED_RECORD, PARS
                            parse_record)
 from _core.layout cimport PAGE_SIZE_BYTES
 from _core.posix cimport MADV_RANDOM, madvise, page_ceiling
-from _core.raft_layout cimport ENTRY_HEAD_BYTES, FILLER_BYTES_MIN, Entry, parse_entry
+from _core.dledger_layout cimport ENTRY_HEAD_BYTES, FILLER_BYTES_MIN, Entry, parse_entry
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.errno cimport ENOENT, errno
 from libc.stdint cimport int64_t, uint8_t

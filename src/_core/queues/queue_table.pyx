@@ -37,7 +37,7 @@ cdef struct QueueEntry:
     int64_t next_queue_offset
     int64_t repeated
 
-cdef extern from "properties.h" nogil:
+cdef extern from "log/properties.h" nogil:
     ctypedef struct RecordFacts:
         int64_t delay_level
         int64_t inner_base

@@ -3,9 +3,9 @@
 # chosen behind it. Invariant: entries begin_index..end_index are contiguous, each has its unit at index * 32,
 # and end_index is published after the bytes of both.
 from _core.layout cimport PARSED_RECORD, get_i32, put_i32, put_i64
-from _core.raft_layout cimport (ENTRY_BYTES_MAX, ENTRY_FILLER, ENTRY_HEAD_BYTES, ENTRY_NORMAL,
-                                FILLER_BYTES_MIN, INDEX_UNIT_BYTES, Entry, parse_entry, put_entry_head,
-                                put_index_unit)
+from _core.dledger_layout cimport (ENTRY_BYTES_MAX, ENTRY_FILLER, ENTRY_HEAD_BYTES, ENTRY_NORMAL,
+                                   FILLER_BYTES_MIN, INDEX_UNIT_BYTES, Entry, parse_entry, put_entry_head,
+                                   put_index_unit)
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.errno cimport EINTR, EIO, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t

@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "little_endian.h"
+#include "base/little_endian.h"
 
 /* ---- xxHash-32, seed 0 --------------------------------------------------------------------------- */
 

@@ -5,7 +5,7 @@
 from _core.layout cimport (SYS_INNER_BATCH, SYS_NEED_UNWRAP, SYS_TRANSACTION_COMMIT, SYS_TRANSACTION_MASK,
                            SYS_TRANSACTION_NONE)
 from _core.posix cimport wall_clock_ms
-from _core.raft_layout cimport ENTRY_BYTES_MAX, ENTRY_HEAD_BYTES
+from _core.dledger_layout cimport ENTRY_BYTES_MAX, ENTRY_HEAD_BYTES
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.errno cimport EIO

@@ -33,7 +33,7 @@ cdef struct PropertyList:
     uint32_t* seen                   # hash table over names, for many properties: epoch and item number
     uint32_t seen_epoch
 
-cdef extern from "properties.h" nogil:
+cdef extern from "log/properties.h" nogil:
     ctypedef void (*property_taker)(void* context, const uint8_t* item, int32_t split,
                                     int32_t length) noexcept nogil
     int each_property(const uint8_t* text, int32_t length, property_taker take, void* context)

@@ -26,7 +26,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#include "page.h"
+#include "base/page.h"
 
 typedef struct file_mapping {
     uint8_t *base; /* NULL: none */

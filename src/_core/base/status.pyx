@@ -41,7 +41,7 @@ cdef int raise_status(int status, str path, str doing) except -1:
     raise errors.InvariantError(f"status {status} while {doing} {path}")
 
 
-cdef extern from "checks.h" nogil:
+cdef extern from "base/checks.h" nogil:
     const char* BUILD_KIND
 
 

@@ -1,6 +1,6 @@
 # Entries of a RaftLog by their index: its unit tells where one stands, and is compared with it.
 from _core.layout cimport PARSED_BAD_CRC, PARSED_RECORD, PARSED_SHORT, get_i64
-from _core.raft_layout cimport INDEX_UNIT_BYTES, Entry, parse_entry, unit_agrees
+from _core.dledger_layout cimport INDEX_UNIT_BYTES, Entry, parse_entry, unit_agrees
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint8_t
 

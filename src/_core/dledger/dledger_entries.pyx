@@ -1,6 +1,6 @@
 # Entries and bodies in requests of our own groups: as they are stored, and with a length before each.
 from _core.layout cimport PARSED_RECORD, get_i32
-from _core.raft_layout cimport ENTRY_BYTES_MAX, Entry, parse_entry
+from _core.dledger_layout cimport ENTRY_BYTES_MAX, Entry, parse_entry
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
