@@ -8,14 +8,16 @@ CORE := $(foreach kind,pyx pxd h,$(wildcard src/_core/*.$(kind) src/_core/*/*.$(
 TESTS ?= tests
 
 # Tests in as many processes as there are processors, four at most; tests/conftest.py says which stay together.
-PARALLEL := -n auto --maxprocesses=4 --dist=loadgroup --no-loadscope-reorder -p no:benchmark
+# Tests with peers in Java wait for most of their time: twice as many processes.
+PROCESSORS := $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
+PARALLEL := --dist=loadgroup --no-loadscope-reorder -p no:benchmark
 
-# Tests of $(2) in parallel. Some go by the clock, as do peers in Java: what failed beside others runs once more by
-# itself, and must pass then. `.ci/run` reads the lines that name stages.
+# Tests of $(2) in $(3) processes. Some go by the clock, as do peers in Java: what failed beside others runs once more
+# by itself, and must pass then. `.ci/run` reads the lines that name stages.
 define run_tests
 @echo "stage: $(1)"
-$(BIN)/python -m pytest $(PARALLEL) -m $(2) $(TESTS) || { [ $$? -eq 1 ] && echo "stage: $(1), what failed beside others" && \
-$(BIN)/python -m pytest $(PARALLEL) --maxprocesses=1 --last-failed --last-failed-no-failures=none -m $(2) $(TESTS); }
+$(BIN)/python -m pytest -n $(3) $(PARALLEL) -m $(2) $(TESTS) || { [ $$? -eq 1 ] && echo "stage: $(1), what failed beside others" && \
+$(BIN)/python -m pytest -n 1 $(PARALLEL) --last-failed --last-failed-no-failures=none -m $(2) $(TESTS); }
 endef
 
 .DEFAULT_GOAL := help
@@ -91,14 +93,14 @@ test: $(NATIVE)  ## lint, types, the house rules, all tests that need no JDK, be
 	$(BIN)/python -m pytest -q -m "not java and not spark" --benchmark-columns=min benchmarks
 
 all-tests: $(NATIVE)
-	$(call run_tests,tests,"not java")
+	$(call run_tests,tests,"not java",$(PROCESSORS))
 
 test-all: test interop interop-live build-debug  ## also interop with Java, and the native tests on the checked build
 	$(BIN)/python -m pytest -m "not java and not spark and not slow" $(TESTS)
 	$(BIN)/python setup.py --quiet build_ext --inplace && touch $(NATIVE)
 
 interop: $(NATIVE)  ## against RocketMQ's store, servers and clients: needs Java 17 or newer and Maven, and Go for its client
-	$(call run_tests,interop,"java and not live")
+	$(call run_tests,interop,"java and not live",$(shell echo $$((2 * $(PROCESSORS)))))
 
 interop-live: $(NATIVE)  ## the other crossings of masters and slaves, by the clock: wants a machine with nothing else to do
 	$(BIN)/python -m pytest -m "java and live" $(TESTS)
