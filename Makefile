@@ -68,7 +68,7 @@ chaos-bookies: $(NATIVE)  ## SECONDS=300 of kills for five bookies under load: S
 	$(BIN)/python -m tests.chaos.bookies --seconds $(or $(SECONDS),300) --seed $(or $(SEED),1)
 
 kill-masters: $(NATIVE)  ## ROUNDS=100 masters killed with SIGKILL under sync load: their slave takes over, and nothing acknowledged is missing
-	PYLEDGER_KILL_ROUNDS=$(or $(ROUNDS),100) $(BIN)/python -m pytest -q tests/ha/test_killed_master.py
+	PYLEDGER_KILL_ROUNDS=$(or $(ROUNDS),100) $(BIN)/python -m pytest -q tests/servers/ha/test_killed_master.py
 
 FROM ?= 1
 COUNT ?= 10000

@@ -27,9 +27,9 @@ from pathlib import Path
 from pyledger.client.producer.producer import AsyncProducer
 from pyledger.errors import PyLedgerError
 from pyledger.model.message import Message
-from tests.broker.group_process import NAME, GroupProcesses, group_of_brokers
 from tests.interop.peers import Peers, RocketMQ, command
-from tests.ports import free_ports
+from tests.servers.broker.group_process import NAME, GroupProcesses, group_of_brokers
+from tests.support.ports import free_ports
 
 VERSION = "5.3.3"
 Lines = asyncio.Queue[tuple[float, dict[str, object]]]

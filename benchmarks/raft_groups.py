@@ -17,7 +17,7 @@ from benchmarks.processor_time import cpu_seconds
 from pyledger.client.dledger import RaftClient
 from tests.interop.dledger_peers import JavaNode
 from tests.interop.dledger_peers import run as run_java
-from tests.runtime.group import append_surely, free_ports
+from tests.servers.dledger.group import append_surely, free_ports
 
 PATIENT = {"max_heart_beat_leak": 1000, "max_wait_ack_time_ms": 60_000}
 """A busy machine shall depose nobody."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.source_tree import ROOT, tracked
+from tests.support.source_tree import ROOT, tracked
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

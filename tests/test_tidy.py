@@ -14,7 +14,7 @@ import pytest
 
 from pyledger.config.fields import settings_of
 from pyledger.config.store import StoreConfig
-from tests.source_tree import ROOT, check, files, modules, name_of, tree
+from tests.support.source_tree import ROOT, check, files, modules, name_of, tree
 from tools import generate_docs
 
 SETTINGS = ROOT / "src/pyledger/config/store.py"

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.source_tree import check, files, name_of, tracked
+from tests.support.source_tree import check, files, name_of, tracked
 
 
 def prose(path: Path) -> str:

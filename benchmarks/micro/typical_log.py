@@ -4,7 +4,7 @@ import struct
 from pathlib import Path
 
 from pyledger._core import LogView, MappedFile
-from tests.core.log_files import RecordFields
+from tests.core.log.log_files import RecordFields
 
 QUEUES = 8
 TIME_MS = 1_700_000_000_000

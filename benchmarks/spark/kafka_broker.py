@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.interop.java import BUILD_TIMEOUT_S, refuse, require_java
-from tests.ports import free_ports, is_free
+from tests.support.ports import free_ports, is_free
 
 KIT = Path(__file__).parent / "kafka"
 JARS = KIT / "target" / "lib"

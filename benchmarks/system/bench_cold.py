@@ -17,7 +17,7 @@ from benchmarks.rounds import Rounds
 from pyledger._core import LogView, MappedFile, limit_unpacked_bytes, read_message, scan, unpacked_blocks
 from pyledger.store.cold.segment_writer import BLOCK_BYTES, write_segment
 from pyledger.store.reading.reader import StoreReader
-from tests.core.log_files import RecordFields
+from tests.core.log.log_files import RecordFields
 from tests.golden.archive import golden_case
 
 BUDGET_BYTES = 128 << 20

@@ -23,7 +23,7 @@ from pyspark_pyledger.planning import TASKS_MAX, plan_folders
 
 from benchmarks.rounds import Rounds
 from pyledger.store.messages.message_store import MessageStore
-from tests.core.log_files import RecordFields
+from tests.core.log.log_files import RecordFields
 
 FILE_BYTES = 1 << 30
 QUEUES = 4

@@ -7,7 +7,7 @@ import pytest
 
 from pyledger import arrow
 from pyledger._core import unpacked_blocks
-from tests.store.archived import archive_all, write_store
+from tests.store.cold.archived import archive_all, write_store
 
 
 @pytest.fixture(scope="module")

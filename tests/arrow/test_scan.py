@@ -22,7 +22,7 @@ from pyledger.errors import (
 from pyledger.model.message import Message
 from pyledger.store.messages.message_store import MessageStore
 from pyledger.store.reading.reader import StoreReader
-from tests.core.log_files import LogFiles, RecordFields, write_log
+from tests.core.log.log_files import LogFiles, RecordFields, write_log
 
 COUNT = 300
 

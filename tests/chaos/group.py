@@ -21,8 +21,8 @@ from pyledger.store.dledger.verify import verify_raft
 from tests.chaos.links import Link
 from tests.chaos.log_history import Append, Outcome, Read, violations
 from tests.cli.command_line import ENVIRONMENT
-from tests.ports import free_ports
-from tests.source_tree import ROOT
+from tests.support.ports import free_ports
+from tests.support.source_tree import ROOT
 
 CLIENTS = 4
 CALL_TIMEOUT_MS = 4000

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.bookies import PAUSE_S, ChaosBookies
-from tests.runtime.group import on_a_loop
+from tests.servers.dledger.group import on_a_loop
 
 TROUBLES = 8
 MORE = 40

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.group import ChaosGroup
-from tests.runtime.group import on_a_loop
+from tests.servers.dledger.group import on_a_loop
 
 MORE = 15
 """Appends that a group without one member acknowledges, before it gets that one back."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from pyledger.cli.__main__ import run
 from tests.golden.archive import GoldenCase
-from tests.source_tree import ROOT
+from tests.support.source_tree import ROOT
 
 COMMAND = [sys.executable, "-m", "pyledger"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT / 'spark_ext'}"}

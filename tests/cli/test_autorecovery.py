@@ -10,7 +10,7 @@ import pytest
 from pyledger.client.bookkeeper import LedgerClient
 from pyledger.servers.local.bookies import METADATA_FILE
 from tests.cli.command_line import COMMAND, ENVIRONMENT, pyledger
-from tests.runtime.bookie_peer import PATIENT
+from tests.servers.bookkeeper.bookie_peer import PATIENT
 
 PAYLOADS = [b"%d" % at for at in range(50)]
 

@@ -14,9 +14,9 @@ from pyledger.model.message import Message
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.store.reading.reader import StoreReader
 from pyledger.wire.remoting.command import RemotingCommand
-from tests.broker.peers import send
 from tests.cli.command_line import COMMAND, ENVIRONMENT, pyledger
 from tests.net.peers import raw
+from tests.servers.broker.peers import send
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from pyledger.servers.local.node_thread import BackgroundNode
 from tests.cli.command_line import ENVIRONMENT, own_case
 from tests.golden.dledger_folders import golden_node
 from tests.golden.ledger_recordings import unpack_bookie
-from tests.source_tree import ROOT
+from tests.support.source_tree import ROOT
 
 PAGE = ROOT / "docs" / "cli.md"
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)

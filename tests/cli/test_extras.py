@@ -10,7 +10,7 @@ from pyledger.model.remoting_codes import RequestCode
 from pyledger.wire.remoting.bodies.subscription import CheckClientConfig, Subscription
 from pyledger.wire.remoting.command import RemotingCommand
 from tests.cli.command_line import COMMAND, ENVIRONMENT
-from tests.namesrv.process import ask
+from tests.servers.namesrv.process import ask
 
 OPTIONAL = ("google", "kazoo", "lark", "pyarrow", "pyspark", "uvloop", "yaml")
 

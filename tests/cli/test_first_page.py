@@ -10,7 +10,7 @@ import pytest
 from pyledger.servers.local.node_thread import BackgroundNode
 from tests.cli.command_line import ENVIRONMENT
 from tests.cli.test_docs import execute
-from tests.source_tree import ROOT
+from tests.support.source_tree import ROOT
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command_line import pyledger
-from tests.client.model_bookie import bench
+from tests.client.bookkeeper.model_bookie import bench
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from pyledger.model.remoting_codes import RequestCode
 from pyledger.wire.remoting.command import RemotingCommand
 from tests.cli.command_line import pyledger, spawn
-from tests.namesrv.process import ask, serving
+from tests.servers.namesrv.process import ask, serving
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.interop.java import BUILD_TIMEOUT_S, Line, refuse, require_java
 from tests.interop.peers import stop
-from tests.ports import free_ports
+from tests.support.ports import free_ports
 
 KIT = Path(__file__).parent / "bookkeeper"
 VERSION = "4.17.3"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from tests.interop.java import BUILD_TIMEOUT_S, Line, refuse, require_java
-from tests.ports import free_ports
+from tests.support.ports import free_ports
 
 KIT = Path(__file__).parent / "rocketmq"
 PEER_VERSIONS = ("5.3.3", "4.9.7")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.cli.command_line import COMMAND, ENVIRONMENT
-from tests.ports import free_ports
+from tests.support.ports import free_ports
 
 SETTINGS = {
     "autoCreateTopicEnable": "true",

@@ -11,7 +11,7 @@ from pyledger.client.bookkeeper import AsyncLedgerClient, LedgerClient
 from pyledger.wire.bookkeeper.underreplication import EVERY_ENTRY
 from tests.interop.bookie_machines import Machines, machines_of
 from tests.interop.bookkeeper_peers import free_port, payload
-from tests.runtime.bookie_peer import PATIENT
+from tests.servers.bookkeeper.bookie_peer import PATIENT
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 

@@ -15,9 +15,9 @@ from pyledger.servers.dledger.server import RaftServer
 from pyledger.store.dledger.reader import RaftReader
 from pyledger.store.dledger.store import RaftStore
 from tests.interop.dledger_peers import JavaNode, judge, require_kit, run
-from tests.ports import free_ports
-from tests.runtime.group import hand_over
-from tests.runtime.test_raft_group import entries_of
+from tests.servers.dledger.group import hand_over
+from tests.servers.dledger.test_group import entries_of
+from tests.support.ports import free_ports
 
 pytestmark = pytest.mark.java
 

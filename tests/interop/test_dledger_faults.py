@@ -9,7 +9,7 @@ from pyledger.config.dledger import UPSTREAM_TIMES
 from tests.chaos.group import ChaosGroup
 from tests.chaos.member import SIZES
 from tests.interop.dledger_peers import command, judge, require_kit
-from tests.runtime.group import on_a_loop
+from tests.servers.dledger.group import on_a_loop
 
 pytestmark = pytest.mark.java
 

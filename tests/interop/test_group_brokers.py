@@ -17,10 +17,10 @@ from pyledger.config.client import ClientConfig
 from pyledger.model.message import Message
 from pyledger.net.loop import run
 from pyledger.store.maintenance.verify import verify
-from tests.broker.group_process import NAME, GroupProcesses, group_of_brokers
-from tests.broker.test_group import bodies, caught_up, consume
 from tests.interop.peers import PEER_VERSIONS, Peers, build, serving
-from tests.ports import free_ports
+from tests.servers.broker.group_process import NAME, GroupProcesses, group_of_brokers
+from tests.servers.broker.test_group import bodies, caught_up, consume
+from tests.support.ports import free_ports
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 

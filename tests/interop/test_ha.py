@@ -24,13 +24,13 @@ from pyledger.store.files.config_files import DelayOffsets
 from pyledger.store.messages.message_store import MessageStore
 from pyledger.wire.remoting.bodies.offsets import ConsumerOffsetTable, DelayOffsetTable
 from pyledger.wire.remoting.bodies.topic_config import SubscriptionGroupTable, TopicConfigTable
-from tests.broker.peers import asked
-from tests.ha.consumer_view import consumer_view, differences, same_for_consumers
-from tests.ha.link import linked
-from tests.ha.pair import QUICK, SMALL, Pair, brokers, port_of, replication, until
 from tests.interop.peers import PEER_VERSIONS, Peers, RocketMQ, build, serving
 from tests.net.peers import raw
-from tests.ports import free_ports
+from tests.servers.broker.peers import asked
+from tests.servers.ha.consumer_view import consumer_view, differences, same_for_consumers
+from tests.servers.ha.link import linked
+from tests.servers.ha.pair import QUICK, SMALL, Pair, brokers, port_of, replication, until
+from tests.support.ports import free_ports
 
 LIMIT_S = 300
 pytestmark = [pytest.mark.java, pytest.mark.timeout(LIMIT_S)]

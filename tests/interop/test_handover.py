@@ -14,12 +14,12 @@ from pyledger.model import names
 from pyledger.model.remoting_codes import RequestCode
 from pyledger.servers.broker.server import Broker
 from pyledger.wire.record.record import decode_records
-from tests.broker.peers import asked, broker, peer, pull, send
-from tests.broker.test_pop import ack, pop, popped
-from tests.broker.test_timers import HOUR_MS, SetClock, known
 from tests.interop.peers import Peers
 from tests.interop.test_pop_order import VERSION, javas
 from tests.net.peers import RawPeer, raw, until
+from tests.servers.broker.peers import asked, broker, peer, pull, send
+from tests.servers.broker.test_pop import ack, pop, popped
+from tests.servers.broker.test_timers import HOUR_MS, SetClock, known
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(900)]
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.test_live_folder import TOPIC, body_of, sending
 from tests.interop.java import JavaStore
+from tests.servers.broker.test_live_folder import TOPIC, body_of, sending
 
 pytestmark = pytest.mark.java
 

@@ -10,7 +10,7 @@ from pyledger.client.bookkeeper import AsyncLedgerClient
 from tests.interop.bookie_machines import Machines, machines_of
 from tests.interop.bookkeeper_peers import payload
 from tests.net.identities import Identity, client_tls, make_identity
-from tests.runtime.bookie_peer import PATIENT
+from tests.servers.bookkeeper.bookie_peer import PATIENT
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
 

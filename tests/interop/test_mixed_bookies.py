@@ -9,7 +9,7 @@ from pyledger.client.bookkeeper import AsyncLedgerClient, DigestType
 from pyledger.errors import LedgerFencedError
 from tests.interop.bookie_machines import Machines, machines_of
 from tests.interop.bookkeeper_peers import payload
-from tests.runtime.bookie_peer import PATIENT
+from tests.servers.bookkeeper.bookie_peer import PATIENT
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -15,10 +15,10 @@ from pyledger.wire.remoting.command import RemotingCommand
 from tests.interop import peers
 from tests.interop.cases import Place, bodies, once
 from tests.interop.peers import RocketMQ
-from tests.namesrv.answers import meaning
-from tests.namesrv.peers import asked
-from tests.namesrv.process import ask, serving
-from tests.ports import free_ports
+from tests.servers.namesrv.answers import meaning
+from tests.servers.namesrv.peers import asked
+from tests.servers.namesrv.process import ask, serving
+from tests.support.ports import free_ports
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
 

@@ -11,12 +11,12 @@ import pytest
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.wire.record.record import decode_records
 from pyledger.wire.remoting.command import RemotingCommand
-from tests.broker.peers import asked, send
-from tests.broker.test_pop import named, pop, popped
 from tests.interop.peers import Peers, serving
 from tests.interop.servers import SETTINGS, process
 from tests.net.peers import RawPeer, raw
-from tests.ports import free_ports
+from tests.servers.broker.peers import asked, send
+from tests.servers.broker.test_pop import named, pop, popped
+from tests.support.ports import free_ports
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 

@@ -10,7 +10,7 @@ from pyledger.client.bookkeeper import LedgerClient
 from pyledger.metadata.zookeeper import ZooKeeperStore
 from pyledger.store.bookkeeper.verify import BookieCheck
 from tests.interop.bookkeeper_peers import JavaCluster, free_port, our_bookie, payload, serving, zookeeper
-from tests.runtime.bookie_peer import PATIENT
+from tests.servers.bookkeeper.bookie_peer import PATIENT
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -19,10 +19,10 @@ from pyledger.client.blocking.producer import Producer
 from pyledger.model.message import Message
 from pyledger.net.loop import run
 from pyledger.servers.local.node_thread import BackgroundNode
-from tests.ha.pair import brokers, until
 from tests.interop.java import JavaStore
 from tests.interop.peers import PEER_VERSIONS, Peers, RocketMQ
 from tests.interop.test_ha import FILES, java_broker
+from tests.servers.ha.pair import brokers, until
 from tests.spark.test_brokers import MANY, SEND_TIMEOUT_MS, TOPIC, produce, read
 from tests.spark.test_equal_rows import TOPICS, send
 from tests.spark.ways import COLUMNS, as_rows, batch_table, cat_rows, in_order, java_rows, stream_table

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from pyledger.protocol.bookkeeper import messages as m
 from pyledger.wire.bookkeeper import version3
 from tests.cli.command_line import COMMAND, ENVIRONMENT
-from tests.ports import free_ports
+from tests.support.ports import free_ports
 
 SMALL_BYTES = 48 << 10
 LARGE_BYTES = 4 * SMALL_BYTES

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.source_tree import ROOT
+from tests.support.source_tree import ROOT
 
 TABLE = ROOT / "docs/simulation.md"
 

@@ -22,9 +22,9 @@ from pyledger.errors import ConfigError, DataLostError, RemotingError
 from pyledger.model.message import Message, MessageQueue
 from pyledger.model.topic import TopicConfig
 from pyledger.servers.local.node_thread import BackgroundNode
-from tests.ha.link import linked
-from tests.ha.pair import brokers, caught_up, until
-from tests.ha.test_links import service_of
+from tests.servers.ha.link import linked
+from tests.servers.ha.pair import brokers, caught_up, until
+from tests.servers.ha.test_links import service_of
 
 TOPIC = "flights"
 SEND_TIMEOUT_MS = 60_000

@@ -11,7 +11,7 @@ import pytest
 from pyledger.model.message import Message
 from pyledger.servers.local.node_thread import BackgroundNode
 from pyledger.store.messages.message_store import MessageStore
-from tests.source_tree import ROOT
+from tests.support.source_tree import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

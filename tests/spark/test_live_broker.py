@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.broker.test_live_folder import BATCH, TOPIC, check, sending
+from tests.servers.broker.test_live_folder import BATCH, TOPIC, check, sending
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,10 +20,10 @@ from pyledger.client.blocking.producer import Producer
 from pyledger.config.client import ClientConfig
 from pyledger.errors import BrokerError, ConfigError
 from pyledger.model.message import Message
-from tests.ha.pair import brokers
-from tests.source_tree import ROOT
+from tests.servers.ha.pair import brokers
 from tests.spark.test_brokers import SEND_TIMEOUT_MS
 from tests.spark.ways import batch_table
+from tests.support.source_tree import ROOT
 
 OTHER_NAMES = {"path", "paths", "checkpointLocation"}
 """Of Spark itself."""

@@ -26,7 +26,7 @@ from pyledger.model.message import Message
 from pyledger.model.topic import TopicConfig
 from pyledger.servers.broker.server import Broker
 from pyledger.servers.namesrv.server import NameServer
-from tests.ha.pair import Pair, brokers, caught_up, until
+from tests.servers.ha.pair import Pair, brokers, caught_up, until
 from tests.spark.test_positions import open_stream, rows, write
 
 TOPIC = "orders"

@@ -21,7 +21,7 @@ from pyledger.errors import IllegalMessageError, PyLedgerError, RecordTooLargeEr
 from pyledger.store.files import writeback_file
 from pyledger.store.files.staged_rows import claim
 from pyledger.store.messages.message_store import MessageStore
-from tests.store.test_staged_rows import killed_owner
+from tests.store.files.test_staged_rows import killed_owner
 
 FILE_BYTES = 65536
 

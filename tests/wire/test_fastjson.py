@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pyledger.errors import MalformedJsonError
 from pyledger.wire.fastjson import dump, parse, parse_without_references
-from tests.processor_time import processor_seconds
+from tests.support.processor_time import processor_seconds
 
 scalars = (
     st.none() | st.booleans() | st.integers() | st.text() | st.floats(allow_nan=False, allow_infinity=False)

@@ -21,7 +21,7 @@ from pyledger.protocol.bookkeeper.metadata import LedgerMetadata, LedgerState, S
 from pyledger.protocol.bookkeeper.placement import Placement
 from pyledger.protocol.bookkeeper.re_replication import next_step, repair_of
 from pyledger.protocol.bookkeeper.result_codes import Result
-from tests import datadriven
+from tests.support import datadriven
 
 STORIES = sorted((Path(__file__).parent / "testdata").glob("*.txt"))
 IN_ORDER = Placement(lambda names: names.sort())

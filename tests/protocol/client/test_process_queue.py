@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from pyledger.protocol.client.process_queue import NOTHING_CONSUMED, FlowLimits, ProcessQueue
-from tests import datadriven
+from tests.support import datadriven
 
 STORIES = sorted((Path(__file__).parent / "testdata").glob("queue_*.txt"))
 MIB = 1 << 20

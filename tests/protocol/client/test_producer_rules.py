@@ -19,7 +19,7 @@ from pyledger.model.message import MessageQueue
 from pyledger.protocol.client.queue_selection import FaultTable, QueueChooser, pause_after
 from pyledger.protocol.client.send_retry import SendMode, tries_again
 from pyledger.wire.remoting.native_codec import UniqueIds
-from tests import datadriven
+from tests.support import datadriven
 
 STORIES = sorted((Path(__file__).parent / "testdata").glob("choice_*.txt"))
 MONTH_MS = 30 * 86_400_000

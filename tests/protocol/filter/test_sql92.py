@@ -13,7 +13,7 @@ from pyledger.errors import SqlSyntaxError
 from pyledger.protocol.filter.sql92 import DEPTH_MAX, LENGTH_MAX, FilterCache, SqlFilter, sql_filter
 from pyledger.protocol.filter.values import order
 from tests.models import sql92 as model
-from tests.processor_time import processor_seconds
+from tests.support.processor_time import processor_seconds
 
 AND = "a=3 and b<>4 And c>5 AND d<=4"
 OR = "a=3 or b<>4 Or c>5 OR d<=4"

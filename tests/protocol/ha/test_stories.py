@@ -8,8 +8,8 @@ from pyledger.config.ha import HaConfig
 from pyledger.protocol.ha.group_transfer import GroupTransfer
 from pyledger.protocol.ha.master import REPORT, LogRange, MasterConnection
 from pyledger.protocol.ha.slave import FRAME_HEADER, SlaveConnection, SlaveState
-from tests import datadriven
-from tests.datadriven import Step
+from tests.support import datadriven
+from tests.support.datadriven import Step
 
 FILES = sorted((Path(__file__).parent / "testdata").glob("*.txt"))
 

@@ -10,7 +10,7 @@ from pyledger.errors import RebalanceError
 from pyledger.model.message import MessageQueue
 from pyledger.protocol.rebalance import planner
 from pyledger.protocol.rebalance.strategies import Averagely, ConsistentHash, Strategy
-from tests import datadriven
+from tests.support import datadriven
 
 STORIES = sorted((Path(__file__).parent / "testdata").glob("*.txt"))
 STRATEGIES: dict[str, Strategy] = {"AVG": Averagely(), "CONSISTENT_HASH": ConsistentHash()}

@@ -30,7 +30,7 @@ MODULES = {
     "consumers": {
         "consumerStatus": "what the consumers of a group do",
     },
-    "measuring": {
+    "probes": {
         "checkMsgSendRT": "how long sends to a topic take",
         "clusterRT": "how long sends to each broker take, again and again",
     },
@@ -64,7 +64,7 @@ MODULES = {
         "queryCq": "units of a consume queue",
         "sendMessage": "send a message",
     },
-    "access": {
+    "auth": {
         "createUser": "create a user",
         "updateUser": "change password, type or status of a user",
         "deleteUser": "delete a user and the policies about it",

@@ -1,0 +1,199 @@
+"""Narrators of the rules: topics, groups, what may be sent and pulled."""
+
+from dataclasses import replace
+from typing import Any
+
+from pyledger.config.delivery import DeliveryConfig
+from pyledger.errors import SqlSyntaxError
+from pyledger.model.message import MessageQueue
+from pyledger.model.subscription_group import SubscriptionGroup
+from pyledger.model.topic import Permission, TopicConfig
+from pyledger.protocol.broker.broker_state import BrokerStanding
+from pyledger.protocol.broker.client_channel import Client
+from pyledger.protocol.broker.consumer_registry import ConsumerState, ConsumerTable
+from pyledger.protocol.broker.pull_rules import PullFlag, PullPlan, PullRequest, PullRules, answer_pull
+from pyledger.protocol.broker.queue_locks import QueueLocks
+from pyledger.protocol.broker.rejection import Refusal
+from pyledger.protocol.broker.send_rules import SendPlan, SendRequest, SendRules, drop_internal
+from pyledger.protocol.broker.subscription import Subscription, parse_subscription
+from pyledger.protocol.broker.subscription_groups import BrokerGroups
+from pyledger.protocol.broker.topic_attributes import parse_change
+from pyledger.protocol.broker.topics import BrokerTopics
+from pyledger.protocol.filter.sql92 import sql_filter
+from tests.protocol.broker.narrator import Narrator, place
+from tests.support.datadriven import Step
+
+
+def told(refusal: Refusal | None) -> str:
+    if refusal is None:
+        return ""
+    kind = f" ({refusal.forbidden_type.name})" if refusal.forbidden_type else ""
+    return f"{int(refusal.code)} {refusal.code.name}{kind}: {refusal.remark}"
+
+
+def options(step: Step, kind: type) -> dict[str, Any]:
+    """Named arguments that are fields of a class, as the type of the field's default."""
+    found: dict[str, Any] = {}
+    for name, text in step.named.items():
+        field = name.replace("-", "_")
+        if field in kind.__dataclass_fields__:  # type: ignore[attr-defined]
+            found[field] = text == "yes" if text in {"yes", "no"} else int(text) if is_number(text) else text
+    return found
+
+
+def is_number(text: str) -> bool:
+    return text.removeprefix("-").isdecimal()
+
+
+def compile_sql(subscription: Subscription) -> object:
+    return sql_filter(subscription.expression)
+
+
+class Topics(Narrator):
+    def __init__(self) -> None:
+        super().__init__()
+        self.settings()
+
+    def settings(self, step: Step | None = None) -> str:
+        self.config = DeliveryConfig(**options(step, DeliveryConfig)) if step else DeliveryConfig()
+        self.standing = BrokerStanding(**options(step, BrokerStanding)) if step else BrokerStanding()
+        self.topics = BrokerTopics(self.config, "DefaultCluster", "broker-a")
+        self.groups = BrokerGroups(self.config)
+        self.locks = QueueLocks(self.config)
+        self.consumers = ConsumerTable(self.config)
+        return ""
+
+    def topic(self, step: Step) -> str:
+        name = step.words[0] if step.words else ""
+        count = step.integer("queues", 4)
+        topic = TopicConfig(
+            name,
+            count,
+            step.integer("write", count),
+            Permission(step.integer("perm", 6)),
+            order="order" in step.words,
+            attributes=parse_change(step.named.get("attributes", "").strip("()")),
+        )
+        return told(self.topics.update(topic, self.now_ms))
+
+    def send_creates(self, step: Step) -> str:
+        name, template = step.words
+        made = self.topics.create_for_send(name, template, step.integer("queues", 4), self.now_ms)
+        return "nothing" if made is None else self.topics.describe()
+
+    def delete(self, step: Step) -> str:
+        return told(self.topics.delete(step.words[0], self.now_ms))
+
+    def show(self, step: Step) -> str:
+        return self.topics.describe()
+
+
+class Groups(Topics):
+    def group(self, step: Step) -> str:
+        group = SubscriptionGroup(step.words[0], **options(step, SubscriptionGroup))
+        return told(self.groups.update(group, self.now_ms))
+
+    def find(self, step: Step) -> str:
+        found = self.groups.find(step.words[0], self.now_ms)
+        return found.name if found else "unknown"
+
+    def forget(self, step: Step) -> str:
+        if (refusal := self.groups.delete(step.words[0], self.now_ms)) is not None:
+            return told(refusal)
+        return self.groups.describe()
+
+    def forbid(self, step: Step) -> str:
+        self.groups.forbid_read(*step.words[:2], step.words[2] == "yes", self.now_ms)
+        return f"{self.groups.read_forbidden(*step.words[:2])} {self.groups.forbidden}"
+
+    def show(self, step: Step) -> str:
+        return self.groups.describe()
+
+
+class Send(Groups):
+    def lock(self, step: Step) -> str:
+        self.locks.lock(step.words[0], [MessageQueue("T", "broker-a", 0)], "c", self.now_ms)
+        return ""
+
+    def send(self, step: Step) -> str:
+        rules = SendRules(self.config, self.standing, self.topics, self.groups, self.locks, lambda n: n - 1)
+        request = SendRequest(**{"topic": step.words[0], "queue_id": 0, **options(step, SendRequest)})
+        given = dict(item.split("=", 1) for item in step.input.splitlines())
+        received = dict(given)
+        drop_internal(received)
+        plan = rules.check(request, received, self.now_ms)
+        if isinstance(plan, Refusal):
+            return told(plan)
+        assert isinstance(plan, SendPlan)
+        changes = {name: value for name, value in plan.properties.items() if given.get(name) != value}
+        lost = [f"-{name}" for name in given if name not in plan.properties]
+        kind = " dead letter" if plan.dead_letter else " half" if plan.half else ""
+        properties = " ".join([*(f"{name}={value}" for name, value in sorted(changes.items())), *lost])
+        queue = f"{plan.topic.name}/{plan.queue_id} of {plan.topic.write_queue_count}"
+        return f"store{kind} in {queue}\n{properties}"
+
+
+class Pull(Groups):
+    def heartbeat(self, step: Step) -> str:
+        group, topic = step.words
+        wanted = parse_subscription(
+            topic,
+            step.named.get("expression", "*"),
+            step.named.get("type"),
+            step.integer("version", 1),
+        )
+        state = ConsumerState(message_model=step.named.get("model", "CLUSTERING"))
+        self.consumers.heartbeat(group, Client("c", "c", 0, 0, self.now_ms), state, [wanted])
+        return ""
+
+    def set(self, step: Step) -> str:
+        group = self.groups.find(step.words[0], self.now_ms)
+        assert group
+        self.groups.update(replace(group, **options(step, SubscriptionGroup)), self.now_ms)
+        return ""
+
+    def pull(self, step: Step) -> str:
+        def compile_filter(subscription: Subscription) -> object:
+            if "broken" in subscription.expression:
+                raise SqlSyntaxError(subscription.expression, "broken")
+            return None
+
+        rules = PullRules(
+            self.config, self.standing, self.topics, self.groups, self.consumers, compile_filter
+        )
+        topic, queue_id = place(step.words[1])
+        stated = "subscription" in step.named
+        request = PullRequest(
+            group=step.words[0],
+            topic=topic,
+            queue_id=queue_id,
+            flags=int(PullFlag.SUBSCRIPTION) if stated else 0,
+            subscription=step.named.get("subscription"),
+            expression_type=step.named.get("type"),
+            subscription_version=step.integer("version", 0),
+            lite_code="lite" in step.words,
+        )
+        plan = rules.check(request, self.now_ms)
+        if isinstance(plan, Refusal):
+            return told(plan)
+        assert isinstance(plan, PullPlan)
+        return f"serve {plan.subscription.expression} v{plan.subscription.version}"
+
+    def check(self, step: Step) -> str:
+        rules = PullRules(self.config, self.standing, self.topics, self.groups, self.consumers, compile_sql)
+        wanted = Subscription("T", step.input, expression_type=step.words[0])
+        return told(rules.check_subscription(wanted))
+
+    def answer(self, step: Step) -> str:
+        answer = answer_pull(
+            step.words[0],
+            step.integer("offset", 5),
+            step.integer("next", 7),
+            config=self.config,
+            standing=self.standing,
+            group=SubscriptionGroup("g"),
+            suggest_slave="far-behind" in step.words,
+        )
+        return (
+            f"{int(answer.code)} {answer.code.name}, next {answer.next_offset} at broker {answer.broker_id}"
+        )

@@ -1,0 +1,27 @@
+"""The broker's rules, told as stories: `testdata/<machine>_<what happens>.txt`."""
+
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from tests.protocol.broker.narrators import NARRATORS
+from tests.support import datadriven
+
+STORIES = sorted((Path(__file__).parent / "testdata").glob("*.txt"))
+
+
+class Narrator(Protocol):
+    def tell(self, step: datadriven.Step) -> str: ...
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda path: path.stem)
+def test_story(story: Path, rewrite: bool) -> None:
+    machine = next(name for name in sorted(NARRATORS, key=len, reverse=True) if story.stem.startswith(name))
+    narrator: Narrator = NARRATORS[machine]()
+    datadriven.run(story, narrator.tell, rewrite=rewrite)
+
+
+def test_every_machine_has_a_story() -> None:
+    told = [path.stem for path in STORIES]
+    assert [name for name in NARRATORS if not any(stem.startswith(name) for stem in told)] == []

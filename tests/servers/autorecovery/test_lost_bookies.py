@@ -1,0 +1,93 @@
+"""Ledgers of lost bookies are made whole by hand, with no autorecovery anywhere."""
+
+from pathlib import Path
+
+import pytest
+
+from pyledger.client.bookkeeper import AsyncLedgerClient, AsyncLedgerWriter
+from pyledger.errors import BookieExistsError, LedgerFencedError
+from pyledger.servers.autorecovery.recover_bookies import MendedLedger, Outcome, mend_ledgers_of
+from tests.servers.autorecovery.cluster import Yard, play
+
+PAYLOADS = [b"%d" % at * (at % 7) for at in range(60)]
+
+
+async def mended(client: AsyncLedgerClient, *bookies: str, dry_run: bool = False) -> list[MendedLedger]:
+    return [one async for one in mend_ledgers_of(client, bookies, dry_run=dry_run)]
+
+
+async def at_b1(client: AsyncLedgerClient, *sizes: int) -> AsyncLedgerWriter:
+    """A writer of a ledger that is spread over `b1` as well."""
+    while True:
+        writer = await client.create(*sizes, password=b"pw")
+        if "b1" in writer.metadata.segments[0].ensemble:
+            return writer
+        await writer.close()
+
+
+def test_closed_and_open_ledgers(tmp_path: Path) -> None:
+    async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
+        closed = await at_b1(client, 4, 3, 2)
+        await closed.add_many(PAYLOADS)
+        await closed.close()
+        left = await at_b1(client, 3, 3, 3)
+        await left.add_many(PAYLOADS)
+        await left.abandon()
+        empty = await at_b1(client, 4, 2, 2)
+        await empty.close()
+        with pytest.raises(BookieExistsError):
+            await mended(client, "b1")
+        await made.lose("b1")
+        before = [await client.metadata(ledger_id) async for ledger_id in client.ledgers()]
+        found = await mended(client, "b1", dry_run=True)
+        assert [(one.ledger_id, one.outcome, one.closed) for one in found] == [
+            (closed.ledger_id, Outcome.LACKING, False),
+            (left.ledger_id, Outcome.LACKING, True),
+        ]
+        assert found[0].fragments == 1
+        assert [await client.metadata(ledger_id) async for ledger_id in client.ledgers()] == before
+        found = await mended(client, "b1")
+        assert [(one.ledger_id, one.outcome, one.closed) for one in found] == [
+            (closed.ledger_id, Outcome.MENDED, False),
+            (left.ledger_id, Outcome.MENDED, True),
+        ]
+        assert found[0].copied_bytes > sum(map(len, PAYLOADS))
+        for ledger_id in (closed.ledger_id, left.ledger_id):
+            await made.whole(ledger_id)
+            assert "b1" not in await made.names(ledger_id)
+            reader = await client.open(ledger_id, b"pw")
+            assert [entry.payload async for entry in reader.read()] == PAYLOADS
+        assert await mended(client, "b1") == []
+
+    play(tmp_path, scenario, bookies=5)
+
+
+def test_a_writer_at_a_lost_bookie_is_fenced(tmp_path: Path) -> None:
+    async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
+        writer = await client.create(3, 3, 2)
+        await writer.add_many(PAYLOADS)
+        lost = writer.metadata.segments[0].ensemble[1]
+        await made.lose(lost)
+        (found,) = await mended(client, lost)
+        assert (found.outcome, found.closed) == (Outcome.MENDED, True)
+        with pytest.raises(LedgerFencedError):
+            await writer.add(b"late")
+        await writer.abandon()
+        await made.whole(writer.ledger_id)
+        assert lost not in await made.names(writer.ledger_id)
+
+    play(tmp_path, scenario)
+
+
+def test_without_another_bookie_it_fails_and_says_so(tmp_path: Path) -> None:
+    async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
+        writer = await client.create(3, 3, 2)
+        await writer.add_many(PAYLOADS)
+        await writer.close()
+        await made.lose("b2")
+        (found,) = await mended(client, "b2")
+        assert (found.outcome, found.fragments, found.copied_bytes) == (Outcome.FAILED, 1, 0)
+        assert "bookies" in found.problem
+        assert "b2" in await made.names(writer.ledger_id), "nothing is named that has no copies"
+
+    play(tmp_path, scenario, bookies=3)

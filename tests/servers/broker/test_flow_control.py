@@ -1,0 +1,57 @@
+"""What a broker says when it cannot keep up, and when it takes no messages."""
+
+from pathlib import Path
+
+import pytest
+
+from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.wire.remoting.command import encode_frame
+from tests.net.conftest import Run
+from tests.servers.broker.peers import asked, broker, peer, pull, send
+
+
+@pytest.mark.parametrize("code", [RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_MESSAGE])
+def test_sends_are_refused_while_too_many_wait_for_their_flush(
+    run: Run, tmp_path: Path, code: RequestCode
+) -> None:
+    async def main() -> None:
+        async with (
+            broker(tmp_path, store={"flush_disk_type": "sync"}, waiting_sends_max=2) as one,
+            peer(one) as client,
+        ):
+            assert (await client.request(send("T"))).code == 0
+            requests = [send("T", code=code) for _ in range(4)]
+            for number, request in enumerate(requests):
+                request.opaque = number
+            # All are read at once, so none of the first two is flushed when the others come.
+            await client.send(b"".join(encode_frame(request) for request in requests))
+            answers = {answer.opaque: answer for answer in [await client.receive() for _ in requests]}
+            assert [answers[number].code for number in range(4)] == [0, 0, 2, 2]
+            assert (answers[3].remark or "").startswith("[REJECTREQUEST]system busy")
+            # What was refused is not stored, and once the flush is through all is as before.
+            assert one.store.queue_range("T", 0).max_offset == 3
+            assert (await client.request(send("T"))).code == 0
+            runtime = await client.request(asked(RequestCode.GET_BROKER_RUNTIME_INFO))
+            assert b'"sendThreadPoolQueueSize":"0"' in bytes(runtime.body)
+            assert b'"sendThreadPoolQueueCapacity":"2"' in bytes(runtime.body)
+
+    run(main())
+
+
+def test_full_disk_refuses_sends_and_serves_pulls(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with broker(tmp_path) as one, peer(one) as client:
+            assert (await client.request(send("T"))).code == 0
+            services = one.store._services
+            services._usage = lambda _path: 99
+            one.store.clean()
+            refused = await client.request(send("T"))
+            assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
+            assert (await client.request(pull("T"))).code == 0
+            assert one.parts is not None
+            assert one.parts.counts.puts_failed == 1
+            services._usage = lambda _path: 10
+            one.store.clean()
+            assert (await client.request(send("T"))).code == 0
+
+    run(main())

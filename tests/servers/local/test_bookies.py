@@ -1,0 +1,76 @@
+"""The pytest fixture for ledgers in a project that is not ours, and our client on our bookies."""
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+
+from pyledger.client.bookkeeper import AsyncLedgerClient, LedgerConfig
+from pyledger.errors import LedgerFencedError
+from pyledger.servers.local.bookies import BackgroundBookies, BookieGroup
+from pyledger.store.bookkeeper.verify import BookieCheck
+from tests.support.source_tree import ROOT
+
+pytest_plugins = ["pytester"]
+
+HOUR_MS = 3_600_000
+PATIENT = LedgerConfig(add_timeout_ms=HOUR_MS, read_timeout_ms=HOUR_MS, connect_timeout_ms=HOUR_MS)
+
+
+def test_example_of_the_document_works(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    (example,) = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs/pytest.md").read_text().partition("# Bookies")[2], re.DOTALL
+    )
+    pytester.makepyfile(example)
+    found = pytester.runpytest_subprocess("-p", "pyledger.pytest_plugin", "-W", "error")
+    found.assert_outcomes(passed=1)
+
+
+def test_our_client_writes_recovers_and_reads(tmp_path: Path) -> None:
+    async def play(address: str) -> None:
+        async with AsyncLedgerClient(address, config=PATIENT) as client:
+            writer = await client.create(3, 2, 2, password=b"secret")
+            sent = [writer.add_soon(b"%d" % at) for at in range(500)]
+            assert [await one for one in sent] == list(range(500))
+            reader = await client.open(writer.ledger_id, b"secret")  # which fences the writer off
+            found = [entry.payload async for entry in reader.read(0, 499)]
+            assert found == [b"%d" % at for at in range(500)]
+            assert reader.closed
+            with pytest.raises(LedgerFencedError):
+                await writer.add(b"late")
+            await reader.close()
+            await writer.abandon()
+
+    with BackgroundBookies(tmp_path) as bookies:
+        asyncio.run(play(bookies.address))
+    for number in range(1, 4):
+        check = BookieCheck(str(tmp_path / f"bookie-{number}"))
+        assert [one for one in check.problems() if one.severity != "note"] == []
+        assert check.entries
+
+
+def test_entries_outlive_a_bookie_of_their_ensemble(tmp_path: Path) -> None:
+    async def play() -> None:
+        group = BookieGroup(tmp_path, 4)
+        await group.start()
+        async with AsyncLedgerClient(group.address, config=PATIENT) as client:
+            writer = await client.create(3, 3, 2)
+            for at in range(20):
+                await writer.add(b"%d" % at)
+            name = writer.metadata.segments[-1].ensemble[0]
+            lost = group.bookies[int(name.removeprefix("bookie-")) - 1]
+            await lost.close()
+            for at in range(20, 40):
+                await writer.add(b"%d" % at)
+            await writer.close()
+            reader = await client.open(writer.ledger_id)
+            found = [entry.payload async for entry in reader.read(0, 39)]
+            assert found == [b"%d" % at for at in range(40)]
+            assert name not in reader.metadata.segments[-1].ensemble
+            await reader.close()
+        await group.close()
+
+    asyncio.run(play())
