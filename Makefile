@@ -117,7 +117,7 @@ bench-report: $(NATIVE) $(PEERS)  ## three full runs with all peers; rewrites th
 	$(BIN)/python -m benchmarks.report
 
 compare: $(READY)  ## ratio table of two saved runs: A=file B=file; BOUND=1.2 fails beyond it
-	$(BIN)/python benchmarks/compare.py $(A) $(B) $(if $(BOUND),--bound $(BOUND))
+	$(BIN)/python benchmarks/report/compare.py $(A) $(B) $(if $(BOUND),--bound $(BOUND))
 
 lint: $(READY)  ## ruff and cython-lint
 	$(BIN)/ruff check .

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from benchmarks.broker_load import program
-from benchmarks.filling import Filled, close_cleanly, fill_and_die
-from benchmarks.java_bench import JavaBench
-from benchmarks.rounds import Rounds
+from benchmarks.load.broker_load import program
+from benchmarks.load.filling import Filled, close_cleanly, fill_and_die
+from benchmarks.load.rounds import Rounds
+from benchmarks.peers.java_bench import JavaBench
 from pyledger import _core
 from tests.interop.java import VERSIONS, built
 

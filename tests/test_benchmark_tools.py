@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import compare, report
+from benchmarks.report import __main__, compare
 
 FACTS = {"cpu": "x", "cores": 2, "python": "3.11", "file_system": "ext4", "build": "release", "scale": "full"}
 
@@ -37,26 +37,26 @@ def test_runs_of_different_machines_are_not_compared(tmp_path: Path) -> None:
     assert compare.main([before, after]) == 2
 
 
-def consumed(*rates: float) -> report.Results:
+def consumed(*rates: float) -> __main__.Results:
     name = "benchmarks/system/bench_consume.py::bench_objects"
-    return report.Results(
+    return __main__.Results(
         [{"benchmarks": [{"fullname": name, "extra_info": {"per_second": rate}}]} for rate in rates]
     )
 
 
 def test_every_row_tells_what_was_found_or_that_nothing_was() -> None:
-    written = list(report.lines(report.Results([]), "2024-05-06", {}))
-    assert len(written) == len(report.ROWS)
+    written = list(__main__.lines(__main__.Results([]), "2024-05-06", {}))
+    assert len(written) == len(__main__.ROWS)
     assert all(line.endswith(" |  | not measured |  |") for line in written)
-    written = list(report.lines(consumed(9e5, 2.5e6), "2024-05-06", {}))
+    written = list(__main__.lines(consumed(9e5, 2.5e6), "2024-05-06", {}))
     (line,) = (line for line in written if "not measured" not in line)
     assert line == "| — as message objects | ≥ 1 M/s | yes | 2.5 M/s | 2024-05-06 |"
-    assert sum("**no**" in line for line in report.lines(consumed(9e5), "2024-05-06", {})) == 1
+    assert sum("**no**" in line for line in __main__.lines(consumed(9e5), "2024-05-06", {})) == 1
 
 
 def test_a_row_that_was_not_measured_again_keeps_its_day() -> None:
-    old = "\n".join(report.lines(consumed(2e6), "2023-01-02", {}))
-    known = report.known_lines(old)
+    old = "\n".join(__main__.lines(consumed(2e6), "2023-01-02", {}))
+    known = __main__.known_lines(old)
     assert list(known) == [("consume 32 a call, as ranges", "— as message objects")]
-    assert "\n".join(report.lines(report.Results([]), "2024-05-06", known)) == old
-    assert "2 M/s | 2024-05-06 |" in "\n".join(report.lines(consumed(2e6), "2024-05-06", known))
+    assert "\n".join(__main__.lines(__main__.Results([]), "2024-05-06", known)) == old
+    assert "2 M/s | 2024-05-06 |" in "\n".join(__main__.lines(consumed(2e6), "2024-05-06", known))

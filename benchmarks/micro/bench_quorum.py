@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from benchmarks.rounds import Rounds
+from benchmarks.load.rounds import Rounds
 from pyledger.model.quorum import quorum_index
 from tests.models import quorum as model
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from benchmarks.rounds import Rounds
+from benchmarks.load.rounds import Rounds
 from pyledger.config.dledger import RaftConfig
 from pyledger.protocol.dledger.messages import (
     AppendEntryRequest,

@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark_pyledger.schema import schema_of
 
-from benchmarks.rounds import Rounds
+from benchmarks.load.rounds import Rounds
 from benchmarks.spark.conftest import TASKS
 from benchmarks.spark.prebuilt_source import write_batches
 from benchmarks.spark.stores import FULL_LOG_BYTES, SHAPES, SMOKE_LOG_BYTES, Stored, make_store

@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.filling import QUEUES
-from benchmarks.rounds import Rounds
+from benchmarks.load.filling import QUEUES
+from benchmarks.load.rounds import Rounds
 from benchmarks.spark.bench_batch_read import QUERIES
 from benchmarks.spark.conftest import TASKS
 from benchmarks.spark.kafka_broker import KafkaBroker, connector_jars

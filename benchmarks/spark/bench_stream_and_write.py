@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark_pyledger.schema import schema_of
 
-from benchmarks.rounds import Rounds
+from benchmarks.load.rounds import Rounds
 from benchmarks.spark.conftest import TASKS
 from benchmarks.spark.discarding_sink import DiscardingSink, KeepingSink
 from benchmarks.spark.prebuilt_source import write_batch

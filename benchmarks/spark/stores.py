@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from benchmarks.filling import QUEUES, REST, TAG, unique_key
+from benchmarks.load.filling import QUEUES, REST, TAG, unique_key
 from pyledger.store.messages.message_store import MessageStore
 
 TOPIC = "bench"

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from benchmarks.filling import QUEUES, Filled
-from benchmarks.rounds import Rounds
+from benchmarks.load.filling import QUEUES, Filled
+from benchmarks.load.rounds import Rounds
 from pyledger import arrow
 from pyledger.store.reading.reader import StoreReader
 

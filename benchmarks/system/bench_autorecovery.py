@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.ledger_clusters import Bookies, for_both_clients, our_bookies, serving
-from benchmarks.rounds import Rounds
+from benchmarks.load.rounds import Rounds
+from benchmarks.peers.bookie_clusters import Bookies, for_both_clients, our_bookies, serving
 from pyledger.client.bookkeeper import AsyncLedgerClient
 
 ENTRY_BYTES = 1024

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.processor_time import cpu_seconds
-from benchmarks.rounds import Rounds
+from benchmarks.load.rounds import Rounds
+from benchmarks.peers.processor_time import cpu_seconds
 from pyledger.metadata.cluster import locate
 from pyledger.protocol.bookkeeper import messages as m
 from pyledger.protocol.bookkeeper.entry import DigestType

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.broker_load import BATCH, KINDS
-from benchmarks.brokers import JAVA_VERSION, RunningBroker, java_broker, our_broker
-from benchmarks.load_frames import FrameSource
-from benchmarks.rounds import Rounds
+from benchmarks.load.broker_load import BATCH, KINDS
+from benchmarks.load.frames import FrameSource
+from benchmarks.load.rounds import Rounds
+from benchmarks.peers.brokers import JAVA_VERSION, RunningBroker, java_broker, our_broker
 
 JAVA = f"java-{JAVA_VERSION}"
 MESSAGES_BEFORE_PULL = 64_000

@@ -9,8 +9,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from benchmarks.brokers import JAVA_VERSION, RunningBroker, java_broker, our_broker
-from benchmarks.rounds import Rounds
+from benchmarks.load.rounds import Rounds
+from benchmarks.peers.brokers import JAVA_VERSION, RunningBroker, java_broker, our_broker
 from tests.interop.peers import run_alone
 
 pytestmark = pytest.mark.java

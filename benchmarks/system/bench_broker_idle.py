@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.brokers import RunningBroker, our_broker, serving
-from benchmarks.load_frames import FrameSource
-from benchmarks.rounds import Rounds
+from benchmarks.load.frames import FrameSource
+from benchmarks.load.rounds import Rounds
+from benchmarks.peers.brokers import RunningBroker, our_broker, serving
 
 KINDS = {"node": ("serve", "--dev", "--namesrv-port", "0", "--port", "0"), "broker": ("broker",)}
 IDLE_CONNECTIONS = 1_000

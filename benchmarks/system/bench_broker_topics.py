@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.brokers import our_broker, serving
-from benchmarks.load_frames import FrameSource
-from benchmarks.rounds import Rounds
+from benchmarks.load.frames import FrameSource
+from benchmarks.load.rounds import Rounds
+from benchmarks.peers.brokers import our_broker, serving
 from pyledger.store.messages.message_store import MessageStore
 
 QUEUES = 8

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.processor_time import cpu_seconds
-from benchmarks.rounds import Rounds
+from benchmarks.load.rounds import Rounds
+from benchmarks.peers.processor_time import cpu_seconds
 from pyledger.client import AsyncProducer, AsyncPushConsumer, Message, Producer, ReceivedMessage
 from pyledger.net.loop import loop_factory
 
@@ -47,7 +47,7 @@ class Server:
 def server(tmp_path: Path) -> Iterator[Server]:
     """A broker with an empty store."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.dev_server", str(tmp_path / "store")],
+        [sys.executable, "-m", "benchmarks.peers.dev_server", str(tmp_path / "store")],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.load.rounds import Rounds
 from benchmarks.micro.typical_log import typical_log
-from benchmarks.rounds import Rounds
 from pyledger._core import LogView, MappedFile, limit_unpacked_bytes, read_message, scan, unpacked_blocks
 from pyledger.store.cold.segment_writer import BLOCK_BYTES, write_segment
 from pyledger.store.reading.reader import StoreReader

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.filling import QUEUES, TOPIC, Filled, body, unique_key
-from benchmarks.java_bench import JavaBench
-from benchmarks.rounds import Rounds
+from benchmarks.load.filling import QUEUES, TOPIC, Filled, body, unique_key
+from benchmarks.load.rounds import Rounds
+from benchmarks.peers.java_bench import JavaBench
 from pyledger.store.messages.message_store import MessageStore
 
 GROUP = "consume, 32 a call"

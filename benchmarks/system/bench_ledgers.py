@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.ledger_clusters import Bookies, for_both_clients, java_client, our_bookies, serving
-from benchmarks.processor_time import cpu_seconds
-from benchmarks.rounds import Rounds
+from benchmarks.load.rounds import Rounds
+from benchmarks.peers.bookie_clusters import Bookies, for_both_clients, java_client, our_bookies, serving
+from benchmarks.peers.processor_time import cpu_seconds
 from pyledger.client.bookkeeper import AsyncLedgerClient, AsyncLedgerWriter, LedgerConfig
 from pyledger.net.loop import run
 from pyledger.protocol.bookkeeper.entry import DigestType

@@ -21,7 +21,7 @@ from pyspark_pyledger.options import parse_read_options
 from pyspark_pyledger.partitions import LedgerPartition
 from pyspark_pyledger.planning import TASKS_MAX, plan_folders
 
-from benchmarks.rounds import Rounds
+from benchmarks.load.rounds import Rounds
 from pyledger.store.messages.message_store import MessageStore
 from tests.core.log.log_files import RecordFields
 

@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 import pytest
 
-from benchmarks.java_bench import JavaBench
-from benchmarks.rounds import Rounds
+from benchmarks.load.rounds import Rounds
+from benchmarks.peers.java_bench import JavaBench
 from pyledger import _core
 from pyledger.store.messages.message_store import MessageStore
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.raft_groups import PATIENT, RunningGroup, java_group, our_group
-from benchmarks.rounds import Rounds
+from benchmarks.load.rounds import Rounds
+from benchmarks.peers.dledger_groups import PATIENT, RunningGroup, java_group, our_group
 from pyledger.config.dledger_store import RaftStoreConfig
 from pyledger.protocol.dledger.messages import TermState
 from pyledger.store.dledger.store import RaftStore

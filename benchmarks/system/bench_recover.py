@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.filling import QUEUES, TOPIC, Filled
-from benchmarks.java_bench import JavaBench
-from benchmarks.rounds import Rounds
+from benchmarks.load.filling import QUEUES, TOPIC, Filled
+from benchmarks.load.rounds import Rounds
+from benchmarks.peers.java_bench import JavaBench
 from pyledger import _core
 from pyledger.store.messages.message_store import MessageStore
 from pyledger.store.reading.reader import StoreReader

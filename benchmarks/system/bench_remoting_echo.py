@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from benchmarks.processor_time import cpu_seconds
-from benchmarks.rounds import Rounds
+from benchmarks.load.rounds import Rounds
+from benchmarks.peers.processor_time import cpu_seconds
 from pyledger.net.loop import loop_factory
 from pyledger.net.remoting.client import RemotingClient
 from pyledger.net.remoting.pending_requests import Outcome
@@ -46,7 +46,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[EchoServer]:
     if request.param == "uvloop" and loop_factory() is asyncio.new_event_loop:
         pytest.skip("uvloop is not installed")
     process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.echo_server", request.param],
+        [sys.executable, "-m", "benchmarks.peers.echo_server", request.param],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -20,10 +20,10 @@ from unittest.mock import patch
 
 import pytest
 
-from benchmarks.broker_load import BrokerLoad
-from benchmarks.brokers import JAVA_VERSION, PATIENT, RunningBroker, pid_of_listener, serving
-from benchmarks.load_frames import FrameSource
-from benchmarks.rounds import Rounds
+from benchmarks.load.broker_load import BrokerLoad
+from benchmarks.load.frames import FrameSource
+from benchmarks.load.rounds import Rounds
+from benchmarks.peers.brokers import JAVA_VERSION, PATIENT, RunningBroker, pid_of_listener, serving
 from pyledger._core import LogView, MappedFile, scan
 from pyledger.client.admin.ha import ReplicationAdmin, Standing
 from pyledger.config.client import ClientConfig

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from benchmarks.rounds import Rounds
+from benchmarks.load.rounds import Rounds
 
 CLI = "import sys; from pyledger.cli.__main__ import main; sys.argv[0] = 'pyledger'; main()"
 PROGRAMS = {

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.java_bench import JavaBench
-from benchmarks.rounds import Rounds
+from benchmarks.load.rounds import Rounds
+from benchmarks.peers.java_bench import JavaBench
 from pyledger.model.message import Message
 from pyledger.store.messages.message_store import MessageStore
 

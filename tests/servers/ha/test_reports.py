@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.load_frames import FrameSource
+from benchmarks.load.frames import FrameSource
 from pyledger.config.ha import HaConfig
 from pyledger.net.deferred import LateAnswer
 from pyledger.protocol.broker.broker_stats import BrokerCounts

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
-from benchmarks.broker_load import FRAMES_BYTES, BrokerLoad
-from benchmarks.load_frames import FrameSource
-from benchmarks.processor_time import cpu_seconds
+from benchmarks.load.broker_load import FRAMES_BYTES, BrokerLoad
+from benchmarks.load.frames import FrameSource
+from benchmarks.peers.processor_time import cpu_seconds
 from tests.interop import peers
 
 JAVA_VERSION = "5.3.3"

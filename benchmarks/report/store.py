@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from benchmarks.results import JAVA_VERSIONS, Results, Row, Verdict, at_least, rate
+from benchmarks.report.results import JAVA_VERSIONS, Results, Row, Verdict, at_least, rate
 
 
 def single(r: Results) -> Verdict:

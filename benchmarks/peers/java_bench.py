@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from benchmarks.rounds import Rounds
+from benchmarks.load.rounds import Rounds
 from tests.interop.java import JavaStore, Line
 
 HEAP = "-Xms2g -Xmx2g"

@@ -1,6 +1,6 @@
 """A light load for a broker: the same frames for any broker, from a native program over one connection.
 
-    python -m benchmarks.broker_load 127.0.0.1:10911 --pid 4711
+    python -m benchmarks.load.broker_load 127.0.0.1:10911 --pid 4711
 
 prints, for each kind of load, the rate and the processor time that process 4711, the broker, took for one
 message. Any broker of RocketMQ's remoting protocol will do: it has to create topics and groups on first use,
@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from benchmarks.load_frames import BATCH, FrameSource
+from benchmarks.load.frames import BATCH, FrameSource
 from pyledger.model.remoting_codes import ResponseCode
 from pyledger.wire.remoting.command import SerializeType, decode
 from pyledger.wire.remoting.framing import FrameDecoder

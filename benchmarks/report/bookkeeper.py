@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from benchmarks.results import Results, Row, Verdict, rate
+from benchmarks.report.results import Results, Row, Verdict, rate
 
 Met = Callable[[float], bool]
 SIZES = (1, 3)

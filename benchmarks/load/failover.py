@@ -1,6 +1,6 @@
 """How long producers are without a broker after a kill of the leader of three brokers on a DLedger log.
 
-    python -m benchmarks.failover [--brokers ours|java] [--rounds 3] [--poll 30000]
+    python -m benchmarks.load.failover [--brokers ours|java] [--rounds 3] [--poll 30000]
 
 Three brokers, a name server of ours, a producer of ours and RocketMQ's (5.3.3). Both send one message after
 another and try none again by themselves. The broker that leads is killed with `kill -9`. Each round

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.brokers import CLI, serving
-from benchmarks.links import links_to
-from benchmarks.processor_time import cpu_seconds
+from benchmarks.peers.brokers import CLI, serving
+from benchmarks.peers.links import links_to
+from benchmarks.peers.processor_time import cpu_seconds
 from pyledger.client.dledger import RaftClient
 from tests.interop.dledger_peers import JavaNode
 from tests.interop.dledger_peers import run as run_java

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from benchmarks.results import Results, Row, Verdict, rate
+from benchmarks.report.results import Results, Row, Verdict, rate
 
 COLD_SCAN = "cold.scan[log={}-blocks=256KiB-crc=on]"
 COLD_POINT = "cold.point_read[log={}-blocks=256KiB]"

@@ -1,6 +1,6 @@
 """Links between the members of a group, each way of each with a delay, in a process of their own.
 
-    python -m benchmarks.links DELAY_MS HOST:PORT...
+    python -m benchmarks.peers.links DELAY_MS HOST:PORT...
 
 Prints for each address, as one JSON list, where it is reached through the link.
 """
@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from benchmarks.brokers import program_environment
+from benchmarks.peers.brokers import program_environment
 from pyledger.net.loop import run
 from tests.chaos.links import Link
 
@@ -20,7 +20,7 @@ from tests.chaos.links import Link
 @contextmanager
 def links_to(targets: Sequence[str], delay_ms: float) -> Iterator[list[str]]:
     """Addresses that lead to `targets`, until the end of the block."""
-    words = [sys.executable, "-m", "benchmarks.links", str(delay_ms), *targets]
+    words = [sys.executable, "-m", "benchmarks.peers.links", str(delay_ms), *targets]
     with subprocess.Popen(
         words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=program_environment()
     ) as process:

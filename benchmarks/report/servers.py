@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 
-from benchmarks.results import JAVA_VERSIONS, Results, Row, Verdict, rate
+from benchmarks.report.results import JAVA_VERSIONS, Results, Row, Verdict, rate
 
 BY_THREAD = "send_in_turn_with_threads"
 OURS, JAVA = "pyledger", f"java-{JAVA_VERSIONS[0]}"

@@ -20,13 +20,13 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
-from benchmarks.report_ledgers import LEDGER_ROWS
-from benchmarks.report_servers import SERVER_ROWS
-from benchmarks.report_spark import SPARK_ROWS, source_lines
-from benchmarks.report_store import START_ROWS, STORE_ROWS
-from benchmarks.results import Results
+from benchmarks.report.bookkeeper import LEDGER_ROWS
+from benchmarks.report.results import Results
+from benchmarks.report.servers import SERVER_ROWS
+from benchmarks.report.spark import SPARK_ROWS, source_lines
+from benchmarks.report.store import START_ROWS, STORE_ROWS
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = ROOT / "docs" / "benchmarking.md"
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 SOURCES_BEGIN, SOURCES_END = "<!-- sources: begin -->", "<!-- sources: end -->"
