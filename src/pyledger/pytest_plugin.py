@@ -15,13 +15,13 @@ import pytest
 
 if TYPE_CHECKING:
     from pyledger.servers.local.bookies import BackgroundBookies
-    from pyledger.servers.local.node_thread import BackgroundNode
+    from pyledger.servers.local.rocketmq import BackgroundNode
 
 
 @pytest.fixture
 def pyledger_broker(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[BackgroundNode]":
     """A name server and a broker on free ports of loopback, with an empty store; gone after the test."""
-    from pyledger.servers.local.node_thread import (  # noqa: PLC0415 - only for tests that want it
+    from pyledger.servers.local.rocketmq import (  # noqa: PLC0415 - only for tests that want it
         BackgroundNode,
     )
 

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from pyledger.cli.commands import COMMANDS
-from pyledger.servers.local.node_thread import BackgroundNode
+from pyledger.servers.local.rocketmq import BackgroundNode
 from tests.cli.command_line import ENVIRONMENT, own_case
 from tests.golden.dledger_folders import golden_node
 from tests.golden.ledger_recordings import unpack_bookie

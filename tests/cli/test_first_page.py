@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.servers.local.node_thread import BackgroundNode
+from pyledger.servers.local.rocketmq import BackgroundNode
 from tests.cli.command_line import ENVIRONMENT
 from tests.cli.test_docs import execute
 from tests.support.source_tree import ROOT

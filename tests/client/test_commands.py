@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.servers.local.node_thread import BackgroundNode
+from pyledger.servers.local.rocketmq import BackgroundNode
 from tests.cli.command_line import Finished, into_closed_pipe, pyledger, spawn
 
 pytestmark = pytest.mark.timeout(300)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pyledger.servers.local.node_thread import BackgroundNode
+from pyledger.servers.local.rocketmq import BackgroundNode
 from tests.support.source_tree import ROOT
 
 PROGRAM = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -17,7 +17,7 @@ from pyledger.cli.mqadmin import EXAMPLES, MODULES, PLACES
 from pyledger.client.blocking.consumer import PushConsumer
 from pyledger.client.blocking.producer import Producer
 from pyledger.model.message import Message
-from pyledger.servers.local.node_thread import BackgroundNode
+from pyledger.servers.local.rocketmq import BackgroundNode
 from tests.cli.command_line import Finished, pyledger
 
 pytestmark = pytest.mark.timeout(300)

@@ -11,7 +11,7 @@ from pyledger.client.blocking.producer import Producer
 from pyledger.client.listener import Later
 from pyledger.config.client import ClientConfig
 from pyledger.model.message import Message
-from pyledger.servers.local.node_thread import BackgroundNode
+from pyledger.servers.local.rocketmq import BackgroundNode
 from pyledger.wire.record.record import ReceivedMessage
 from pyledger.wire.remoting.bodies.trace import BeginTrace, EndTrace, SendTrace, Trace, decode_traces
 from tests.cli.command_line import pyledger

@@ -18,7 +18,7 @@ from pyspark_pyledger.write_options import WriteOptions
 from pyledger.client.blocking.producer import Producer
 from pyledger.model.message import Message
 from pyledger.net.loop import run
-from pyledger.servers.local.node_thread import BackgroundNode
+from pyledger.servers.local.rocketmq import BackgroundNode
 from tests.interop.java import JavaStore
 from tests.interop.peers import PEER_VERSIONS, Peers, RocketMQ
 from tests.interop.test_ha import FILES, java_broker

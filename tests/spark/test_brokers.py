@@ -21,7 +21,7 @@ from pyledger.client.blocking.producer import Producer
 from pyledger.errors import ConfigError, DataLostError, RemotingError
 from pyledger.model.message import Message, MessageQueue
 from pyledger.model.topic import TopicConfig
-from pyledger.servers.local.node_thread import BackgroundNode
+from pyledger.servers.local.rocketmq import BackgroundNode
 from tests.servers.ha.link import linked
 from tests.servers.ha.pair import brokers, caught_up, until
 from tests.servers.ha.test_links import service_of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyledger.model.message import Message
-from pyledger.servers.local.node_thread import BackgroundNode
+from pyledger.servers.local.rocketmq import BackgroundNode
 from pyledger.store.messages.message_store import MessageStore
 from tests.support.source_tree import ROOT
 

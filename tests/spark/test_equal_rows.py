@@ -9,7 +9,7 @@ import pytest
 from pyledger.client.blocking.producer import Producer
 from pyledger.errors import CorruptRecordError
 from pyledger.model.message import Message
-from pyledger.servers.local.node_thread import BackgroundNode
+from pyledger.servers.local.rocketmq import BackgroundNode
 from pyledger.store.cold.archive import archive
 from tests.golden.archive import GoldenCase
 from tests.spark.test_brokers import SEND_TIMEOUT_MS

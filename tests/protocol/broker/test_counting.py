@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyledger.protocol.broker.broker_stats import BrokerCounts, Counter, CounterTable
-from pyledger.protocol.broker.stats_names import spans_of
+from pyledger.protocol.broker.broker_stats import BrokerCounts, Counter, CounterTable, spans_of
 
 MINUTE_SAMPLES, HOUR_SAMPLES, DAY_SAMPLES = 6, 6, 24
 

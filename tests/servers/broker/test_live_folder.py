@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pyledger import arrow
 from pyledger.client.blocking.producer import Producer
 from pyledger.model.message import Message
-from pyledger.servers.local.node_thread import BackgroundNode
+from pyledger.servers.local.rocketmq import BackgroundNode
 from pyledger.store.reading.reader import StoreReader
 from tests.cli.command_line import pyledger
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pyledger.errors import StoreLockedError
-from pyledger.servers.local.node_thread import BackgroundNode
+from pyledger.servers.local.rocketmq import BackgroundNode
 from pyledger.store.messages.message_store import MessageStore
 from tests.net.peers import raw
 from tests.servers.broker.peers import send

@@ -2,7 +2,7 @@
 
 Counting costs a look into a table and three additions; rates are made from samples when somebody asks.
 
-Source: RocketMQ common/.../StatsItem.java, StatsItemSet.java; store/.../BrokerStatsManager.java,
+Source: RocketMQ common/.../StatsItem.java, StatsItemSet.java, Stats.java; store/.../BrokerStatsManager.java,
 BrokerStats.java, StoreStatsService.java.
 """
 
@@ -218,3 +218,35 @@ def amount(totals: Totals, field: str) -> int:
         return totals.found + totals.missed
     value: int = getattr(totals, field)
     return value
+
+
+BY_TOPIC = frozenset({"TOPIC_PUT_NUMS", "TOPIC_PUT_SIZE"})
+BYTES = frozenset({"TOPIC_PUT_SIZE", "GROUP_GET_SIZE"})
+KEY_SEPARATOR = "@"
+
+
+def counter_of(counts: BrokerCounts, name: str, key: str) -> Counter | None:
+    """The counter of a statistic; None where nothing was counted, or the name is unknown."""
+    tables: dict[str, CounterTable] = {
+        "TOPIC_PUT_NUMS": counts.put,
+        "TOPIC_PUT_SIZE": counts.put,
+        "GROUP_GET_NUMS": counts.given,
+        "GROUP_GET_SIZE": counts.given,
+        "SNDBCK_PUT_NUMS": counts.sent_back,
+    }
+    table = tables.get(name)
+    if table is None:
+        return None
+    return table.counters.get(key if name in BY_TOPIC else split_key(key))
+
+
+def split_key(key: str) -> tuple[str, str]:
+    """Topic and group of `topic@group`."""
+    topic, _, group = key.partition(KEY_SEPARATOR)
+    return topic, group
+
+
+def spans_of(counts: BrokerCounts, name: str, key: str) -> tuple[SpanCount, SpanCount, SpanCount] | None:
+    """A statistic over the last minute, hour and day; None where there is none."""
+    counter = counter_of(counts, name, key)
+    return None if counter is None else counter.spans("size_bytes" if name in BYTES else "messages")

@@ -5,9 +5,9 @@ from itertools import count
 from typing import NamedTuple
 
 from pyledger.config.ha import HaConfig
-from pyledger.protocol.ha.copied_offset import merged_offset
 from pyledger.protocol.ha.group_transfer import PUT_OK, GroupTransfer
 from pyledger.protocol.ha.log_divergence import TailSearch
+from pyledger.protocol.ha.slave import merged_offset
 from pyledger.simulator.ha.checks import Acknowledged, HaChecks
 from pyledger.simulator.ha.link import Link
 from pyledger.simulator.ha.log import SimulatedLog

@@ -31,8 +31,7 @@ from pyledger.store.messages.message_writer import Buffer, MessageWriter, waits
 from pyledger.store.messages.opening import StoreParts, open_parts
 from pyledger.store.messages.recovery import RecoveryReport
 from pyledger.store.messages.replica import StoreReplica
-from pyledger.store.messages.services import StoreServices
-from pyledger.store.messages.statistics import StoreStatistics
+from pyledger.store.messages.services import StoreServices, StoreStatistics
 from pyledger.store.queues.get_result import GetRanges, GetResult
 from pyledger.store.queues.queue_reader import END_OF_TIME_MS, QueueReader
 

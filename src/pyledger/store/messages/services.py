@@ -3,6 +3,7 @@
 import logging
 import os
 import threading
+from dataclasses import dataclass
 
 from pyledger._core import Waker
 from pyledger.clock import Clock
@@ -16,7 +17,6 @@ from pyledger.store.messages.dispatcher import DispatchWork
 from pyledger.store.messages.flush_thread import LogFlusher, QueueFlusher
 from pyledger.store.messages.opening import SYNC, StoreParts, remove_abort
 from pyledger.store.messages.service_thread import FailureLatch, Service
-from pyledger.store.messages.statistics import StoreStatistics
 
 log = logger("store")
 
@@ -27,6 +27,40 @@ GATHER_MS = 2
 """With sync flush, what the flushes of so long bring is dispatched together: reads do not wait for it."""
 FIRST_CLEAN_MS = 60_000
 MS_PER_HOUR = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStatistics:
+    """What a store has done since it was opened, and where it stands."""
+
+    put_count: int
+    """Messages appended."""
+    put_bytes: int
+    """Bytes of the log that they take, blank records included."""
+    min_offset: int
+    """Physical offset (bytes) of the log's start."""
+    max_offset: int
+    """Physical offset (bytes) of the log's end, as readers see it."""
+    flushed_where: int
+    """Physical offset (bytes) up to which the log is on disk."""
+    dispatched_where: int
+    """Physical offset (bytes) up to which queues and index are built."""
+    dispatch_behind_bytes: int
+    """Confirmed bytes of the log that are not dispatched yet."""
+    log_files: int
+    queue_count: int
+    index_files: int
+    flush_count: int
+    flush_total_ms: float
+    flush_longest_ms: float
+    deleted_files: int
+    """Commit-log files that retention deleted."""
+    disk_full: bool
+    """The disk is so full that puts are refused."""
+    failure: BaseException | None
+    """Why the store takes no more writes; None while it does."""
+    dispatch_problem: Exception | None
+    """Why dispatch cannot go on at the moment; None while it can."""
 
 
 class StoreServices:

@@ -27,7 +27,7 @@ from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.remoting.client import RemotingClient
 from pyledger.protocol.broker.message_request_modes import GroupMode, RequestMode
 from pyledger.protocol.broker.timer_messages import TimerProgress
-from pyledger.protocol.ha.copied_offset import merged_offset
+from pyledger.protocol.ha.slave import merged_offset
 from pyledger.servers.broker.tables import BrokerTables
 from pyledger.store.messages.timer_files import progress_of
 from pyledger.wire.remoting.bodies.json_body import Body

@@ -14,8 +14,7 @@ from collections.abc import Iterable, Mapping
 from pyledger.model import names
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.remoting.connection import Connection
-from pyledger.protocol.broker.broker_stats import SpanCount
-from pyledger.protocol.broker.stats_names import spans_of
+from pyledger.protocol.broker.broker_stats import SpanCount, spans_of
 from pyledger.servers.broker.context import BrokerParts, Method, Reply
 from pyledger.store.queues.get_result import StoredMessage
 from pyledger.wire.remoting.bodies.statistics import BrokerStats, StatsItem
