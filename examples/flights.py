@@ -24,9 +24,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from pyledger import MessageStore, StoreReader
 from pyledger import spark as pyledger_spark
-from pyledger.store.messages.message_store import MessageStore
-from pyledger.store.reading.reader import StoreReader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from examples.flights import LOG_FILE_BYTES, ROW_SCHEMA, TOPIC, start_spark, write_store
-from pyledger.model.message import Message
+from pyledger import Message, MessageStore
 from pyledger.spark import rows_behind
-from pyledger.store.messages.message_store import MessageStore
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -20,11 +20,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pyledger.client.consumer.pull_consumer import AsyncPullConsumer
-from pyledger.client.producer.producer import AsyncProducer
-from pyledger.config.client import ClientConfig
-from pyledger.errors import PyLedgerError
-from pyledger.model.message import Message
+from pyledger import AsyncProducer, AsyncPullConsumer, Message, PyLedgerError
+from pyledger.client import ClientConfig
 
 TOPIC = "smoke"
 BODY_BYTES = 256

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from pyledger.config.store import StoreConfig
 from pyledger.net.loop import loop_factory
-from pyledger.servers.local.rocketmq import SingleNode
+from pyledger.servers.local.rocketmq import LocalRocketMQ
 
 
 async def serve(folder: Path) -> None:
     """Serve until the parent is gone."""
-    node = SingleNode(folder, store=StoreConfig())
+    node = LocalRocketMQ(folder, store=StoreConfig())
     await node.start()
     print(node.address, flush=True)
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)

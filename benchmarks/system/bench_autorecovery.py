@@ -17,7 +17,7 @@ import pytest
 
 from benchmarks.load.rounds import Rounds
 from benchmarks.peers.bookie_clusters import Bookies, for_both_clients, our_bookies, serving
-from pyledger.client.bookkeeper import AsyncLedgerClient
+from pyledger.bookkeeper import AsyncLedgerClient
 
 ENTRY_BYTES = 1024
 BOOKIES = 4

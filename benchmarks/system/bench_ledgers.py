@@ -19,7 +19,7 @@ import pytest
 from benchmarks.load.rounds import Rounds
 from benchmarks.peers.bookie_clusters import Bookies, for_both_clients, java_client, our_bookies, serving
 from benchmarks.peers.processor_time import cpu_seconds
-from pyledger.client.bookkeeper import AsyncLedgerClient, AsyncLedgerWriter, LedgerConfig
+from pyledger.bookkeeper import AsyncLedgerClient, AsyncLedgerWriter, LedgerConfig
 from pyledger.net.loop import run
 from pyledger.protocol.bookkeeper.entry import DigestType
 from pyledger.wire.bookkeeper.entry import EntryDigest, count_whole, pack_entry

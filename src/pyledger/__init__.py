@@ -1,3 +1,70 @@
-"""PyLedger: the message store of Apache RocketMQ, without a JVM."""
+"""PyLedger: the message store of Apache RocketMQ, without a JVM.
+
+    from pyledger import Message, MessageStore
+
+    with MessageStore.open("my-store") as store:
+        store.put(Message("orders", b"one"))
+
+What is public, and what may change: docs/public_api.md.
+"""
+
+from typing import TYPE_CHECKING
+
+from pyledger.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from pyledger.bookkeeper import AsyncLedgerClient, LedgerClient
+    from pyledger.client import (
+        Admin,
+        AsyncAdmin,
+        AsyncProducer,
+        AsyncPullConsumer,
+        AsyncPushConsumer,
+        Producer,
+        PullConsumer,
+        PushConsumer,
+    )
+    from pyledger.errors import PyLedgerError
+    from pyledger.model.message import Message, MessageQueue
+    from pyledger.store import MessageStore, StoreReader
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "pyledger.bookkeeper": ("AsyncLedgerClient", "LedgerClient"),
+            "pyledger.client": (
+                "Admin",
+                "AsyncAdmin",
+                "AsyncProducer",
+                "AsyncPullConsumer",
+                "AsyncPushConsumer",
+                "Producer",
+                "PullConsumer",
+                "PushConsumer",
+            ),
+            "pyledger.errors": ("PyLedgerError",),
+            "pyledger.model.message": ("Message", "MessageQueue"),
+            "pyledger.store": ("MessageStore", "StoreReader"),
+        },
+    )
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Admin",
+    "AsyncAdmin",
+    "AsyncLedgerClient",
+    "AsyncProducer",
+    "AsyncPullConsumer",
+    "AsyncPushConsumer",
+    "LedgerClient",
+    "Message",
+    "MessageQueue",
+    "MessageStore",
+    "Producer",
+    "PullConsumer",
+    "PushConsumer",
+    "PyLedgerError",
+    "StoreReader",
+    "__version__",
+]

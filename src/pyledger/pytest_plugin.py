@@ -14,27 +14,22 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from pyledger.servers.local.bookies import BackgroundBookies
-    from pyledger.servers.local.rocketmq import BackgroundNode
+    from pyledger.testing import LocalBookies, LocalBroker
 
 
 @pytest.fixture
-def pyledger_broker(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[BackgroundNode]":
+def pyledger_broker(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[LocalBroker]":
     """A name server and a broker on free ports of loopback, with an empty store; gone after the test."""
-    from pyledger.servers.local.rocketmq import (  # noqa: PLC0415 - only for tests that want it
-        BackgroundNode,
-    )
+    from pyledger.testing import LocalBroker  # noqa: PLC0415 - only for tests that want it
 
-    with BackgroundNode(tmp_path_factory.mktemp("pyledger") / "store") as node:
-        yield node
+    with LocalBroker(tmp_path_factory.mktemp("pyledger") / "store") as broker:
+        yield broker
 
 
 @pytest.fixture
-def pyledger_ledgers(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[BackgroundBookies]":
+def pyledger_bookies(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[LocalBookies]":
     """Three bookies on free ports of loopback, and their cluster, all empty; gone after the test."""
-    from pyledger.servers.local.bookies import (  # noqa: PLC0415 - only for tests that want it
-        BackgroundBookies,
-    )
+    from pyledger.testing import LocalBookies  # noqa: PLC0415 - only for tests that want it
 
-    with BackgroundBookies(tmp_path_factory.mktemp("pyledger") / "bookies") as bookies:
+    with LocalBookies(folder=tmp_path_factory.mktemp("pyledger") / "bookies") as bookies:
         yield bookies

@@ -17,6 +17,8 @@ from typing import Any
 
 from pyledger.errors import ConfigError
 
+__all__ = ["rows_behind", "setup"]
+
 JAVA_MIN_VERSION = 17
 PYSPARK_MIN_VERSION = (4, 2)
 

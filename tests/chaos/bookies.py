@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pyledger.client.bookkeeper import AsyncLedgerClient, LedgerConfig
+from pyledger.bookkeeper import AsyncLedgerClient, LedgerConfig
 from pyledger.errors import LedgerOperationError, NotEnoughBookiesError
 from pyledger.metadata.cluster import locate
 from pyledger.store.bookkeeper.verify import BookieCheck

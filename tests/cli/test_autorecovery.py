@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.client.bookkeeper import LedgerClient
+from pyledger.bookkeeper import LedgerClient
 from pyledger.servers.local.bookies import METADATA_FILE
 from tests.cli.command_line import COMMAND, ENVIRONMENT, pyledger
 from tests.servers.bookkeeper.bookie_peer import PATIENT

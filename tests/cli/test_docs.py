@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from pyledger.cli.commands import COMMANDS
-from pyledger.servers.local.rocketmq import BackgroundNode
+from pyledger.servers.local.rocketmq import LocalBroker
 from tests.cli.command_line import ENVIRONMENT, own_case
 from tests.golden.dledger_folders import golden_node
 from tests.golden.ledger_recordings import unpack_bookie
@@ -68,7 +68,7 @@ def agrees(wanted: str, got: str) -> bool:
 def test_the_page_shows_what_happens(tmp_path: Path) -> None:
     prepare(tmp_path)
     shown = [answer for block in BLOCK.findall(PAGE.read_text()) for answer in answers(block)]
-    with BackgroundNode(tmp_path / "node") as node:
+    with LocalBroker(tmp_path / "node") as node:
         for line, wanted in shown:
             if "| jq " in line and shutil.which("jq") is None:
                 continue
@@ -88,7 +88,7 @@ def rewrite() -> None:
     """Write what the commands say now into the page, where it does not agree."""
     with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
         prepare(Path(place))
-        node = stack.enter_context(BackgroundNode(Path(place) / "node"))
+        node = stack.enter_context(LocalBroker(Path(place) / "node"))
 
         def renew(block: re.Match[str]) -> str:
             lines = []

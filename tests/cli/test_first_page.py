@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.servers.local.rocketmq import BackgroundNode
+from pyledger.servers.local.rocketmq import LocalBroker
 from tests.cli.command_line import ENVIRONMENT
 from tests.cli.test_docs import execute
 from tests.support.source_tree import ROOT
@@ -28,7 +28,7 @@ def paste(text: str, folder: Path) -> str:
 @pytest.mark.timeout(240)
 def test_the_blocks_of_the_first_page_run_as_pasted(tmp_path: Path) -> None:
     said, programs = [], 0
-    with BackgroundNode(tmp_path / "node") as node:
+    with LocalBroker(tmp_path / "node") as node:
         for kind, text in BLOCK.findall((ROOT / "README.md").read_text()):
             if kind == "python" and "SparkSession" not in text:
                 said.append(paste(text.replace("127.0.0.1:9876", node.address), tmp_path))

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.servers.local.rocketmq import BackgroundNode
+from pyledger.servers.local.rocketmq import LocalBroker
 from tests.cli.command_line import Finished, into_closed_pipe, pyledger, spawn
 
 pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture
-def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BackgroundNode]:
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalBroker]:
     """A broker that commands find through the environment, with three messages in `Orders`."""
-    with BackgroundNode(tmp_path / "store") as served:
+    with LocalBroker(tmp_path / "store") as served:
         monkeypatch.setenv("NAMESRV_ADDR", served.address)
         monkeypatch.chdir(tmp_path)
         rows = [{"id": f"order-{number}", "what": "pizza"} for number in range(3)]
@@ -31,7 +31,7 @@ def consumed(*options: str) -> Finished:
     return pyledger("consume", "--topic", "Orders", "--exit", *options)
 
 
-def test_what_is_produced_is_consumed(node: BackgroundNode) -> None:
+def test_what_is_produced_is_consumed(node: LocalBroker) -> None:
     found = consumed("--json").json
     assert sorted(one["keys"] for one in found) == ["order-0", "order-1", "order-2"]
     assert {one["tags"] for one in found} == {"food"}
@@ -106,20 +106,20 @@ def test_groups_come_and_go() -> None:
     assert "billing" not in {row["group"] for row in pyledger("group", "list", "--json").json}
 
 
-def test_cluster_shows_its_brokers(node: BackgroundNode) -> None:
+def test_cluster_shows_its_brokers(node: LocalBroker) -> None:
     [row] = pyledger("cluster", "list", "--json").json
     assert (row["brokerId"], row["address"]) == (0, node.broker_address)
     assert "commitLogMaxOffset" in pyledger("cluster", "status", node.broker_address).out
 
 
 @pytest.mark.parametrize("form", ["lines", "whole"])
-def test_lines_and_whole_files(node: BackgroundNode, form: str) -> None:
+def test_lines_and_whole_files(node: LocalBroker, form: str) -> None:
     Path("text").write_bytes(b"one\n\ntwo\r\n")
     assert pyledger("produce", "--topic", "Text", "--in", form, "text").code == 0
     assert sorted(node.bodies("Text")) == ([b"one", b"two"] if form == "lines" else [b"one\n\ntwo\r\n"])
 
 
-def test_all_is_sent_though_nobody_reads_the_answers(node: BackgroundNode) -> None:
+def test_all_is_sent_though_nobody_reads_the_answers(node: LocalBroker) -> None:
     assert pyledger("topic", "create", "Text").code == 0
     Path("text").write_text("".join(f"{number}\n" for number in range(2000)))
     code, err = into_closed_pipe("produce", "-n", node.address, "--topic", "Text", "--json", "text")
@@ -127,7 +127,7 @@ def test_all_is_sent_though_nobody_reads_the_answers(node: BackgroundNode) -> No
     assert len(node.bodies("Text")) == 2000
 
 
-def test_a_send_that_fails_tells_what_is_stored(node: BackgroundNode) -> None:
+def test_a_send_that_fails_tells_what_is_stored(node: LocalBroker) -> None:
     assert pyledger("topic", "create", "Text").code == 0
     Path("text").write_text("one\n" * 300 + "x" * (5 << 20) + "\n" + "two\n" * 300)
     found = spawn("produce", "-n", node.address, "--topic", "Text", "text")
@@ -138,7 +138,7 @@ def test_a_send_that_fails_tells_what_is_stored(node: BackgroundNode) -> None:
     assert "the limit is" in error
 
 
-def test_batches_and_places(node: BackgroundNode) -> None:
+def test_batches_and_places(node: LocalBroker) -> None:
     done = pyledger(
         "produce", "--topic", "Load", "--count", "1000", "--size", "10", "--batch", "32", "--json"
     )
@@ -158,7 +158,7 @@ def test_nobody_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", ["produce", "consume", "topic", "group", "cluster"])
-def test_examples_in_help_work(node: BackgroundNode, name: str) -> None:
+def test_examples_in_help_work(node: LocalBroker, name: str) -> None:
     pyledger("group", "create", "billing")
     lines = [line.strip() for line in pyledger(name, "--help").lines]
     # Those that ask a ZooKeeper have tests of their own.
@@ -171,7 +171,7 @@ def test_examples_in_help_work(node: BackgroundNode, name: str) -> None:
 
 
 def test_what_shall_speak_tls_never_speaks_plain_text(
-    node: BackgroundNode, monkeypatch: pytest.MonkeyPatch
+    node: LocalBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The servers here have no certificate."""
     sending = ["produce", "--topic", "Orders", "--count", "1"]

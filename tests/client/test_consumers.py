@@ -28,7 +28,7 @@ from pyledger.model import names
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.loop import run
 from pyledger.protocol.rebalance.strategies import Strategy
-from pyledger.servers.local.rocketmq import SingleNode
+from pyledger.servers.local.rocketmq import LocalRocketMQ
 from pyledger.wire.remoting.bodies.statistics import ConsumerRunning
 from tests.client.scenarios import settle, until
 
@@ -38,9 +38,9 @@ TOPIC, GROUP = "T", "g"
 
 
 @asynccontextmanager
-async def broker(folder: Path, *bodies: bytes) -> AsyncIterator[SingleNode]:
+async def broker(folder: Path, *bodies: bytes) -> AsyncIterator[LocalRocketMQ]:
     """A broker whose topic has some messages."""
-    node = SingleNode(folder / "store")
+    node = LocalRocketMQ(folder / "store")
     await node.start()
     try:
         await produce(node, bodies or [b"first"])
@@ -49,7 +49,7 @@ async def broker(folder: Path, *bodies: bytes) -> AsyncIterator[SingleNode]:
         await node.close()
 
 
-async def produce(node: SingleNode, bodies: Iterable[bytes]) -> list[MessageQueue]:
+async def produce(node: LocalRocketMQ, bodies: Iterable[bytes]) -> list[MessageQueue]:
     """Put messages into the queues of the topic, in turn; returns the queues."""
     async with AsyncProducer("p", node.address) as producer:
         for body in bodies:
@@ -57,7 +57,7 @@ async def produce(node: SingleNode, bodies: Iterable[bytes]) -> list[MessageQueu
         return list(await producer.queues(TOPIC))
 
 
-def play(folder: Path, story: Callable[[SingleNode], Coroutine[Any, Any, None]], *bodies: bytes) -> None:
+def play(folder: Path, story: Callable[[LocalRocketMQ], Coroutine[Any, Any, None]], *bodies: bytes) -> None:
     async def main() -> None:
         async with broker(folder, *bodies) as node:
             await story(node)
@@ -72,7 +72,7 @@ async def known(consumer: AsyncPushConsumer, topic: str) -> None:
         await asyncio.sleep(0.02)
 
 
-def member(node: SingleNode, listener: Any = None, **options: Any) -> AsyncPushConsumer:
+def member(node: LocalRocketMQ, listener: Any = None, **options: Any) -> AsyncPushConsumer:
     consumer = AsyncPushConsumer(GROUP, node.address, listener, consume_from="first_offset", **options)
     consumer.subscribe(TOPIC)
     return consumer
@@ -85,7 +85,7 @@ def numbered(first: int, end: int) -> list[bytes]:
 def test_queues_change_hands_without_repeats(tmp_path: Path) -> None:
     got: Counter[bytes] = Counter()
 
-    async def story(node: SingleNode) -> None:
+    async def story(node: LocalRocketMQ) -> None:
         async with member(node, lambda message: got.update([message.body])) as first:
             await until(lambda: len(got) == 100, "the first hundred")
             # Nothing but the drop tells the offsets: the regular time for that has not come. It comes late,
@@ -110,7 +110,7 @@ def test_queues_change_hands_without_repeats(tmp_path: Path) -> None:
 def test_close_waits_for_listeners_and_keeps_what_they_did(tmp_path: Path) -> None:
     got: Counter[bytes] = Counter()
 
-    async def story(node: SingleNode) -> None:
+    async def story(node: LocalRocketMQ) -> None:
         begun = asyncio.Event()
 
         async def slow(message: ReceivedMessage) -> None:
@@ -132,7 +132,7 @@ def test_close_waits_for_listeners_and_keeps_what_they_did(tmp_path: Path) -> No
 def test_lost_lock_begins_anew_where_the_other_ended(tmp_path: Path) -> None:
     got: dict[int, list[int]] = defaultdict(list)
 
-    async def story(node: SingleNode) -> None:
+    async def story(node: LocalRocketMQ) -> None:
         locks = node.broker.parts.tables.locks
         hold = asyncio.Event()
 
@@ -169,7 +169,7 @@ def test_messages_that_the_broker_does_not_take_back_are_sent(tmp_path: Path) ->
     refused: list[str] = []
     retry_of: list[str | None] = []
 
-    async def story(node: SingleNode) -> None:
+    async def story(node: LocalRocketMQ) -> None:
         def refuse(_connection: object, request: Any) -> Any:
             refused.append(request.ext_fields["group"])
             return request.response(ResponseCode.SYSTEM_ERROR, "as the test says")
@@ -199,7 +199,7 @@ def test_messages_that_the_broker_does_not_take_back_are_sent(tmp_path: Path) ->
 def test_part_of_a_batch_comes_again(tmp_path: Path) -> None:
     batches: list[list[bytes]] = []
 
-    async def story(node: SingleNode) -> None:
+    async def story(node: LocalRocketMQ) -> None:
         async def listener(messages: list[ReceivedMessage]) -> Later | None:
             batches.append([message.body for message in messages])
             return Later(delay_level=1, done=2) if len(messages) == 4 else None
@@ -214,13 +214,13 @@ def test_part_of_a_batch_comes_again(tmp_path: Path) -> None:
     play(tmp_path, story)
 
 
-async def send_to_one_queue(node: SingleNode, bodies: Iterable[bytes]) -> None:
+async def send_to_one_queue(node: LocalRocketMQ, bodies: Iterable[bytes]) -> None:
     async with AsyncProducer("p", node.address) as producer:
         await producer.send_batch([Message("One", body) for body in bodies])
 
 
 def test_lite_pull_commits_what_it_is_told(tmp_path: Path) -> None:
-    def reader(node: SingleNode, **options: Any) -> AsyncLitePullConsumer:
+    def reader(node: LocalRocketMQ, **options: Any) -> AsyncLitePullConsumer:
         consumer = AsyncLitePullConsumer(GROUP, node.address, consume_from="first_offset", **options)
         consumer.subscribe(TOPIC)
         return consumer
@@ -233,7 +233,7 @@ def test_lite_pull_commits_what_it_is_told(tmp_path: Path) -> None:
             found += [message.body for message in messages]
         return found
 
-    async def story(node: SingleNode) -> None:
+    async def story(node: LocalRocketMQ) -> None:
         everything = sorted(numbered(0, 20))
         async with reader(node, auto_commit=False) as consumer:
             assert sorted(await poll(consumer, 20)) == everything
@@ -258,7 +258,7 @@ def test_lite_pull_commits_what_it_is_told(tmp_path: Path) -> None:
 
 
 def test_member_that_the_broker_forgot_keeps_its_queues(tmp_path: Path) -> None:
-    async def story(node: SingleNode) -> None:
+    async def story(node: LocalRocketMQ) -> None:
         async with member(node, lambda _message: None) as consumer:
             await until(lambda: len(consumer.queues) == 5, "all queues")
             queues = consumer.queues
@@ -275,7 +275,7 @@ def test_member_that_the_broker_forgot_keeps_its_queues(tmp_path: Path) -> None:
 
 
 def test_running_consumer_tells_what_it_does(tmp_path: Path) -> None:
-    async def story(node: SingleNode) -> None:
+    async def story(node: LocalRocketMQ) -> None:
         got: list[bytes] = []
 
         async def listener(message: ReceivedMessage) -> None:
@@ -306,7 +306,7 @@ def test_running_consumer_tells_what_it_does(tmp_path: Path) -> None:
     "strategy", [Averagely(), AveragelyByCircle(), ConsistentHash()], ids=lambda one: one.name
 )
 def test_members_share_by_their_strategy(tmp_path: Path, strategy: Strategy) -> None:
-    async def story(node: SingleNode) -> None:
+    async def story(node: LocalRocketMQ) -> None:
         got: Counter[bytes] = Counter()
 
         def one() -> AsyncPushConsumer:
@@ -336,7 +336,7 @@ def test_members_share_by_their_strategy(tmp_path: Path, strategy: Strategy) -> 
 def test_many_queues_are_dropped_at_once(tmp_path: Path) -> None:
     """Each waits a moment for its listener; together they do not take longer."""
 
-    async def story(node: SingleNode) -> None:
+    async def story(node: LocalRocketMQ) -> None:
         hold = asyncio.Event()
         begun: set[int] = set()
 

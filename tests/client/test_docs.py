@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pyledger.servers.local.rocketmq import BackgroundNode
+from pyledger.servers.local.rocketmq import LocalBroker
 from tests.support.source_tree import ROOT
 
 PROGRAM = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -16,7 +16,7 @@ PROGRAM = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 def test_programs_of_the_page_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = (ROOT / "docs" / "client.md").read_text()
     programs = PROGRAM.findall(page)
-    with BackgroundNode(tmp_path / "store") as node:
+    with LocalBroker(tmp_path / "store") as node:
         for number, program in enumerate(programs):
             names: dict[str, Any] = {"__name__": "__main__"}
             code = compile(program.replace("127.0.0.1:9876", node.address), f"program {number}", "exec")

@@ -17,7 +17,7 @@ from pyledger.cli.mqadmin import EXAMPLES, MODULES, PLACES
 from pyledger.client.blocking.consumer import PushConsumer
 from pyledger.client.blocking.producer import Producer
 from pyledger.model.message import Message
-from pyledger.servers.local.rocketmq import BackgroundNode
+from pyledger.servers.local.rocketmq import LocalBroker
 from tests.cli.command_line import Finished, pyledger
 
 pytestmark = pytest.mark.timeout(300)
@@ -25,9 +25,9 @@ DAY = 24 * 3_600_000
 
 
 @pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BackgroundNode]:
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBroker]:
     """A broker with three messages in each of four queues of `Orders`; the group `billing` read two."""
-    with BackgroundNode(tmp_path_factory.mktemp("mqadmin") / "store") as served:
+    with LocalBroker(tmp_path_factory.mktemp("mqadmin") / "store") as served:
         with Producer("shop", served.address) as producer:
             for number in range(12):
                 tag = "food" if number % 2 else "drinks"
@@ -42,7 +42,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BackgroundNode]:
 
 
 @pytest.fixture
-def mqadmin(node: BackgroundNode, monkeypatch: pytest.MonkeyPatch) -> "Caller":
+def mqadmin(node: LocalBroker, monkeypatch: pytest.MonkeyPatch) -> "Caller":
     monkeypatch.setenv("NAMESRV_ADDR", node.address)
     return Caller(node.broker_address)
 
@@ -284,7 +284,7 @@ def test_time_of_sends_to_each_broker_is_told(mqadmin: Caller) -> None:
     assert "no broker in the cluster" in mqadmin("clusterRT -c Nowhere --rounds 1", code=2).err
 
 
-def test_consumers_say_what_they_do(mqadmin: Caller, node: BackgroundNode) -> None:
+def test_consumers_say_what_they_do(mqadmin: Caller, node: LocalBroker) -> None:
     consumer = PushConsumer("shown", node.address, lambda _: None)
     consumer.subscribe("Orders", "food || drinks")
     with consumer:

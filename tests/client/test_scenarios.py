@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pyledger.net.loop import run
-from pyledger.servers.local.rocketmq import OPEN_DELIVERY, SingleNode
+from pyledger.servers.local.rocketmq import OPEN_DELIVERY, LocalRocketMQ
 from tests.client.scenarios import (
     BASIC,
     FURTHER,
@@ -29,7 +29,7 @@ SCENARIOS = [
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_clients_with_our_broker(tmp_path: Path, scenario: Scenario) -> None:
     async def main() -> None:
-        node = SingleNode(tmp_path / "store", name_server_port=0, port=0, delivery=DELIVERY)
+        node = LocalRocketMQ(tmp_path / "store", name_server_port=0, port=0, delivery=DELIVERY)
         await node.start()
         try:
             await scenario(node.address, "X", str(tmp_path))

@@ -11,7 +11,7 @@ from pyledger.client.blocking.producer import Producer
 from pyledger.client.listener import Later
 from pyledger.config.client import ClientConfig
 from pyledger.model.message import Message
-from pyledger.servers.local.rocketmq import BackgroundNode
+from pyledger.servers.local.rocketmq import LocalBroker
 from pyledger.wire.record.record import ReceivedMessage
 from pyledger.wire.remoting.bodies.trace import BeginTrace, EndTrace, SendTrace, Trace, decode_traces
 from tests.cli.command_line import pyledger
@@ -20,12 +20,12 @@ pytestmark = pytest.mark.timeout(120)
 TOPIC = "RMQ_SYS_TRACE_TOPIC"
 
 
-def traces_of(node: BackgroundNode) -> list[Trace]:
+def traces_of(node: LocalBroker) -> list[Trace]:
     return [one for body in node.bodies(TOPIC) for one in decode_traces(body.decode())]
 
 
 def test_way_of_a_message_is_told(tmp_path: Path) -> None:
-    with BackgroundNode(tmp_path / "store") as node:
+    with LocalBroker(tmp_path / "store") as node:
         config = ClientConfig(name_servers=node.address, trace_enabled=True)
         with Producer("shop", client=config) as producer:
             sent = producer.send(Message("Orders", b"hello", tags="A", keys="k1 k2"))
@@ -76,7 +76,7 @@ def test_way_of_a_message_is_told(tmp_path: Path) -> None:
 
 
 def test_nothing_is_traced_unless_asked_for(tmp_path: Path) -> None:
-    with BackgroundNode(tmp_path / "store") as node:
+    with LocalBroker(tmp_path / "store") as node:
         with Producer("shop", node.address) as producer:
             producer.send(Message("Orders", b"hello"))
         assert traces_of(node) == []

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyledger.client.bookkeeper import AsyncLedgerClient, LedgerClient
+from pyledger.bookkeeper import AsyncLedgerClient, LedgerClient
 from pyledger.wire.bookkeeper.underreplication import EVERY_ENTRY
 from tests.interop.bookie_machines import Machines, machines_of
 from tests.interop.bookkeeper_peers import free_port, payload

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.client.bookkeeper import AsyncLedgerClient
+from pyledger.bookkeeper import AsyncLedgerClient
 from tests.interop.bookie_machines import Machines, machines_of
 from tests.interop.bookkeeper_peers import payload
 from tests.net.identities import Identity, client_tls, make_identity

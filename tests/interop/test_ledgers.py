@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from pyledger.client.bookkeeper import AsyncLedgerClient, DigestType, LedgerConfig
+from pyledger.bookkeeper import AsyncLedgerClient, DigestType, LedgerConfig
 from pyledger.errors import LedgerFencedError, LedgerPasswordError, NoSuchEntryError, NoSuchLedgerError
 from tests.interop.bookkeeper_peers import JavaCluster, java_cluster, payload
 

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from pyledger.client.bookkeeper import AsyncLedgerClient, DigestType
+from pyledger.bookkeeper import AsyncLedgerClient, DigestType
 from pyledger.errors import LedgerFencedError
 from tests.interop.bookie_machines import Machines, machines_of
 from tests.interop.bookkeeper_peers import payload

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.client.bookkeeper import LedgerClient
+from pyledger.bookkeeper import LedgerClient
 from pyledger.metadata.zookeeper import ZooKeeperStore
 from pyledger.store.bookkeeper.verify import BookieCheck
 from tests.interop.bookkeeper_peers import JavaCluster, free_port, our_bookie, payload, serving, zookeeper

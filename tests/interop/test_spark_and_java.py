@@ -18,7 +18,7 @@ from pyspark_pyledger.write_options import WriteOptions
 from pyledger.client.blocking.producer import Producer
 from pyledger.model.message import Message
 from pyledger.net.loop import run
-from pyledger.servers.local.rocketmq import BackgroundNode
+from pyledger.servers.local.rocketmq import LocalBroker
 from tests.interop.java import JavaStore
 from tests.interop.peers import PEER_VERSIONS, Peers, RocketMQ
 from tests.interop.test_ha import FILES, java_broker
@@ -100,7 +100,7 @@ def test_a_master_of_java_that_goes_away_in_the_middle(peers: Peers, tmp_path: P
 
 def test_every_way_gives_what_java_finds(java: JavaStore, tmp_path: Path) -> None:
     names = ",".join(TOPICS)
-    with BackgroundNode(tmp_path / "store") as node:
+    with LocalBroker(tmp_path / "store") as node:
         send(node.address, 90)
         live = {"namesrv": node.address, "topics": names}
         found = [batch_table(**live), stream_table(**live, maxOffsetsPerTrigger="40")]

@@ -21,7 +21,7 @@ from pyledger.client.blocking.producer import Producer
 from pyledger.errors import ConfigError, DataLostError, RemotingError
 from pyledger.model.message import Message, MessageQueue
 from pyledger.model.topic import TopicConfig
-from pyledger.servers.local.rocketmq import BackgroundNode
+from pyledger.servers.local.rocketmq import LocalBroker
 from tests.servers.ha.link import linked
 from tests.servers.ha.pair import brokers, caught_up, until
 from tests.servers.ha.test_links import service_of
@@ -35,13 +35,13 @@ PACKED_BYTES = 9000
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[BackgroundNode]:
-    with BackgroundNode(tmp_path / "store") as running:
+def node(tmp_path: Path) -> Iterator[LocalBroker]:
+    with LocalBroker(tmp_path / "store") as running:
         send(running, 40)
         yield running
 
 
-def send(node: BackgroundNode, count: int) -> None:
+def send(node: LocalBroker, count: int) -> None:
     with Producer("spark", node.address, send_timeout_ms=SEND_TIMEOUT_MS) as producer:
         for number in range(count):
             body = f"{number}".encode() * (100 if number % 2 else 1)
@@ -66,7 +66,7 @@ def by_place(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["topic"], row["queueId"], row["queueOffset"]))
 
 
-def test_rows_are_those_of_the_folder(node: BackgroundNode) -> None:
+def test_rows_are_those_of_the_folder(node: LocalBroker) -> None:
     columns = ",".join(arrow.COLUMNS)
     wanted = arrow.scan(node.folder, topics=TOPIC, columns=arrow.COLUMNS).read_all().to_pylist()
     assert by_place(read(node.address, columns=columns)) == by_place(wanted)
@@ -89,12 +89,12 @@ def test_rows_are_those_of_the_folder(node: BackgroundNode) -> None:
         ({"preferSlave": "true"}, 40),
     ],
 )
-def test_options_pick_rows(node: BackgroundNode, options: dict[str, str], wanted: int) -> None:
+def test_options_pick_rows(node: LocalBroker, options: dict[str, str], wanted: int) -> None:
     assert len(read(node.address, **options)) == wanted
 
 
 @pytest.mark.parametrize("wanted", [1, 3, 4, 11, 25, 100])
-def test_as_many_partitions_are_made_as_are_asked_for(node: BackgroundNode, wanted: int) -> None:
+def test_as_many_partitions_are_made_as_are_asked_for(node: LocalBroker, wanted: int) -> None:
     for queues in ("0", "0,1,2,3"):
         named = {"namesrv": node.address, "topic": TOPIC, "queues": queues, "minPartitions": str(wanted)}
         parts = plan_brokers(parse_read_options(named))
@@ -103,7 +103,7 @@ def test_as_many_partitions_are_made_as_are_asked_for(node: BackgroundNode, want
         assert len(parts) >= min(wanted, rows)
 
 
-def test_packed_bodies_are_unpacked_as_those_of_the_folder(node: BackgroundNode) -> None:
+def test_packed_bodies_are_unpacked_as_those_of_the_folder(node: LocalBroker) -> None:
     with Producer("spark", node.address, send_timeout_ms=SEND_TIMEOUT_MS) as producer:
         producer.send(Message(TOPIC, b"x" * PACKED_BYTES))
     columns = ["queueId", "queueOffset", "topic", "body", "bodyLength", "sysFlag"]
@@ -114,7 +114,7 @@ def test_packed_bodies_are_unpacked_as_those_of_the_folder(node: BackgroundNode)
         assert (max(len(row["body"]) for row in rows) == PACKED_BYTES) == (word == "true")
 
 
-def test_queues_and_topics_that_come_later_are_read_from_their_start(node: BackgroundNode) -> None:
+def test_queues_and_topics_that_come_later_are_read_from_their_start(node: LocalBroker) -> None:
     options = parse_read_options({"namesrv": node.address, "topics": f"{TOPIC},later"})
     stream = StreamReader(schema_of(("topic", "queueId", "queueOffset")), options)
     start = stream.initialOffset()
@@ -133,7 +133,7 @@ def test_queues_and_topics_that_come_later_are_read_from_their_start(node: Backg
     stream.stop()
 
 
-def test_a_stream_goes_on_where_it_was_and_disturbs_no_group(node: BackgroundNode) -> None:
+def test_a_stream_goes_on_where_it_was_and_disturbs_no_group(node: LocalBroker) -> None:
     options = parse_read_options(
         {"namesrv": node.address, "topic": TOPIC, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "9"}
     )
@@ -165,7 +165,7 @@ def test_a_stream_goes_on_where_it_was_and_disturbs_no_group(node: BackgroundNod
         one.stop()
 
 
-def test_what_a_broker_no_longer_has_is_an_error(node: BackgroundNode) -> None:
+def test_what_a_broker_no_longer_has_is_an_error(node: LocalBroker) -> None:
     options = parse_read_options({"namesrv": node.address, "topic": TOPIC})
     careless = parse_read_options({"namesrv": node.address, "topic": TOPIC, "failOnDataLoss": "false"})
     schema = to_arrow_schema(schema_of(("body",)), timezone="UTC")
@@ -285,6 +285,6 @@ def test_options_that_do_not_fit_brokers_are_named(options: dict[str, str], mess
         parse_read_options(options)
 
 
-def test_a_topic_that_is_not_there_is_named(node: BackgroundNode) -> None:
+def test_a_topic_that_is_not_there_is_named(node: LocalBroker) -> None:
     with pytest.raises(ConfigError, match="there is no topic 'absent'"):
         read(node.address, topic="absent")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyledger.model.message import Message
-from pyledger.servers.local.rocketmq import BackgroundNode
+from pyledger.servers.local.rocketmq import LocalBroker
 from pyledger.store.messages.message_store import MessageStore
 from tests.support.source_tree import ROOT
 
@@ -33,7 +33,7 @@ def test_the_page_shows_what_happens(session: "SparkSession", tmp_path: Path) ->
     assert {kind for kind, _ in blocks} == {"python", "sql", "text"}
     names: dict[str, Any] = {"__name__": "__main__"}
     printed = ""
-    with BackgroundNode(tmp_path / "node") as node:
+    with LocalBroker(tmp_path / "node") as node:
         for number, (kind, text) in enumerate(blocks):
             here = text.replace("/data", str(tmp_path)).replace("127.0.0.1:9876", node.address)
             if kind == "text":

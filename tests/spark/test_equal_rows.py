@@ -9,7 +9,7 @@ import pytest
 from pyledger.client.blocking.producer import Producer
 from pyledger.errors import CorruptRecordError
 from pyledger.model.message import Message
-from pyledger.servers.local.rocketmq import BackgroundNode
+from pyledger.servers.local.rocketmq import LocalBroker
 from pyledger.store.cold.archive import archive
 from tests.golden.archive import GoldenCase
 from tests.spark.test_brokers import SEND_TIMEOUT_MS
@@ -60,7 +60,7 @@ def send(address: str, count: int) -> None:
 
 @pytest.mark.timeout(300)
 def test_a_broker_and_its_folder(tmp_path: Path) -> None:
-    with BackgroundNode(tmp_path / "store") as node:
+    with LocalBroker(tmp_path / "store") as node:
         send(node.address, 90)
         folder, live = {"path": str(node.folder), "topics": ",".join(TOPICS)}, {
             "namesrv": node.address,

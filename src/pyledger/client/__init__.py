@@ -22,7 +22,10 @@ from pyledger.client.producer.producer import AsyncProducer
 from pyledger.client.producer.send_result import SendResult, SendStatus, TransactionResult, TransactionState
 from pyledger.client.producer.transaction_producer import AsyncTransactionProducer
 from pyledger.config.client import ClientConfig, ConsumerConfig, ProducerConfig
+from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.model.message import Message, MessageQueue
+from pyledger.model.subscription_group import SubscriptionGroup
+from pyledger.model.topic import TopicConfig
 from pyledger.protocol.rebalance.strategies import (
     Averagely,
     AveragelyByCircle,
@@ -54,6 +57,7 @@ __all__ = [
     "MachineRoomNearby",
     "Message",
     "MessageQueue",
+    "NetConfig",
     "Producer",
     "ProducerConfig",
     "Progress",
@@ -64,6 +68,9 @@ __all__ = [
     "ReceivedMessage",
     "SendResult",
     "SendStatus",
+    "SubscriptionGroup",
+    "TlsConfig",
+    "TopicConfig",
     "TransactionProducer",
     "TransactionResult",
     "TransactionState",

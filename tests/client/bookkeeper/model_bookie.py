@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-from pyledger.client.bookkeeper import AsyncLedgerClient, LedgerConfig
+from pyledger.bookkeeper import AsyncLedgerClient, LedgerConfig
 from pyledger.errors import LedgerFrameError
 from pyledger.metadata.cluster import Cluster, locate
 from pyledger.protocol.bookkeeper.bookie import BookieRules

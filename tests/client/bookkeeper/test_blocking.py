@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pyledger.client.bookkeeper import LedgerClient
+from pyledger.bookkeeper import LedgerClient
 from tests.client.bookkeeper.model_bookie import bench
 from tests.servers.bookkeeper.bookie_peer import PATIENT
 from tests.support.source_tree import ROOT

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.client.bookkeeper import DigestType
+from pyledger.bookkeeper import DigestType
 from pyledger.errors import (
     AddFailedError,
     DuplicateEntryIdError,

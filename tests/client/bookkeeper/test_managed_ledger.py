@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.client.bookkeeper import AsyncLedgerClient, AsyncLedgerLog, AsyncLogCursor
+from pyledger.bookkeeper import AsyncLedgerClient, AsyncLedgerLog, AsyncLogCursor
 from pyledger.errors import (
     LedgerFencedError,
     LedgerMetadataError,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.client.bookkeeper import AsyncLedgerClient, LedgerConfig
+from pyledger.bookkeeper import AsyncLedgerClient, LedgerConfig
 from pyledger.errors import ConfigError
 from tests.client.bookkeeper.model_bookie import bench
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from pyledger.client.bookkeeper import AsyncLedgerClient
+from pyledger.bookkeeper import AsyncLedgerClient
 from pyledger.config.autorecovery import AutoRecoveryConfig
 from pyledger.servers.autorecovery.service import AutoRecovery
 from pyledger.wire.bookkeeper.bookies import Cookie

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.client.bookkeeper import AsyncLedgerClient, DigestType
+from pyledger.bookkeeper import AsyncLedgerClient, DigestType
 from pyledger.errors import LedgerFencedError, NoSuchLedgerError
 from pyledger.protocol.bookkeeper.messages import AddRequest, AddResponse, Request, Response, Status
 from pyledger.wire.bookkeeper.bookies import Endpoint, Registration

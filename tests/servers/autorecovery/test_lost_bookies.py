@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.client.bookkeeper import AsyncLedgerClient, AsyncLedgerWriter
+from pyledger.bookkeeper import AsyncLedgerClient, AsyncLedgerWriter
 from pyledger.errors import BookieExistsError, LedgerFencedError
 from pyledger.servers.autorecovery.recover_bookies import MendedLedger, Outcome, mend_ledgers_of
 from tests.servers.autorecovery.cluster import Yard, play

@@ -21,7 +21,7 @@ from pyledger.protocol.bookkeeper.entry import DigestType
 from pyledger.protocol.bookkeeper.messages import Status
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata, Segment
 from pyledger.servers.bookkeeper.server import BookieServer
-from pyledger.servers.local.bookies import BookieGroup
+from pyledger.servers.local.bookies import AsyncLocalBookies
 from pyledger.store.bookkeeper.folder import BookiePaths
 from tests.servers.bookkeeper.bookie_peer import Peer, entry_of
 
@@ -52,7 +52,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 def test_a_group_registers_and_leaves(tmp_path: Path) -> None:
     async def play() -> None:
-        group = BookieGroup(tmp_path, 3)
+        group = AsyncLocalBookies(tmp_path, 3)
         await group.start()
         async with locate(group.address) as cluster:
             found = await cluster.bookies.registered()
@@ -67,7 +67,7 @@ def test_a_group_registers_and_leaves(tmp_path: Path) -> None:
             await group.close()
             assert not (await cluster.bookies.registered()).writable
             assert await cluster.bookies.known() == ("bookie-1", "bookie-2", "bookie-3")
-        again = BookieGroup(tmp_path, 3)
+        again = AsyncLocalBookies(tmp_path, 3)
         await again.start()
         await again.close()
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.client.bookkeeper import AsyncLedgerClient
+from pyledger.bookkeeper import AsyncLedgerClient
 from pyledger.config.net import TlsConfig
 from pyledger.errors import AddFailedError, EntryReadError, LedgerPasswordError
 from pyledger.protocol.bookkeeper import messages as m
 from pyledger.protocol.bookkeeper.messages import Status
-from pyledger.servers.local.bookies import BookieGroup
+from pyledger.servers.local.bookies import AsyncLocalBookies
 from pyledger.wire.bookkeeper import version3
 from tests.net.identities import Identity, client_tls, make_identity, server_tls
 from tests.servers.bookkeeper.bookie_peer import PATIENT, Peer, entry_of
@@ -24,8 +24,8 @@ def identity(tmp_path_factory: pytest.TempPathFactory) -> Identity:
     return make_identity(tmp_path_factory.mktemp("tls"), "bookie", "IP:127.0.0.1")
 
 
-async def group(folder: Path, tls: TlsConfig | None) -> BookieGroup:
-    made = BookieGroup(folder, 3, tls=tls)
+async def group(folder: Path, tls: TlsConfig | None) -> AsyncLocalBookies:
+    made = AsyncLocalBookies(folder, 3, tls=tls)
     await made.start()
     return made
 

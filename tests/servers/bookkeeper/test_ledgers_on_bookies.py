@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.client.bookkeeper import AsyncLedgerClient, DigestType
+from pyledger.bookkeeper import AsyncLedgerClient, DigestType
 from pyledger.errors import LedgerFencedError
 from pyledger.metadata.cluster import Cluster, locate
 from pyledger.servers.bookkeeper.server import BookieServer

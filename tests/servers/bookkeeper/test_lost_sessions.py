@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.client.bookkeeper import AsyncLedgerClient
+from pyledger.bookkeeper import AsyncLedgerClient
 from pyledger.config.bookie import BookieConfig
 from pyledger.errors import LedgerFencedError, MetadataUnreachableError, NodeVersionError, NoNodeError
 from pyledger.metadata.cluster import Cluster

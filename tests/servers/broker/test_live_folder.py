@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pyledger import arrow
 from pyledger.client.blocking.producer import Producer
 from pyledger.model.message import Message
-from pyledger.servers.local.rocketmq import BackgroundNode
+from pyledger.servers.local.rocketmq import LocalBroker
 from pyledger.store.reading.reader import StoreReader
 from tests.cli.command_line import pyledger
 
@@ -26,7 +26,7 @@ SEND_TIMEOUT_MS = 60_000
 class Sending:
     """A thread that sends numbered messages to a broker until it is told to stop."""
 
-    def __init__(self, node: BackgroundNode) -> None:
+    def __init__(self, node: LocalBroker) -> None:
         self.acknowledged = 0
         """So many messages, from number 0 on, are stored."""
         self._node = node
@@ -65,9 +65,9 @@ def body_of(number: int) -> bytes:
 
 
 @contextmanager
-def sending(folder: Path) -> Iterator[tuple[BackgroundNode, Sending]]:
+def sending(folder: Path) -> Iterator[tuple[LocalBroker, Sending]]:
     """A broker that takes messages for the length of a block."""
-    with BackgroundNode(folder / "store") as node:
+    with LocalBroker(folder / "store") as node:
         one = Sending(node)
         one.start()
         try:

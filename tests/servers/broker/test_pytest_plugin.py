@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pyledger.errors import StoreLockedError
-from pyledger.servers.local.rocketmq import BackgroundNode
+from pyledger.servers.local.rocketmq import LocalBroker
 from pyledger.store.messages.message_store import MessageStore
 from tests.net.peers import raw
 from tests.servers.broker.peers import send
@@ -47,7 +47,7 @@ def test_example_of_the_document_works(pytester: pytest.Pytester, monkeypatch: p
 
 
 def test_node_takes_messages(tmp_path: Path) -> None:
-    with BackgroundNode(tmp_path / "store") as node:
+    with LocalBroker(tmp_path / "store") as node:
 
         async def main() -> int:
             async with raw(int(node.broker_address.rpartition(":")[2])) as client:
@@ -63,6 +63,6 @@ def test_node_says_why_it_cannot_start(tmp_path: Path) -> None:
     with (
         MessageStore.open(tmp_path / "store", mapped_file_size_bytes=1 << 20),
         pytest.raises(StoreLockedError),
-        BackgroundNode(tmp_path / "store"),
+        LocalBroker(tmp_path / "store"),
     ):
         raise AssertionError("two writers")

@@ -21,7 +21,7 @@ from pyledger.protocol.ha.admission import Admission
 from pyledger.protocol.ha.master import REPORT
 from pyledger.protocol.ha.slave import FRAME_HEADER
 from pyledger.servers.ha.service import HaService
-from pyledger.servers.local.rocketmq import SingleNode
+from pyledger.servers.local.rocketmq import LocalRocketMQ
 from pyledger.store.messages.message_store import MessageStore
 from tests.net.conftest import Run
 from tests.net.identities import Identity, client_tls, make_identity, server_tls
@@ -73,7 +73,7 @@ def test_a_broker_without_slaves_opens_no_port_for_them(run: Run, tmp_path: Path
     async def main() -> None:
         async with brokers(tmp_path) as pair:
             assert service_of(await pair.start(0, "single_master")).port == 0
-        node = SingleNode(tmp_path / "dev")
+        node = LocalRocketMQ(tmp_path / "dev")
         await node.start()
         try:
             assert node._broker is not None

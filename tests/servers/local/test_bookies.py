@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.client.bookkeeper import AsyncLedgerClient, LedgerConfig
+from pyledger.bookkeeper import AsyncLedgerClient, LedgerConfig
 from pyledger.errors import LedgerFencedError
-from pyledger.servers.local.bookies import BackgroundBookies, BookieGroup
+from pyledger.servers.local.bookies import AsyncLocalBookies, LocalBookies
 from pyledger.store.bookkeeper.verify import BookieCheck
 from tests.support.source_tree import ROOT
 
@@ -44,8 +44,8 @@ def test_our_client_writes_recovers_and_reads(tmp_path: Path) -> None:
             await reader.close()
             await writer.abandon()
 
-    with BackgroundBookies(tmp_path) as bookies:
-        asyncio.run(play(bookies.address))
+    with LocalBookies(folder=tmp_path) as bookies:
+        asyncio.run(play(bookies.metadata))
     for number in range(1, 4):
         check = BookieCheck(str(tmp_path / f"bookie-{number}"))
         assert [one for one in check.problems() if one.severity != "note"] == []
@@ -54,7 +54,7 @@ def test_our_client_writes_recovers_and_reads(tmp_path: Path) -> None:
 
 def test_entries_outlive_a_bookie_of_their_ensemble(tmp_path: Path) -> None:
     async def play() -> None:
-        group = BookieGroup(tmp_path, 4)
+        group = AsyncLocalBookies(tmp_path, 4)
         await group.start()
         async with AsyncLedgerClient(group.address, config=PATIENT) as client:
             writer = await client.create(3, 3, 2)

@@ -90,7 +90,7 @@ def command(
         raise click.UsageError("with --dev all folders are below FOLDER")
     try:
         from pyledger.servers.bookkeeper.server import BookieServer
-        from pyledger.servers.local.bookies import BookieGroup
+        from pyledger.servers.local.bookies import AsyncLocalBookies
     except ImportError as error:
         raise CannotReachError(str(error)) from error
     from pyledger.config.bookie import FIXED, BookieConfig
@@ -105,7 +105,7 @@ def command(
     ignored = file.ignored(FIXED)
     if count is not None and folder is not None:
         log_ignored((*ignored, *_of_one_bookie(config)), "bookie")
-        group = BookieGroup(folder, count, config=config, tls=tls)
+        group = AsyncLocalBookies(folder, count, config=config, tls=tls)
         serve("bookies", lambda: beside(group, group.address, "bookies"))
         return
     log_ignored(ignored, "bookie")

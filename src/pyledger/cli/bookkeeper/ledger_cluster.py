@@ -25,7 +25,7 @@ async def bookie_rows(address: str) -> tuple[list[dict[str, Any]], int]:
     import asyncio
     from collections import Counter
 
-    from pyledger.client.bookkeeper import AsyncLedgerClient
+    from pyledger.bookkeeper import AsyncLedgerClient
 
     async with AsyncLedgerClient(address) as client:
         found = await client.bookies()

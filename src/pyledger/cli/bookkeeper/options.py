@@ -27,7 +27,7 @@ def require_protobuf() -> None:
 def client_of(metadata: str) -> Any:
     """A client that is not started yet."""
     require_protobuf()
-    from pyledger.client.bookkeeper import AsyncLedgerClient, LedgerConfig
+    from pyledger.bookkeeper import AsyncLedgerClient, LedgerConfig
     from pyledger.config.loader import load
     from pyledger.config.net import TlsConfig
 

@@ -42,9 +42,9 @@ def command(
     begin_start()
     from dataclasses import replace
 
-    from pyledger.servers.local.rocketmq import SMALL_STORE, SingleNode
+    from pyledger.servers.local.rocketmq import SMALL_STORE, LocalRocketMQ
 
     del dev  # the only way there is, but it has to be said
     log_to_stderr(log_level)
     store = replace(SMALL_STORE, flush_disk_type="sync") if sync_flush else SMALL_STORE
-    serve("node", lambda: SingleNode(store_path, name_server_port=namesrv_port, port=port, store=store))
+    serve("node", lambda: LocalRocketMQ(store_path, name_server_port=namesrv_port, port=port, store=store))

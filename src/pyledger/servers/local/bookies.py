@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from functools import partial
 from pathlib import Path
 
 from pyledger.config.bookie import BookieConfig
@@ -14,7 +15,7 @@ from pyledger.store.bookkeeper.folder import BookiePaths
 METADATA_FILE = "metadata.db"
 
 
-class BookieGroup:
+class AsyncLocalBookies:
     """Bookies on free ports of loopback, with a cluster in a file beside their folders.
 
     Attributes:
@@ -81,20 +82,26 @@ class BookieGroup:
         return locate(self.address)
 
 
-class BackgroundBookies(BackgroundService[BookieGroup]):
-    """A `BookieGroup` that serves within a `with` block."""
+class LocalBookies(BackgroundService[AsyncLocalBookies]):
+    """Bookies and their cluster that serve within a `with` block, for tests."""
 
-    def __init__(self, folder: Path, count: int = 3) -> None:
-        """Bookies with their folders in `folder`, which is made when it is missing."""
-        super().__init__(BookieGroup(folder, count), "pyledger-bookies")
+    def __init__(self, count: int = 3, *, folder: str | os.PathLike[str] | None = None) -> None:
+        """Bookies on free ports of loopback.
+
+        Args:
+            count: How many.
+            folder: Holds their folders, made when it is missing; None: a temporary one, deleted at the end.
+        """
+        make = partial(AsyncLocalBookies, count=count)
+        super().__init__(None if folder is None else Path(folder), make, "pyledger-bookies")
 
     @property
-    def address(self) -> str:
+    def metadata(self) -> str:
         """Where the metadata is: what clients need to know."""
         return self._service.address
 
     @property
-    def bookie_addresses(self) -> list[str]:
+    def addresses(self) -> list[str]:
         """`host:port` of each bookie."""
         return [bookie.address for bookie in self._service.bookies]
 

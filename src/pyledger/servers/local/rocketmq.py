@@ -1,6 +1,8 @@
 """A name server and a broker in one process, with one folder: for development and for tests."""
 
+import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from pyledger.config.broker import BrokerConfig
@@ -19,7 +21,7 @@ SMALL_STORE = StoreConfig(mapped_file_size_bytes=64 << 20, index_slots=500_000, 
 OPEN_DELIVERY = DeliveryConfig(auto_create_topics=True, property_filter=True)
 
 
-class SingleNode:
+class LocalRocketMQ:
     """Listens on loopback, makes topics on their first use, and lets anybody administer it."""
 
     def __init__(
@@ -100,12 +102,20 @@ TINY_STORE = StoreConfig(mapped_file_size_bytes=16 << 20, index_slots=10_000, in
 """Files that a test can make and remove in no time; a message may still have 4 MiB."""
 
 
-class BackgroundNode(BackgroundService[SingleNode]):
-    """A `SingleNode` that serves within a `with` block."""
+class LocalBroker(BackgroundService[LocalRocketMQ]):
+    """A name server and a broker that serve within a `with` block, for tests."""
 
-    def __init__(self, folder: Path, store: StoreConfig = TINY_STORE) -> None:
-        """A node with its store in `folder`, which is made when it is missing."""
-        super().__init__(SingleNode(folder, store=store), "pyledger-broker")
+    def __init__(
+        self, folder: str | os.PathLike[str] | None = None, *, store: StoreConfig = TINY_STORE
+    ) -> None:
+        """A name server and a broker on free ports of loopback.
+
+        Args:
+            folder: Of the store, made when it is missing; None: a temporary one, deleted at the end.
+            store: Settings of the store.
+        """
+        make = partial(LocalRocketMQ, store=store)
+        super().__init__(None if folder is None else Path(folder), make, "pyledger-broker")
 
     @property
     def address(self) -> str:

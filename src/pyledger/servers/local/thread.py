@@ -1,8 +1,10 @@
-"""A service on a thread of its own, for programs that do not use asyncio: mostly tests."""
+"""A service with a folder on a thread of its own, for programs that do not use asyncio: mostly tests."""
 
 import asyncio
+import tempfile
 import threading
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 from types import TracebackType
 from typing import Generic, Protocol, Self, TypeVar
 
@@ -25,14 +27,19 @@ S = TypeVar("S", bound=Service)
 class BackgroundService(Generic[S]):
     """A service that serves within a `with` block."""
 
-    def __init__(self, service: S, name: str) -> None:
+    def __init__(self, folder: Path | None, make: Callable[[Path], S], name: str) -> None:
         """It begins when the block is entered.
 
         Args:
-            service: Not started yet.
+            folder: Where it keeps its files; None: a temporary folder, which is deleted at the end.
+            make: Makes the service, not started yet.
             name: Of the thread.
         """
-        self._service = service
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        if folder is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="pyledger-")
+            folder = Path(self._temporary.name)
+        self._service = make(folder)
         self._ready = threading.Event()
         self._stop: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -54,6 +61,8 @@ class BackgroundService(Generic[S]):
         assert self._stop is not None
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
+        if self._temporary is not None:
+            self._temporary.cleanup()
         if self._failure is not None:
             raise self._failure
 

@@ -1,0 +1,41 @@
+"""Clients of BookKeeper's ledgers: of Java's bookies or ours.
+
+    from pyledger.bookkeeper import LedgerClient
+
+    with LedgerClient("sqlite:/var/ledgers/cluster.db") as client, client.create() as writer:
+        writer.add(b"one")
+
+Names that begin with `Async` are for `async with`; the others wait, and any thread may use them.
+"""
+
+from pyledger.client.blocking.bookkeeper import (
+    AdvancedLedgerWriter,
+    LedgerClient,
+    LedgerLog,
+    LedgerReader,
+    LedgerWriter,
+    LogCursor,
+)
+from pyledger.client.bookkeeper.client import AsyncLedgerClient
+from pyledger.client.bookkeeper.managed_ledger import AsyncLedgerLog, AsyncLogCursor
+from pyledger.client.bookkeeper.reader import AsyncLedgerReader
+from pyledger.client.bookkeeper.writer import AsyncAdvancedLedgerWriter, AsyncLedgerWriter
+from pyledger.config.bookkeeper_client import LedgerConfig
+from pyledger.protocol.bookkeeper.entry import DigestType
+
+__all__ = [
+    "AdvancedLedgerWriter",
+    "AsyncAdvancedLedgerWriter",
+    "AsyncLedgerClient",
+    "AsyncLedgerLog",
+    "AsyncLedgerReader",
+    "AsyncLedgerWriter",
+    "AsyncLogCursor",
+    "DigestType",
+    "LedgerClient",
+    "LedgerConfig",
+    "LedgerLog",
+    "LedgerReader",
+    "LedgerWriter",
+    "LogCursor",
+]
