@@ -203,6 +203,34 @@ def test_imports_have_no_cycle() -> None:
         walk(module, ())
 
 
+def test_sibling_folders_do_not_import_each_other_in_a_circle() -> None:
+    known = {module.removesuffix(".__init__"): path for module, path in modules().items()}
+    folders = {module for module in known if any(one.startswith(f"{module}.") for one in known)}
+    edges: dict[str, dict[str, str]] = {folder: {} for folder in folders}
+    for module, path in known.items():
+        for target, line in imports(path):
+            mine, other = module.split("."), target.split(".")
+            same = next((at for at, (a, b) in enumerate(zip(mine, other, strict=False)) if a != b), None)
+            if target in known and same:
+                first, second = ".".join(mine[: same + 1]), ".".join(other[: same + 1])
+                if {first, second} <= folders:
+                    edges[first].setdefault(second, f"{name_of(path)}:{line} imports {target}")
+
+    def way(start: str, end: str, seen: set[str]) -> list[str] | None:
+        for folder, why in edges[start].items():
+            if folder == end:
+                return [why]
+            if folder not in seen:
+                seen.add(folder)
+                rest = way(folder, end, seen)
+                if rest is not None:
+                    return [why, *rest]
+        return None
+
+    found = (way(folder, folder, set()) for folder in sorted(folders))
+    check(("\n    ".join(circle) for circle in found if circle), "folders below one parent form no circle")
+
+
 def test_third_party_packages_stay_in_their_places() -> None:
     def problems() -> Iterator[str]:
         for module, path in modules().items():

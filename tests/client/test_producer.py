@@ -26,8 +26,8 @@ from pyledger.model.message import Message, MessageQueue, tags_code
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.model.sys_flag import TransactionType
 from pyledger.protocol.client.send_retry import RETRY_CODES
+from pyledger.wire.compression import decompress
 from pyledger.wire.record.batch import decode_batch
-from pyledger.wire.record.compression import decompress
 from pyledger.wire.record.properties import decode_properties
 from pyledger.wire.record.record import ReceivedMessage
 from pyledger.wire.remoting.bodies.heartbeat import Heartbeat

@@ -12,7 +12,7 @@ import pytest
 from pyledger.client import AsyncPushConsumer, Message, Producer, ReceivedMessage
 from pyledger.store.messages.message_store import MessageStore
 from pyledger.store.reading.reader import StoreReader
-from pyledger.wire.record.compression import CompressionType, compress
+from pyledger.wire.compression import CompressionType, compress
 from tests.client.scenarios import until
 from tests.golden.lines import as_line
 from tests.interop.cases import Place

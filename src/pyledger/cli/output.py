@@ -186,6 +186,15 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None
     Console().print(table)
 
 
+def print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
+    """Print JSON lines, or a table whose columns have the same names."""
+    if as_json:
+        for row in rows:
+            emit(row)
+    elif rows:
+        print_table(list(rows[0]), [list(row.values()) for row in rows])
+
+
 def _cell(value: object) -> str:
     return "" if value is None else printable(str(value))
 

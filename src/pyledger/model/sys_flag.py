@@ -6,7 +6,7 @@ Source: RocketMQ common/.../MessageSysFlag.java.
 from enum import IntEnum
 
 COMPRESSED = 0x1
-"""The body is packed, as the bits of `COMPRESSION_MASK` say; see `pyledger.wire.record.compression`."""
+"""The body is packed, as the bits of `COMPRESSION_MASK` say; see `pyledger.wire.compression`."""
 MULTI_TAGS = 0x2
 TRANSACTION_MASK = 0xC
 BORN_HOST_IPV6 = 0x10

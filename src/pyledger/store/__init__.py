@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyledger._core import set_body_unpacker
 from pyledger.lazy_names import lazy_names
-from pyledger.wire.record.compression import decompress
+from pyledger.wire.compression import decompress
 
 if TYPE_CHECKING:
     from pyledger._core import StoredMessage

@@ -6,9 +6,8 @@ import click
 
 from pyledger.cli.bookkeeper.options import client_of, metadata_option
 from pyledger.cli.network import run_client
-from pyledger.cli.output import counted, emit, format_time, tell, write_line
+from pyledger.cli.output import counted, emit, format_time, print_rows, tell, write_line
 from pyledger.cli.parameters import Number, json_option
-from pyledger.cli.rocketmq.topic import print_rows
 from pyledger.errors import EXIT_PROBLEM
 
 

@@ -6,9 +6,8 @@ import click
 
 from pyledger.cli.bookkeeper.ledger_cluster import bookie_rows, format_cluster, is_metadata
 from pyledger.cli.network import client_of_options, network_options, run_client
-from pyledger.cli.output import counted, emit, report, tell, write_line
+from pyledger.cli.output import counted, emit, print_rows, report, tell, write_line
 from pyledger.cli.parameters import json_option
-from pyledger.cli.rocketmq.topic import print_rows
 
 EXAMPLES = """\b
 Examples:

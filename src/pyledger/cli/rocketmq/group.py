@@ -5,9 +5,8 @@ from typing import Any
 import click
 
 from pyledger.cli.network import client_of_options, network_options, run_client
-from pyledger.cli.output import confirm, counted, emit, format_time, report, tell
+from pyledger.cli.output import confirm, counted, emit, format_time, print_rows, report, tell
 from pyledger.cli.parameters import Number, if_exists_option, json_option, parse_time, yes_option
-from pyledger.cli.rocketmq.topic import print_rows
 
 EXAMPLES = """\b
 Examples:

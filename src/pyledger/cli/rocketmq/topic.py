@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from pyledger.cli.network import client_of_options, network_options, run_client
-from pyledger.cli.output import confirm, emit, format_time, print_table, report, write_line
+from pyledger.cli.output import confirm, emit, format_time, print_rows, report, write_line
 from pyledger.cli.parameters import Number, if_exists_option, json_option, yes_option
 
 EXAMPLES = """\b
@@ -75,15 +75,6 @@ def show(topic: str, namesrv: str, access_key: str, secret_key: str, as_json: bo
         for queue, one in run_client(work()).items()
     ]
     print_rows(rows, as_json)
-
-
-def print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
-    """Print JSON lines, or a table whose columns have the same names."""
-    if as_json:
-        for row in rows:
-            emit(row)
-    elif rows:
-        print_table(list(rows[0]), [list(row.values()) for row in rows])
 
 
 @command.command("create")

@@ -14,8 +14,8 @@ from pyledger.model import names
 from pyledger.model.message import Message
 from pyledger.model.sys_flag import TransactionType
 from pyledger.protocol.broker.name_rules import group_problem, is_internal_topic, topic_problem
+from pyledger.wire.compression import CompressionType, compress
 from pyledger.wire.record.batch import BatchItem, encode_batch
-from pyledger.wire.record.compression import CompressionType, compress
 from pyledger.wire.record.properties import encode_properties
 from pyledger.wire.remoting.native_codec import Outgoing, UniqueIds, prepare_message, prepare_messages
 

@@ -17,8 +17,8 @@ from typing import Any
 
 from pyledger.model import names
 from pyledger.model.sys_flag import COMPRESSED, INNER_BATCH, NEED_UNWRAP
+from pyledger.wire.compression import decompress
 from pyledger.wire.record.batch import decode_batch
-from pyledger.wire.record.compression import decompress
 from pyledger.wire.record.message_id import encode_message_id
 from pyledger.wire.record.properties import decode_properties
 from pyledger.wire.remoting.headers.send import ReplyMessageRequestHeader

@@ -21,7 +21,7 @@ from pyledger.model.sys_flag import COMPRESSED, COMPRESSION_SHIFT
 from pyledger.model.topic import NO_VERSION, Permission, TopicConfig
 from pyledger.model.value_type import value_type
 from pyledger.wire import fastjson
-from pyledger.wire.record.compression import CompressionType, decompress
+from pyledger.wire.compression import CompressionType, decompress
 from pyledger.wire.remoting.bodies.json_body import (
     Body,
     Buffer,

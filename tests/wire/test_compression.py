@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyledger.errors import CorruptBodyError
-from pyledger.wire.record.compression import CompressionType, compress, decompress
+from pyledger.wire.compression import CompressionType, compress, decompress
 
 
 def zstd_without_size(data: bytes) -> bytes:
