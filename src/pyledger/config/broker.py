@@ -17,6 +17,9 @@ PORT_MAX = 65_535
 NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,100}")
 ANY_ADDRESS = ("0.0.0.0", "::", "")
 
+DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+"""Of delayed messages, as upstream writes them."""
+
 _ONE_ROOT = "every reader of a store knows only its root folder; leave the key out, and "
 _NO_ROCKSDB = "PyLedger keeps no RocksDB; use the files of `storeType=default`"
 _NO_LIGHT_QUEUES = "PyLedger writes no light queues (`%LMQ%…`); leave it off"
@@ -33,9 +36,7 @@ FIXED = {
     "configManagerVersion": Fixed(("v1",), _NO_ROCKSDB),
     "messageStorePlugIn": Fixed((), "PyLedger loads no Java class; leave the key out"),
     "enableRetryTopicV2": Fixed(("false",), "PyLedger knows only the first form of retry topics of pop"),
-    "messageDelayLevel": Fixed(
-        ("1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",), "leave it at upstream's default"
-    ),
+    "messageDelayLevel": Fixed((DELAY_LEVELS,), "leave it at upstream's default"),
     "enableControllerMode": Fixed(
         ("false",), "there is no controller mode; use brokerRole, or enableDLegerCommitLog"
     ),

@@ -9,14 +9,15 @@ from pyledger.config.fields import Settings, convert, settings_of
 S = TypeVar("S", bound=Settings)
 
 
-def settings_text(parts: Iterable[Settings], *, with_paths: bool) -> str:
+def settings_text(parts: Iterable[Settings], others: Mapping[str, object], *, with_paths: bool) -> str:
     """Properties by upstream's names, sorted; a setting without such a name is left out.
 
     Args:
         parts: Whose settings; a client's side of the network is left out.
+        others: Upstream's settings that none of the parts has.
         with_paths: Show where files lie, too.
     """
-    lines = []
+    lines = [line_of(name, value) for name, value in others.items()]
     for part in parts:
         for one in settings_of(type(part)):
             if one.upstream is None or one.name.startswith("client_"):
@@ -26,8 +27,13 @@ def settings_text(parts: Iterable[Settings], *, with_paths: bool) -> str:
             value = getattr(part, one.name)
             if one.choices is not None:
                 value = one.choices[value]
-            lines.append(f"{one.upstream}={str(value).lower() if isinstance(value, bool) else value}\n")
+            lines.append(line_of(one.upstream, value))
     return "".join(sorted(lines))
+
+
+def line_of(name: str, value: object) -> str:
+    """One setting."""
+    return f"{name}={str(value).lower() if isinstance(value, bool) else value}\n"
 
 
 def changed_settings(part: S, wanted: Mapping[str, str], changeable: Collection[str]) -> S:

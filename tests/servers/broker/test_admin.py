@@ -1,5 +1,6 @@
 """What an operator asks of a broker and changes in it: as Java's broker answers, and only where it may."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -232,6 +233,28 @@ def test_progress_of_a_group_and_what_the_broker_counted(run: Run, tmp_path: Pat
     run(main())
 
 
+def test_a_disk_with_room_for_root_alone_is_as_full_as_df_says(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.statvfs
+
+    def reserving(path: str) -> os.statvfs_result:
+        """Of 1,000 blocks 500 are free, 50 of them for root alone."""
+        found = list(real(path))
+        found[1:5] = 4096, 1000, 500, 450
+        return os.statvfs_result(found)
+
+    async def main() -> None:
+        async with broker(tmp_path) as one, peer(one) as client:
+            monkeypatch.setattr(os, "statvfs", reserving)
+            table = read(await client.request(asked(RequestCode.GET_BROKER_RUNTIME_INFO)))["table"]
+            monkeypatch.undo()
+            assert table["commitLogDiskRatio"] == table["consumeQueueDiskRatio"] == "0.53"
+            assert table["commitLogDirCapacity"] == "Total : 3.906 MiB, Free : 1.953 MiB."
+
+    run(main())
+
+
 def test_settings_are_shown_without_paths_to_those_who_may_not_change_them(run: Run, tmp_path: Path) -> None:
     async def shown(**settings: Any) -> str:
         async with broker(tmp_path, **settings) as one, peer(one) as client:
@@ -241,6 +264,10 @@ def test_settings_are_shown_without_paths_to_those_who_may_not_change_them(run: 
         text = run(shown(admin_enabled=allowed))
         assert "brokerName=broker-a\n" in text
         assert "flushDiskType=ASYNC_FLUSH\n" in text
+        assert "brokerRole=ASYNC_MASTER\n" in text
+        assert "messageDelayLevel=1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h\n" in text
+        assert "msgTraceTopicName=RMQ_SYS_TRACE_TOPIC\n" in text
+        assert "useTLS=false\n" in text
         assert ("storePathRootDir=" in text) is allowed
 
 

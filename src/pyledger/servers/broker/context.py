@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyledger.clock import Clock
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.delivery import DeliveryConfig
-from pyledger.config.net import NetConfig
+from pyledger.config.ha import HaConfig
+from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.model.topic import Permission
 from pyledger.net.endpoint import Answer
 from pyledger.net.remoting.client import RemotingClient
@@ -54,6 +55,8 @@ class BrokerParts:
     access_rules: "WatchedRules | None"
     """Who may do what; None: everybody everything that is not a change."""
     net: NetConfig
+    tls: TlsConfig | None
+    ha: HaConfig
     clock: Clock
     random: Random
     address: str

@@ -111,10 +111,8 @@ class Broker:
         check_role(self.config, self._ha)
         self._delivery = delivery or DeliveryConfig()
         self._store_config = store or StoreConfig()
-        self._net = net or NetConfig()
-        self._tls = tls
-        self._clock = clock or SystemClock()
-        self._random = random or Random()
+        self._net, self._tls = net or NetConfig(), tls
+        self._clock, self._random = clock or SystemClock(), random or Random()
         self._access_rules = watched_rules(self.config.acl_path)
         self._steady_base_ms = self._clock.now_ms() - self._clock.monotonic_ms()
         self._handlers = BrokerHandlers()
@@ -293,17 +291,12 @@ class Broker:
         except BaseException:
             await asyncio.to_thread(store.close)
             raise
-        counts = BrokerCounts()
+        counts, wall_ms = BrokerCounts(), self._clock.now_ms
         held = HeldPulls(
             self._delivery, self._now_ms, lambda topic, queue: store.queue_range(topic, queue).max_offset
         )
         puts = MessagePuts(
-            store,
-            held.arrived,
-            counts,
-            tables.timers,
-            self._clock.now_ms,
-            waiting_max=self.config.waiting_sends_max,
+            store, held.arrived, counts, tables.timers, wall_ms, waiting_max=self.config.waiting_sends_max
         )
         told = ReplicationListener(
             ask_again=self._report_again,
@@ -330,7 +323,7 @@ class Broker:
                 tables,
                 cluster=self.config.cluster,
                 broker_name=self.config.name,
-                now_ms=self._clock.now_ms,
+                now_ms=wall_ms,
                 tables_changed=self._tables_changed,
             ),
             routes=TopicRoutes(
@@ -341,15 +334,17 @@ class Broker:
                 self._now_ms,
             ),
             transactions=Transactions(
-                self._delivery, store, puts, tables, self.config.name, self._clock.now_ms, self._access_rules
+                self._delivery, store, puts, tables, self.config.name, wall_ms, self._access_rules
             ),
             counts=counts,
             access_rules=self._access_rules,
             net=self._net,
+            tls=self._tls,
+            ha=self._ha,
             clock=self._clock,
             random=self._random,
             address=self.address,
-            started_ms=self._clock.now_ms(),
+            started_ms=wall_ms(),
             now_ms=self._now_ms,
             tables_changed=self._tables_changed,
             change_settings=self.change_settings,

@@ -366,7 +366,7 @@ class RequestProcessor:
     def get_config(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """319."""
         config = self.routes.config
-        text = settings_text((config, self._net), with_paths=config.admin_enabled)
+        text = settings_text((config, self._net), {}, with_paths=config.admin_enabled)
         return request.response(body=text.encode())
 
     # --- what an operator changes

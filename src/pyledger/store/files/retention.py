@@ -20,15 +20,37 @@ MANUAL_ROUNDS = 20
 DiskUsage = Callable[[str], int]
 
 
+@dataclass(frozen=True, slots=True)
+class DiskSpace:
+    """Sizes of a file system (bytes)."""
+
+    total_bytes: int
+    free_bytes: int
+    """What is reserved for root counts as free here, as upstream shows it."""
+    available_bytes: int
+    """What others than root may still take."""
+
+    @property
+    def used_percent(self) -> int:
+        """How full it is, rounded up, as `df` has it: what is reserved does not count; -1: not known."""
+        used = self.total_bytes - self.free_bytes
+        total = used + self.available_bytes
+        return -(-used * 100 // total) if total else -1
+
+
+def disk_space(path: str) -> DiskSpace:
+    """The file system of a path; all sizes are 0 when it cannot be told."""
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return DiskSpace(0, 0, 0)
+    unit = found.f_frsize
+    return DiskSpace(found.f_blocks * unit, found.f_bfree * unit, found.f_bavail * unit)
+
+
 def disk_usage(path: str) -> int:
     """How full the file system of a path is, in percent, rounded up; -1 when it cannot be told."""
-    try:
-        usage = os.statvfs(path)
-    except OSError:
-        return -1
-    used = usage.f_blocks - usage.f_bfree
-    total = used + usage.f_bavail
-    return -(-used * 100 // total) if total else -1
+    return disk_space(path).used_percent
 
 
 @dataclass(frozen=True, slots=True)

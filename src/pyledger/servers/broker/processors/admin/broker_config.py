@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from functools import partial
 
 from pyledger.config import properties
+from pyledger.config.broker import DELAY_LEVELS
 from pyledger.config.fields import settings_of
 from pyledger.config.ha import SLAVE
 from pyledger.config.runtime import settings_text
 from pyledger.errors import ConfigError
+from pyledger.model import names
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.remoting.connection import Connection
 from pyledger.servers.broker.context import BrokerParts, Method, Reply
@@ -62,8 +64,14 @@ class SettingsProcessor:
     def get(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """26."""
         parts = self._parts
+        others = {
+            "messageDelayLevel": DELAY_LEVELS,
+            "msgTraceTopicName": names.TRACE_TOPIC,
+            "useTLS": parts.tls is not None and parts.tls.client_enabled,
+        }
         text = settings_text(
-            (parts.config, parts.delivery, parts.store.config, parts.net),
+            (parts.config, parts.delivery, parts.store.config, parts.net, parts.ha),
+            others,
             with_paths=parts.config.admin_enabled,
         )
         version = encode_body(parts.tables.topics.version.document()).decode()

@@ -8,7 +8,6 @@ DefaultMessageStore.java (getRuntimeInfo).
 """
 
 import asyncio
-import shutil
 from collections.abc import Iterable, Mapping
 
 from pyledger.model import names
@@ -16,6 +15,7 @@ from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.remoting.connection import Connection
 from pyledger.protocol.broker.broker_stats import SpanCount, spans_of
 from pyledger.servers.broker.context import BrokerParts, Method, Reply
+from pyledger.store.files.retention import DiskSpace, disk_space
 from pyledger.store.queues.get_result import StoredMessage
 from pyledger.wire.remoting.bodies.statistics import BrokerStats, StatsItem
 from pyledger.wire.remoting.bodies.topic_config import KVTable
@@ -86,13 +86,12 @@ class RuntimeProcessor:
         return asyncio.ensure_future(self._get_runtime(request))
 
     async def _get_runtime(self, request: RemotingCommand) -> RemotingCommand:
-        disk = await asyncio.to_thread(shutil.disk_usage, self._parts.store.path)
-        table = runtime_table(self._parts, disk.total, disk.free)
+        table = runtime_table(self._parts, await asyncio.to_thread(disk_space, self._parts.store.path))
         return request.response(body=KVTable(table=table).encode())
 
 
-def runtime_table(parts: BrokerParts, disk_bytes: int, free_bytes: int) -> dict[str, str]:
-    """What the broker does, by upstream's words; sizes are those of the store's file system."""
+def runtime_table(parts: BrokerParts, disk: DiskSpace) -> dict[str, str]:
+    """What the broker does, by upstream's words; `disk` is the store's file system."""
     counts, store = parts.counts, parts.store
     facts = store.statistics()
     now_ms = parts.clock.now_ms()
@@ -121,7 +120,9 @@ def runtime_table(parts: BrokerParts, disk_bytes: int, free_bytes: int) -> dict[
         "remainTransientStoreBufferNumbs": INT_MAX,
         "pageCacheLockTimeMills": 0,
         "earliestMessageTimeStamp": earliest_ms(first),
-        "commitLogDirCapacity": f"Total : {size_text(disk_bytes)}, Free : {size_text(free_bytes)}.",
+        "commitLogDirCapacity": (
+            f"Total : {size_text(disk.total_bytes)}, Free : {size_text(disk.free_bytes)}."
+        ),
         "timerReadBehind": 0,
         "timerOffsetBehind": 0,
         "timerCongestNum": 0,
@@ -130,7 +131,8 @@ def runtime_table(parts: BrokerParts, disk_bytes: int, free_bytes: int) -> dict[
         "EndTransactionQueueSize": 0,
         "EndTransactionThreadPoolQueueCapacity": 0,
     }
-    ratio = (disk_bytes - free_bytes) / disk_bytes if disk_bytes else -1.0
+    # Whole percents, as cleaning counts them.
+    ratio = disk.used_percent / 100 if disk.used_percent >= 0 else -1.0
     table |= dict.fromkeys(("commitLogDiskRatio", "consumeQueueDiskRatio"), ratio)
     for queue in QUEUES:
         for detail in ("Size", "Capacity", "HeadWaitTimeMills"):
