@@ -10,7 +10,7 @@ from pyledger.cli.parameters import Number, json_option
 
 EXAMPLES = """\b
 Examples:
-  pyledger dump store/files/checkpoint
+  pyledger dump store/checkpoint
   pyledger dump store/commitlog/00000000000000000000 --limit 3
 """
 
