@@ -17,6 +17,13 @@ SLAVE = "slave"
 """The role of a broker that follows a master."""
 SINGLE = "single_master"
 """The role of a master without slaves."""
+ROLES = {
+    "async_master": "ASYNC_MASTER",
+    "sync_master": "SYNC_MASTER",
+    SLAVE: "SLAVE",
+    SINGLE: "ASYNC_MASTER",
+}
+"""Upstream's word for each role."""
 
 
 def listed(text: str) -> list[str]:
@@ -46,16 +53,7 @@ def networks_of(text: str) -> "tuple[IPv4Network | IPv6Network, ...]":
 class HaConfig:
     """What a broker is to others of its name, and what it asks of them."""
 
-    role: str = setting(
-        SINGLE,
-        choices={
-            "async_master": "ASYNC_MASTER",
-            "sync_master": "SYNC_MASTER",
-            SLAVE: "SLAVE",
-            SINGLE: "ASYNC_MASTER",
-        },
-        upstream="brokerRole",
-    )
+    role: str = setting(SINGLE, choices=ROLES, upstream="brokerRole")
     """`async_master` answers sends at once, `sync_master` when slaves have the message; `slave` takes its log
     from a master and no sends; `single_master` is a master that opens no port for slaves. Upstream's default
     is ASYNC_MASTER, and every broker of it listens for slaves."""

@@ -84,9 +84,9 @@ class NotPromotedError(RemotingError):
 
     code = 1421
 
-    def __init__(self, address: str, reason: str) -> None:
+    def __init__(self, address: str, reason: str, remedy: str = "--force does it all the same") -> None:
         self.address, self.reason = address, reason
-        super().__init__(f"{address} does not become master: {reason}; --force does it all the same")
+        super().__init__(f"{address} does not become master: {reason}; {remedy}")
 
 
 class AnotherMasterError(RemotingError):

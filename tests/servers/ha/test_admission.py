@@ -273,7 +273,7 @@ def test_a_broker_that_does_not_change_is_told(run: Run, monkeypatch: pytest.Mon
         await server.start()
         async with ReplicationAdmin() as tool:
             with pytest.raises(RemotingTimeoutError):
-                await tool.promote(f"127.0.0.1:{server.port}", force=True)
+                await tool.promote(f"127.0.0.1:{server.port}", "SYNC_MASTER", force=True)
         await server.close()
 
     run(main())

@@ -70,8 +70,10 @@ def test_a_slave_becomes_master_and_the_old_one_its_slave(run: Run, tmp_path: Pa
                 await send_many(first.broker, 10)
                 ours = log_bytes(first.broker.store)
                 await first.broker.close()
-                done = await tool.promote(second.address, "SYNC_MASTER")
-                assert done.status.master
+                assert (await tool.status(second.address)).document()["masterRole"] == "SYNC_MASTER"
+                done = await tool.promote(second.address)
+                assert done.document()["role"] == "master"
+                assert done.document()["brokerRole"] == "SYNC_MASTER"
                 kept = second.broker.store.max_offset
                 assert log_bytes(second.broker.store) == ours[:kept]
                 assert {one.code for one in await send_many(second.broker, 5)} == {11}
@@ -130,7 +132,10 @@ def test_a_role_that_was_given_is_kept(run: Run, tmp_path: Path) -> None:
                 with pytest.raises(NotPromotedError, match="has not met its master"):
                     await tool.promote(one.address)
                 assert (await tool.status(one.address)).document()["behindBytes"] is None
-                assert (await tool.promote(one.address, force=True)).document()["role"] == "master"
+                with pytest.raises(NotPromotedError, match="say so with --role"):
+                    await tool.promote(one.address, force=True)
+                done = await tool.promote(one.address, "ASYNC_MASTER", force=True)
+                assert done.document()["brokerRole"] == "ASYNC_MASTER"
                 assert (await told(one.broker, send("T"))).code == 0
                 with pytest.raises(NotPromotedError, match="already"):
                     await tool.promote(one.address)
@@ -214,7 +219,7 @@ def test_a_port_that_was_taken_meanwhile_is_waited_for(run: Run, tmp_path: Path)
 
             async with one:
                 one._make = make
-                assert (await tool.promote(one.address, force=True)).document()["role"] == "master"
+                assert (await tool.promote(one.address, "ASYNC_MASTER", force=True)).status.master
                 assert attempts == [int(one.address.rpartition(":")[2])] * 2
                 assert (await told(one.broker, send("T"))).code == 0
 

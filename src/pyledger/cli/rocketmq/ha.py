@@ -38,12 +38,17 @@ def status(address: str, namesrv: str, access_key: str, secret_key: str, as_json
 
 @command.command("promote")
 @click.argument("address", metavar="HOST:PORT")
-@click.option("--role", type=click.Choice(["ASYNC_MASTER", "SYNC_MASTER"]), default="ASYNC_MASTER")
+@click.option(
+    "--role",
+    type=click.Choice(["ASYNC_MASTER", "SYNC_MASTER"]),
+    help="What it becomes: whether sends wait for a slave. [default: what its master was; to be given "
+    "where the slave has not heard that]",
+)
 @click.option("--force", is_flag=True, help="Although the master is alive, or messages would be lost.")
 @network_options
 @json_option
 def promote(
-    address: str, role: str, force: bool, namesrv: str, access_key: str, secret_key: str, as_json: bool
+    address: str, role: str | None, force: bool, namesrv: str, access_key: str, secret_key: str, as_json: bool
 ) -> None:
     """Make a slave the master, unless the old one is alive or had more.
 
@@ -53,7 +58,7 @@ def promote(
 
     async def work() -> Any:
         async with ReplicationAdmin(client=client_of_options(namesrv, access_key, secret_key)) as admin:
-            return await admin.promote(address, role, force=force)
+            return await admin.promote(address, role or "", force=force)
 
     show(run_client(work()).document(), as_json)
 

@@ -6,14 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyledger.client.admin.admin import AsyncAdmin
+from pyledger.config import properties
 from pyledger.errors import BrokerError, NotPromotedError, RemotingError, RemotingTimeoutError
 from pyledger.model.remoting_codes import RequestCode
+from pyledger.model.route import MASTER_ID, BrokerRoute
 from pyledger.wire.remoting.bodies.ha_status import HaStatus
+from pyledger.wire.remoting.bodies.route import decode_clusters
 
 CHANGE_TIMEOUT_MS = 120_000
 """A broker that becomes something else closes its store and opens it again."""
 LOOK_AGAIN_S = 0.1
-MASTER_ID = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,11 @@ class Standing:
     def document(self) -> dict[str, Any]:
         """For people and programs."""
         status, own = self.status, self.status.ha_client_info
-        found: dict[str, Any] = {"address": self.address, "role": "master" if status.master else "slave"}
+        found: dict[str, Any] = {
+            "address": self.address,
+            "role": "master" if status.master else "slave",
+            "brokerRole": status.broker_role or None,
+        }
         if status.master:
             return found | {
                 "maxOffset": status.master_commit_log_max_offset,
@@ -50,6 +56,7 @@ class Standing:
             "behindBytes": self.behind_bytes if self.has_met_master else None,
             "missingBytes": own.missing_bytes,
             "master": own.master_addr,
+            "masterRole": own.master_role or None,
             "connected": own.activated,
             "problem": own.problem,
         }
@@ -73,33 +80,39 @@ class ReplicationAdmin(AsyncAdmin):
         answer = await self.ask(address, RequestCode.GET_BROKER_HA_STATUS)
         return Standing(address, HaStatus.decode(answer.body))
 
-    async def promote(self, address: str, role: str = "ASYNC_MASTER", *, force: bool = False) -> Standing:
+    async def promote(self, address: str, role: str = "", *, force: bool = False) -> Standing:
         """Make a slave, `host:port`, the master.
 
         Args:
             address: The slave.
-            role: What it becomes.
+            role: What it becomes, `ASYNC_MASTER` or `SYNC_MASTER`; empty: what its master was.
             force: Although the master is alive, or had more than the slave.
 
         Raises:
             NotPromotedError: the broker is no slave; its master is alive, had more, or was not met since the
-                broker started; another slave has more.
+                broker started; another slave has more, or does not say; the name servers do not know the
+                broker; no role is given, and that of its master is not known.
         """
         before = await self.status(address)
+        own = before.status.ha_client_info
         if before.status.master:
-            raise NotPromotedError(address, "it is a master already")
+            raise NotPromotedError(address, "it is a master already", "ha demote makes it a slave")
         if not force:
             await self._check_promotion(before)
+        role = role or own.master_role
+        if not role:
+            raise NotPromotedError(
+                address, "it does not know whether its master was a SYNC_MASTER", "say so with --role"
+            )
         after = await self._change(address, {"brokerRole": role, "brokerId": "0"}, master=True)
-        lost_bytes = before.behind_bytes + before.status.ha_client_info.missing_bytes
-        return Standing(address, after.status, lost_bytes)
+        return Standing(address, after.status, before.behind_bytes + own.missing_bytes)
 
     async def _check_promotion(self, slave: Standing) -> None:
         own, address = slave.status.ha_client_info, slave.address
-        master, others = await self._family(address)
-        if own.activated or (master and await self._answers(master)):
-            who = own.master_addr if own.activated else master
-            raise NotPromotedError(address, f"its master {who} is alive; stop it first")
+        masters, others = await self._family(address)
+        alive = [own.master_addr] if own.activated else [one for one in masters if await self._answers(one)]
+        if alive:
+            raise NotPromotedError(address, f"its master {alive[0]} is alive; stop it first")
         if not slave.has_met_master:
             raise NotPromotedError(
                 address, "it has not met its master since it started, so what would be lost is not known"
@@ -114,7 +127,12 @@ class ReplicationAdmin(AsyncAdmin):
                 f"its master had {own.missing_bytes} bytes before this log begins, which would be lost",
             )
         for other in others:
-            more = await self._max_offset(other) - own.max_offset
+            end_offset = await self._max_offset(other)
+            if end_offset is None:
+                raise NotPromotedError(
+                    address, f"the slave {other} does not say how far it is, and may have more; start it"
+                )
+            more = end_offset - own.max_offset
             if more > 0:
                 raise NotPromotedError(address, f"the slave {other} has {more} bytes more; promote that one")
 
@@ -122,13 +140,50 @@ class ReplicationAdmin(AsyncAdmin):
         """Make a master, `host:port`, the slave with an id."""
         return await self._change(address, {"brokerRole": "SLAVE", "brokerId": str(broker_id)}, master=False)
 
-    async def _family(self, address: str) -> tuple[str, list[str]]:
-        """Who else has a broker's name, as name servers know: its master, empty for none, and its slaves."""
-        for broker in (await self.clusters()).brokers.values():
-            if address in broker.broker_addrs.values():
-                others = {number: one for number, one in broker.broker_addrs.items() if one != address}
-                return others.pop(MASTER_ID, ""), sorted(others.values())
-        return "", []
+    async def _family(self, address: str) -> tuple[list[str], list[str]]:
+        """Masters and other slaves of a slave's name, as all name servers together know them.
+
+        The slave says itself what it is called: name servers may know it by another address.
+
+        Raises:
+            NotPromotedError: none of them knows the slave.
+        """
+        answer = await self.ask(address, RequestCode.GET_BROKER_CONFIG)
+        own = properties.parse(str(answer.body, "utf-8", "replace"))
+        cluster, name, number = (own.get(f"broker{one}", "") for one in ("ClusterName", "Name", "Id"))
+        places = [
+            place
+            for broker in await self._brokers_of(name)
+            if broker.cluster == cluster
+            for place in broker.broker_addrs.items()
+        ]
+        if number not in {str(one) for one, _ in places}:
+            raise NotPromotedError(
+                address,
+                f"the name servers {self.client.name_servers} do not know {name} {number} of {cluster}, so "
+                "neither its master nor other slaves could be asked; give its own with -n",
+            )
+        masters = {where for one, where in places if one == MASTER_ID}
+        others = {where for one, where in places if one != MASTER_ID and where != address}
+        return sorted(masters), sorted(others)
+
+    async def _brokers_of(self, name: str) -> list[BrokerRoute]:
+        """What each name server that answers knows of a broker name.
+
+        Raises:
+            RemotingError: none of them answers.
+        """
+        found, failure = [], None
+        for name_server in self.client.name_server_addresses:
+            try:
+                answer = await self.ask(name_server, RequestCode.GET_BROKER_CLUSTER_INFO)
+            except RemotingError as error:
+                failure = error
+            else:
+                found.append(decode_clusters(answer.body).brokers.get(name))
+        if failure is not None and not found:
+            raise failure
+        return [one for one in found if one is not None]
 
     async def _answers(self, address: str) -> bool:
         """Whether a broker is alive; RocketMQ 4.x does not know the request, and says so."""
@@ -140,12 +195,12 @@ class ReplicationAdmin(AsyncAdmin):
             return False
         return True
 
-    async def _max_offset(self, slave: str) -> int:
-        """Physical offset (bytes) where a slave's log ends; -1 where it does not say."""
+    async def _max_offset(self, slave: str) -> int | None:
+        """Physical offset (bytes) where a slave's log ends, by what all versions tell; None: it does not."""
         try:
-            return (await self.status(slave)).status.ha_client_info.max_offset
-        except RemotingError:
-            return -1
+            return int((await self.broker_status(slave))["commitLogMaxOffset"])
+        except (RemotingError, KeyError, ValueError):
+            return None
 
     async def _change(self, address: str, wanted: dict[str, str], *, master: bool) -> Standing:
         body = "".join(f"{name}={value}\n" for name, value in wanted.items()).encode()

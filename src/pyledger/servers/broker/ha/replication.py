@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from pyledger.config.broker import BrokerConfig
-from pyledger.config.ha import SLAVE, HaConfig
+from pyledger.config.ha import ROLES, SLAVE, HaConfig
 from pyledger.config.net import TlsConfig
 from pyledger.errors import AnotherMasterError, BrokerError, RemotingError, WireError
 from pyledger.log_events import event, logger
@@ -83,7 +83,7 @@ class MasterReplication:
             outranked: Called when another broker has become master in this one's place.
             tls: Of the broker's ports; None: they speak none.
         """
-        self._config = config
+        self._config, self._role = config, ROLES[ha.role]
         self._client = client
         self._store = store
         self._tables = tables
@@ -211,6 +211,7 @@ class MasterReplication:
         slaves = self.service.slaves()
         return HaStatus(
             master=True,
+            broker_role=self._role,
             master_commit_log_max_offset=end,
             in_sync_slave_nums=sum(one.in_sync for one in slaves),
             ha_connection_info=tuple(
@@ -288,6 +289,7 @@ class SlaveReplication(SlaveSide):
         replica, master = self.ha_client.replica, self.master_address
         if master:
             await self.sync.ask_master_end()
+            await self.sync.ask_master_role()
         last = await asyncio.to_thread(replica.last_record_offset)
         if last < 0:
             return ""
@@ -331,6 +333,7 @@ class SlaveReplication(SlaveSide):
         heard = max(self.ha_client.master_end, self.sync.master_end)
         return HaStatus(
             master=False,
+            broker_role=ROLES[SLAVE],
             master_commit_log_max_offset=max(heard, end) if heard > 0 or self.sync.master_end == 0 else -1,
             ha_client_info=HaClientStatus(
                 master_addr=self.ha_client.master_address,
@@ -340,6 +343,7 @@ class SlaveReplication(SlaveSide):
                 activated=link is not None,
                 problem=self.ha_client.problem,
                 missing_bytes=self._missing_bytes(),
+                master_role=self.sync.master_role,
             ),
         )
 

@@ -15,12 +15,14 @@ Source: RocketMQ broker/.../SlaveSynchronize.java.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Hashable, Mapping
 from typing import NamedTuple, TypeVar
 
+from pyledger.config import properties
 from pyledger.config.ha import HaConfig
-from pyledger.errors import BrokerError, PyLedgerError
+from pyledger.errors import BrokerError, ConfigError, PyLedgerError
 from pyledger.log_events import event, logger
 from pyledger.model.ids import QueueId
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
@@ -105,12 +107,15 @@ class SlaveSync:
         """Physical offset (bytes) where the master's log ended when it was last asked; -1: it was not."""
         self.master_start = UNKNOWN
         """The same of where it began."""
+        self.master_role = ""
+        """Upstream's word for what the master was when it was last asked; empty: it has not said."""
         self._met = ""
 
     def meet(self, master: str) -> None:
         """The name servers say who is master, `host:port`; how far another one was says nothing."""
         if master != self._met:
             self._met, self.master_start, self.master_end = master, UNKNOWN, UNKNOWN
+            self.master_role = ""
 
     async def ask_master_end(self) -> int:
         """Where the master's log ends, a physical offset (bytes), or did when it last said; -1: it never has.
@@ -123,6 +128,17 @@ class SlaveSync:
             self.master_start = offset_in(runtime, LOG_START)
             self.master_end = offset_in(runtime, LOG_END)
         return self.master_end
+
+    async def ask_master_role(self) -> None:
+        """Whether sends wait for slaves at the master: who takes its place goes on so.
+
+        Raises:
+            RemotingError: it cannot be asked.
+        """
+        with contextlib.suppress(BrokerError, ConfigError):
+            answer = await self._answer(RequestCode.GET_BROKER_CONFIG)
+            text = "" if answer is None else str(answer.body, "utf-8", "replace")
+            self.master_role = properties.parse(text).get("brokerRole", "")
 
     async def run(self) -> None:
         """Copy again and again."""

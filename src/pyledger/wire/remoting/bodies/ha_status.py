@@ -38,6 +38,8 @@ class HaClientStatus(Body):
     """Why there is none; upstream has no such field."""
     missing_bytes: Long = 0
     """What the master's log has before the slave's begins; upstream has no such field."""
+    master_role: str = ""
+    """Upstream's word for what the master last said it is; empty: nothing. Upstream has no such field."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,3 +52,5 @@ class HaStatus(Body):
     in_sync_slave_nums: Int = 0
     ha_connection_info: tuple[HaConnectionStatus, ...] = ()
     ha_client_info: HaClientStatus = field(default_factory=HaClientStatus)
+    broker_role: str = ""
+    """Upstream's word for what the broker is; empty: it does not say. Upstream has no such field."""

@@ -12,7 +12,7 @@ from functools import partial
 from pyledger.config import properties
 from pyledger.config.broker import DELAY_LEVELS
 from pyledger.config.fields import settings_of
-from pyledger.config.ha import SLAVE
+from pyledger.config.ha import ROLES, SINGLE, SLAVE
 from pyledger.config.runtime import settings_text
 from pyledger.errors import ConfigError
 from pyledger.model import names
@@ -44,7 +44,7 @@ CHANGEABLE = frozenset(
 
 
 ROLE, BROKER_ID = "brokerRole", "brokerId"
-ROLES = {"ASYNC_MASTER": "async_master", "SYNC_MASTER": "sync_master", "SLAVE": SLAVE}
+ROLE_OF_WORD = {word: role for role, word in ROLES.items() if role != SINGLE}
 
 
 class SettingsProcessor:
@@ -94,7 +94,7 @@ class SettingsProcessor:
     def _change_role(self, request: RemotingCommand, wanted: Mapping[str, str]) -> RemotingCommand:
         """Become a master or a slave: the answer says that it will, 907 whether it has."""
         change = self._parts.change_role()
-        role = ROLES.get(wanted[ROLE])
+        role = ROLE_OF_WORD.get(wanted[ROLE])
         number = wanted.get(BROKER_ID, "0")
         if change is None:
             return request.response(ResponseCode.NO_PERMISSION, "this broker cannot change its role")
