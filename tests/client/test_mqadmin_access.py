@@ -68,3 +68,15 @@ def test_users_and_policies_come_and_go(node: Node) -> None:
     assert [one["username"] for one in said("listUser -b BROKER --json").json] == ["root"]
     assert said("listAcl -b BROKER").lines == []
     assert "say what to change" in said("updateUser -b BROKER -u root", code=2).err
+
+
+@pytest.mark.parametrize(
+    "given", [[], ["--secret-key", "root-secret"]], ids=["variable", "option and variable"]
+)
+def test_the_secret_stands_in_the_environment(
+    node: Node, monkeypatch: pytest.MonkeyPatch, given: list[str]
+) -> None:
+    monkeypatch.setenv("PYLEDGER_CLIENT_SECRET_KEY", "other" if given else "root-secret")
+    for line in (f"ha status {node.broker}", f"mqadmin brokerStatus -b {node.broker}", "topic create T"):
+        done = pyledger(*line.split(), "-n", node.namesrv, "--access-key", "root", *given)
+        assert done.code == 0, (line, done.out, done.err)

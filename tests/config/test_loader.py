@@ -3,6 +3,8 @@ from pathlib import Path
 import pytest
 
 from pyledger.config.bookie import BookieConfig
+from pyledger.config.broker import BrokerConfig
+from pyledger.config.client import ClientConfig
 from pyledger.config.fields import Fixed
 from pyledger.config.loader import ConfigFile, load
 from pyledger.config.namesrv import NamesrvConfig
@@ -27,6 +29,19 @@ def test_environment_wins_over_file_and_file_over_defaults(tmp_path: Path) -> No
 def test_environment_wins_over_upstreams_name_in_the_file(tmp_path: Path) -> None:
     path = written(tmp_path, "[store]\nfileReservedTime = 24\n")
     assert load(StoreConfig, "store", path, {"PYLEDGER_STORE_RETENTION_HOURS": "12"}).retention_hours == 12
+
+
+def test_options_win_and_are_checked_together_with_the_rest(tmp_path: Path) -> None:
+    environment = {"PYLEDGER_CLIENT_SECRET_KEY": "s", "PYLEDGER_CLIENT_ACCESS_KEY": "other"}
+    path = written(tmp_path, '[client]\nunitName = "u"\nAccessKey = "another"\n')
+    found = load(ClientConfig, "client", path, environment, {"access_key": "a", "name_servers": None})
+    assert found == ClientConfig(access_key="a", secret_key="s", unit_name="u")
+    # Each alone is wrong.
+    del environment["PYLEDGER_CLIENT_ACCESS_KEY"]
+    load(ClientConfig, "client", None, environment, {"access_key": "a"})
+    file = properties_file(tmp_path, f"storePathCommitLog={tmp_path}/commitlog\nbrokerIP1=host\n")
+    options = {"store_path": str(tmp_path), "advertised_host": "10.0.0.1"}
+    assert ConfigFile(file, {}).load(BrokerConfig, "broker", options).store_folder == str(tmp_path)
 
 
 def test_no_file_and_no_variables_give_the_defaults(tmp_path: Path) -> None:

@@ -45,16 +45,13 @@ def network_options(function: F) -> F:
 
 def client_of_options(namesrv: str, access_key: str, secret_key: str) -> Any:
     """The client that those options mean; the environment says the rest, whether to speak TLS too."""
-    from dataclasses import replace
-
     from pyledger.client.instance import ClientInstance
     from pyledger.config.client import ClientConfig
     from pyledger.config.loader import load
     from pyledger.config.net import NetConfig, TlsConfig
 
     given = {"name_servers": namesrv, "access_key": access_key, "secret_key": secret_key}
-    options: dict[str, Any] = {name: value for name, value in given.items() if value}
-    config = replace(load(ClientConfig, "client"), **options)
+    config = load(ClientConfig, "client", options={name: value for name, value in given.items() if value})
     return ClientInstance(config, net=load(NetConfig, "net"), tls=load(TlsConfig, "tls"))
 
 

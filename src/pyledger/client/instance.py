@@ -6,7 +6,7 @@ Source: RocketMQ client/.../impl/factory/MQClientInstance.java.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from itertools import chain
 from random import Random
@@ -17,6 +17,7 @@ from pyledger.client.registered_groups import ConsumerMember, ProducerMember
 from pyledger.client.remoting_processor import Inbound
 from pyledger.client.route_cache import RouteCache
 from pyledger.config.client import ClientConfig
+from pyledger.config.fields import Settings
 from pyledger.config.loader import name_server_list
 from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.errors import ClientStateError, PyLedgerError
@@ -284,6 +285,10 @@ class ClientInstance:
                 event(log, logging.INFO, "not unregistered", address=address, error=error)
 
         await asyncio.gather(*[leave(address) for address in sorted(self.routes.known_addresses)])
+
+
+OWN_CLIENT: Mapping[str, type[Settings]] = {"client": ClientConfig, "net": NetConfig, "tls": TlsConfig}
+"""Arguments of `own_client` that are settings."""
 
 
 def own_client(

@@ -187,17 +187,28 @@ def build(kind: type[S], options: Mapping[str, object]) -> S:
     return kind(**values)
 
 
-def changed(kind: type[S], config: S | None, options: Mapping[str, Any]) -> S:
+def changed(
+    kind: type[S],
+    config: S | None,
+    options: Mapping[str, Any],
+    beside: Mapping[str, type[Settings]] | None = None,
+) -> S:
     """Settings with some options changed.
 
     Args:
         kind: The settings class.
         config: None: the defaults.
         options: By our names; over the defaults also by upstream's.
+        beside: Other settings that the caller takes as a whole, by the name of the argument.
 
     Raises:
         ConfigError: a name is unknown, or a value is wrong.
     """
+    own = {name for one in settings_of(kind) for name in one.names}
+    for argument, other in (beside or {}).items():
+        for name in options.keys() & {name for one in settings_of(other) for name in one.names} - own:
+            problem = f"is a setting of {other.__name__}"
+            raise ConfigError(name, problem, f"put it into {argument}={other.__name__}(…)")
     if config is None:
         return build(kind, options)
     known = [one.name for one in settings_of(kind)]

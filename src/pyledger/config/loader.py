@@ -1,6 +1,6 @@
 """Settings from a file and the environment. The only module that reads an environment variable.
 
-The environment wins over the file, the file over the defaults. A variable is named
+Options win over the environment, that over the file, the file over the defaults. A variable is named
 `PYLEDGER_<SECTION>_<FIELD>`, such as `PYLEDGER_STORE_RETENTION_HOURS`. A file is TOML, one table for each
 section, or upstream's `.properties`, in which all sections share one list of keys.
 """
@@ -24,7 +24,11 @@ ignored comes near it, see tests/config/test_upstream_files.py."""
 
 
 def load(
-    kind: type[S], section: str, path: Path | None = None, environment: Mapping[str, str] | None = None
+    kind: type[S],
+    section: str,
+    path: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    options: Mapping[str, object] | None = None,
 ) -> S:
     """Load the settings of one section.
 
@@ -33,21 +37,28 @@ def load(
         section: Table of the TOML file and part of the variables' names, such as `store`.
         path: A TOML file; None reads the environment alone.
         environment: None: the environment of the process.
+        options: Values by field name that win over both; one that is None was not given.
 
     Raises:
         ConfigError: the file cannot be read, a key or variable is unknown, or a value is wrong.
     """
-    return merged(kind, section, {} if path is None else read_section(path, section), environment)
+    found = {} if path is None else read_section(path, section)
+    return merged(kind, section, found, environment, options)
 
 
 def merged(
-    kind: type[S], section: str, from_file: Mapping[str, object], environment: Mapping[str, str] | None
+    kind: type[S],
+    section: str,
+    from_file: Mapping[str, object],
+    environment: Mapping[str, str] | None,
+    options: Mapping[str, object] | None = None,
 ) -> S:
-    """Settings of one section, from what a file says and the environment."""
-    from_environment = read_environment(kind, section, os.environ if environment is None else environment)
-    taken = {name for one in settings_of(kind) if one.name in from_environment for name in one.names}
+    """Settings of one section, from a file, the environment and options: they are checked together."""
+    given = read_environment(kind, section, os.environ if environment is None else environment)
+    given |= {name: value for name, value in (options or {}).items() if value is not None}
+    taken = {name for one in settings_of(kind) if one.name in given for name in one.names}
     kept = {name: value for name, value in from_file.items() if name not in taken}
-    return build(kind, {**kept, **from_environment})
+    return build(kind, {**kept, **given})
 
 
 def name_server_list(given: str = "", environment: Mapping[str, str] | None = None) -> str:
@@ -116,24 +127,29 @@ class ConfigFile:
         self._pairs = {} if path is None or self._is_toml else read_properties(path)
         self._known: dict[str, None] = {}
 
-    def load(self, kind: type[S], section: str) -> S:
+    def load(self, kind: type[S], section: str, options: Mapping[str, object] | None = None) -> S:
         """Load the settings of one section.
+
+        Args:
+            kind: The settings class.
+            section: Table of the file, where it is TOML, and part of the variables' names.
+            options: Values by field name that win over file and environment; None: was not given.
 
         Raises:
             ConfigError: a key of a TOML table or a variable is unknown, or a value is wrong.
         """
         if self._is_toml:
             assert self.path is not None
-            return merged(kind, section, read_section(self.path, section), self._environment)
+            return merged(kind, section, read_section(self.path, section), self._environment, options)
         names = [name for one in settings_of(kind) for name in one.names]
         self._known |= dict.fromkeys(names)
         pairs = {key: value for key, value in self._pairs.items() if key in names}
         try:
-            return merged(kind, section, pairs, self._environment)
+            return merged(kind, section, pairs, self._environment, options)
         except ConfigError as error:
             called = next((one.names for one in settings_of(kind) if one.name == error.field), (error.field,))
             written = next((name for name in called if name in pairs), None)
-            if written is None:
+            if written is None or (options or {}).get(error.field) is not None:
                 raise
             raise ConfigError(f"{self.path}: {written}", error.problem, error.remedy) from None
 

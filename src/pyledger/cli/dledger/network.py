@@ -63,7 +63,6 @@ def node(
     The other members may be of ours or Java's (DLedger up to 0.3, which RocketMQ embeds).
     """
     begin_start()
-    from dataclasses import replace
 
     from pyledger.cli.servers.freed_memory import keep_buffers
     from pyledger.config.dledger import UPSTREAM_TIMES, RaftConfig
@@ -75,11 +74,9 @@ def node(
     log_to_stderr(log_level)
     keep_buffers()
     file = ConfigFile(config_path)
-    config, net = file.load(RaftConfig, "raft"), file.load(NetConfig, "net")
+    times = UPSTREAM_TIMES if upstream_times else None
+    config, net = file.load(RaftConfig, "raft", times), file.load(NetConfig, "net")
     store = file.load(RaftStoreConfig, "raft_store")
-    if upstream_times:
-        times: dict[str, Any] = UPSTREAM_TIMES
-        config = replace(config, **times)
     serve("raft", lambda: RaftServer(group, self_id, peers, store_path, config=config, store=store, net=net))
 
 

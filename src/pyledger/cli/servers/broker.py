@@ -46,7 +46,6 @@ def command(
     only with autoCreateTopicEnable=true.
     """
     begin_start()
-    from dataclasses import replace
 
     from pyledger.config.broker import FIXED, BrokerConfig
     from pyledger.config.delivery import DeliveryConfig
@@ -61,18 +60,15 @@ def command(
 
     log_to_stderr(log_level)
     file = ConfigFile(config_path)
-    config = file.load(BrokerConfig, "broker")
+    host, port = listen or (None, None)
+    folder = None if store_path is None else str(store_path)
+    options = {"name_servers": namesrv, "store_path": folder, "host": host, "port": port}
+    config = file.load(BrokerConfig, "broker", options)
     delivery, store = file.load(DeliveryConfig, "delivery"), file.load(StoreConfig, "store")
     ha, dledger = file.load(HaConfig, "ha"), file.load(DledgerConfig, "dledger")
     raft = file.load(RaftConfig, "raft")
     net, tls = file.load(NetConfig, "net"), file.load(TlsConfig, "tls")
     log_ignored(file.ignored(FIXED), "broker")
-    if namesrv is not None:
-        config = replace(config, name_servers=namesrv)
-    if store_path is not None:
-        config = replace(config, store_path=str(store_path))
-    if listen is not None:
-        config = replace(config, host=listen[0], port=listen[1])
 
     def made(config: BrokerConfig, ha: HaConfig, membership: "Membership | None" = None) -> Broker:
         return Broker(config, delivery=delivery, store=store, net=net, tls=tls, ha=ha, membership=membership)

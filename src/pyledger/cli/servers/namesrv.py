@@ -34,7 +34,6 @@ def command(listen: tuple[str, int] | None, config_path: Path | None, admin: boo
     but the key-value table.
     """
     begin_start()
-    from dataclasses import replace
 
     from pyledger.config.loader import ConfigFile
     from pyledger.config.namesrv import FIXED, NamesrvConfig
@@ -43,11 +42,9 @@ def command(listen: tuple[str, int] | None, config_path: Path | None, admin: boo
 
     log_to_stderr(log_level)
     file = ConfigFile(config_path)
-    config = file.load(NamesrvConfig, "namesrv")
+    host, port = listen or (None, None)
+    options = {"host": host, "port": port, "admin_enabled": admin or None}
+    config = file.load(NamesrvConfig, "namesrv", options)
     net, tls = file.load(NetConfig, "net"), file.load(TlsConfig, "tls")
     log_ignored(file.ignored(FIXED), "namesrv")
-    if listen is not None:
-        config = replace(config, host=listen[0], port=listen[1])
-    if admin:
-        config = replace(config, admin_enabled=True)
     serve("namesrv", lambda: NameServer(config, net=net, tls=tls))

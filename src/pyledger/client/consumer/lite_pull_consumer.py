@@ -10,7 +10,7 @@ from types import TracebackType
 
 from pyledger.client.consumer.assignment import Assignment
 from pyledger.client.consumer.group_consumer import GroupConsumer
-from pyledger.client.instance import ClientInstance
+from pyledger.client.instance import OWN_CLIENT, ClientInstance
 from pyledger.config.client import ClientConfig, ConsumerConfig
 from pyledger.config.fields import changed
 from pyledger.config.net import NetConfig, TlsConfig
@@ -110,7 +110,7 @@ class AsyncLitePullConsumer(GroupConsumer):
         super().__init__(
             group,
             name_servers,
-            changed(ConsumerConfig, config, options),
+            changed(ConsumerConfig, config, options, OWN_CLIENT),
             orderly=False,
             strategy=strategy,
             client=client,

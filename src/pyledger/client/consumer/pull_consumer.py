@@ -7,7 +7,7 @@ from pyledger.client.consumer.group_consumer import DEFAULT_GROUP
 from pyledger.client.consumer.offset_store import RemoteOffsets
 from pyledger.client.consumer.pull_api import Puller, PullResult
 from pyledger.client.identity import now_ms
-from pyledger.client.instance import ClientInstance, own_client
+from pyledger.client.instance import OWN_CLIENT, ClientInstance, own_client
 from pyledger.client.lifecycle import Lifecycle
 from pyledger.client.producer.message_preparation import check_group
 from pyledger.config.client import ClientConfig, ConsumerConfig
@@ -49,7 +49,7 @@ class AsyncPullConsumer(Lifecycle):
         """
         check_group(group, DEFAULT_GROUP)
         self.group = group
-        self.config = changed(ConsumerConfig, config, options)
+        self.config = changed(ConsumerConfig, config, options, OWN_CLIENT)
         self.client = own_client(name_servers, client, net, tls)
         self._puller = Puller(self.client, group, self.config)
         self._offsets = RemoteOffsets(self.client, group)

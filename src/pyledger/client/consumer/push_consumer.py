@@ -9,7 +9,7 @@ from pyledger.client.consumer.assignment import Assignment
 from pyledger.client.consumer.consume_message_service import Concurrent, Orderly
 from pyledger.client.consumer.group_consumer import GroupConsumer
 from pyledger.client.consumer.pull_api import delivered
-from pyledger.client.instance import ClientInstance
+from pyledger.client.instance import OWN_CLIENT, ClientInstance
 from pyledger.client.listener import BatchListener, Later, Listener, ListenerRunner
 from pyledger.client.tracing import Tracer
 from pyledger.config.client import ClientConfig, ConsumerConfig
@@ -62,7 +62,7 @@ class AsyncPushConsumer(GroupConsumer):
         super().__init__(
             group,
             name_servers,
-            changed(ConsumerConfig, config, options),
+            changed(ConsumerConfig, config, options, OWN_CLIENT),
             orderly=orderly,
             strategy=strategy,
             client=client,

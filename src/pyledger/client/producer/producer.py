@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from pyledger.client.identity import PROCESS_IDS
-from pyledger.client.instance import ClientInstance, own_client
+from pyledger.client.instance import OWN_CLIENT, ClientInstance, own_client
 from pyledger.client.lifecycle import Lifecycle
 from pyledger.client.producer.message_preparation import Packer, check_group, timed
 from pyledger.client.producer.send_result import SendResult
@@ -60,7 +60,7 @@ class AsyncProducer(Lifecycle):
         """
         check_group(group, DEFAULT_GROUP)
         self.group = group
-        self.config = changed(ProducerConfig, config, options)
+        self.config = changed(ProducerConfig, config, options, OWN_CLIENT)
         self.client = own_client(name_servers, client, net, tls)
         self._sender = Sender(self.client, group, self.config)
         self._packer = Packer(self.config, PROCESS_IDS.of(self.client.address))
