@@ -14,7 +14,13 @@ from pathlib import Path
 import pytest
 
 from pyledger.config.bookie import BookieConfig
-from pyledger.errors import BookieCookieError, LedgerMetadataError, ListenError, StoreIOError
+from pyledger.errors import (
+    BookieCookieError,
+    LedgerFileError,
+    LedgerMetadataError,
+    ListenError,
+    StoreIOError,
+)
 from pyledger.metadata.cluster import Cluster, locate
 from pyledger.protocol.bookkeeper import messages as m
 from pyledger.protocol.bookkeeper.entry import DigestType
@@ -22,7 +28,7 @@ from pyledger.protocol.bookkeeper.messages import Status
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata, Segment
 from pyledger.servers.bookkeeper.server import BookieServer
 from pyledger.servers.local.bookies import AsyncLocalBookies
-from pyledger.store.bookkeeper.folder import BookiePaths
+from pyledger.store.bookkeeper.folder import LIST_FILE, BookiePaths
 from tests.servers.bookkeeper.bookie_peer import Peer, entry_of
 
 LOOK_AGAIN_S = 0.02
@@ -214,6 +220,66 @@ def test_deleted_ledgers_and_their_logs_go(tmp_path: Path) -> None:
             assert (await peer.read(2, entry_id)).entry == entry_of(2, entry_id, bytes(1000))
         await peer.close()
         await bookie.close()
+        await cluster.close()
+
+    asyncio.run(play())
+
+
+def test_a_log_stays_while_the_metadata_has_a_ledger_that_it_holds(tmp_path: Path) -> None:
+    """Whatever made the bookie forget ledger 1: its entries are not garbage before it is deleted."""
+
+    async def play() -> None:
+        cluster = await formatted(tmp_path)
+        await two_ledgers(cluster)
+        bookie = member(tmp_path, gc_wait_time_ms=100, flush_interval_ms=10, log_size_limit_bytes=1 << 12)
+        await bookie.start()
+        peer = await Peer.connect(bookie.address)
+        for entry_id in range(20):
+            assert (await peer.add(1, entry_id, bytes(1000))).status is Status.EOK
+        await until(lambda: not bookie._store.cache and len(logs_in(tmp_path)) > 3)
+        before = logs_in(tmp_path)
+        del bookie._store.ledgers[1]
+        collector = bookie._collector
+        assert collector is not None
+        await until(lambda: collector._asked == {1})
+        for _ in range(3):
+            await collector.collect()
+        assert logs_in(tmp_path) == before
+        await cluster.ledgers.delete(1)
+        await until(lambda: bool(before - logs_in(tmp_path)))
+        await peer.close()
+        await bookie.close()
+        await cluster.close()
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_folders_without_a_list_have_an_index_of_every_ledger(tmp_path: Path, deleted: bool) -> None:
+    """Those of Java's bookies, and of ours before there was a list: the metadata is asked."""
+
+    async def play() -> None:
+        cluster = await formatted(tmp_path)
+        await two_ledgers(cluster)
+        bookie = member(tmp_path)
+        await bookie.start()
+        peer = await Peer.connect(bookie.address)
+        assert (await peer.add(1, 0)).status is Status.EOK
+        await peer.close()
+        await bookie.close()
+        current = tmp_path / "b1/ledgers/current"
+        (current / "0/1/1.idx").unlink()
+        (current / LIST_FILE).unlink()
+        if deleted:
+            await cluster.ledgers.delete(1)
+        for _ in range(2):
+            bookie = member(tmp_path)
+            if not deleted:
+                with pytest.raises(LedgerFileError, match=r"no index names ledgers \[1\]"):
+                    await bookie.start()
+            else:
+                await bookie.start()
+                await bookie.close()
         await cluster.close()
 
     asyncio.run(play())

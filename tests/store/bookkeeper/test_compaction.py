@@ -180,7 +180,7 @@ def test_a_log_with_a_damaged_entry_stays(store: BookieStore, tmp_path: Path) ->
 def test_a_slot_that_names_no_place_of_an_entry(store: BookieStore, position: int) -> None:
     number = store._indexes.location(1, 0) >> 32
     slot = number << 32 | position
-    path = store._indexes._path(1)
+    path = store._indexes.path(1)
     with open(path, "r+b") as index:
         index.seek(INDEX_HEADER_BYTES)
         index.write(slot.to_bytes(8))

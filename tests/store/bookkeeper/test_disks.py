@@ -173,7 +173,7 @@ def test_a_disk_that_cannot_tell_is_no_ledger_without_entries(
         list(store._indexes.locations(1))
     with pytest.raises(StoreIOError):
         list(store.runs(1))
-    store.disks.full = frozenset({os.path.dirname(os.path.dirname(os.path.dirname(store._indexes._path(1))))})
+    store.disks.full = frozenset({os.path.dirname(os.path.dirname(os.path.dirname(store._indexes.path(1))))})
     add(store, 1)
     with pytest.raises(StoreIOError):
         checkpoint(store)
@@ -208,23 +208,23 @@ def test_marks_go_to_the_folders_that_have_room(tmp_path: Path, monkeypatch: pyt
     store = opened(tmp_path)
     add(store, 0)
     refuse_below(monkeypatch, str(tmp_path / DISKS[0]))
-    store._write_mark("lastMark.0", bytes(16))
+    store.disks.write_everywhere("lastMark.0", bytes(16))
     refuse_below(monkeypatch, str(tmp_path))
     with pytest.raises(StoreFullError):
-        store._write_mark("lastMark.0", bytes(16))
+        store.disks.write_everywhere("lastMark.0", bytes(16))
     monkeypatch.undo()
     store.close()
 
 
 def refuse_below(monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
-    from pyledger.store.bookkeeper import store as bookie_store
+    plain = bookie_disks.write_at
 
     def write_at(file: int, data: bytes, position: int) -> None:
         if Path(f"/proc/self/fd/{file}").readlink().is_relative_to(folder):
             raise OSError(28, "no room")
-        bookie_disks.write_at(file, data, position)
+        plain(file, data, position)
 
-    monkeypatch.setattr(bookie_store, "write_at", write_at)
+    monkeypatch.setattr(bookie_disks, "write_at", write_at)
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from pyledger.errors import LedgerMetadataError, MetadataUnreachableError, PyLed
 from pyledger.metadata.sqlite import SqliteStore
 from pyledger.protocol.bookkeeper.bookie import LedgerAtBookie
 from pyledger.store.bookkeeper import journal as bookie_journal
+from pyledger.store.bookkeeper.disks import LedgerDisks
 from pyledger.store.bookkeeper.folder import BookiePaths
 from pyledger.store.bookkeeper.journal import Journal
 from pyledger.store.bookkeeper.store import BookieStore
@@ -65,10 +66,10 @@ def name_is_not_durable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def checkpoint_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_store: BookieStore, _name: str, _mark: bytes) -> None:
+    def refuse(_disks: LedgerDisks, _name: str, _mark: bytes) -> None:
         raise StoreIOError("lastMark", "write", "the disk fails")
 
-    monkeypatch.setattr(BookieStore, "_write_mark", refuse)
+    monkeypatch.setattr(LedgerDisks, "write_everywhere", refuse)
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,7 @@ class BookieCollector:
         self._loop = asyncio.get_running_loop()
         self._minor_s = self._major_s = self._loop.time()
         self._damaged: set[int] = set()
+        self._asked: set[int] = set()
 
     async def collect(self) -> None:
         """One round.
@@ -62,16 +63,21 @@ class BookieCollector:
         Raises:
             StoreError: The disk failed; the bookie must not go on.
         """
+        store = self._store
+        unknown = await self._run(store.unknown_ledgers)
         try:
-            gone = await self._deleted(list(self._store.ledgers))
+            missing = await self._deleted([*store.ledgers, *unknown])
         except PyLedgerError as error:
             # Nothing is removed on doubt; the next round looks again.
             event(log, logging.WARNING, "not collected", problem=error)
             return
         await self._settled()
+        gone = [ledger_id for ledger_id in missing if ledger_id in store.ledgers]
         for ledger_id in gone:
-            self._store.remove_ledger(ledger_id)
-        dead = await self._run(self._store.dead_logs)
+            store.remove_ledger(ledger_id)
+        store.deleted.update(missing)
+        self._tell_of(unknown - store.deleted)
+        dead = await self._run(store.dead_logs)
         for number in dead:
             await self._remove(number)
         compacted = 0
@@ -86,6 +92,12 @@ class BookieCollector:
                 entry_logs=len(dead),
                 compacted=compacted,
             )
+
+    def _tell_of(self, strange: set[int]) -> None:
+        """Entries of ledgers in the metadata that no index names: nobody can read them, and they stay."""
+        if kept := strange & self._asked:
+            event(log, logging.ERROR, "entries without an index", ledgers=sorted(kept)[:5], count=len(kept))
+        self._asked = strange
 
     def _threshold_percent(self) -> int:
         """Below which share of what is needed a log is compacted now; 0: none is."""

@@ -9,7 +9,7 @@ Source: BookKeeper bookie/Cookie.java, LegacyCookieValidation.java, BookieStateM
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from pyledger.errors import BookieCookieError, BookieExistsError, NoSuchLedgerError, PyLedgerError
 from pyledger.log_events import event, logger
@@ -145,6 +145,19 @@ class BookieMembership:
                 missing.add(ledger_id)
         gone, self._suspects = missing & self._suspects, missing
         return sorted(gone)
+
+    async def existing_ledgers(self, ledger_ids: Iterable[int]) -> list[int]:
+        """Those that are in the metadata.
+
+        Raises:
+            MetadataUnreachableError: Nobody answers.
+        """
+        found = []
+        for ledger_id in sorted(ledger_ids):
+            with contextlib.suppress(NoSuchLedgerError):
+                await self._cluster.ledgers.get(ledger_id)
+                found.append(ledger_id)
+        return found
 
     async def close(self) -> None:
         """Leave. The registration ends with the session; whoever has the name by now keeps it. Idempotent."""

@@ -8,12 +8,12 @@ import logging
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from pyledger.clock import SystemClock
 from pyledger.config.bookie import BookieConfig
 from pyledger.config.net import NetConfig, TlsConfig
-from pyledger.errors import ConfigError, StoreError, StoreFullError
+from pyledger.errors import ConfigError, LedgerFileError, StoreError, StoreFullError
 from pyledger.log_events import event, logger
 from pyledger.metadata.cluster import Cluster
 from pyledger.net.alarms import Alarms
@@ -28,6 +28,7 @@ from pyledger.store.bookkeeper.store import BookieStore, Checkpoint
 
 log = logger("bookie")
 
+T = TypeVar("T")
 READ_THREADS = 4
 CLOSE_GRACE_MS = 3_000
 RETRY_S = 1.0
@@ -139,8 +140,12 @@ class BookieServer:
         await self._server.bind()
         if self._member is not None:
             await self._member.start()
-        opening = partial(BookieStore.open, self._paths, self.config, self._clock, self._journal_failed)
-        store = self._store = await self._loop.run_in_executor(self._disk, opening)
+        store = self._store = await self._run(
+            BookieStore.recover, self._paths, self.config, self._clock, self._journal_failed
+        )
+        if self._member is not None and not store.is_listed:
+            await self._require_indexes(self._member)
+        await self._run(store.begin)
         self.rules = BookieRules(store, store.ledgers)
         self._desk = BookieDesk(store, self.rules, self._reads, self._clock, self._checkpoint)
         self._started = True
@@ -155,6 +160,21 @@ class BookieServer:
                 store, self.config, self._disk, self._member.deleted_ledgers, self._settled
             )
             self._arm("collect", self.config.gc_wait_time_ms / 1000, self._collect)
+
+    async def _require_indexes(self, member: BookieMembership) -> None:
+        """Refuse folders without a list of ledgers, Java's or older ones, that have lost an index.
+
+        Raises:
+            LedgerFileError: They have.
+        """
+        try:
+            unknown = await self._run(self._store.unknown_ledgers)
+            if lost := await member.existing_ledgers(unknown):
+                problem = f"no index names ledgers {lost[:5]}, which entry logs hold and nobody deleted"
+                raise LedgerFileError(self._store.disks.folders[0], 0, problem)
+        except BaseException:
+            await self._run(self._store.let_go)
+            raise
 
     async def close(self) -> None:
         """Leave the cluster, answer what was taken, move all to the entry logs, end. Idempotent."""
@@ -182,7 +202,7 @@ class BookieServer:
             await asyncio.wait([self._moving])
         self._store.waits = True
         try:
-            await self._loop.run_in_executor(self._disk, self._store.close)
+            await self._run(self._store.close)
         except StoreFullError as error:
             event(log, logging.ERROR, "no room for entries, they stay in the journal", problem=error)
 
@@ -265,6 +285,10 @@ class BookieServer:
             event(log, logging.WARNING, "bookie changes", read_only=read_only, why=why)
             if self._member is not None:
                 self._spawn(self._member.set_read_only(read_only))
+
+    async def _run(self, call: Callable[..., T], *arguments: object) -> T:
+        """Call in the thread that writes to the disk."""
+        return await self._loop.run_in_executor(self._disk, call, *arguments)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)

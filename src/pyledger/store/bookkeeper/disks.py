@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from pyledger.errors import StoreIOError
+from pyledger.errors import StoreFullError, StoreIOError
+from pyledger.store.files.disk_error import disk_error
 
 
 class Room(NamedTuple):
@@ -103,6 +104,33 @@ class LedgerDisks:
             self._turn += 1
             if not self.avoids(folder):
                 return folder
+
+    def write_everywhere(self, name: str, data: bytes) -> None:
+        """Write a small file, durably, in every folder that has room for it, in one at least.
+
+        Raises:
+            StoreFullError: None has.
+            StoreIOError: The operating system refused.
+        """
+        refused: StoreFullError | None = None
+        written = False
+        for folder in self.folders:
+            path = os.path.join(folder, name)
+            try:
+                file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                try:
+                    write_at(file, data, 0)
+                    os.fsync(file)
+                finally:
+                    os.close(file)
+                written = True
+            except OSError as error:
+                refused_here = disk_error(path, "write", error)
+                if not isinstance(refused_here, StoreFullError):
+                    raise refused_here from error
+                refused = refused_here
+        if refused is not None and not written:
+            raise refused
 
     def room(self) -> Room:
         """Of all disks together; one that holds several of the folders counts once.

@@ -10,7 +10,7 @@ import errno
 import os
 import struct
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -159,7 +159,7 @@ class EntryLogs:
         numbers = [number for number in sorted(self._paths) if number != self._number]
         for number in numbers:
             if number not in self.sizes:
-                self.sizes[number] = _sizes_in(self._path(number)) or dict.fromkeys(known, 0)
+                self.sizes[number] = _sizes_in(self._path(number), known)
         return {number: self.sizes[number] for number in numbers}
 
     def size_bytes(self, number: int) -> int:
@@ -193,6 +193,32 @@ class EntryLogs:
         for place in wanted:
             position = place.location & 0xFFFFFFFF
             yield place, bytes(entry_at(path, data, position, place.ledger_id, place.entry_id))
+
+    def places(
+        self, ledger_ids: Collection[int], known: Collection[int]
+    ) -> Iterator[dict[int, dict[int, int]]]:
+        """Where entries stand in each closed log in turn, by ledger and entry. A copy hides older ones.
+
+        Where a log is damaged it ends: who asks has to know how many entries there should be.
+
+        Args:
+            ledger_ids: Whose entries.
+            known: Ids of all ledgers.
+
+        Raises:
+            StoreIOError: The operating system refused.
+        """
+        for number, sizes in self.closed(known).items():
+            found: dict[int, dict[int, int]] = {}
+            if not any(ledger_id in sizes for ledger_id in ledger_ids):
+                continue
+            path = self._path(number)
+            with suppress(LedgerFileError):
+                for one in logged_entries(path, FileMaps().map(path)):
+                    if one.ledger_id in ledger_ids:
+                        location = number << 32 | one.position
+                        found.setdefault(one.ledger_id, {})[one.entry_id] = location
+            yield found
 
     def _write(self, ledger_id: int, parts: list[bytes]) -> None:
         if not parts:
@@ -343,17 +369,17 @@ class EntryLogs:
         return self._paths.get(number) or os.path.join(self._disks.folders[0], f"{number:x}.log")
 
 
-def _sizes_in(path: str) -> dict[int, int] | None:
-    """Bytes of each ledger's entries in a closed log; None: nobody can tell."""
+def _sizes_in(path: str, known: Iterable[int]) -> dict[int, int]:
+    """Bytes of each ledger's entries in a closed log."""
     data = FileMaps().map(path)
+    sizes: Counter[int] = Counter()
     try:
         told = ledgers_map(path, data)
         # A map without some ledger would let its entries be thrown away: it has to tell of every byte.
         if told is not None and LOG_HEADER_BYTES + sum(told.values()) == map_position(data):
             return told
-        sizes: Counter[int] = Counter()
         for one in logged_entries(path, data):
             sizes[one.ledger_id] += SIZE_BYTES + len(one.entry)
     except LedgerFileError:
-        return None
+        sizes.update(dict.fromkeys(known, 0))
     return dict(sizes)

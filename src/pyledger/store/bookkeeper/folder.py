@@ -10,7 +10,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 from pyledger.errors import (
@@ -28,6 +28,8 @@ CURRENT = "current"
 COOKIE_FILE = "VERSION"
 MARK_FILE = "lastMark"
 DIRTY_FILE = "DIRTY"
+LIST_FILE = "ledgers.list"
+"""Of our bookies: which ledgers there are, and how much their indexes name."""
 LOCATIONS_FOLDER = "locations"
 """The RocksDB index of a `DbLedgerStorage`."""
 DEPTH_MAX = 3
@@ -51,10 +53,10 @@ class BookiePaths:
         Raises:
             ConfigError: A folder is there twice.
         """
-        for field, paths in (("journal_directories", self.journals), ("ledger_directories", self.ledgers)):
+        for setting, paths in (("journal_directories", self.journals), ("ledger_directories", self.ledgers)):
             for path, count in Counter(map(os.path.realpath, paths)).items():
                 if count > 1:
-                    raise ConfigError(field, f"{path} is given {count} times", "give each folder once")
+                    raise ConfigError(setting, f"{path} is given {count} times", "give each folder once")
 
     @classmethod
     def below(cls, folder: str | os.PathLike[str]) -> Self:
@@ -96,6 +98,10 @@ class BookieFolder:
     dirty: bool
     """A writer runs, or did not end in good order; told by newer releases only."""
     unusual: tuple[Unusual, ...]
+    lists: tuple[str, ...] = ()
+    """Lists of ledgers, in bookies of ours."""
+    marks: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """By journal: file and position (bytes) before which nothing needs to be replayed."""
 
 
 def read_bookie_folder(path: str | os.PathLike[str], *more: str | os.PathLike[str]) -> BookieFolder:
@@ -128,6 +134,8 @@ def read_bookie_folder(path: str | os.PathLike[str], *more: str | os.PathLike[st
         found.has_rocksdb,
         found.dirty,
         tuple(found.unusual),
+        tuple(found.lists),
+        found.marks,
     )
 
 
@@ -144,6 +152,7 @@ class _Found:
         self.cookies: list[Cookie] = []
         self.has_rocksdb = self.dirty = False
         self.unusual: list[Unusual] = []
+        self.lists: list[str] = []
 
     def look(self, current: str) -> None:
         """Take the files of one `current`."""
@@ -160,6 +169,8 @@ class _Found:
                 self._mark(whole, int(mark[1] or 0))
             elif name == COOKIE_FILE:
                 self._cookie(whole)
+            elif name == LIST_FILE:
+                self.lists.append(whole)
         for ledger_id, whole in index_files(current):
             self._add(self.indexes, ledger_id, whole)
 

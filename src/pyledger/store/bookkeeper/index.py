@@ -18,6 +18,7 @@ from operator import itemgetter
 from typing import NamedTuple, TypeVar
 
 from pyledger.atomic_file import flush_folder
+from pyledger.errors import LedgerFileError
 from pyledger.store.bookkeeper.disks import LedgerDisks, write_at
 from pyledger.store.bookkeeper.folder import index_files, index_path
 from pyledger.store.files.disk_error import disk_error
@@ -30,6 +31,7 @@ from pyledger.wire.bookkeeper.entry_log import (
 
 T = TypeVar("T")
 SLOT_BYTES = 8
+EMPTY_SLOT = bytes(SLOT_BYTES)
 SLOTS_READ = 8192
 COPY_BYTES = 1 << 20
 ENTRY_ID_MAX = (1 << 31) - 1
@@ -50,22 +52,46 @@ class LedgerHeader(NamedTuple):
     packet: bytes | None
 
 
+class Filled(NamedTuple):
+    """How much an index names.
+
+    Attributes:
+        last: The highest entry; -1: it names none.
+        entries: How many.
+    """
+
+    last: int
+    entries: int
+
+    @property
+    def has_no_hole(self) -> bool:
+        """Whether it names every entry up to the last one."""
+        return self.entries == self.last + 1
+
+
+EMPTY = Filled(-1, 0)
+
+
 class IndexFiles:
-    """The indexes in the folders of a bookie. Slots hold locations; 0 is none."""
+    """The indexes in the folders of a bookie. Slots hold locations; 0 is none.
+
+    Attributes:
+        filled: Of every ledger that has an index, how much that names. What a file lacks of it is damage.
+    """
 
     def __init__(self, disks: LedgerDisks, open_file_limit: int) -> None:
-        """The indexes in some folders; known once `headers` has told them all."""
+        """The indexes in some folders; known once `survey` has told them all."""
+        self.filled: dict[int, Filled] = {}
         self._disks = disks
         self._folders: dict[int, str] = {}
         self._moved: list[int] = []
         self._limit = open_file_limit
         self._open: OrderedDict[int, int] = OrderedDict()
 
-    def headers(self) -> Iterator[tuple[int, LedgerIndex]]:
-        """All ledgers that have an index; of the slots nothing is read.
+    def survey(self) -> Iterator[tuple[int, LedgerIndex | LedgerFileError]]:
+        """All ledgers that have an index, with its header, or why that cannot be read. Reads all slots.
 
         Raises:
-            LedgerFileError: An index is damaged.
             StoreIOError: The operating system refused.
         """
         for folder in self._disks.folders:
@@ -74,26 +100,35 @@ class IndexFiles:
                     self._drop(path)  # it was on the move when the bookie ended; they are the same
                     continue
                 try:
-                    with open(path, "rb") as file:
+                    with open(path, "rb", buffering=0) as file:
                         head = file.read(INDEX_HEADER_BYTES)
+                        self.filled[ledger_id] = _filled(file.fileno())
                 except OSError as error:
                     raise disk_error(path, "read", error) from error
-                yield ledger_id, decode_index(path, memoryview(head))
+                try:
+                    yield ledger_id, decode_index(path, memoryview(head))
+                except LedgerFileError as error:
+                    yield ledger_id, error
 
     def location(self, ledger_id: int, entry_id: int) -> int:
         """Where an entry stands; 0: it is not there.
 
         Raises:
+            LedgerFileError: The index has lost what it named.
             StoreIOError: The operating system refused.
         """
         file = self._file(ledger_id)
         if file < 0 or entry_id > ENTRY_ID_MAX:
             return 0
+        filled = self.filled.get(ledger_id, EMPTY)  # before the slot: a checkpoint may write meanwhile
         try:
             slot = os.pread(file, SLOT_BYTES, INDEX_HEADER_BYTES + SLOT_BYTES * entry_id)
         except OSError as error:
-            raise disk_error(self._path(ledger_id), "read", error) from error
-        return int.from_bytes(slot, "big", signed=True) if len(slot) == SLOT_BYTES else 0
+            raise disk_error(self.path(ledger_id), "read", error) from error
+        found = int.from_bytes(slot, "big", signed=True) if len(slot) == SLOT_BYTES else 0
+        if not found and entry_id <= filled.last and (filled.has_no_hole or len(slot) < SLOT_BYTES):
+            raise self._lack(ledger_id, f"it named entry {entry_id}")
+        return found
 
     def slots(self, ledger_id: int, entry_id: int, count: int) -> bytes:
         """Locations from an entry on (i64 each), perhaps fewer.
@@ -106,21 +141,7 @@ class IndexFiles:
             at = INDEX_HEADER_BYTES + SLOT_BYTES * entry_id
             return os.pread(file, SLOT_BYTES * min(count, SLOTS_READ), at) if file >= 0 else b""
         except OSError as error:
-            raise disk_error(self._path(ledger_id), "read", error) from error
-
-    def last_entry_id(self, ledger_id: int) -> int:
-        """The highest entry that has a slot; -1: none has.
-
-        Raises:
-            StoreIOError: The operating system refused.
-        """
-        file = self._file(ledger_id)
-        if file < 0:
-            return -1
-        try:
-            return _last_written(file)
-        except OSError as error:
-            raise disk_error(self._path(ledger_id), "read", error) from error
+            raise disk_error(self.path(ledger_id), "read", error) from error
 
     def holes_bytes(self, ledger_id: int, entry_id: int) -> int:
         """Bytes of holes that an index would have, once it has a slot for an entry, at most.
@@ -138,23 +159,34 @@ class IndexFiles:
         """All entries that have a slot, ascending.
 
         Raises:
+            LedgerFileError: The index has lost what it named.
             StoreIOError: The operating system refused.
         """
         if (file := self._file(ledger_id)) >= 0:
+            wanted, found = self.filled.get(ledger_id, EMPTY).entries, 0
             try:
-                yield from (entry_id for entry_id, _ in _written(file))
+                for entry_id, _ in _written(file):
+                    found += 1
+                    yield entry_id
             except OSError as error:
-                raise disk_error(self._path(ledger_id), "read", error) from error
+                raise disk_error(self.path(ledger_id), "read", error) from error
+            if found < wanted:
+                raise self._lack(ledger_id, f"it named {wanted} entries, now {found}")
 
     def locations(self, ledger_id: int) -> Iterator[tuple[int, int]]:
         """Entries with their locations, ascending, for a thread that writes; none, if the ledger is gone.
 
         Raises:
+            LedgerFileError: The index has lost what it named.
             StoreIOError: The operating system refused.
         """
-        path = self._path(ledger_id)
+        wanted, found = self.filled.get(ledger_id, EMPTY).entries, 0
         with suppress(FileNotFoundError):
-            yield from written_slots(path)
+            for one in written_slots(self.path(ledger_id)):
+                found += 1
+                yield one
+        if found < wanted and ledger_id in self.filled:
+            raise self._lack(ledger_id, f"it named {wanted} entries, now {found}")
 
     def move(self, ledger_id: int, moved: Mapping[int, tuple[int, int]]) -> None:
         """Let slots name other locations, where they still name the old ones; durable.
@@ -167,7 +199,7 @@ class IndexFiles:
             StoreIOError: The operating system refused.
         """
         try:
-            with open(self._path(ledger_id), "r+b", buffering=0) as file:
+            with open(self.path(ledger_id), "r+b", buffering=0) as file:
                 for first, run in _runs(moved):
                     at = INDEX_HEADER_BYTES + SLOT_BYTES * first
                     slots = array("q", os.pread(file.fileno(), SLOT_BYTES * len(run), at))
@@ -181,7 +213,7 @@ class IndexFiles:
         except FileNotFoundError:
             return
         except OSError as error:
-            raise disk_error(self._path(ledger_id), "write", error) from error
+            raise disk_error(self.path(ledger_id), "write", error) from error
 
     def write(self, ledger_id: int, header: LedgerHeader, locations: Mapping[int, int]) -> None:
         """Write header and slots of a ledger, and make them durable. Makes the file where there is none.
@@ -201,13 +233,17 @@ class IndexFiles:
             # A file of its own: those for reading belong to another thread.
             with open(path, "r+b", buffering=0) as file:
                 write_at(file.fileno(), head, 0)
+                last, count = self.filled.get(ledger_id, EMPTY)
                 for first, run in _runs(locations):
-                    slots = array("q", run)
+                    slots, at = array("q", run), INDEX_HEADER_BYTES + SLOT_BYTES * first
                     slots.byteswap()
-                    write_at(file.fileno(), slots.tobytes(), INDEX_HEADER_BYTES + SLOT_BYTES * first)
+                    count += len(run) - _count(os.pread(file.fileno(), SLOT_BYTES * len(run), at))
+                    last = max(last, first + len(run) - 1)
+                    write_at(file.fileno(), slots.tobytes(), at)
                 os.fdatasync(file.fileno())
         except OSError as error:
             raise disk_error(path, "write", error) from error
+        self.filled[ledger_id] = Filled(last, count)
 
     def settle(self) -> None:
         """Read from where files moved to; in the thread that reads."""
@@ -218,8 +254,9 @@ class IndexFiles:
     def remove(self, ledger_id: int) -> None:
         """Remove the index of a ledger that was deleted."""
         self._forget(ledger_id)
+        self.filled.pop(ledger_id, None)
         with suppress(FileNotFoundError):
-            os.unlink(self._path(ledger_id))
+            os.unlink(self.path(ledger_id))
         self._folders.pop(ledger_id, None)
 
     def close(self) -> None:
@@ -269,7 +306,7 @@ class IndexFiles:
         except OSError as error:
             raise disk_error(path, "remove", error) from error
 
-    def _path(self, ledger_id: int) -> str:
+    def path(self, ledger_id: int) -> str:
         """Where the index of a ledger is; of one that has none, where it might have been."""
         return index_path(self._folders.get(ledger_id) or self._disks.folders[0], ledger_id)
 
@@ -277,15 +314,26 @@ class IndexFiles:
         if (file := self._open.pop(ledger_id, -1)) >= 0:
             os.close(file)
 
+    def _lack(self, ledger_id: int, what: str) -> LedgerFileError:
+        problem = f"this index has lost entries ({what}); a start makes it anew from the entry logs"
+        return LedgerFileError(self.path(ledger_id), 0, problem)
+
     def _file(self, ledger_id: int) -> int:
-        """Its open file; -1: it has none."""
+        """Its open file; -1: it never had one.
+
+        Raises:
+            LedgerFileError: It is gone.
+            StoreIOError: The operating system refused.
+        """
         if (file := self._open.get(ledger_id)) is not None:
             self._open.move_to_end(ledger_id)
             return file
-        path = self._path(ledger_id)
+        path = self.path(ledger_id)
         try:
             file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
+            if ledger_id in self.filled:
+                raise self._lack(ledger_id, "the file is gone") from None
             return -1
         except OSError as error:
             raise disk_error(path, "open", error) from error
@@ -326,21 +374,26 @@ def written_slots(path: str) -> Iterator[tuple[int, int]]:
         raise disk_error(path, "read", error) from error
 
 
-def _last_written(file: int) -> int:
-    """The last slot that names a location; -1: none does. Reads what is not a hole, from the end on."""
-    extents, at = [], INDEX_HEADER_BYTES
+def _filled(file: int) -> Filled:
+    """How much an index names; holes are not read."""
+    last, count, at = -1, 0, INDEX_HEADER_BYTES
     while (at := _next_data(file, at)) >= 0:
-        end = os.lseek(file, at, os.SEEK_HOLE)
-        extents.append((at, end))
-        at = end
-    for start, end in reversed(extents):
-        for chunk in reversed(range(start, end, COPY_BYTES)):
-            data = os.pread(file, min(COPY_BYTES, end - chunk), chunk)
+        at -= (at - INDEX_HEADER_BYTES) % SLOT_BYTES
+        data = os.pread(file, COPY_BYTES, at)
+        if found := _count(data):
             slots = array("q", data[: len(data) // SLOT_BYTES * SLOT_BYTES])
-            for place in reversed(range(len(slots))):
-                if slots[place]:
-                    return (chunk - INDEX_HEADER_BYTES) // SLOT_BYTES + place
-    return -1
+            place = next(place for place in reversed(range(len(slots))) if slots[place])
+            last, count = (at - INDEX_HEADER_BYTES) // SLOT_BYTES + place, count + found
+        at += COPY_BYTES
+    return Filled(last, count)
+
+
+def _count(slots: bytes) -> int:
+    """How many slots name a location; a part of one at the end does not."""
+    slots = slots[: len(slots) // SLOT_BYTES * SLOT_BYTES]
+    if EMPTY_SLOT not in slots:  # ten times faster than a look at each
+        return len(slots) // SLOT_BYTES
+    return len(slots) // SLOT_BYTES - array("q", slots).count(0)
 
 
 def _written(file: int) -> Iterator[tuple[int, int]]:

@@ -10,7 +10,7 @@ Source: BookKeeper bookie/BookieImpl.java, SyncThread.java, InterleavedLedgerSto
 
 import logging
 import os
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Self
@@ -22,16 +22,19 @@ from pyledger.errors import LedgerFileError, StoreFullError, StoreIOError
 from pyledger.log_events import event, logger
 from pyledger.protocol.bookkeeper.bookie import BookieRules, LedgerAtBookie
 from pyledger.store.bookkeeper.compaction import compaction, logs_worth_compacting
-from pyledger.store.bookkeeper.disks import LedgerDisks, write_at
+from pyledger.store.bookkeeper.disks import LedgerDisks
 from pyledger.store.bookkeeper.entry_log import SIZE_BYTES, EntryLogs
 from pyledger.store.bookkeeper.folder import CURRENT, BookiePaths, journal_files, mark_name, read_mark
 from pyledger.store.bookkeeper.index import ENTRY_ID_MAX, SLOTS_READ, STEP_MAX, IndexFiles, LedgerHeader
 from pyledger.store.bookkeeper.journal import Journals, replayed_records, require_marked_file
+from pyledger.store.bookkeeper.ledger_list import LedgerList
 from pyledger.store.bookkeeper.reader import FileMaps
+from pyledger.store.bookkeeper.rebuild import IndexRecovery
 from pyledger.store.files.disk_error import disk_error
 from pyledger.store.files.lock import StoreLock
 from pyledger.wire.bookkeeper.entry import HEADER
 from pyledger.wire.bookkeeper.journal import encode_mark
+from pyledger.wire.bookkeeper.ledger_list import ListedLedger
 
 log = logger("store")
 
@@ -61,8 +64,10 @@ class BookieStore:
 
     Attributes:
         ledgers: All that it has heard of, by id.
+        deleted: Ledgers that are known to be deleted; what entry logs have of others stays.
         journals: Where what is acknowledged is durable first.
         disks: Of entry logs and indexes.
+        is_listed: Whether the bookie of before has told which ledgers it had.
         cached_bytes: Of entries in memory that are not in the entry log.
         waits: Whether a read may wait for the disk; if not, it raises `PageNotCachedError`.
     """
@@ -81,6 +86,8 @@ class BookieStore:
         apart = {os.path.realpath(folder): folder for folder in (*self._journal_folders, *folders)}
         self._locks = [StoreLock(folder) for folder in apart.values()]
         self.ledgers: dict[int, LedgerAtBookie] = {}
+        self.deleted: set[int] = set()
+        self.is_listed = False
         self.changed: set[int] = set()
         self.cached_bytes = 0
         self.waits = True
@@ -89,6 +96,7 @@ class BookieStore:
         self.last_ids: dict[int, int] = {}
         self.logs = EntryLogs(self.disks, config.log_size_limit_bytes)
         self._indexes = IndexFiles(self.disks, config.open_file_limit)
+        self._list = LedgerList(self.disks)
         self._marks: Marks = ()
         self._begun: Checkpoint | None = None
         self._clock, self._failed = clock, failed
@@ -103,7 +111,16 @@ class BookieStore:
         clock: Clock,
         failed: Callable[[], None] = lambda: None,
     ) -> Self:
-        """Open the folders, made where they are missing; replay the journal and go on in a new one.
+        """Open the folders and begin; see `recover` and `begin`."""
+        store = cls.recover(paths, config, clock, failed)
+        store.begin()
+        return store
+
+    @classmethod
+    def recover(
+        cls, paths: BookiePaths, config: BookieConfig, clock: Clock, failed: Callable[[], None]
+    ) -> Self:
+        """Open the folders, made where they are missing, and replay the journal. Nothing can be added yet.
 
         Args:
             paths: Folders of journals, and of entry logs and indexes.
@@ -121,9 +138,8 @@ class BookieStore:
             for lock in store._locks:
                 lock.acquire()
             store._recover()
-            store._begin()
         except BaseException:
-            store._let_go()
+            store.let_go()
             raise
         return store
 
@@ -270,31 +286,10 @@ class BookieStore:
             StoreError: It failed. The journal still has everything, and a start would replay it.
         """
         self._move(checkpoint)
+        self._list.write(checkpoint.marks, dict(self._listed(checkpoint.headers)))
         for which, mark in enumerate(checkpoint.marks):
-            self._write_mark(mark_name(which, len(checkpoint.marks)), encode_mark(*mark))
+            self.disks.write_everywhere(mark_name(which, len(checkpoint.marks)), encode_mark(*mark))
         self.journals.remove_before(checkpoint.marks)
-
-    def _write_mark(self, name: str, mark: bytes) -> None:
-        """Write a mark to every folder that has room for it, to one at least."""
-        refused: StoreFullError | None = None
-        written = False
-        for folder in self.disks.folders:
-            path = os.path.join(folder, name)
-            try:
-                file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-                try:
-                    write_at(file, mark, 0)
-                    os.fsync(file)
-                finally:
-                    os.close(file)
-                written = True
-            except OSError as error:
-                refused_here = disk_error(path, "write", error)
-                if not isinstance(refused_here, StoreFullError):
-                    raise refused_here from error
-                refused = refused_here
-        if refused is not None and not written:
-            raise refused
 
     def end_checkpoint(self, checkpoint: Checkpoint) -> None:
         """What was moved is read from disk from now on. In the thread that puts."""
@@ -319,16 +314,40 @@ class BookieStore:
     # --- beginning and end
 
     def _recover(self) -> None:
-        for ledger_id, index in self._indexes.headers():
-            self.ledgers[ledger_id] = LedgerAtBookie(index.master_key, index.fenced, packet=index.packet)
-            if (last := self._indexes.last_entry_id(ledger_id)) >= 0:
-                self.last_ids[ledger_id] = last
         self.disks.look()
-        for which, folder in enumerate(self._journal_folders):
-            self._replay(folder, read_mark(self.disks.folders, mark_name(which, len(self._journal_folders))))
+        count = len(self._journal_folders)
+        marks = [read_mark(self.disks.folders, mark_name(which, count)) for which in range(count)]
+        listed = self._list.read(marks)
+        self.is_listed = listed is not None
+        recovery = IndexRecovery(self._indexes, listed or {})
+        recovery.rebuild(self.logs)
+        for ledger_id, header in recovery.headers.items():
+            self.ledgers[ledger_id] = LedgerAtBookie(header.master_key, header.fenced, packet=header.packet)
+            if (last := self._indexes.filled[ledger_id].last) >= 0:
+                self.last_ids[ledger_id] = last
+        for folder, mark in zip(self._journal_folders, marks, strict=True):
+            self._replay(folder, mark)
+        recovery.require_all(self.runs)
+        self._list.ledgers = dict(self._listed(recovery.headers))
+
+    def _listed(self, headers: Mapping[int, LedgerHeader]) -> Iterator[tuple[int, ListedLedger]]:
+        for ledger_id, header in headers.items():
+            last, count = self._indexes.filled[ledger_id]
+            yield ledger_id, ListedLedger(header.master_key, header.fenced, last, count)
+
+    def begin(self) -> None:
+        """Go on in new journals.
+
+        Raises:
+            StoreError: The operating system refused.
+        """
+        try:
+            self._begin()
+        except BaseException:
+            self.let_go()
+            raise
 
     def _begin(self) -> None:
-        """Go on in new journals."""
         self.journals = Journals(self._journal_folders, self.config, self._clock, self._failed)
         try:
             self.journals.start()
@@ -382,20 +401,39 @@ class BookieStore:
         except (LedgerFileError, StoreIOError) as error:
             event(log, logging.ERROR, "last entry of a ledger is lost here", ledger=ledger_id, problem=error)
 
-    def dead_logs(self) -> list[int]:
-        """Entry logs that hold nothing but ledgers that were removed. In the thread that writes checkpoints.
+    def _closed_logs(self) -> dict[int, dict[int, int]]:
+        # What was removed is missed by no start any more, before what it left goes.
+        self._list.flush()
+        return self.logs.closed(list(self.ledgers))
+
+    def unknown_ledgers(self) -> set[int]:
+        """Ledgers that stand in closed entry logs, have no index, and are not known to be deleted.
+
+        In the thread that writes checkpoints, as the two below.
 
         Raises:
-            StoreIOError: The operating system refused.
+            StoreError: The disk failed.
         """
-        known = self.ledgers
-        closed = self.logs.closed(list(known))
-        return [number for number, sizes in closed.items() if not any(one in known for one in sizes)]
+        return (
+            {one for sizes in self._closed_logs().values() for one in sizes} - self.deleted - {*self.ledgers}
+        )
+
+    def dead_logs(self) -> list[int]:
+        """Entry logs that hold nothing but ledgers that were deleted.
+
+        Raises:
+            StoreError: The disk failed.
+        """
+        closed = self._closed_logs()
+        self.deleted.intersection_update(set().union(*self.logs.sizes.values()))
+        gone = self.deleted - self.ledgers.keys()
+        return [number for number, sizes in closed.items() if sizes.keys() <= gone]
 
     def logs_worth_compacting(self, threshold_percent: int) -> list[int]:
-        """Entry logs of which less than a share is needed. In the thread that writes checkpoints."""
-        self.logs.closed(list(self.ledgers))
-        return logs_worth_compacting(self.logs, self.ledgers, threshold_percent)
+        """Entry logs of which less than a share is needed, and all of whose ledgers are known."""
+        unknown = self.unknown_ledgers()
+        found = logs_worth_compacting(self.logs, self.ledgers, threshold_percent)
+        return [number for number in found if unknown.isdisjoint(self.logs.sizes[number])]
 
     def compaction(self, number: int) -> Iterator[int]:
         """Move what is needed of a log, see `bookie_compaction`. In the thread that writes checkpoints."""
@@ -415,9 +453,9 @@ class BookieStore:
                 self.end_checkpoint(last)
             self.logs.close()
         finally:
-            self._let_go()
+            self.let_go()
 
-    def _let_go(self) -> None:
+    def let_go(self) -> None:
         """Close all files as they are, and give the folders back."""
         self.logs.let_go()
         self._indexes.close()
@@ -437,6 +475,8 @@ class BookieStore:
             self._begun.entries.pop(ledger_id, None)
             self._begun.headers.pop(ledger_id, None)
         self._indexes.remove(ledger_id)
+        self._list.remove(ledger_id)
+        self.deleted.add(ledger_id)
 
 
 def _made(folder: str) -> str:

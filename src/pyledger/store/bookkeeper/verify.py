@@ -2,21 +2,35 @@
 
 Digests need no password where they are CRCs. Which a ledger has is not told in the folder: it is the one that
 any of its entries bears. Entries of a ledger whose digest cannot be known are counted, not judged.
+
+An entry that an entry log has and no index names is lost to clients, unless its ledger was deleted or it was
+never acknowledged. The list of ledgers of our bookies tells that; of a folder without one it is a guess.
 """
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import cached_property
 
 from pyledger.errors import LedgerFileError
 from pyledger.protocol.bookkeeper.bookie import EntryRecord
 from pyledger.protocol.bookkeeper.entry import DigestType
 from pyledger.store.bookkeeper.folder import BookieFolder, read_bookie_folder
-from pyledger.store.bookkeeper.index import written_slots
+from pyledger.store.bookkeeper.index import EMPTY, SLOT_BYTES, Filled, written_slots
+from pyledger.store.bookkeeper.journal import replayed_records
+from pyledger.store.bookkeeper.ledger_list import read_list
 from pyledger.store.bookkeeper.reader import FileMaps
-from pyledger.store.files.finding import Problem
+from pyledger.store.files.finding import Problem, Severity
 from pyledger.wire.bookkeeper.entry import digest_found
-from pyledger.wire.bookkeeper.entry_log import decode_index, entry_at, ledgers_map, logged_entries
+from pyledger.wire.bookkeeper.entry_log import (
+    INDEX_HEADER_BYTES,
+    decode_index,
+    entry_at,
+    ledgers_map,
+    logged_entries,
+)
 from pyledger.wire.bookkeeper.journal import records, start_of, whole_end
+from pyledger.wire.bookkeeper.ledger_list import ListedLedger
 
 
 class BookieCheck:
@@ -40,6 +54,8 @@ class BookieCheck:
         self._files = FileMaps()
         self._digests: dict[int, DigestType] = {}
         self._odd: dict[int, list[tuple[str, int, int]]] = {}
+        self._filled: dict[int, Filled] = {}
+        self._unnamed: dict[int, set[int]] = {}
 
     def problems(self) -> Iterator[Problem]:
         """What is wrong, as it is found."""
@@ -54,6 +70,8 @@ class BookieCheck:
             yield from self._entry_log(path)
         for ledger_id, path in self.folder.indexes.items():
             yield from self._index(ledger_id, path)
+        if not self.folder.has_rocksdb:
+            yield from self._lost_entries()
         yield from self._digest_problems()
 
     def _journal(self, number: int, path: str) -> Iterator[Problem]:
@@ -75,6 +93,8 @@ class BookieCheck:
             for one in logged_entries(path, data):
                 sizes[one.ledger_id] += len(one.entry) + 4
                 self._look(one.ledger_id, one.entry_id, path, one.position, one.entry)
+                if not self._is_named(one.ledger_id, one.entry_id):
+                    self._unnamed.setdefault(one.ledger_id, set()).add(one.entry_id)
         except LedgerFileError as error:
             yield Problem("bookie-log", path, error.position, error.problem)
             return
@@ -89,6 +109,7 @@ class BookieCheck:
             yield Problem("bookie-index", path, error.position, error.problem)
             return
         for entry_id, location in written_slots(path):
+            self._filled[ledger_id] = Filled(entry_id, self._filled.get(ledger_id, EMPTY).entries + 1)
             log, position = location >> 32, location & 0xFFFFFFFF
             if (log_path := self.folder.entry_logs.get(log)) is None:
                 yield Problem("bookie-index", path, entry_id, f"entry {entry_id}: no entry log {log:x}")
@@ -97,6 +118,57 @@ class BookieCheck:
                 entry_at(log_path, self._files.map(log_path), position, ledger_id, entry_id)
             except LedgerFileError as error:
                 yield Problem("bookie-index", path, entry_id, str(error))
+
+    def _is_named(self, ledger_id: int, entry_id: int) -> bool:
+        if (path := self.folder.indexes.get(ledger_id)) is None:
+            return False
+        at = INDEX_HEADER_BYTES + SLOT_BYTES * entry_id
+        return any(self._files.map(path)[at : at + SLOT_BYTES])
+
+    @cached_property
+    def _replayed(self) -> dict[int, set[int]]:
+        """Entries that a start takes from the journal."""
+        found: dict[int, set[int]] = {}
+        with suppress(LedgerFileError):  # it is told where the journal is looked at
+            for journal in self.folder.journals:
+                for _, one in replayed_records(journal.files, journal.mark, self._files.map):
+                    if isinstance(one.record, EntryRecord):
+                        found.setdefault(one.record.ledger_id, set()).add(one.record.entry_id)
+        return found
+
+    def _lost_entries(self) -> Iterator[Problem]:
+        """Entries that were there once, or are there, and that no index names."""
+        listed: dict[int, ListedLedger] | None = None
+        try:
+            if (content := read_list(self.folder.lists, self.folder.marks)) is not None:
+                listed = content.ledgers
+        except LedgerFileError as error:
+            yield Problem("bookie-list", error.path, error.position, error.problem, "note")
+        for ledger_id, one in sorted((listed or {}).items()):
+            there = self._filled.get(ledger_id, EMPTY)
+            if there.entries >= one.count and there.last >= one.last_entry_id:
+                continue
+            more = self._replayed.get(ledger_id, set())
+            count = there.entries + sum(not self._is_named(ledger_id, entry_id) for entry_id in more)
+            if count < one.count or max(there.last, *more, -1) < one.last_entry_id:
+                detail = f"ledger {ledger_id}: its index names {count} of {one.count} entries"
+                yield Problem("bookie-lost", self._index_of(ledger_id), None, detail)
+                self._unnamed.pop(ledger_id, None)
+        for ledger_id, found in sorted(self._unnamed.items()):
+            unnamed = found - self._replayed.get(ledger_id, set())
+            has_index = ledger_id in self.folder.indexes
+            if not unnamed or (listed is not None and not has_index):
+                continue  # it was deleted
+            detail = f"ledger {ledger_id}: {len(unnamed)} entries in entry logs, such as {min(unnamed)}, "
+            if listed is not None:
+                detail += "are in no index and were never acknowledged"
+            else:
+                detail += "are not in its index" if has_index else "and no index: deleted, or it is lost"
+            severity: Severity = "problem" if has_index and listed is None else "note"
+            yield Problem("bookie-lost", self._index_of(ledger_id), None, detail, severity)
+
+    def _index_of(self, ledger_id: int) -> str:
+        return self.folder.indexes.get(ledger_id, self.folder.path)
 
     def _look(
         self, ledger_id: int, entry_id: int, path: str, position: int, entry: bytes | memoryview

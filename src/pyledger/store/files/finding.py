@@ -49,6 +49,8 @@ KINDS = {
     "bookie-journal": "a record of a bookie's journal is damaged; a start replays nothing behind it",
     "bookie-log": "an entry log of a bookie is damaged, or its map of ledgers is wrong",
     "bookie-index": "the index of a ledger names an entry that does not stand there",
+    "bookie-lost": "entries that a bookie had are named by no index, so that it would deny them",
+    "bookie-list": "the list of a bookie's ledgers is damaged; a start makes it anew from the indexes",
     "bookie-digest": "an entry of a ledger does not match its digest",
     "staged-rows": "rows that a Spark job has staged, which does not run any more, as far as is known",
     "unclean": "the last writer did not shut down in good order, or one is running",
