@@ -115,7 +115,8 @@ class NetConfig:
 
     held_bytes_max: int = setting(1 << 30, unit="bytes", range=(1 << 16, 1 << 40), upstream=None)
     """What connections of a server may hold together: requests that are not whole or not answered, answers
-    that are not written. With more, none is read from; where nothing goes for 2 s, who holds most is cut."""
+    that are not written. With more, those that hold more than the limit divided by their number wait; where
+    it stays so for 1 s, or a quarter more is held, those that hold most without getting on are cut."""
 
     shutdown_gracefully: bool = setting(False, upstream="enableShutdownGracefully")
     """A server that ends answers new requests of clients above 5.3.1 with GO_AWAY (1500), so that they

@@ -34,6 +34,8 @@ FLUSH_BYTES = 64 << 10
 """While one wake-up is handled, so many bytes of answers are written before the next request is looked at."""
 CHARGE_BYTES = 64 << 10
 """What is handled and written is told when it has cost so much, and at the end of a wake-up."""
+BULK_BYTES = 64 << 10
+"""Who sends so much at once waits for another iteration of the event loop, once one has cost enough."""
 FRAMES_OF_TURN_MAX = ITERATION_BYTES // REQUEST_BYTES
 """So many waiting frames are looked at in one iteration of the event loop."""
 WRITE_BYTES = 256 << 10
@@ -65,6 +67,7 @@ class FrameStream(asyncio.Protocol):
         "_paused",
         "_queued",
         "_received_at",
+        "_received_bytes",
         "_secure",
         "_transport",
         "_turn",
@@ -103,8 +106,8 @@ class FrameStream(asyncio.Protocol):
         self._paused = False
         # It waits for another iteration of the event loop.
         self._queued = False
-        # Not charged yet; what the outbox had got when that was last looked at.
-        self._cost_bytes = self._counted_bytes = 0
+        # Not charged yet; what the outbox had got when that was last looked at; all that came.
+        self._cost_bytes = self._counted_bytes = self._received_bytes = 0
         self._finishing = False
         self._active_at = self._received_at = endpoint.loop.time()
         self._idle = Alarm(self._check_idle)
@@ -163,6 +166,7 @@ class FrameStream(asyncio.Protocol):
             self._refuse(error)
             return
         self._cost_bytes += len(data)
+        self._received_bytes += len(data)
         if self._paused:
             self._waiting.append(frames)
         elif self._queued:
@@ -170,10 +174,13 @@ class FrameStream(asyncio.Protocol):
             self.stop_reading()
         elif frames:
             self._handle_fairly(frames)
-        self._charge()
+        spent = self._charge()
         self._count()
-        if self.endpoint.memory.exhausted and not self._paused:
-            self._pause()
+        if self.endpoint.memory.must_wait(self):
+            self.stop_reading()
+        elif spent and len(data) >= BULK_BYTES and not self._queued and self.stop_reading():
+            # libuv would read on as long as there is more: 8 MiB, of each connection.
+            self._queue()
 
     def connection_lost(self, error: Exception | None) -> None:
         """The connection is gone; everybody who waits for it is told."""
@@ -269,8 +276,12 @@ class FrameStream(asyncio.Protocol):
         return (
             self._outbox.queued_bytes > self.endpoint.limits.high_water_mark_bytes
             or self.overworked()
-            or self.endpoint.memory.exhausted
+            or self.endpoint.memory.must_wait(self)
         )
+
+    def done_bytes(self) -> int:
+        """Whole frames received and bytes written since it was opened."""
+        return self._received_bytes - self._decoder.pending_bytes + self._outbox.written_bytes
 
     # --- reading
 
@@ -360,15 +371,7 @@ class FrameStream(asyncio.Protocol):
         """After each request: write when much is queued; stop reading when the connection is congested."""
         if self._outbox.queued_bytes > self._flush_bytes:
             self._flush()
-        return self.congested and self._pause()
-
-    def _pause(self) -> bool:
-        """Stop reading; False: this side does not."""
-        if not self.stop_reading():
-            return False
-        if self.endpoint.memory.exhausted:
-            self.endpoint.memory.pause(self)
-        return True
+        return self.congested and self.stop_reading()
 
     def stop_reading(self) -> bool:
         """Stop reading until `go_on`; False where that was so, or where this side does not."""
@@ -376,6 +379,7 @@ class FrameStream(asyncio.Protocol):
             return False
         self._paused = True
         self._transport.pause_reading()
+        self.endpoint.memory.paused(self)
         return True
 
     def _count(self) -> None:
@@ -395,8 +399,7 @@ class FrameStream(asyncio.Protocol):
         if not self._paused or self._queued or self._handling or self.closed:
             return
         if self.congested:
-            if self.endpoint.memory.exhausted:
-                self.endpoint.memory.pause(self)
+            self.endpoint.memory.paused(self)
             return
         if self._waiting and self.endpoint.fair_queue.exhausted:
             self._queue()
