@@ -51,6 +51,16 @@ class DeliveryConfig:
     auto_create_groups: bool = setting(True, upstream="autoCreateSubscriptionGroup")
     """A first use of an unknown consumer group creates it."""
 
+    auto_created_groups_max: int = setting(10_000, unit="groups", range=(1, INT_MAX), upstream=None)
+    """With so many groups none is created by its first use any more; administrators still create some.
+    Upstream has no bound, and a peer without rights could create any number, for ever."""
+
+    auto_created_topics_max: int = setting(50_000, unit="topics", range=(1, INT_MAX), upstream=None)
+    """With so many topics, those of groups included, none is created by its first message any more."""
+
+    consumer_offsets_max: int = setting(1_000_000, unit="offsets", range=(1, INT_MAX), upstream=None)
+    """With so many offsets, each of a group and a queue, a client's commit for a further queue is refused."""
+
     topic_queue_count: int = setting(8, unit="queues", range=(1, 65_535), upstream="defaultTopicQueueNums")
     """Queues of the template topic, thus at most of a topic that a send creates."""
 

@@ -39,7 +39,7 @@ class Retry(Groups):
     def back(self, step: Step) -> str:
         rules = SendBackRules(self.standing, self.topics, self.groups, lambda n: n - 1)
         request = SendBackRequest(**{"group": step.words[0], **options(step, SendBackRequest)})
-        if (refusal := rules.check(request, self.now_ms)) is not None:
+        if (refusal := rules.check(request)) is not None:
             return told(refusal)
         returned = rules.place(
             request,

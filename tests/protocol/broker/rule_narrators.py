@@ -78,8 +78,11 @@ class Topics(Narrator):
 
     def send_creates(self, step: Step) -> str:
         name, template = step.words
-        made = self.topics.create_for_send(name, template, step.integer("queues", 4), self.now_ms)
-        return "nothing" if made is None else self.topics.describe()
+        made = self.topics.for_send(name, template, step.integer("queues", 4))
+        if made is None:
+            return "nothing"
+        self.topics.keep(made, self.now_ms)
+        return self.topics.describe()
 
     def delete(self, step: Step) -> str:
         return told(self.topics.delete(step.words[0], self.now_ms))
@@ -94,8 +97,8 @@ class Groups(Topics):
         return told(self.groups.update(group, self.now_ms))
 
     def find(self, step: Step) -> str:
-        found = self.groups.find(step.words[0], self.now_ms)
-        return found.name if found else "unknown"
+        found = self.groups.usable(step.words[0])
+        return self.groups.keep(found, self.now_ms).name if found else "unknown"
 
     def forget(self, step: Step) -> str:
         if (refusal := self.groups.delete(step.words[0], self.now_ms)) is not None:
@@ -147,7 +150,7 @@ class Pull(Groups):
         return ""
 
     def set(self, step: Step) -> str:
-        group = self.groups.find(step.words[0], self.now_ms)
+        group = self.groups.usable(step.words[0])
         assert group
         self.groups.update(replace(group, **options(step, SubscriptionGroup)), self.now_ms)
         return ""

@@ -82,7 +82,7 @@ def test_a_table_that_cannot_be_written_is_logged_once(
             for _ in range(3):
                 await one.parts.tables.save_changed()
 
-    with caplog.at_level("INFO", "pyledger.servers.broker"):
+    with caplog.at_level("INFO", "pyledger.broker"):
         asyncio.run(until_written_again())
     lines = [record.getMessage() for record in caplog.records if "table" in record.getMessage()]
     assert [line[:19] for line in lines] == ["table not written p", "table written again"]

@@ -28,9 +28,11 @@ class OffsetTable:
         offsets: Mapping[tuple[str, str], Mapping[QueueId, QueueOffset]] | None = None,
         version: DataVersion = NO_VERSION,
     ) -> None:
-        self.version_step = config.offset_version_step
+        self.configure(config)
         self.offsets: Offsets = {key: dict(queues) for key, queues in (offsets or {}).items()}
         """By topic and group. Persisted."""
+        self.queue_count = sum(map(len, self.offsets.values()))
+        """How many offsets are persisted."""
         self.pulled: Offsets = {}
         """Where the next pull of each queue goes on. Memory only."""
         self.resets: Offsets = {}
@@ -39,6 +41,21 @@ class OffsetTable:
         self.commit_count = 0
         self.change_count = 0
         """Changes of `offsets`: when it has moved, there is something new to store."""
+
+    def configure(self, config: DeliveryConfig) -> None:
+        """Go by other settings from now on."""
+        self.version_step, self.max_count = config.offset_version_step, config.consumer_offsets_max
+
+    def has_room(self, group: str, topic: str, queue_id: int) -> bool:
+        """Whether a client may commit an offset: to a queue that has one, or while there are not too many."""
+        return self.queue_count < self.max_count or self.committed(group, topic, queue_id) is not None
+
+    def full_problem(self) -> str:
+        """Why a commit is refused that has no room."""
+        return (
+            f"the broker keeps {self.queue_count} consumer offsets and takes no commit of further queues; "
+            "delete groups that are not used, or raise consumer_offsets_max"
+        )
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int, now_ms: int) -> bool:
         """Store an offset, forward or back.
@@ -49,8 +66,7 @@ class OffsetTable:
         if queue_id in self.resets.get((topic, group), {}):
             return False
         if self.committed(group, topic, queue_id) != offset:
-            self._put(self.offsets, group, topic, queue_id, offset)
-            self.change_count += 1
+            self._store(group, topic, queue_id, offset)
         self.commit_count += 1
         if self.commit_count % self.version_step == 0:
             self.version = self.version.next(now_ms)
@@ -59,8 +75,7 @@ class OffsetTable:
     def adopt(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Take a queue offset, units, from a master's table."""
         if self.committed(group, topic, queue_id) != offset:
-            self._put(self.offsets, group, topic, queue_id, offset)
-            self.change_count += 1
+            self._store(group, topic, queue_id, offset)
 
     def committed(self, group: str, topic: str, queue_id: int) -> int | None:
         """The next queue offset to consume; None where the group has none."""
@@ -76,9 +91,8 @@ class OffsetTable:
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Have the group go on at another queue offset, units: stored at once, and told to its next pull."""
-        self._put(self.offsets, group, topic, queue_id, offset)
+        self._store(group, topic, queue_id, offset)
         self._put(self.resets, group, topic, queue_id, offset)
-        self.change_count += 1
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
         """The reset that a pull of this queue must be told, once."""
@@ -131,6 +145,7 @@ class OffsetTable:
     def clone(self, source: str, target: str, topic: str) -> None:
         """Give a group the offsets that another has for a topic."""
         if (offsets := self.offsets.get((topic, source))) is not None:
+            self.queue_count += len(offsets) - len(self.offsets.get((topic, target), ()))
             self.offsets[topic, target] = dict(offsets)
             self.change_count += 1
 
@@ -143,6 +158,11 @@ class OffsetTable:
             lines.append(f"{topic}@{group}: {' '.join(parts)}")
         return "\n".join([*lines, f"version {self.version.counter}"])
 
+    def _store(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        self.queue_count += self.committed(group, topic, queue_id) is None
+        self._put(self.offsets, group, topic, queue_id, offset)
+        self.change_count += 1
+
     @staticmethod
     def _put(table: Offsets, group: str, topic: str, queue_id: int, offset: int) -> None:
         table.setdefault((topic, group), {})[QueueId(queue_id)] = QueueOffset(offset)
@@ -152,6 +172,7 @@ class OffsetTable:
         for table in (self.offsets, self.pulled, self.resets):
             for key in [key for key in table if gone(*key)]:
                 del table[key]
+        self.queue_count = sum(map(len, self.offsets.values()))
 
 
 def offset_to_answer(

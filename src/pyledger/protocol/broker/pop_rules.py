@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pyledger.errors import SubscriptionSyntaxError
 from pyledger.model.message import QueueRange
 from pyledger.model.remoting_codes import ResponseCode
+from pyledger.model.subscription_group import SubscriptionGroup
 from pyledger.model.topic import TopicConfig
 from pyledger.model.value_type import value_type
 from pyledger.protocol.broker.broker_state import BrokerStanding
@@ -101,8 +102,9 @@ class PopRules:
             return topic
         if is_internal_topic(topic.name):
             return internal_topic(topic.name)
-        if (refusal := self._check_group(request.group, now_ms)) is not None:
-            return refusal
+        group = self._check_group(request.group)
+        if isinstance(group, Refusal):
+            return group
         try:
             wanted = parse_subscription(request.topic, request.expression, request.expression_type)
             if not wanted.by_tag:
@@ -110,6 +112,7 @@ class PopRules:
         except SubscriptionSyntaxError:
             problem = "parse the consumer's subscription failed"
             return Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, problem)
+        self.groups.keep(group, now_ms)
         return PopPlan(topic, wanted, min(deadline_ms, now_ms + request.poll_ms))
 
     def check_queue(self, name: str, queue_id: int) -> TopicConfig | Refusal:
@@ -169,14 +172,14 @@ class PopRules:
             return Refusal(ResponseCode.NO_MESSAGE, problem)
         return None
 
-    def _check_group(self, name: str, now_ms: int) -> Refusal | None:
-        group = self.groups.find(name, now_ms)
+    def _check_group(self, name: str) -> SubscriptionGroup | Refusal:
+        group = self.groups.usable(name)
         if group is None:
             problem = f"subscription group [{name}] does not exist"
             return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, problem)
         if not group.consume:
             return Refusal(ResponseCode.NO_PERMISSION, f"subscription group no permission, {name}")
-        return None
+        return group
 
 
 def internal_topic(name: str) -> Refusal:

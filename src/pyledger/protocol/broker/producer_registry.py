@@ -19,19 +19,23 @@ class ProducerTable:
         self.groups: dict[str, dict[Channel, Client]] = {}
         self.channels: dict[Channel, dict[str, None]] = {}
         self.by_client_id: dict[str, Channel] = {}
+        self.client_ids: dict[Channel, str] = {}
+        """What each connection has last called itself."""
         self.turn = 0
 
     def heartbeat(self, group: str, member: Client) -> None:
         """Take in what a client says of one of its groups."""
         self.groups.setdefault(group, {})[member.channel] = member
         self.channels.setdefault(member.channel, {})[group] = None
+        if self.client_ids.get(member.channel) != member.client_id:
+            self._forget_id(member.channel)
+            self.client_ids[member.channel] = member.client_id
         self.by_client_id[member.client_id] = member.channel
 
     def unregister(self, group: str, channel: Channel) -> None:
         """Take a client out of a group."""
         members = self.groups.get(group, {})
-        member = members.pop(channel, None)
-        if member is None:
+        if members.pop(channel, None) is None:
             return
         if not members:
             del self.groups[group]
@@ -39,8 +43,12 @@ class ProducerTable:
         del groups[group]
         if not groups:
             del self.channels[channel]
-            if self.by_client_id.get(member.client_id) == channel:
-                del self.by_client_id[member.client_id]
+            self._forget_id(channel)
+
+    def _forget_id(self, channel: Channel) -> None:
+        client_id = self.client_ids.pop(channel, None)
+        if client_id is not None and self.by_client_id.get(client_id) == channel:
+            del self.by_client_id[client_id]
 
     def close_channel(self, channel: Channel) -> None:
         """Take a client out of all its groups: its connection is gone."""

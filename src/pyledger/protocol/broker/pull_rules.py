@@ -86,21 +86,21 @@ class PullRules:
 
     def check(self, request: PullRequest, now_ms: int) -> PullPlan | Refusal:
         """Serve a pull or turn it down."""
-        group = self._check_group(request, now_ms)
+        group = self._check_group(request)
         if isinstance(group, Refusal):
             return group
         if (refusal := self._check_queue(request)) is not None:
             return refusal
         found = (
-            self._stated(request, now_ms)
-            if request.flags & SUBSCRIPTION_BIT
-            else self._subscribed(request, group)
+            self._stated(request) if request.flags & SUBSCRIPTION_BIT else self._subscribed(request, group)
         )
         if isinstance(found, Refusal):
             return found
         if not found.by_tag and not self.config.property_filter:
             return unsupported(found)
-        return PullPlan(group, found)
+        if request.flags & SUBSCRIPTION_BIT:
+            self.consumers.note_pulled(request.group, found, now_ms)
+        return PullPlan(self.groups.keep(group, now_ms), found)
 
     def check_subscription(self, subscription: Subscription) -> Refusal | None:
         """Whether a consumer could use a subscription; it asks when it starts."""
@@ -114,14 +114,14 @@ class PullRules:
             return Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
         return None
 
-    def _check_group(self, request: PullRequest, now_ms: int) -> SubscriptionGroup | Refusal:
+    def _check_group(self, request: PullRequest) -> SubscriptionGroup | Refusal:
         if self.standing.slave and not self.config.slave_read:
             return Refusal(ResponseCode.SYSTEM_BUSY, "this broker is a slave and serves no pulls")
         if not self.standing.readable:
             return forbidden(ForbiddenType.BROKER, "the broker pulling message is forbidden")
         if request.lite_code and not self.config.lite_pull:
             return forbidden(ForbiddenType.BROKER, "the broker for lite pull message is forbidden")
-        group = self.groups.find(request.group, now_ms)
+        group = self.groups.usable(request.group)
         if group is None:
             problem = f"subscription group [{request.group}] does not exist"
             return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, problem)
@@ -144,7 +144,7 @@ class PullRules:
             return Refusal(ResponseCode.INVALID_PARAMETER, problem)
         return None
 
-    def _stated(self, request: PullRequest, now_ms: int) -> Subscription | Refusal:
+    def _stated(self, request: PullRequest) -> Subscription | Refusal:
         """The subscription that the pull itself carries."""
         text, kind = request.subscription, request.expression_type
         try:
@@ -153,7 +153,6 @@ class PullRules:
                 self.compile_filter(found)
         except SubscriptionSyntaxError:
             return Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed")
-        self.consumers.note_pulled(request.group, found, now_ms)
         return found
 
     def _subscribed(self, request: PullRequest, group: SubscriptionGroup) -> Subscription | Refusal:

@@ -65,9 +65,9 @@ class SendBackRules:
         self.standing, self.topics, self.groups = standing, topics, groups
         self.random_below = random_below
 
-    def check(self, request: SendBackRequest, now_ms: int) -> Refusal | None:
+    def check(self, request: SendBackRequest) -> Refusal | None:
         """Look at a request before its message is looked up; SUCCESS means: drop it, all is said."""
-        group = self.groups.find(request.group, now_ms)
+        group = self.groups.usable(request.group)
         if group is None:
             problem = f"subscription group not exist, {request.group}"
             return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, problem)
@@ -77,8 +77,8 @@ class SendBackRules:
         if group.retry_queue_count <= 0:
             return Refusal(ResponseCode.SUCCESS, "")
         retry = names.retry_topic(request.group)
-        topic = self.topics.create_for_group(retry, group.retry_queue_count, now_ms)
-        if not topic.permission & Permission.WRITE:
+        topic = self.topics.find(retry)
+        if topic is not None and not topic.permission & Permission.WRITE:
             return Refusal(ResponseCode.NO_PERMISSION, f"the topic[{retry}] sending message is forbidden")
         return None
 
@@ -105,7 +105,10 @@ class SendBackRules:
         if is_internal_topic(topic):
             problem = f"a message of topic[{topic}] cannot be sent back"
             return Refusal(ResponseCode.NO_PERMISSION, problem)
-        group = self.groups.groups[request.group]
+        group = self.groups.usable(request.group)
+        assert group is not None
+        self.groups.keep(group, now_ms)
+        self.topics.create_for_group(names.retry_topic(group.name), group.retry_queue_count, now_ms)
         times_max = group.retry_times_max
         if request.version >= VERSION_OF_REQUEST_LIMIT and request.max_reconsume_times is not None:
             times_max = request.max_reconsume_times

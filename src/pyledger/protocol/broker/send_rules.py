@@ -120,9 +120,17 @@ class SendRules:
         """
         if (refusal := self._check_broker(request, now_ms)) is not None:
             return refusal
-        topic = self.topics.find(request.topic) or self._create(request, now_ms)
+        topic = self.topics.find(request.topic) or self._new_topic(request)
         if isinstance(topic, Refusal):
             return topic
+        plan = self._plan(request, topic, properties, now_ms)
+        if not isinstance(plan, Refusal):
+            self.topics.keep(topic, now_ms)
+        return plan
+
+    def _plan(
+        self, request: SendRequest, topic: TopicConfig, properties: dict[str, str], now_ms: int
+    ) -> SendPlan | Refusal:
         if request.queue_id >= max(topic.read_queue_count, topic.write_queue_count):
             problem = f"request queueId[{request.queue_id}] is illegal, {topic.name} has fewer queues"
             return Refusal(ResponseCode.INVALID_PARAMETER, problem)
@@ -192,11 +200,11 @@ class SendRules:
             return Refusal(ResponseCode.MESSAGE_ILLEGAL, problem)
         return None
 
-    def _create(self, request: SendRequest, now_ms: int) -> TopicConfig | Refusal:
+    def _new_topic(self, request: SendRequest) -> TopicConfig | Refusal:
         count = request.default_topic_queue_count
-        topic = self.topics.create_for_send(request.topic, request.default_topic, count, now_ms)
+        topic = self.topics.for_send(request.topic, request.default_topic, count)
         if topic is None and request.topic.startswith(names.RETRY_PREFIX):
-            topic = self.topics.create_for_group(request.topic, 1, now_ms)
+            topic = TopicConfig(request.topic, 1, 1)
         if topic is None:
             problem = f"topic[{request.topic}] not exist, apply first please!"
             return Refusal(ResponseCode.TOPIC_NOT_EXIST, problem)
@@ -205,10 +213,11 @@ class SendRules:
     def _check_retry(self, request: SendRequest, plan: SendPlan, now_ms: int) -> SendPlan | Refusal:
         """A message for a retry topic: again, or a dead letter after too many times or when kept in order."""
         name = plan.topic.name.removeprefix(names.RETRY_PREFIX)
-        group = self.groups.find(name, now_ms)
+        group = self.groups.usable(name)
         if group is None:
             problem = f"subscription group not exist, {name}"
             return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, problem)
+        self.groups.keep(group, now_ms)
         times_max = group.retry_times_max
         if request.version >= VERSION_OF_REQUEST_LIMIT and request.max_reconsume_times is not None:
             times_max = request.max_reconsume_times

@@ -3,9 +3,11 @@
 Source: RocketMQ broker/.../SubscriptionGroupManager.java.
 """
 
+import logging
 from collections.abc import Mapping
 
 from pyledger.config.delivery import DeliveryConfig
+from pyledger.log_events import event, logger
 from pyledger.model import names
 from pyledger.model.remoting_codes import ResponseCode
 from pyledger.model.subscription_group import SubscriptionGroup
@@ -25,6 +27,8 @@ PREDEFINED = (
 )
 READ_FORBIDDEN_BIT = 2
 
+log = logger("broker")
+
 
 class BrokerGroups:
     """The table of groups; `groups`, `forbidden` and `version` are what `subscriptionGroup.json` holds."""
@@ -36,12 +40,17 @@ class BrokerGroups:
         forbidden: Mapping[str, Mapping[str, int]] | None = None,
         version: DataVersion = NO_VERSION,
     ) -> None:
-        self.auto_create = config.auto_create_groups
+        self.configure(config)
+        self._said_full = False
         self.groups = dict(groups or {})
         self.forbidden: dict[str, dict[str, int]] = {k: dict(v) for k, v in (forbidden or {}).items()}
         self.version = version
         for name in PREDEFINED:
             self.groups.setdefault(name, SubscriptionGroup(name))
+
+    def configure(self, config: DeliveryConfig) -> None:
+        """Go by other settings from now on."""
+        self.auto_create, self.auto_create_max = config.auto_create_groups, config.auto_created_groups_max
 
     def adopt(
         self,
@@ -60,14 +69,29 @@ class BrokerGroups:
         """A client's group that is in the table."""
         return None if name in INTERNAL_GROUPS else self.groups.get(name)
 
-    def find(self, name: str, now_ms: int) -> SubscriptionGroup | None:
-        """A client's group by its name; made now where groups are, and the name is valid."""
+    def usable(self, name: str) -> SubscriptionGroup | None:
+        """A client's group by its name, as it is or as `keep` would make it; None: it cannot be used."""
         known = self.known(name)
         if known is not None or name in INTERNAL_GROUPS:
             return known
         if group_problem(name) is not None or not (self.auto_create or is_system_group(name)):
             return None
-        return self._put(SubscriptionGroup(name), now_ms)
+        if len(self.groups) >= self.auto_create_max:
+            if not self._said_full:
+                self._said_full = True
+                event(
+                    log,
+                    logging.WARNING,
+                    "no group is created by its use any more",
+                    groups=len(self.groups),
+                    auto_created_groups_max=self.auto_create_max,
+                )
+            return None
+        return SubscriptionGroup(name)
+
+    def keep(self, group: SubscriptionGroup, now_ms: int) -> SubscriptionGroup:
+        """Have a usable group from now on: what it was asked for has succeeded."""
+        return self.groups.get(group.name) or self._put(group, now_ms)
 
     def update(self, group: SubscriptionGroup, now_ms: int) -> Refusal | None:
         """Create or change a group as an administrator asks."""

@@ -91,16 +91,13 @@ class BrokerTopics:
         """Whether clients may neither create nor delete a topic: the system's own, or the broker's."""
         return is_system_topic(name) or name in self.own
 
-    def create_for_send(
-        self, name: str, template: str, queue_count: int, now_ms: int, sys_flag: int = 0
-    ) -> TopicConfig | None:
-        """The topic that a first send to an unknown name creates; None where none may be.
+    def for_send(self, name: str, template: str, queue_count: int, sys_flag: int = 0) -> TopicConfig | None:
+        """The topic that a first send to an unknown name creates, for `keep`; None where none may be.
 
         Args:
             name: The topic, a valid name.
             template: The topic to copy from, as the client names it.
             queue_count: Queues that the client wants; the template's are the limit.
-            now_ms: The time.
             sys_flag: Flags of the new topic.
         """
         model = self.topics.get(template)
@@ -108,15 +105,19 @@ class BrokerTopics:
             return None
         if template == names.DEFAULT_TOPIC and not self.config.auto_create_topics:
             return None
+        if len(self.topics) >= self.config.auto_created_topics_max:
+            return None
         count = max(0, min(queue_count, model.write_queue_count))
         permission = model.permission & ~Permission.INHERIT
-        topic = TopicConfig(name, count, count, permission, model.filter_type, sys_flag)
-        return self._put(topic, now_ms)
+        return TopicConfig(name, count, count, permission, model.filter_type, sys_flag)
+
+    def keep(self, topic: TopicConfig, now_ms: int) -> TopicConfig:
+        """Have a topic from now on, where it is missing."""
+        return self.topics.get(topic.name) or self._put(topic, now_ms)
 
     def create_for_group(self, name: str, queue_count: int, now_ms: int) -> TopicConfig:
         """A group's retry or dead-letter topic, made where it is missing."""
-        known = self.topics.get(name)
-        return known or self._put(TopicConfig(name, queue_count, queue_count), now_ms)
+        return self.keep(TopicConfig(name, queue_count, queue_count), now_ms)
 
     def lacks_queue(self, name: str, queue_id: int) -> bool:
         """Whether consumers cannot find a queue."""

@@ -128,7 +128,8 @@ class BrokerTables:
     def configure(self, delivery: DeliveryConfig, now_ms: int) -> None:
         """Go by other settings from now on."""
         self.topics.configure(delivery, now_ms)
-        self.groups.auto_create = delivery.auto_create_groups
+        self.groups.configure(delivery)
+        self.offsets.configure(delivery)
 
     async def save_changed(self) -> None:
         """Write what has changed; what cannot be written is tried again by the next call.

@@ -27,6 +27,8 @@ from pyledger.wire.remoting.headers.client import (
 )
 
 GROUPS_AT_ONCE = 256
+GROUPS_OF_CONNECTION_MAX = 10_000
+"""As consumer or as producer; they are kept until it ends or sends no heartbeat for 2 min."""
 SUBSCRIPTIONS_MAX = 10_000
 """Of one group in one heartbeat, which are taken at once."""
 FINGERPRINT = "broker.fingerprint"
@@ -58,6 +60,15 @@ class MemberProcessor:
         for one in said.consumer_data_set:
             if (count := len(one.subscription_data_set)) > SUBSCRIPTIONS_MAX:
                 problem = f"a group has {count} subscriptions, of {SUBSCRIPTIONS_MAX} at most"
+                return request.response(ResponseCode.SYSTEM_ERROR, problem)
+        for stated, kept in (
+            (said.consumer_data_set, self._parts.tables.consumers),
+            (said.producer_data_set, self._parts.tables.producers),
+        ):
+            joined = kept.channels.get(connection, {})
+            new = {name for one in stated if (name := one.group_name) and name not in joined}
+            if new and len(joined) + len(new) > GROUPS_OF_CONNECTION_MAX:
+                problem = f"a connection may be in {GROUPS_OF_CONNECTION_MAX} groups at most"
                 return request.response(ResponseCode.SYSTEM_ERROR, problem)
         entries: list[Entry] = [*said.consumer_data_set, *said.producer_data_set]
         if len(entries) > GROUPS_AT_ONCE:
@@ -103,9 +114,10 @@ class MemberProcessor:
     def _take_consumer(self, member: Client, said: ConsumerEntry, *, without_subscriptions: bool) -> None:
         tables = self._parts.tables
         name = said.group_name or ""
-        group = tables.groups.find(name, member.seen_ms)
+        group = tables.groups.usable(name)
         if group is None:
             return
+        tables.groups.keep(group, member.seen_ms)
         tables.topics.create_for_group(names.retry_topic(name), group.retry_queue_count, member.seen_ms)
         state = ConsumerState(
             str(said.consume_type or PASSIVELY),
@@ -130,7 +142,7 @@ class MemberProcessor:
         if header.producer_group:
             tables.producers.unregister(header.producer_group, connection)
         if header.consumer_group:
-            group = tables.groups.find(header.consumer_group, self._parts.now_ms())
+            group = tables.groups.known(header.consumer_group)
             notify = group is None or group.notify_changes
             notice = tables.consumers.unregister(header.consumer_group, connection, notify=notify)
             if notice is not None:

@@ -52,7 +52,8 @@ class OffsetProcessor:
         header = request.header(headers.UpdateConsumerOffsetRequestHeader)
         group, topic = header.consumer_group, header.topic
         tables, now_ms = self._parts.tables, self._parts.now_ms()
-        if tables.groups.find(group, now_ms) is None:
+        found = tables.groups.usable(group)
+        if found is None:
             return request.response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!")
         if tables.topics.find(topic) is None:
             return request.response(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist!")
@@ -65,6 +66,9 @@ class OffsetProcessor:
                 f"queueId[{header.queue_id}] or offset[{header.commit_offset}] is illegal, topic is {topic}"
             )
             return request.response(ResponseCode.INVALID_PARAMETER, problem)
+        if not tables.offsets.has_room(group, topic, header.queue_id):
+            return request.response(ResponseCode.SYSTEM_ERROR, tables.offsets.full_problem())
+        tables.groups.keep(found, now_ms)
         tables.offsets.commit(group, topic, header.queue_id, header.commit_offset, now_ms)
         return request.response()
 

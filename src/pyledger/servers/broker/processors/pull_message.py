@@ -138,7 +138,7 @@ class PullProcessor:
             return 0
         if first.sys_flag & PullFlag.COMMIT_OFFSET:
             for request in cast("list[NativePull]", frames[at : at + run.request_count]):
-                if request.commit_offset >= 0:
+                if request.commit_offset >= 0 and offsets.has_room(group, topic, request.queue_id):
                     offsets.commit(group, topic, request.queue_id, request.commit_offset, now_ms)
         parts.counts.count_pull(topic, group, run.message_count, run.record_bytes, run.request_count)
         connection.write(run.parts)
@@ -160,7 +160,8 @@ class PullProcessor:
             answer(plan)
             return
         offsets = self._parts.tables.offsets
-        if may_hold and header.sys_flag & PullFlag.COMMIT_OFFSET and header.commit_offset >= 0:
+        commits = may_hold and header.sys_flag & PullFlag.COMMIT_OFFSET and header.commit_offset >= 0
+        if commits and offsets.has_room(group, topic, queue_id):
             offsets.commit(group, topic, queue_id, header.commit_offset, now_ms)
         found = self._read(header, plan.subscription, offsets.take_reset(group, topic, queue_id))
         reply = answer_pull(

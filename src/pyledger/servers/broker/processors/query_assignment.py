@@ -95,7 +95,7 @@ class AssignmentProcessor:
             group,
             GroupMode(RequestMode(said.mode.value), said.pop_share_queue_num),
             topic_known=tables.topics.find(topic) is not None,
-            group_known=tables.groups.find(group, self._parts.now_ms()) is not None,
+            group_known=tables.groups.known(group) is not None,
         )
         if refusal is not None:
             return request.response(refusal.code, refusal.remark)

@@ -46,7 +46,7 @@ class SendBackProcessor:
             version=request.version,
         )
         now_ms = self._parts.now_ms()
-        if (refusal := self._rules.check(asked, now_ms)) is not None:
+        if (refusal := self._rules.check(asked)) is not None:
             return request.response(refusal.code, refusal.remark or None)
         try:
             found = self._parts.store.message_at(header.offset)

@@ -124,10 +124,11 @@ class GroupProcessor:
         return self._parts.stored(partial(self._get_one, request, name))
 
     def _get_one(self, request: RemotingCommand, name: str) -> Reply:
-        group = self._tables.groups.find(name, self._parts.now_ms())
+        group = self._tables.groups.usable(name)
         if group is None:
             problem = f"No group in this broker. group: {name}"
             return request.response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, problem)
+        self._tables.groups.keep(group, self._parts.now_ms())
         return request.response(body=encode_body(group.document()))
 
     # --- questions about members
