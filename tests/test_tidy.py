@@ -438,7 +438,7 @@ def test_stub_names_equal_native_names() -> None:
 
 def test_every_setting_is_complete() -> None:
     def problems() -> Iterator[str]:
-        for _, kind in generate_docs.SECTIONS:
+        for kind in generate_docs.KINDS:
             described = generate_docs.field_docstrings(kind)
             for one in settings_of(kind):
                 where = f"{kind.__name__}.{one.name}"

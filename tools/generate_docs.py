@@ -25,6 +25,7 @@ from pyledger.config.dledger_broker import DledgerConfig
 from pyledger.config.dledger_store import RaftStoreConfig
 from pyledger.config.fields import Setting, Settings, settings_of
 from pyledger.config.ha import HaConfig
+from pyledger.config.loader import SECTIONS
 from pyledger.config.namesrv import NamesrvConfig
 from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.config.store import StoreConfig
@@ -32,24 +33,25 @@ from pyledger.config.store import StoreConfig
 DRAWN = re.compile(r"(<!-- drawn: ([\w.]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 """A mark names the module that has the table; what is drawn ends at the other mark."""
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-SECTIONS: tuple[tuple[str, type[Settings]], ...] = (
-    ("store", StoreConfig),
-    ("net", NetConfig),
-    ("tls", TlsConfig),
-    ("delivery", DeliveryConfig),
-    ("namesrv", NamesrvConfig),
-    ("client", ClientConfig),
-    ("producer", ProducerConfig),
-    ("consumer", ConsumerConfig),
-    ("broker", BrokerConfig),
-    ("raft", RaftConfig),
-    ("ha", HaConfig),
-    ("raft_store", RaftStoreConfig),
-    ("dledger", DledgerConfig),
-    ("bookie", BookieConfig),
-    ("autorecovery", AutoRecoveryConfig),
-    ("ledger", LedgerConfig),
+KINDS: tuple[type[Settings], ...] = (
+    StoreConfig,
+    NetConfig,
+    TlsConfig,
+    DeliveryConfig,
+    NamesrvConfig,
+    ClientConfig,
+    ProducerConfig,
+    ConsumerConfig,
+    BrokerConfig,
+    RaftConfig,
+    HaConfig,
+    RaftStoreConfig,
+    DledgerConfig,
+    BookieConfig,
+    AutoRecoveryConfig,
+    LedgerConfig,
 )
+"""The settings of each section, in the order of `SECTIONS`."""
 
 
 def field_docstrings(kind: type[Settings]) -> dict[str, str]:
@@ -89,11 +91,12 @@ def config_document() -> str:
         "",
         "Made by `make docs` from `src/pyledger/config/`. Options of the library take our names and",
         "upstream's. A TOML file has one table per section. A variable is `PYLEDGER_<SECTION>_<FIELD>` and",
-        "wins over the file. A name that is not in these tables is an error.",
+        "wins over the file. A name that is not in these tables is an error, and so is a table that is no",
+        "section. A section that a server does not read has no effect on it; one log line names it.",
         "",
         *upstream_files(),
     ]
-    for section, kind in SECTIONS:
+    for section, kind in zip(SECTIONS, KINDS, strict=True):
         described = field_docstrings(kind)
         lines += ["", f"## [{section}]", "", inspect.cleandoc(kind.__doc__ or ""), ""]
         lines += ["| setting | default | allowed | upstream | |", "|---|---|---|---|---|"]

@@ -67,6 +67,26 @@ def test_namesrv_names_a_wrong_setting(tmp_path: Path, line: str, says: str) -> 
     assert (found.code, says in found.err) == (2, True), found.err
 
 
+@pytest.mark.parametrize(
+    "server",
+    [
+        ["broker"],
+        ["namesrv"],
+        ["raft", "node", "--group", "g", "--id", "n0", "--peers", "n0-127.0.0.1:0", "--store", "STORE"],
+        ["bookie", "serve", "STORE", "--dev", "1"],
+        ["autorecovery", "serve", "-m", "sqlite:none"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_no_server_starts_with_a_misspelt_table(tmp_path: Path, server: list[str]) -> None:
+    """It would start without TLS and access control that the table asks for."""
+    conf = tmp_path / "server.toml"
+    conf.write_text('[Tls]\nserver_mode = "enforcing"\n')
+    found = pyledger(*(tmp_path / "s" if word == "STORE" else word for word in server), "-c", conf)
+    assert (found.code, found.out) == (2, "")
+    assert found.err == f"pyledger: {conf}: [Tls]: unknown section; did you mean tls?\n"
+
+
 @pytest.mark.parametrize("address", ["9876", ":9876", "a:b", "a:65536"])
 def test_namesrv_names_a_wrong_address(address: str) -> None:
     found = pyledger("namesrv", "--listen", address)

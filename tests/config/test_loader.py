@@ -5,9 +5,11 @@ import pytest
 from pyledger.config.bookie import BookieConfig
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.client import ClientConfig
+from pyledger.config.dledger import RaftConfig
 from pyledger.config.fields import Fixed
 from pyledger.config.loader import ConfigFile, load
 from pyledger.config.namesrv import NamesrvConfig
+from pyledger.config.net import TlsConfig
 from pyledger.config.store import StoreConfig
 from pyledger.errors import ConfigError
 
@@ -19,34 +21,37 @@ def written(folder: Path, text: str) -> Path:
 
 
 def test_environment_wins_over_file_and_file_over_defaults(tmp_path: Path) -> None:
-    path = written(tmp_path, '[store]\nretention_hours = 24\nflushDiskType = "SYNC_FLUSH"\n[other]\nx = 1\n')
+    path = written(tmp_path, '[store]\nretention_hours = 24\nflushDiskType = "SYNC_FLUSH"\n[net]\nx = 1\n')
     environment = {"PYLEDGER_STORE_RETENTION_HOURS": "12", "HOME": "/nowhere"}
-    assert load(StoreConfig, "store", path, environment) == StoreConfig(
+    assert ConfigFile(path, environment).load(StoreConfig, "store") == StoreConfig(
         retention_hours=12, flush_disk_type="sync"
     )
 
 
 def test_environment_wins_over_upstreams_name_in_the_file(tmp_path: Path) -> None:
     path = written(tmp_path, "[store]\nfileReservedTime = 24\n")
-    assert load(StoreConfig, "store", path, {"PYLEDGER_STORE_RETENTION_HOURS": "12"}).retention_hours == 12
+    file = ConfigFile(path, {"PYLEDGER_STORE_RETENTION_HOURS": "12"})
+    assert file.load(StoreConfig, "store").retention_hours == 12
 
 
 def test_options_win_and_are_checked_together_with_the_rest(tmp_path: Path) -> None:
     environment = {"PYLEDGER_CLIENT_SECRET_KEY": "s", "PYLEDGER_CLIENT_ACCESS_KEY": "other"}
     path = written(tmp_path, '[client]\nunitName = "u"\nAccessKey = "another"\n')
-    found = load(ClientConfig, "client", path, environment, {"access_key": "a", "name_servers": None})
+    found = ConfigFile(path, environment).load(
+        ClientConfig, "client", {"access_key": "a", "name_servers": None}
+    )
     assert found == ClientConfig(access_key="a", secret_key="s", unit_name="u")
     # Each alone is wrong.
     del environment["PYLEDGER_CLIENT_ACCESS_KEY"]
-    load(ClientConfig, "client", None, environment, {"access_key": "a"})
+    load(ClientConfig, "client", environment, {"access_key": "a"})
     file = properties_file(tmp_path, f"storePathCommitLog={tmp_path}/commitlog\nbrokerIP1=host\n")
     options = {"store_path": str(tmp_path), "advertised_host": "10.0.0.1"}
     assert ConfigFile(file, {}).load(BrokerConfig, "broker", options).store_folder == str(tmp_path)
 
 
 def test_no_file_and_no_variables_give_the_defaults(tmp_path: Path) -> None:
-    assert load(StoreConfig, "store", None, {}) == StoreConfig()
-    assert load(StoreConfig, "store", written(tmp_path, ""), {}) == StoreConfig()
+    assert load(StoreConfig, "store", {}) == StoreConfig()
+    assert ConfigFile(written(tmp_path, ""), {}).load(StoreConfig, "store") == StoreConfig()
 
 
 @pytest.mark.parametrize(
@@ -54,26 +59,61 @@ def test_no_file_and_no_variables_give_the_defaults(tmp_path: Path) -> None:
     [
         ("[store]\nretention_hour = 1\n", "did you mean retention_hours?"),
         ("[store\n", "is not TOML"),
-        ("store = 1\n", "write [store]"),
+        ("store = 1\n", "pyledger.toml: store: is not a table; write [store]"),
+        ("[[store]]\n", "store: is not a table"),
+        ('[Tls]\nserver_mode = "enforcing"\n', "pyledger.toml: [Tls]: unknown section; did you mean tls?"),
+        ('[brokr]\nacl_path = "a.json"\n', "[brokr]: unknown section; did you mean broker?"),
+        ("[[brokr]]\n", "[brokr]: unknown section"),
+        ('tsl.server_mode = "enforcing"\n', "[tsl]: unknown section; did you mean tls?"),
+        ('acl_path = "a.json"\n[store]\n', "acl_path: is in no section; write it below its [section]"),
+        ("store = " + "[" * 100_000, "is not TOML"),
         ('[store]\nretention_hours = "x"\n', "not a whole number"),
     ],
 )
 def test_wrong_file_says_what_is_wrong(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(ConfigError, match=r".") as caught:
-        load(StoreConfig, "store", written(tmp_path, text), {})
+        ConfigFile(written(tmp_path, text), {}).load(StoreConfig, "store")
     assert says in str(caught.value)
 
 
 def test_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
-        load(StoreConfig, "store", tmp_path / "none.toml", {})
+        ConfigFile(tmp_path / "none.toml", {})
     assert "none.toml" in str(caught.value)
 
 
-def test_unknown_variable_is_an_error() -> None:
+@pytest.mark.parametrize(
+    ("variable", "meant"),
+    [
+        ("PYLEDGER_TLS_SERVER_MOD", "PYLEDGER_TLS_SERVER_MODE"),
+        ("PYLEDGER_TSL_SERVER_MODE", "PYLEDGER_TLS_SERVER_MODE"),
+        ("PYLEDGER_TLS_server_mode", "PYLEDGER_TLS_SERVER_MODE"),
+        ("PYLEDGER_SERVER_MODE", "PYLEDGER_TLS_SERVER_MODE"),
+        ("pyledger_tls_server_mode", "PYLEDGER_TLS_SERVER_MODE"),
+    ],
+)
+def test_a_misspelt_variable_is_an_error(variable: str, meant: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        load(StoreConfig, "store", None, {"PYLEDGER_STORE_RETENTION_HOUR": "1"})
-    assert "did you mean PYLEDGER_STORE_RETENTION_HOURS?" in str(caught.value)
+        load(TlsConfig, "tls", {variable: "enforcing"})
+    assert f"did you mean {meant}?" in str(caught.value)
+
+
+def test_variables_of_others_are_let_be() -> None:
+    """Of other sections, of commands, and those that Kubernetes makes for a service of this name."""
+    others = (
+        "RAFT_STORE_DATA_FILE_BYTES",
+        "NET_X",
+        "METADATA",
+        "PASSWORD",
+        "PORT",
+        "SERVICE_HOST",
+        "PORT_9876_TCP",
+    )
+    environment = {f"PYLEDGER_{name}": "x" for name in others}
+    for kind, section in (
+        (RaftConfig, "raft"), (BrokerConfig, "broker"), (TlsConfig, "tls"), (BookieConfig, "bookie"),
+    ):  # fmt: skip
+        assert load(kind, section, environment) == kind()
 
 
 def properties_file(folder: Path, text: str) -> Path:
@@ -98,6 +138,8 @@ def test_properties_serve_several_sections_and_the_environment_wins(tmp_path: Pa
     ("text", "says"),
     [
         ("listenPrt=1", "did you mean listenPort?"),
+        ("LISTENPORT=1", "LISTENPORT: unknown setting"),
+        ("listen_port=1", "did you mean listenPort?"),
         ("clusterTest=true", "'true' is not supported; leave it off"),
     ],
 )
@@ -114,6 +156,18 @@ def test_toml_serves_several_sections(tmp_path: Path) -> None:
     assert file.load(StoreConfig, "store").retention_hours == 1
     assert file.load(NamesrvConfig, "namesrv").port == 2
     assert file.ignored({}) == ()
+
+
+def test_tables_of_other_servers_are_told(tmp_path: Path) -> None:
+    file = ConfigFile(written(tmp_path, '[raft]\n[tls]\nserver_mode = "enforcing"\n'), {})
+    file.load(RaftConfig, "raft")
+    assert file.ignored({}) == ("[tls]",)
+
+
+def test_the_ending_of_a_toml_file_may_be_in_capitals(tmp_path: Path) -> None:
+    path = tmp_path / "PYLEDGER.TOML"
+    path.write_text("tls.client_enabled = true\n")
+    assert ConfigFile(path, {}).load(TlsConfig, "tls").client_enabled
 
 
 def test_no_file_gives_the_defaults_of_every_section() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.config import bookie, broker, namesrv
+from pyledger.config import autorecovery, bookie, broker, namesrv
 from pyledger.config.autorecovery import AutoRecoveryConfig
 from pyledger.config.bookie import BookieConfig
 from pyledger.config.bookkeeper_client import LedgerConfig
@@ -27,6 +27,7 @@ from pyledger.config.store import StoreConfig
 from pyledger.errors import ConfigError
 
 KEYS = Path(__file__).parent / "upstream"
+SAME_FILE = {"autorecovery": "bookie"}
 Server = tuple[Mapping[str, Fixed], Mapping[str, type[Settings]]]
 SERVERS: dict[str, Server] = {
     "broker": (
@@ -43,6 +44,9 @@ SERVERS: dict[str, Server] = {
             "bookie": BookieConfig, "tls": TlsConfig, "autorecovery": AutoRecoveryConfig,
             "ledger": LedgerConfig,
         },
+    ),
+    "autorecovery": (
+        autorecovery.FIXED, {"autorecovery": AutoRecoveryConfig, "ledger": LedgerConfig, "tls": TlsConfig},
     ),
 }  # fmt: skip
 
@@ -125,7 +129,7 @@ def test_every_key_of_upstream_is_taken_fixed_or_ignored(tmp_path: Path, server:
     """None is an unknown setting: a file with harmless keys must not stop a server."""
     fixed, sections = SERVERS[server]
     taken = {name for kind in sections.values() for one in settings_of(kind) for name in one.names}
-    keys = (KEYS / f"{server}.txt").read_text().split()
+    keys = (KEYS / f"{SAME_FILE.get(server, server)}.txt").read_text().split()
     rest = [key for key in keys if key not in taken and key not in fixed]
     path = tmp_path / "all.conf"
     path.write_text("".join(f"{key}=1\n" for key in rest))

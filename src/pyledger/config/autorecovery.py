@@ -5,10 +5,22 @@ Source: BookKeeper conf/ServerConfiguration.java.
 
 from dataclasses import dataclass
 
+from pyledger.config import bookie
 from pyledger.config.fields import check, setting
 
 INT_MAX = (1 << 31) - 1
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
+FIXED = {
+    name: bookie.FIXED[name]
+    for name in (
+        "tlsProviderFactoryClass",
+        "zkEnableSecurity",
+        "registrationManagerClass",
+        "ledgerManagerType",
+        "ledgerManagerFactoryClass",
+    )
+}
+"""What a bookie's file says of the cluster holds here too; where a bookie keeps its data does not matter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

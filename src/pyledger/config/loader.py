@@ -17,6 +17,13 @@ from pyledger.errors import ConfigError
 
 S = TypeVar("S", bound=Settings)
 
+SECTIONS = (
+    "store", "net", "tls", "delivery", "namesrv", "client", "producer", "consumer", "broker", "raft", "ha",
+    "raft_store", "dledger", "bookie", "autorecovery", "ledger",
+)  # fmt: skip
+"""All there are: a file may configure several servers, and each reads its own sections."""
+
+_PREFIX = "PYLEDGER_"
 _FILE_BYTES_MAX = 1 << 20
 _TYPO_CUTOFF = 0.9
 """Similarity at which an unknown key is taken for a known one that is misspelt: no key of upstream's that is
@@ -26,24 +33,21 @@ ignored comes near it, see tests/config/test_upstream_files.py."""
 def load(
     kind: type[S],
     section: str,
-    path: Path | None = None,
     environment: Mapping[str, str] | None = None,
     options: Mapping[str, object] | None = None,
 ) -> S:
-    """Load the settings of one section.
+    """Load the settings of one section from the environment.
 
     Args:
         kind: The settings class.
-        section: Table of the TOML file and part of the variables' names, such as `store`.
-        path: A TOML file; None reads the environment alone.
+        section: Part of the variables' names, such as `store`.
         environment: None: the environment of the process.
-        options: Values by field name that win over both; one that is None was not given.
+        options: Values by field name that win over it; one that is None was not given.
 
     Raises:
-        ConfigError: the file cannot be read, a key or variable is unknown, or a value is wrong.
+        ConfigError: a variable is unknown, or a value is wrong.
     """
-    found = {} if path is None else read_section(path, section)
-    return merged(kind, section, found, environment, options)
+    return merged(kind, section, {}, environment, options)
 
 
 def merged(
@@ -72,15 +76,26 @@ def name_server_list(given: str = "", environment: Mapping[str, str] | None = No
     return given or known.get("NAMESRV_ADDR", "") or "127.0.0.1:9876"
 
 
-def read_section(path: Path, section: str) -> dict[str, object]:
-    """One table of a TOML file; empty when the file has no such table."""
+def read_toml(path: Path) -> dict[str, dict[str, object]]:
+    """The tables of a TOML file, by section.
+
+    Raises:
+        ConfigError: the file cannot be read, is not TOML, or has at its top what is no section: a server must
+            not start without the access control that a misspelt table asked for.
+    """
     try:
-        table = tomllib.loads(_read(path).decode("utf-8")).get(section, {})
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        document = tomllib.loads(_read(path).decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(str(path), f"is not TOML: {error}") from error
-    if not isinstance(table, dict):
-        raise ConfigError(section, f"is not a table in {path}", f"write [{section}]")
-    return table
+    for name, table in document.items():
+        if name in SECTIONS:
+            if not isinstance(table, dict):
+                raise ConfigError(f"{path}: {name}", "is not a table", f"write [{name}]")
+        elif isinstance(table, dict | list):
+            raise ConfigError(f"{path}: [{name}]", "unknown section", suggestion(name.lower(), SECTIONS))
+        else:
+            raise ConfigError(f"{path}: {name}", "is in no section", "write it below its [section]")
+    return document
 
 
 def _read(path: Path) -> bytes:
@@ -97,15 +112,36 @@ def _read(path: Path) -> bytes:
 
 def read_environment(kind: type[Settings], section: str, environment: Mapping[str, str]) -> dict[str, object]:
     """The variables of one section, by field name."""
-    prefix = f"PYLEDGER_{section.upper()}_"
-    names = {prefix + one.name.upper(): one.name for one in settings_of(kind)}
+    names = {f"{_PREFIX}{section}_{one.name}".upper(): one.name for one in settings_of(kind)}
     found: dict[str, object] = {}
     for variable, value in environment.items():
         if variable in names:
             found[names[variable]] = value
-        elif variable.startswith(prefix):
-            raise ConfigError(variable, "unknown setting", suggestion(variable, names))
+        elif (folded := variable.upper()).startswith(_PREFIX) and (
+            _is_meant(folded, names) if (owner := _section_of(folded)) is None else owner == section
+        ):
+            raise ConfigError(variable, "unknown setting", suggestion(folded, names))
     return found
+
+
+def _section_of(variable: str) -> str | None:
+    """The section that a variable names; None: no section, as with `PYLEDGER_METADATA`."""
+    named = [one for one in SECTIONS if variable.startswith(f"{_PREFIX}{one.upper()}_")]
+    return max(named, key=len, default=None)
+
+
+def _is_meant(variable: str, names: Mapping[str, str]) -> bool:
+    """Whether a variable without a section is a misspelt one, or lacks its section; others' are let be."""
+    given = variable.removeprefix(_PREFIX)
+    if "_" in given and given.lower() in names.values():
+        return True
+    return _is_near(given, [name.removeprefix(_PREFIX) for name in names])
+
+
+def _is_near(name: str, known: Sequence[str]) -> bool:
+    import difflib  # noqa: PLC0415 - only where a name is unknown
+
+    return bool(difflib.get_close_matches(name, known, n=1, cutoff=_TYPO_CUTOFF))
 
 
 class ConfigFile:
@@ -119,12 +155,14 @@ class ConfigFile:
             environment: None: the environment of the process.
 
         Raises:
-            ConfigError: the file cannot be read.
+            ConfigError: the file cannot be read, or a table of it is no section.
         """
         self.path = path
         self._environment = environment
-        self._is_toml = path is not None and path.suffix == ".toml"
-        self._pairs = {} if path is None or self._is_toml else read_properties(path)
+        is_toml = path is not None and path.suffix.lower() == ".toml"
+        self._tables = read_toml(path) if path is not None and is_toml else None
+        self._pairs = {} if path is None or is_toml else read_properties(path)
+        self._loaded: set[str] = set()
         self._known: dict[str, None] = {}
 
     def load(self, kind: type[S], section: str, options: Mapping[str, object] | None = None) -> S:
@@ -138,9 +176,9 @@ class ConfigFile:
         Raises:
             ConfigError: a key of a TOML table or a variable is unknown, or a value is wrong.
         """
-        if self._is_toml:
-            assert self.path is not None
-            return merged(kind, section, read_section(self.path, section), self._environment, options)
+        self._loaded.add(section)
+        if self._tables is not None:
+            return merged(kind, section, self._tables.get(section, {}), self._environment, options)
         names = [name for one in settings_of(kind) for name in one.names]
         self._known |= dict.fromkeys(names)
         pairs = {key: value for key, value in self._pairs.items() if key in names}
@@ -154,7 +192,7 @@ class ConfigFile:
             raise ConfigError(f"{self.path}: {written}", error.problem, error.remedy) from None
 
     def ignored(self, fixed: Mapping[str, Fixed]) -> tuple[str, ...]:
-        """Keys of a properties file that no section took: they tune upstream's servers and mean nothing here.
+        """What no `load` took: tables that other servers read, or keys of properties that mean nothing here.
 
         Args:
             fixed: Settings that may not be ignored, by upstream's name.
@@ -162,6 +200,8 @@ class ConfigFile:
         Raises:
             ConfigError: one of `fixed` has a value that is not supported, or a key is a misspelt setting.
         """
+        if self._tables is not None:
+            return tuple(f"[{name}]" for name in self._tables if name not in self._loaded)
         ignored = []
         for key, value in self._pairs.items():
             if key in self._known:
@@ -176,10 +216,13 @@ class ConfigFile:
         return tuple(ignored)
 
     def _check_spelling(self, key: str, known: Sequence[str]) -> None:
-        import difflib  # noqa: PLC0415 - only where a key is unknown
-
-        if difflib.get_close_matches(key, known, n=1, cutoff=_TYPO_CUTOFF):
+        if _is_near(key, known) or _folded(key) in map(_folded, known):
             raise ConfigError(f"{self.path}: {key}", "unknown setting", suggestion(key, known))
+
+
+def _folded(key: str) -> str:
+    """A key without the case and the marks in which two spellings of it differ."""
+    return key.lower().translate({ord(mark): None for mark in "._-"})
 
 
 def read_properties(path: Path) -> dict[str, str]:

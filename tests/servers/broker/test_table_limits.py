@@ -13,9 +13,9 @@ from pyledger.servers.broker.server import Broker
 from pyledger.servers.broker.table_file import TableFile
 from pyledger.wire.remoting.bodies.heartbeat import Heartbeat, ProducerEntry
 from pyledger.wire.remoting.command import RemotingCommand
+from tests.net.conftest import Run
 from tests.servers.broker.peers import COMMIT, WITH_SUBSCRIPTION, asked, broker, heartbeat, peer, pull, send
 from tests.servers.broker.test_pop import pop
-from tests.net.conftest import Run
 
 
 def commit(group: str, topic: str = "T", queue_id: int = 0, offset: int = 1) -> RemotingCommand:

@@ -21,7 +21,7 @@ from pyledger.store.bookkeeper.verify import BookieCheck
 from pyledger.wire.bookkeeper.entry_log import INDEX_HEADER_BYTES
 from pyledger.wire.bookkeeper.journal import encode_record
 from pyledger.wire.bookkeeper.ledger_list import RECORD_BYTES, ListedLedger
-from tests.runtime.bookie_peer import KEY, entry_of
+from tests.servers.bookkeeper.bookie_peer import KEY, entry_of
 
 WHOLE, STRIPED, FENCED = 1, 2, 3
 COUNT = 30

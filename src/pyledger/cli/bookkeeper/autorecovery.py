@@ -8,7 +8,14 @@ from pyledger.cli.bookkeeper.options import client_of, metadata_option, require_
 from pyledger.cli.network import run_client
 from pyledger.cli.output import counted, emit, report, tell, write_line
 from pyledger.cli.parameters import INT32_MAX, Number, json_option
-from pyledger.cli.servers.serving import begin_start, config_option, log_to_stderr, serve, server_options
+from pyledger.cli.servers.serving import (
+    begin_start,
+    config_option,
+    log_ignored,
+    log_to_stderr,
+    serve,
+    server_options,
+)
 
 EXAMPLES = """\b
 Examples:
@@ -38,7 +45,7 @@ def serve_command(metadata: str, name: str, config_path: Path | None, log_level:
     import os
     import socket
 
-    from pyledger.config.autorecovery import AutoRecoveryConfig
+    from pyledger.config.autorecovery import FIXED, AutoRecoveryConfig
     from pyledger.config.bookkeeper_client import LedgerConfig
     from pyledger.config.loader import ConfigFile
     from pyledger.config.net import TlsConfig
@@ -48,6 +55,7 @@ def serve_command(metadata: str, name: str, config_path: Path | None, log_level:
     file = ConfigFile(config_path)
     config, client = file.load(AutoRecoveryConfig, "autorecovery"), file.load(LedgerConfig, "ledger")
     tls = file.load(TlsConfig, "tls")
+    log_ignored(file.ignored(FIXED), "autorecovery")
     told = name or f"{socket.gethostname()}:{os.getpid()}"
     serve("autorecovery", lambda: AutoRecovery(metadata, told, config=config, client=client, tls=tls))
 

@@ -22,7 +22,14 @@ from pyledger.cli.output import (
     write_line,
 )
 from pyledger.cli.parameters import Number, json_option
-from pyledger.cli.servers.serving import begin_start, config_option, log_to_stderr, serve, server_options
+from pyledger.cli.servers.serving import (
+    begin_start,
+    config_option,
+    log_ignored,
+    log_to_stderr,
+    serve,
+    server_options,
+)
 from pyledger.cli.store.rows import read_lines
 from pyledger.errors import EXIT_PROBLEM
 
@@ -77,6 +84,7 @@ def node(
     times = UPSTREAM_TIMES if upstream_times else None
     config, net = file.load(RaftConfig, "raft", times), file.load(NetConfig, "net")
     store = file.load(RaftStoreConfig, "raft_store")
+    log_ignored(file.ignored({}), "raft")
     serve("raft", lambda: RaftServer(group, self_id, peers, store_path, config=config, store=store, net=net))
 
 

@@ -21,6 +21,8 @@ ANY = "*"
 USER_SUBJECT = "User:"
 USER_TYPES = {"super": True, "normal": False}
 USER_STATES = {"enable": True, "disable": False}
+USER_NAMES = ("username", "password", "userType", "userStatus")
+ENTRY_NAMES = ("resource", "actions", "sourceIps", "decision")
 DECISIONS = {"allow": True, "deny": False}
 POLICY_TYPES = {"custom": True, "default": False}
 
@@ -121,11 +123,13 @@ class PolicyRules:
         """From `users` and `acls` of a file, objects in upstream's form.
 
         Raises:
-            ConfigError: a word is unknown, a name or password is missing, or an address is none.
+            ConfigError: a name or word is unknown, a username or password is missing, or an address is none.
         """
+        check_names(document, ("users", "acls"), "")
         users = [parse_user(one, f"users[{at}]") for at, one in enumerate(listed(document.get("users")))]
         entries: dict[str, list[Entry]] = {}
         for at, one in enumerate(listed(document.get("acls"))):
+            check_names(one, ("subject", "policies"), f"acls[{at}]")
             found = entries.setdefault(subject_of(one.get("subject"), f"acls[{at}]"), [])
             for policy in listed(one.get("policies")):
                 found += entries_of(policy, f"acls[{at}]")
@@ -162,8 +166,9 @@ def parse_user(document: Mapping[str, Any], place: str) -> User:
     """A user from an object in upstream's form.
 
     Raises:
-        ConfigError: name or password is missing, or a word is unknown.
+        ConfigError: username or password is missing, or a name or word is unknown.
     """
+    check_names(document, USER_NAMES, place)
     name, secret = str(document.get("username") or ""), str(document.get("password") or "")
     if not name or not secret:
         raise ConfigError(place, "username or password is missing")
@@ -207,13 +212,20 @@ def subject_of(text: object, place: str) -> str:
 
 
 def entries_of(policy: Mapping[str, Any], place: str) -> list[Entry]:
-    """The entries of a policy, one for each resource that they name."""
+    """The entries of a policy, one for each resource that they name.
+
+    Raises:
+        ConfigError: a name or word is unknown, or an address is none.
+    """
+    check_names(policy, ("policyType", "entries"), place)
     custom = word(policy.get("policyType") or "Custom", POLICY_TYPES, place, "policyType")
-    return [
-        Entry.parse(one, resource, custom=custom, place=place)
-        for one in listed(policy.get("entries"))
-        for resource in listed(one.get("resource"))
-    ]
+    found = []
+    for one in listed(policy.get("entries")):
+        check_names(one, ENTRY_NAMES, place)
+        found += [
+            Entry.parse(one, resource, custom=custom, place=place) for resource in listed(one.get("resource"))
+        ]
+    return found
 
 
 def listed(value: Any) -> list[Any]:
@@ -223,6 +235,18 @@ def listed(value: Any) -> list[Any]:
     if isinstance(value, str):
         return [part.strip() for part in value.split(",") if part.strip()]
     return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def check_names(document: Mapping[str, Any], known: Iterable[str], place: str) -> None:
+    """Refuse what is not understood: without its `decision` or `sourceIps` an entry would allow more.
+
+    Raises:
+        ConfigError: a name is unknown.
+    """
+    for name in document:
+        if name not in known:
+            where = f"{place}.{name}" if place else name
+            raise ConfigError(where, "unknown name", f"it is one of {', '.join(known)}")
 
 
 def word(text: object, words: Mapping[str, Any], place: str, what: str) -> Any:
