@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pyledger.cli.__main__ import run
+from pyledger.cli.process import run
 from tests.golden.archive import GoldenCase
 from tests.support.source_tree import ROOT
 

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,81 @@ def test_ctrl_c_ends_without_a_trace(flights: Path) -> None:
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert b"Traceback" not in err
+
+
+# Sends SIGINT within an import, from where KeyboardInterrupt is lost, as in callbacks of importlib.
+INTERRUPTED_IMPORT = """
+import signal, sys
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == wanted:
+            try:
+                signal.raise_signal(signal.SIGINT)
+            except KeyboardInterrupt:
+                pass
+wanted, sys.argv = sys.argv[1], ["pyledger", *sys.argv[2:]]
+from pyledger.cli.__main__ import main
+sys.meta_path.insert(0, Finder())
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "module", ["pyledger.cli.process", "click", "pyledger.cli.store.cat", "pyledger._core"]
+)
+def test_ctrl_c_within_an_import_is_not_lost(flights: Path, module: str) -> None:
+    found = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_IMPORT, module, "cat", flights],
+        env=ENVIRONMENT, capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (found.returncode, found.stdout, found.stderr) == (130, b"", b"")
+
+
+def test_ctrl_c_behind_the_command_leaves_no_trace() -> None:
+    code = "import atexit, signal, sys; atexit.register(signal.raise_signal, signal.SIGINT)\n"
+    code += "from pyledger.cli.__main__ import main; sys.argv = ['pyledger', '--version']; main()"
+    found = subprocess.run(
+        [sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, timeout=60, check=False
+    )
+    assert (found.returncode, found.stderr) == (-signal.SIGINT, b""), "a shell calls that 130 too"
+
+
+def without(streams: str, *arguments: str | Path) -> subprocess.CompletedProcess[bytes]:
+    """Run a command with standard streams that are closed, by their numbers."""
+    closing = " ".join(f"{number}>&-" for number in streams)
+    return subprocess.run(
+        ["bash", "-c", f'exec "$@" {closing}', "bash", *COMMAND, *arguments],
+        env=ENVIRONMENT, capture_output=True, stdin=subprocess.DEVNULL, timeout=60, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("streams", ["0", "1", "2", "01", "02", "12", "012"])
+def test_closed_streams_change_nothing_else(tmp_path: Path, streams: str) -> None:
+    """Messages are stored once, and what is printed for the user goes into no file of the store."""
+    store, lines = tmp_path / "store", tmp_path / "lines.jsonl"
+    lines.write_text('{"id": 1}\n{"id": 2}\n')
+    assert without(streams, "write", store, "--topic", "T", lines).returncode == 0
+    assert pyledger("verify", store).code == 0
+    assert len(pyledger("cat", store, "--json").json) == 2
+    missing = without(streams, "cat", tmp_path / "none")
+    assert missing.returncode == 3
+    assert b"Traceback" not in missing.stderr
+    assert without(streams, "cat", store).returncode == 0
+
+
+@pytest.mark.parametrize("streams", ["0", "2", "02"])
+def test_a_server_starts_with_closed_streams(tmp_path: Path, streams: str) -> None:
+    closing = " ".join(f"{number}>&-" for number in streams)
+    process = subprocess.Popen(
+        ["bash", "-c", f'exec "$@" {closing}', "bash", *COMMAND, "namesrv", "--listen", "127.0.0.1:0"],
+        env=ENVIRONMENT, cwd=tmp_path,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith(b"READY namesrv")
+    process.terminate()
+    process.communicate(timeout=60)
+    assert process.returncode == 0
 
 
 def test_tables_are_drawn_on_a_terminal_only(flights: Path) -> None:

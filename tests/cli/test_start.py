@@ -13,7 +13,7 @@ HEAVY = ("numpy", "rich", "pyarrow", "pyspark", "lz4", "zstandard", "cffi", "asy
 # Runs commands, each given as words with commas between, and prints which heavy modules that imported.
 PROBE = f"""
 import sys
-from pyledger.cli.__main__ import run
+from pyledger.cli.process import run
 for words in sys.argv[1:]:
     assert run(words.split(",")) == 0
 sys.stderr.write("heavy:" + ",".join(name for name in {HEAVY!r} if name in sys.modules))

@@ -1,1 +1,3 @@
 """The `pyledger` command: one file per command, imported only when it runs."""
+
+EXIT_INTERRUPTED = 130

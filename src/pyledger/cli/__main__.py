@@ -1,133 +1,43 @@
-"""The process edge: runs a command, turns errors into one line and an exit code.
-
-Exit codes: 0 done, 1 found a problem, 2 usage, 3 cannot reach or open, 70 a bug of ours, 130 interrupted.
-"""
+"""The start of the process. It imports little, so that streams and Ctrl-C are in order before all else is."""
 
 import os
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
-from typing import NoReturn
 
-from pyledger import __version__
-from pyledger.cli.streams import discard_output, prepare_output
-from pyledger.errors import EXIT_UNREACHABLE, EXIT_USAGE, PyLedgerError, SendError
-
-EXIT_BUG = 70
-EXIT_INTERRUPTED = 130
+from pyledger.cli import EXIT_INTERRUPTED
 
 
-def main() -> NoReturn:
+def main() -> None:
     """Run the command line and end the process."""
-    prepare_output()
-    sys.exit(run(sys.argv[1:]))
-
-
-def run(arguments: Sequence[str]) -> int:
-    """Run one command; return its exit code."""
-    as_json = "--json" in arguments
     try:
-        code = _run(arguments)
-    except BrokenPipeError:
-        discard_output()
-        code = 0
-    except KeyboardInterrupt:
+        open_closed_streams()
+        from pyledger.cli.interrupts import interruptible
+
+        with interruptible():
+            from pyledger.cli.process import run
+            from pyledger.cli.streams import prepare_output
+
+            prepare_output()
+            code = run(sys.argv[1:])
+    except KeyboardInterrupt:  # outside of `run`, which has its own: nothing has begun, or all is done
         code = EXIT_INTERRUPTED
-    except PyLedgerError as error:
-        code = _complain(str(error), _exit_code(error), as_json=as_json, error_code=error.code)
-    except OSError as error:
-        code = _complain(_describe(error), EXIT_UNREACHABLE, as_json=as_json)
-    except MemoryError:
-        code = _complain("out of memory", EXIT_UNREACHABLE, as_json=as_json)
-    except Exception as error:
-        if _names_what_is_no_text(error, arguments):
-            code = _complain("an argument is not valid UTF-8", EXIT_USAGE, as_json=as_json)
-        else:
-            code = _complain(_describe_bug(error), EXIT_BUG, as_json=as_json)
-            if sys.flags.dev_mode:
-                raise
-    return _flush_output(code)
+    sys.exit(code)
 
 
-def _run(arguments: Sequence[str]) -> int:
-    if list(arguments) == ["--version"]:  # the only answer that does not need click
-        sys.stdout.write(f"pyledger {__version__}\n")
-        return 0
-    import click
+def open_closed_streams() -> None:
+    """Open the null device in the place of each standard stream that is closed.
 
-    from pyledger.cli.commands import cli
-
-    as_json = "--json" in arguments
-    try:
-        if any("\0" in argument for argument in arguments):
-            raise click.UsageError("an argument has a null character")
-        code = cli.main(list(arguments), prog_name="pyledger", standalone_mode=False)
-    except click.exceptions.Abort:
-        return EXIT_INTERRUPTED
-    except click.UsageError as error:
-        if as_json:
-            return _complain(error.format_message(), error.exit_code, as_json=True)
-        error.show()
-        return error.exit_code
-    except click.ClickException as error:
-        cause = error.__cause__
-        error_code = cause.code if isinstance(cause, PyLedgerError) else None
-        return _complain(error.format_message(), error.exit_code, as_json=as_json, error_code=error_code)
-    return code if isinstance(code, int) else 0
-
-
-def _names_what_is_no_text(error: Exception, arguments: Sequence[str]) -> bool:
-    """Whether bytes of the command line that are not UTF-8 were needed as text; in a path they may stay."""
-    if not isinstance(error, UnicodeEncodeError):
-        return False
-    wrong = error.object[error.start]
-    return "\ud800" <= wrong <= "\udfff" and any(wrong in argument for argument in arguments)
-
-
-def _exit_code(error: PyLedgerError) -> int:
-    """That of the error; a message that was not sent ends as what kept it from being sent."""
-    cause = error.__cause__
-    if isinstance(error, SendError) and isinstance(cause, PyLedgerError):
-        return cause.exit_code
-    return error.exit_code
-
-
-def _flush_output(code: int) -> int:
-    """Write out what is left; a reader that has seen enough is no error, a full disk is."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        discard_output()
-    except OSError as error:
-        discard_output()
-        return code or _complain(f"cannot write the output: {error.strerror}", EXIT_UNREACHABLE)
-    return code
-
-
-def _complain(problem: str, code: int, *, as_json: bool = False, error_code: int | None = None) -> int:
-    """Report an error as the last line on stderr: stdout holds data alone."""
-    from pyledger.cli.output import json_line, printable
-
-    line = f"pyledger: {printable(problem)}"
-    if as_json:
-        line = json_line({"kind": "error", "exitCode": code, "code": error_code, "message": problem})
-    with suppress(OSError):
-        sys.stderr.write(line + "\n")
-    return code
-
-
-def _describe(error: OSError) -> str:
-    reason = error.strerror or str(error) or type(error).__name__
-    return f"{error.filename}: {reason}" if error.filename is not None else reason
-
-
-def _describe_bug(error: Exception) -> str:
-    import traceback
-
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    where = f"{os.path.basename(place.filename)}:{place.lineno}"
-    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return f"this is a bug of PyLedger: {what} ({where}); `python -X dev -m pyledger` shows the way to it"
+    Otherwise the next files and sockets would get descriptors 0 to 2: messages for the user would go into a
+    file of a store, and libuv aborts the process.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest free descriptor is this one: those below it are open by now.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    sys.stdin = sys.stdin or os.fdopen(0, encoding="utf-8", closefd=False)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8", closefd=False)
 
 
 if __name__ == "__main__":

@@ -57,9 +57,9 @@ def client_of_options(namesrv: str, access_key: str, secret_key: str) -> Any:
 
 def run_client(work: Coroutine[Any, Any, T]) -> T:
     """Run something that uses a client to its end."""
-    from pyledger.net.loop import run
+    from pyledger.cli.interrupts import run_loop
 
-    return run(work)
+    return run_loop(work)
 
 
 FIELDS: dict[str, Callable[[Any], str]] = {

@@ -44,7 +44,7 @@ def serve(name: str, make: Callable[[], Service]) -> None:
     import asyncio
     import signal
 
-    from pyledger.net.loop import run
+    from pyledger.cli.interrupts import run_loop
     from pyledger.net.sockets import raise_descriptor_limit
 
     raise_descriptor_limit()
@@ -76,7 +76,7 @@ def serve(name: str, make: Callable[[], Service]) -> None:
             await service.close()
         return failed
 
-    if run(main()):
+    if run_loop(main()):
         tell(f"the {name} ended: it could not go on; the log lines above say why")
         click.get_current_context().exit(EXIT_PROBLEM)
 
