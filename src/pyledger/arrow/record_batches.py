@@ -29,6 +29,7 @@ from pyledger.arrow.scan_plan import (
 )
 from pyledger.errors import ConfigError, CorruptRecordError
 from pyledger.model.message import parse_tags
+from pyledger.store.reading.log_end import Damage
 from pyledger.store.reading.reader import StoreReader
 from pyledger.store.reading.wanted_ranges import wanted_ranges
 
@@ -213,7 +214,8 @@ def scan(  # noqa: PLR0913  each argument narrows or shapes the rows by itself
     Raises:
         ConfigError: an argument is unknown or contradicts another one.
         StoreNotFoundError: there is no store at `path`.
-        CorruptRecordError: damage was met; raised by the read that comes there.
+        CorruptRecordError: damage was met; raised by the read that comes there. Raised at once where the log
+            lacks its end.
         DataLostError: retention deleted some of it since the call; raised by the read.
 
     Cost: about 0.2 µs a row with all default columns; the end is pinned at the call.
@@ -228,6 +230,7 @@ def scan(  # noqa: PLR0913  each argument narrows or shapes the rows by itself
             include_unindexed=include_unindexed,
         )  # fmt: skip
         parts = plan_partitions(source, selection, plan=_one_of("plan", plan, ("auto", "log", "queue")))
+        _report_lost_end(source, on_corrupt, on_skip)
     return Scan(parts, reading, path if isinstance(path, StoreReader) else None)
 
 
@@ -267,9 +270,12 @@ def plan(
         on_corrupt: As for `scan`.
         selection: What is wanted, as for `scan`: topics, topics_pattern, queues, starting_offsets,
             ending_offsets, since, until, tags, key, include_unindexed.
+
+    Raises:
+        CorruptRecordError: the log lacks its end.
     """
     with _opened(path, on_corrupt) as source:
-        return plan_partitions(
+        parts = plan_partitions(
             source,
             select_rows(source, **selection),
             plan=_one_of("plan", plan, ("auto", "log", "queue")),
@@ -278,6 +284,26 @@ def plan(
             max_partition_bytes=max_partition_bytes,
             max_partition_records=max_partition_records,
         )
+        _report_lost_end(source, on_corrupt)
+    return parts
+
+
+def _report_lost_end(
+    source: StoreReader, on_corrupt: OnCorrupt, on_skip: Callable[[Skipped], None] | None = None
+) -> None:
+    """No partition comes to the end of a log that lacks it, so who plans tells of it."""
+    if source.lost_end is None:
+        return
+    if on_corrupt == "error":
+        raise source.lost_end.error()
+    _tell_skipped(source.lost_end.damage, on_skip)
+
+
+def _tell_skipped(damage: Damage, on_skip: Callable[[Skipped], None] | None) -> None:
+    offset, size_bytes = damage.physical_offset, damage.size_bytes
+    log.warning("damaged bytes skipped", extra={"physical_offset": offset, "size_bytes": size_bytes})
+    if on_skip is not None:
+        on_skip(Skipped(offset, size_bytes, damage.problem))
 
 
 def read_partition(
@@ -431,9 +457,7 @@ def _pass_over(view: LogView, part: Partition, builder: ColumnBuilder, reading: 
     if isinstance(part, LogRange):
         found = find_next_record(view, offset + 1, part.end_offset)
         behind = part.end_offset if found is None else found
-    log.warning("damaged bytes skipped", extra={"physical_offset": offset, "size_bytes": behind - offset})
-    if reading.on_skip is not None:
-        reading.on_skip(Skipped(offset, behind - offset, problem))
+    _tell_skipped(Damage(offset, behind - offset, problem), reading.on_skip)
     return behind
 
 

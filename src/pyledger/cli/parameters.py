@@ -176,6 +176,8 @@ def report_skipped(reader: Any) -> None:
 
 def end_problem(reader: Any) -> str | None:
     """What ends the log of a store that was shut down cleanly, where that is not its last record."""
+    if reader.lost_end is not None:
+        return str(reader.lost_end.problem)
     if not (reader.clean and reader.stop.problem):
         return None
     return f"the log ends at physical offset {reader.stop.end_offset}: {reader.stop.problem}"

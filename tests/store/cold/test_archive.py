@@ -227,6 +227,7 @@ def test_a_damaged_file_is_not_archived(plain: Path, tmp_path: Path) -> None:
 
 def test_a_log_that_ends_in_an_archived_file_goes_on_in_a_new_one(copy: Path) -> None:
     max((copy / "commitlog").iterdir()).unlink()
+    (copy / "abort").touch()
     with MessageStore.open(copy, **SIZES) as store:
         assert store.put(Message("orders", b"new")).physical_offset % FILE_BYTES == 0
         store.flush()

@@ -110,6 +110,7 @@ def test_a_queue_that_was_cut_to_nothing_does_not_make_every_opening_slow(tmp_pa
     data = bytearray(log.read_bytes())
     data[lone % 32768 :] = bytes(len(data) - lone % 32768)
     log.write_bytes(data)
+    (tmp_path / "abort").touch()
     with MessageStore.open(tmp_path, **SMALL):
         pass
     with MessageStore.open(tmp_path, **SMALL) as store:

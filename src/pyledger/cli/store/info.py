@@ -60,7 +60,7 @@ def command(store: str, show_all: bool, as_json: bool) -> None:
                 "sizeBytes": damage.size_bytes,
                 "detail": damage.problem,
             }
-            for damage in reader.stop.damages
+            for damage in (*reader.stop.damages, *([reader.lost_end.damage] if reader.lost_end else []))
         ]
         unusual += [
             {

@@ -26,7 +26,9 @@ _DEEDS = {
 @store_argument
 @click.option("--dry-run", is_flag=True, help="Say what would be done; change nothing.")
 @click.option(
-    "--cut-at-damage", is_flag=True, help="Cut the log before damage in its middle, with all that follows."
+    "--cut-at-damage",
+    is_flag=True,
+    help="Cut the log before damage in its middle, with all that follows; where its end is lost, the queues.",
 )
 @click.option(
     "--file-size",
@@ -41,8 +43,9 @@ def command(
 ) -> None:
     """Make a damaged STORE one that Java and PyLedger open. Cut bytes go to a side folder first.
 
-    Damage in the middle of the log is left where it is, for what follows it is sound; --cut-at-damage cuts
-    the log there. What Spark jobs that are gone have staged is removed. Exit 1 when damage is left.
+    Damage in the middle of the log is left where it is, for what follows it is sound, and so are queues that
+    name what is lost at its end; --cut-at-damage cuts them there. What Spark jobs that are gone have staged
+    is removed. Exit 1 when damage is left.
     """
     from pyledger.store.files.folder import read_folder
     from pyledger.store.maintenance.repair import repair

@@ -30,6 +30,7 @@ from pyledger.store.files.folder import (
 from pyledger.store.files.lock import lock_store
 from pyledger.store.files.rebuild_commit import settle_swap, swap_in
 from pyledger.store.queues.queue_units import open_stored
+from pyledger.store.reading.lost_end import find_lost_end
 from pyledger.store.reading.reader import StoreReader
 
 _SLICE_BYTES = 64 << 20
@@ -56,6 +57,7 @@ def rebuild(path: str | os.PathLike[str], *, progress: Callable[[int], None] | N
     Raises:
         StoreLockedError: another process has the store open for writing.
         StoreFullError: no room for the new files. The old ones are as they were.
+        CorruptRecordError: the log lacks its end, and the queues are all that tells.
 
     Durability: on return the new files are in place and survive a power cut.
     """
@@ -64,11 +66,16 @@ def rebuild(path: str | os.PathLike[str], *, progress: Callable[[int], None] | N
         return rebuild_locked(root, progress)
 
 
-def rebuild_locked(root: str, progress: Callable[[int], None] | None = None) -> RebuildReport:
-    """As `rebuild`, by one who holds the store's lock."""
+def rebuild_locked(
+    root: str, progress: Callable[[int], None] | None = None, *, accept_loss: bool = False
+) -> RebuildReport:
+    """As `rebuild`, by one who holds the store's lock; `accept_loss`: also where the log lacks its end."""
     read_folder(root)  # of a DLedger log only its group knows what is committed, and shall have units
     beside = os.path.join(root, REBUILD_FOLDER)
     settle_swap(root)
+    lost = None if accept_loss else find_lost_end(root)
+    if lost is not None:
+        raise lost.error()
     os.mkdir(beside)
     try:
         with StoreReader.open(root, on_corrupt="skip") as reader:

@@ -4,7 +4,8 @@ What `verify` calls a problem is mended where it can be: half a record at the lo
 recovery does; a file that was cut short gets its size back; queues and index that do not fit the log are
 rebuilt from it; a checkpoint that cannot be true is replaced by one that knows nothing. What abandoned Spark
 jobs have staged is removed. Cut bytes are on disk in a side folder before anything is changed. Damage in the
-middle of the log stays where it is, for what follows is sound; on request the log is cut before it.
+middle of the log stays where it is, for what follows is sound; on request the log is cut before it. Where the
+log lacks its end, queues and index name what is gone, so they stay as they are; on request they are cut.
 """
 
 import os
@@ -82,7 +83,7 @@ def repair(
         file_size_bytes: Size of a whole commit-log file, where a lone file that was cut short does not tell;
             None is the size of the other files, and of a lone one upstream's default.
         cut_at_damage: Cut the log before the first damage in its middle too, sound records behind it
-            included.
+            included; where the log lacks its end, give up what is gone.
 
     Raises:
         StoreLockedError: another process has the store open for writing.
@@ -119,10 +120,19 @@ def _plan(root: str, file_size_bytes: int | None, cut_at_damage: bool) -> list[R
     if cut is not None:
         steps += cut_steps(folder, cut)
     steps += _extend_steps(folder, problems, file_size_bytes, cut)
-    if any(p.kind.startswith(("queue-", "index-")) for p in problems) or (cut_at_damage and middle):
+    lost = next((p for p in problems if p.kind == "lost-end"), None)
+    derived = any(p.kind.startswith(("queue-", "index-")) for p in problems)
+    if lost is not None and not cut_at_damage:
+        steps.append(RepairStep("leave", lost.file, lost.offset, 0, lost.detail))
+    elif lost is not None:
+        steps.append(
+            RepairStep("rebuild", root, None, 0, f"queues and index without what is lost: {lost.detail}")
+        )
+    elif derived or (cut_at_damage and middle):
         steps.append(RepairStep("rebuild", root, None, 0, "consume queues and index, from the log"))
     checkpoint_path = os.path.join(root, CHECKPOINT_FILE)
-    if any(p.kind == "checkpoint" for p in problems):
+    given_up = lost is not None and cut_at_damage
+    if given_up or (lost is None and any(p.kind == "checkpoint" for p in problems)):
         steps.append(RepairStep("reset-checkpoint", checkpoint_path, None, 0, "to one that knows nothing"))
     steps += [
         RepairStep("remove", job.path, None, job.size_bytes, job.detail)
@@ -194,7 +204,7 @@ def _carry_out(root: str, step: RepairStep, side: str | None) -> None:
         elif step.action == "extend":
             _extend(step)
         elif step.action == "rebuild":
-            rebuild_locked(root)
+            rebuild_locked(root, accept_loss=True)  # the plan has none where a loss is not accepted
         elif step.action == "reset-checkpoint":
             checkpoint.write(step.file, StoreCheckpoint())
         elif step.action == "remove":

@@ -17,6 +17,7 @@ from pyledger.store.files.staged_rows import find_staged
 from pyledger.store.maintenance.verify_index import IndexCheck
 from pyledger.store.maintenance.verify_log import check_log_end, check_log_file, check_run_of_files
 from pyledger.store.maintenance.verify_queues import QueueCheck
+from pyledger.store.reading.lost_end import find_lost_end
 from pyledger.store.reading.reader import StoreReader
 
 
@@ -57,6 +58,7 @@ def verify(
                     yield from queues.check_range(file.start_offset, indexed_end)
                     yield from index.check_range(file.start_offset, indexed_end)
             yield from check_log_end(list(reader.view.files), reader.stop)
+            yield from _check_lost_end(reader)
             yield from queues.check_rest()
             yield from index.check_rest()
         finally:
@@ -71,6 +73,12 @@ def _indexed_view(reader: StoreReader) -> LogView:
     home = os.path.dirname(os.path.dirname(folder.entry_files[0].path))
     end = committed_end(read_raft_folder(home))
     return reader.view if end is None else LogView(reader.view.files, min(end, reader.max_offset))
+
+
+def _check_lost_end(reader: StoreReader) -> Iterator[Problem]:
+    lost = reader.lost_end or find_lost_end(reader.path)
+    if lost is not None:
+        yield Problem("lost-end", lost.path, lost.end_offset, lost.problem)
 
 
 def _ignore(_done: int) -> None:

@@ -34,6 +34,7 @@ from pyledger.store.files.folder import (
     QUEUE_FOLDER,
     StoreFolder,
     is_folder,
+    offset_files,
     read_folder,
     refuse_foreign_parts,
 )  # fmt: skip
@@ -51,6 +52,8 @@ from pyledger.store.messages.recovery import (
 from pyledger.store.messages.tmpfs_guard import check_room
 from pyledger.store.queues.queue_reader import QueueReader, default_limits
 from pyledger.store.queues.queue_set import ConsumeQueueSet
+from pyledger.store.reading.lost_end import prove_lost_end
+from pyledger.store.reading.queue_ends import queue_ends
 
 SYNC = "sync"
 PAGE_BYTES = 4096
@@ -141,11 +144,7 @@ def _refuse_other_folder(path: str) -> None:
         if (len(name) == 20 and name.isdecimal()) or name.startswith("dledger-"):
             read_folder(path)
     if any(is_folder(os.path.join(path, name)) for name in (QUEUE_FOLDER, BATCH_QUEUE_FOLDER)):
-        raise StoreFormatError(
-            path,
-            "there are consume queues but no commit log",
-            "put `commitlog` back, or remove the queues to start anew",
-        )
+        raise _orphans(path)
 
 
 def fit_settings(folder: StoreFolder, options: Mapping[str, object]) -> StoreConfig:
@@ -198,7 +197,9 @@ def _recover_folder(
     log = load_log(folder.path, config)
     try:
         verdict = None
-        if log.files:
+        if not log.files:
+            _refuse_orphans(folder)
+        else:
             verdict = judge_log(
                 log,
                 clean=folder.clean,
@@ -207,11 +208,31 @@ def _recover_folder(
                 truncate_at_corruption=truncate_at_corruption,
             )
             _refuse_cut_in_archive(log, verdict)
+            if folder.clean and not truncate_at_corruption:
+                lost = prove_lost_end(folder, log.view(), verdict.end, known)
+                if lost is not None:
+                    raise lost.error()
         write_abort(folder.path)
         return recover(folder, config, log, verdict, clean=folder.clean, known=known)
     except BaseException:
         log.close()
         raise
+
+
+def _refuse_orphans(folder: StoreFolder) -> None:
+    """A log that is gone must not let queue offsets start again at 0."""
+    homes = [path for kind in (QUEUE_FOLDER, BATCH_QUEUE_FOLDER) for *_, path in folder.queue_folders(kind)]
+    heads = (files[0] for home in homes if (files := offset_files(home)))
+    if any(queue_ends(folder)) or any(head.start_offset for head in heads):
+        raise _orphans(folder.path)
+
+
+def _orphans(path: str) -> StoreFormatError:
+    return StoreFormatError(
+        path,
+        "there are consume queues but no commit log",
+        "put `commitlog` back, or remove the queues to start anew",
+    )
 
 
 def _refuse_cut_in_archive(log: MappedFileQueue, verdict: LogVerdict) -> None:

@@ -8,6 +8,7 @@ Source: RocketMQ store/.../CommitLog.java (recoverNormally, recoverAbnormally), 
 """
 
 import contextlib
+import logging
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,11 +17,14 @@ from pyledger._core import Dispatcher, IndexFileSet, LogView, MappedFileQueue, s
 from pyledger.atomic_file import flush_folder
 from pyledger.config.store import StoreConfig
 from pyledger.errors import CorruptRecordError, StoreFormatError, StoreFullError
+from pyledger.log_events import event, logger
 from pyledger.store.files import checkpoint as checkpoint_file
 from pyledger.store.files.checkpoint import StoreCheckpoint
 from pyledger.store.files.folder import CHECKPOINT_FILE, INDEX_FOLDER, LOG_FOLDER, StoreFolder, is_folder
 from pyledger.store.queues.queue_set import ConsumeQueueSet
 from pyledger.store.reading.log_end import LogEnd, find_log_end, start_file_offset
+
+events = logger("store")
 
 FILES_CHECKED_CLEAN = 3
 """Queue files looked through from the end after a clean exit, as upstream does."""
@@ -179,31 +183,31 @@ def recover(
         known: The checkpoint.
         view: The part of a log that others keep, and that is not cut; None: the log is the store's own.
 
-    Raises:
-        StoreFormatError: there are queues but no log.
-
     Durability: on return log, queues and index are on disk as they are in memory, and so is the checkpoint.
     """
     queues = ConsumeQueueSet(
         folder.path, config.consume_queue_file_size_bytes, config.batch_consume_queue_file_size_bytes
     )
     queues.load(folder)
-    if verdict is None:
-        _refuse_orphans(folder.path, queues)
-    elif view is None and verdict.must_cut:
+    owned = view is None
+    if owned and verdict is not None and verdict.must_cut:
         log.truncate(verdict.cut_offset)
-    elif view is None:
+    elif owned and verdict is not None:
         log.set_end(verdict.cut_offset)
     view = log.view() if view is None else view
     dropped = queues.recover(view, FILES_CHECKED_CLEAN if clean else ALL_FILES)
+    if dropped:
+        facts = {"store": folder.path, "count": dropped, "log_end": view.end_offset, "clean": clean}
+        event(events, logging.WARNING, "queue units dropped that name nothing sound", **facts)
     index, rebuild_index = _open_index(folder.path, config, clean=clean, known=known)
     if index is not None:
         index.truncate_to_physical(view.end_offset, view)
     start = view.start_offset
     if verdict is not None:
         start = _dispatch_start(
-            verdict.end.start_offset, view.start_offset, queues, index, rebuild_index, clean=clean
-        )
+            verdict.end.start_offset, view.start_offset, queues, index, rebuild_index, clean=clean,
+            owned=owned,
+        )  # fmt: skip
     dispatcher = Dispatcher(queues.open_queue, index, start_offset=start)
     queues.park = dispatcher.park
     dispatcher.dispatch(view)
@@ -228,16 +232,6 @@ def recover(
     )
     last_ms = 0 if verdict is None else verdict.end.last_store_timestamp
     return RecoveredStore(log, queues, index, dispatcher, known, last_ms, report)
-
-
-def _refuse_orphans(path: str, queues: ConsumeQueueSet) -> None:
-    """A log that is gone must not let queue offsets start again at 0."""
-    if any(span.max_offset > 0 for span in queues.ranges().values()):
-        raise StoreFormatError(
-            path,
-            "there are consume queues but no commit log",
-            "put `commitlog` back, or remove the queues to start anew",
-        )
 
 
 def _open_index(
@@ -271,6 +265,7 @@ def _dispatch_start(
     rebuild_index: bool,
     *,
     clean: bool,
+    owned: bool,
 ) -> int:
     """Physical offset (bytes) of the first record that a queue or the index may lack.
 
@@ -280,8 +275,12 @@ def _dispatch_start(
     start = min(scan_start, max(queues.max_physical_offset, log_start)) if clean else scan_start
     if any(queue.max_offset == 0 for queue in queues.all()) and not clean:
         start = log_start
-    if queues.incomplete_from is not None:
-        start = min(start, max(queues.incomplete_from, log_start))
+    lacking = [queues.incomplete_from, queues.doubtful_from]
+    if clean and owned:
+        # What a crash did not leave there was damaged. (A group may have committed more than it says.)
+        lacking.append(queues.cut_from)
+    for place in lacking:
+        start = start if place is None else min(start, max(place, log_start))
     if index is not None and rebuild_index:
         start = min(start, max(index.end_physical_offset, log_start))
     return start

@@ -45,6 +45,8 @@ class ConsumeQueueSet:
         """Queues are looked at one by one: what was mapped for it need not stay."""
         self.park: Callable[[list[AnyQueue]], None] | None = None
         """Lets files of queues go while no dispatch runs."""
+        self.cut_from: int | None = None
+        """Least physical offset (bytes) from which `recover` dropped units of a queue."""
         self._parked_up_to = 0
         ext_folder = os.path.join(store_path, QUEUE_EXT_FOLDER)
         self._ext_folder = ext_folder if is_folder(ext_folder) else None
@@ -120,11 +122,21 @@ class ConsumeQueueSet:
         """Least physical offset (bytes) from which a queue lost units; None when none is known to have."""
         return min((queue.max_physical_offset for queue in self.all() if queue.incomplete), default=None)
 
+    @property
+    def doubtful_from(self) -> int | None:
+        """Least physical offset (bytes) from which a queue may have lost files: it ends where a file does."""
+        ends = (q.max_physical_offset for q in self.all() if not q.end_where % q.file_size_bytes)
+        return min((end for end in ends if end >= 0), default=None)
+
     def recover(self, view: LogView, files: int) -> int:
         """Let each queue find its last good unit in its last `files` files (0: all); the units dropped."""
         dropped = 0
         for queue in self.all():
-            dropped += queue.recover(view, files=files)
+            of_queue = queue.recover(view, files=files)
+            if of_queue:
+                end = queue.max_physical_offset
+                self.cut_from = end if self.cut_from is None else min(self.cut_from, end)
+            dropped += of_queue
             if queue.files and queue.files[0].start_offset > view.start_offset == 0:
                 # Nothing of the log was ever deleted, so the queue began with offset 0.
                 queue.remove_files()

@@ -7,22 +7,25 @@ walking it, and where they are missing or behind, the log fills in.
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from types import TracebackType
 from typing import Literal, Self
 
-from pyledger._core import LogView, MappedFile, StoredMessage, read_message, read_messages
+from pyledger._core import LogView, StoredMessage, read_message, read_messages
 from pyledger.errors import CorruptRecordError, OffsetOutOfRangeError, StoreClosedError
 from pyledger.model.message import QueueRange, parse_tags
 from pyledger.store.files import checkpoint
 from pyledger.store.files.checkpoint import StoreCheckpoint
-from pyledger.store.files.folder import CHECKPOINT_FILE, StoreFile, StoreFolder, on_files
+from pyledger.store.files.folder import CHECKPOINT_FILE, StoreFolder, on_files
 from pyledger.store.queues.queue_units import QueueUnits
 from pyledger.store.queues.unit_views import Raw, Units, keep_tags, units_array
 from pyledger.store.reading.key_index import QUERY_MAX, KeyIndex, recover_index
 from pyledger.store.reading.log_end import Damage, LogEnd, entries_view, find_log_end, whole_view
 from pyledger.store.reading.log_walk import LogWalk
+from pyledger.store.reading.lost_end import LostEnd, find_lost_end, looks_cut
+from pyledger.store.reading.mapped_files import MappedFiles
+from pyledger.store.reading.queue_ends import QueueEnd
 from pyledger.store.reading.record_hints import RecordHints
 from pyledger.store.reading.recovered_queues import ReadQueues, recover_queues
 from pyledger.store.reading.selection import Selection, carries_key
@@ -45,11 +48,12 @@ class StoreReader:
     ) -> None:
         self.path = os.fspath(path)
         self.on_corrupt = on_corrupt
-        self._maps_late = maps_late
         self.skipped: list[Damage] = []
         """Damage that was passed over so far, with `on_corrupt="skip"`."""
-        self._files: dict[int, MappedFile] = {}
-        self._inodes: dict[int, int] = {}
+        self._files = MappedFiles(late=maps_late)
+        self.lost_end: LostEnd | None = None
+        """What proves that the log lacks its end, where something does."""
+        self._first_ends: list[QueueEnd] = []
         self._queues: ReadQueues | None = None
         self._index: KeyIndex | None = None
         self._hints: RecordHints | None = None
@@ -105,6 +109,8 @@ class StoreReader:
             progress=progress,
         )
         """Where the log ends, and why there."""
+        if looks_cut(self.layout, self.stop, self.checkpoint, self._first_ends):
+            self.lost_end = find_lost_end(self.path)
         self._pin(self.stop)
 
     def _vouched_record(self, whole: LogView) -> int | None:
@@ -113,11 +119,13 @@ class StoreReader:
         A queue alone does not tell: upstream cuts queues and log without zeroing, and what was cut off lies
         there as sound as before. But no record of it is the last one that was flushed.
         """
-        if not self.clean or self.checkpoint is None:
+        if not self.clean:
             return None
-        place = RecordHints(self.layout, whole).last()
+        hints = RecordHints(self.layout, whole)
+        self._first_ends, place = hints.ends, hints.last()
         if (
             place is None
+            or self.checkpoint is None
             or read_message(whole, place).store_timestamp != self.checkpoint.physic_msg_timestamp
         ):
             return None
@@ -125,49 +133,24 @@ class StoreReader:
 
     def _pin(self, stop: LogEnd) -> None:
         self.stop = stop
-        self.view = LogView(self._ordered(), stop.end_offset)
+        self.view = LogView(self._files.ordered(), stop.end_offset)
         if not self.clean:
             self.view.await_growth()
         self._hints = None
 
     def _whole(self) -> LogView:
         """All bytes of the files that may be log."""
-        files = self._ordered()
+        files = self._files.ordered()
         return entries_view(files) if self.layout.entry_files else whole_view(files)
-
-    def _ordered(self) -> list[MappedFile]:
-        return [self._files[start] for start in sorted(self._files)]
 
     def _map_files(self) -> StoreFolder:
         """Map what is not mapped yet and let go of what is gone."""
 
         def map_all(folder: StoreFolder) -> StoreFolder:
-            self._map(folder.log_files, folder.log_file_size_bytes)
+            self._files.keep_up(folder.log_files, folder.log_file_size_bytes)
             return folder
 
         return on_files(self.path, map_all)
-
-    def _map(self, files: Sequence[StoreFile], size_bytes: int) -> None:
-        kept: dict[int, MappedFile] = {}
-        for file in files:
-            known = self._files.get(file.start_offset)
-            if (
-                known is None
-                or known.path != file.path
-                # Recovery removes files that were made ahead, and makes others of the same names.
-                or self._inodes[file.start_offset] != file.inode
-                or (known.size_bytes, known.mapped_bytes) != (size_bytes, min(file.size_bytes, size_bytes))
-            ):
-                if self._maps_late and file.size_bytes == size_bytes and not file.is_cold:
-                    known = MappedFile.open_unmapped(file.path, size_bytes, readonly=True)
-                else:
-                    known = MappedFile.open(file.path, size_bytes=size_bytes)
-            kept[file.start_offset] = known
-        for start, mapped in self._files.items():
-            if kept.get(start) is not mapped:
-                mapped.close()
-        self._files = kept
-        self._inodes = {file.start_offset: file.inode for file in files}
 
     @property
     def clean(self) -> bool:
@@ -209,6 +192,7 @@ class StoreReader:
                 last_store_timestamp=self.stop.last_store_timestamp,
             )
         self._pin(stop)
+        self.lost_end = find_lost_end(self.path) if self.lost_end else None
         if self._queues is not None:
             self._queues.advance(self.view)
         if self._index is not None:
@@ -301,10 +285,11 @@ class StoreReader:
         )
         if order == "log":
             walk = LogWalk(self.view, selection, self._note)
-            found = (
+            found = self._up_to_lost_end(
                 walk.tail(start_offset, end_offset, tail)
                 if tail is not None
-                else walk(start_offset, end_offset)
+                else walk(start_offset, end_offset),
+                end_offset,
             )
         elif tail is None:
             found = self._queue_messages(selection, start_offset, end_offset)
@@ -391,7 +376,25 @@ class StoreReader:
         self._check_open()
         if self._queues is None:
             self._queues = recover_queues(self.layout, self.view, self.checkpoint)
+            if self._queues.beyond_end and self.clean and self.lost_end is None:
+                self.lost_end = find_lost_end(self.path)
         return self._queues
+
+    def note_lost_end(self) -> None:
+        """Raise where the log lacks its end, or note that it was passed over.
+
+        Raises:
+            CorruptRecordError: records are gone (`on_corrupt="error"`).
+        """
+        if self.lost_end is not None:
+            if self.on_corrupt == "error":
+                raise self.lost_end.error()
+            self._note(self.lost_end.damage)
+
+    def _up_to_lost_end(self, found: Iterator[StoredMessage], end: int | None) -> Iterator[StoredMessage]:
+        yield from found
+        if end is None or end > self.max_offset:
+            self.note_lost_end()
 
     def _queue_messages(
         self, selection: Selection, start: int | None, end: int | None
@@ -419,6 +422,7 @@ class StoreReader:
         recovered = self._recovered_queues()
         for damage in recovered.damages:
             self._note(damage)
+        self.note_lost_end()
         for (topic, queue_id), queue in sorted(recovered.by_name.items(), key=lambda item: item[0]):
             if selection.topics is not None and topic not in selection.topics:
                 continue
@@ -468,8 +472,7 @@ class StoreReader:
             self.skipped.append(damage)
 
     def _path_at(self, physical_offset: int) -> str:
-        below = [start for start in self._files if start <= physical_offset]
-        return self._files[max(below)].path if below else self.path
+        return self._files.path_at(physical_offset) or self.path
 
     def _check_open(self) -> None:
         if self._closed:
@@ -482,9 +485,7 @@ class StoreReader:
             self._queues.close()
         if self._index is not None:
             self._index.close()
-        for file in self._files.values():
-            file.close()
-        self._files = {}
+        self._files.close()
 
     def __enter__(self) -> Self:
         return self

@@ -12,6 +12,7 @@ from itertools import islice
 
 from pyledger._core import LogView, scan
 from pyledger.store.files.folder import StoreFile, StoreFolder, offset_files
+from pyledger.store.reading.queue_ends import queue_ends
 
 QUEUES_ASKED = 64
 """Queues that are looked at, at most."""
@@ -49,13 +50,13 @@ class RecordHints:
 
     def __init__(self, folder: StoreFolder, view: LogView) -> None:
         self._view = view
-        found = (_Queue(offset_files(path)) for _, _, path in islice(folder.queue_folders(), QUEUES_ASKED))
-        self._queues = [queue for queue in found if queue.files]
+        self._folder = folder
+        self.ends = list(islice(queue_ends(folder), QUEUES_ASKED))
+        """Where the first queues end."""
 
     def last(self) -> int | None:
         """Physical offset (bytes) of the furthest record that a queue names."""
-        ends = (queue.place(queue.unit_count - 1) for queue in self._queues if queue.unit_count)
-        return self._sound(max(ends, default=-1))
+        return self._sound(max((end.place for end in self.ends), default=-1))
 
     def first_from(self, physical_offset: int) -> int | None:
         """Physical offset (bytes) of a record at or soon behind a place, by the queue with the most units."""
@@ -67,7 +68,11 @@ class RecordHints:
 
     @cached_property
     def _busiest(self) -> _Queue | None:
-        return max(self._queues, key=lambda queue: queue.unit_count, default=None)
+        found = (
+            _Queue(offset_files(path)) for _, _, path in islice(self._folder.queue_folders(), QUEUES_ASKED)
+        )
+        queues = [queue for queue in found if queue.files]
+        return max(queues, key=lambda queue: queue.unit_count, default=None)
 
     def _sound(self, place: int) -> int | None:
         if not self._view.start_offset <= place < self._view.end_offset:

@@ -5,8 +5,12 @@ record that the furthest queue names was dispatched; what follows is derived, an
 queue which lost its end is noticed. After an unclean one the
 checkpoint says up to which store time queue files are on disk; from the last log file that begins before it
 everything is derived anew.
+
+A queue that lost its last file ends where the file before it does, which others hardly ever do: the log is
+walked from the last record of each such queue.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from pyledger._core import LogView, UnitCollector, UnitRun, find_next_record, scan
@@ -17,6 +21,7 @@ from pyledger.store.reading.log_end import FIRST_RECORD_BYTES, Damage, start_fil
 
 Queue = tuple[str, int]
 _OPEN_QUEUES_MAX = 1024
+_KINDS = ((QUEUE_FOLDER, False), (BATCH_QUEUE_FOLDER, True))
 
 
 @dataclass(slots=True)
@@ -33,6 +38,8 @@ class ReadQueues:
     """Damage that the walk met: the queues may lack messages there."""
     torn: set[Queue] = field(default_factory=set)
     """Queues whose files cannot be trusted: their units are derived from the whole log."""
+    beyond_end: bool = False
+    """A queue names records behind the end of the log."""
     _collector: UnitCollector | None = None
     _start_offset: int = 0
 
@@ -42,7 +49,7 @@ class ReadQueues:
             batch_topics = {topic for topic, _, _ in self.folder.queue_folders(BATCH_QUEUE_FOLDER)}
             self._collector = UnitCollector(batch_topics)
             self._start_offset = view.start_offset
-        self._take_runs(_collect(self._collector, view, self.end_offset, view.end_offset, self.damages))
+        self._take_runs(collect_runs(self._collector, view, self.end_offset, view.end_offset, self.damages))
         self.end_offset = view.end_offset
         if self._start_offset != view.start_offset:
             self._start_offset = view.start_offset
@@ -67,7 +74,7 @@ class ReadQueues:
         if not torn or self.derived_from == view.start_offset:
             return
         collector = UnitCollector({name[0] for name in torn if self.by_name[name].batch})
-        runs = _collect(collector, view, view.start_offset, view.end_offset, self.damages)
+        runs = collect_runs(collector, view, view.start_offset, view.end_offset, self.damages)
         for name in torn & runs.keys():
             self.by_name[name] = QueueUnits(self.folder.path, *name, runs[name].batch)
             self.by_name[name].add(runs[name])
@@ -84,10 +91,14 @@ def recover_queues(folder: StoreFolder, view: LogView, checkpoint: StoreCheckpoi
     Cost: opens every queue once; one pass over the part of the log that is not proved to be dispatched.
     """
     queues = ReadQueues(folder)
-    ends = {
-        (topic, queue_id): _add_stored(queues, view, topic, queue_id, batch)
-        for topic, queue_id, batch in _stored_names(folder)
-    }
+    sizes = {batch: folder.queue_file_size_bytes(kind) for kind, batch in _KINDS}
+    ends: dict[Queue, int] = {}
+    whole: list[int] = []
+    for topic, queue_id, batch in _stored_names(folder):
+        end, ends_with_file = _add_stored(queues, view, topic, queue_id, batch, sizes[batch])
+        ends[topic, queue_id] = end
+        if ends_with_file and end >= 0 and (topic, queue_id) not in queues.torn:
+            whole.append(end)
     furthest = max(ends.values(), default=-1)
     if not folder.clean:
         proved_ms = checkpoint.min_timestamp_ms if checkpoint else 0
@@ -97,6 +108,9 @@ def recover_queues(folder: StoreFolder, view: LogView, checkpoint: StoreCheckpoi
     else:
         start = record_boundary(view, min(furthest, view.end_offset))
         start = min(start, start_file_offset(view, clean=True, durable_ms=0))
+    doubtful = max(min(whole, default=start), view.start_offset)
+    if doubtful < start:
+        start = record_boundary(view, doubtful)
     queues.derived_from = queues.end_offset = start
     for name, end in ends.items():
         if end >= start:
@@ -126,7 +140,7 @@ def record_boundary(view: LogView, offset: int) -> int:
     return min(where, view.end_offset)
 
 
-def _collect(
+def collect_runs(
     collector: UnitCollector, view: LogView, start: int, end: int, damages: list[Damage]
 ) -> dict[Queue, UnitRun]:
     """Gather the units of a range of the log, over damage in it."""
@@ -138,24 +152,36 @@ def _collect(
     return collector.take()
 
 
-def _stored_names(folder: StoreFolder) -> list[tuple[str, int, bool]]:
-    plain = [(topic, queue_id, False) for topic, queue_id, _ in folder.queue_folders(QUEUE_FOLDER)]
-    batch = [(topic, queue_id, True) for topic, queue_id, _ in folder.queue_folders(BATCH_QUEUE_FOLDER)]
-    return plain + batch
+def _stored_names(folder: StoreFolder) -> Iterator[tuple[str, int, bool]]:
+    for kind, batch in _KINDS:
+        for topic, queue_id, _ in folder.queue_folders(kind):
+            yield topic, queue_id, batch
 
 
-def _add_stored(queues: ReadQueues, view: LogView, topic: str, queue_id: int, batch: bool) -> int:
-    """Enter what the files of one queue hold; return where its last record ends (of a batch: starts)."""
+def _add_stored(
+    queues: ReadQueues, view: LogView, topic: str, queue_id: int, batch: bool, file_size_bytes: int
+) -> tuple[int, bool]:
+    """Enter what the files of one queue hold.
+
+    Returns:
+        Where its last record ends (of a batch: starts), and whether its units end where a file does.
+    """
     stored = open_stored(queues.folder.path, topic, queue_id, batch=batch)
-    stored.recover(view)
+    dropped = stored.recover(view)
+    files = offset_files(stored.folder)
     lacks_head = view.start_offset == 0 and stored.max_offset > 0 and stored.min_offset > 0
-    if stored.incomplete or lacks_head or len(stored.files) < len(offset_files(stored.folder)):
+    odd = any(file.size_bytes != file_size_bytes for file in files)
+    if stored.incomplete or lacks_head or odd or len(stored.files) < len(files):
         queues.torn.add((topic, queue_id))
+    if dropped and queues.folder.clean:
+        # A unit behind the end, after an exit in good order: it is damaged, or the log is.
+        queues.torn.add((topic, queue_id))
+        queues.beyond_end = True
     stored.correct_min_offset(view.start_offset)
     queue = QueueUnits(queues.folder.path, topic, queue_id, batch)
     queue.min_offset = stored.min_offset
     queue.stored_end = queue.max_offset = stored.max_offset
-    furthest = stored.max_physical_offset
+    furthest, ends_with_file = stored.max_physical_offset, stored.end_where % file_size_bytes == 0
     stored.close()
     queues.by_name[topic, queue_id] = queue
-    return furthest
+    return furthest, ends_with_file
