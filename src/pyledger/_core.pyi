@@ -2453,6 +2453,10 @@ class UnitRun:
     next_queue_offset: int
     repeated: int
     """Records left out because their queue offsets cannot be true: given before, or far too high."""
+    miscounted: int
+    """Inner batches that state another number of messages than they hold; the units have the true one."""
+    odd_where: int
+    """Physical offset (bytes) of the first of both; means nothing without such a record."""
 
     def __len__(self) -> int: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...

@@ -1,7 +1,7 @@
 # QueueTable: from (topic bytes, queue id) to what a walk over the log needs to know of that queue, without
 # the interpreter lock. And what such a walk reads of each record besides its fixed fields.
-from _core.layout cimport (PARSED_BLANK, PARSED_RECORD, SYS_TRANSACTION_MASK, SYS_TRANSACTION_PREPARED,
-                           SYS_TRANSACTION_ROLLBACK, Record, java_hash)
+from _core.layout cimport (PARSED_BLANK, PARSED_RECORD, SYS_COMPRESSED, SYS_INNER_BATCH, SYS_TRANSACTION_MASK,
+                           SYS_TRANSACTION_PREPARED, SYS_TRANSACTION_ROLLBACK, Record, get_i32, java_hash)
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memchr, memcmp, memcpy
@@ -36,6 +36,8 @@ cdef struct QueueEntry:
     int64_t first_queue_offset
     int64_t next_queue_offset
     int64_t repeated
+    int64_t miscounted
+    int64_t odd_where                # physical offset of the first of those; 0 is none without a count
 
 cdef extern from "log/properties.h" nogil:
     ctypedef struct RecordFacts:
@@ -79,15 +81,40 @@ cdef inline int64_t code_of(const QueueEntry* entry, const Record* record, const
     return 0 if facts.tags == NULL else text_hash(0, facts.tags, facts.tags_bytes)
 
 
-cdef inline void batch_place(const Record* record, const RecordFacts* facts, int64_t* base,
+cdef int64_t messages_of(const Record* record) noexcept nogil:
+    """Messages that the body of an inner batch holds; -1 where it cannot be taken apart."""
+    cdef int64_t at = 0
+    cdef int64_t count = 0
+    cdef int32_t size_bytes
+    if (record.sys_flag & SYS_INNER_BATCH) == 0 or record.sys_flag & SYS_COMPRESSED:
+        return -1
+    while at < record.body_bytes:
+        if record.body_bytes - at < BATCH_ITEM_MIN_BYTES:
+            return -1
+        size_bytes = get_i32(record.body + at)
+        if size_bytes < BATCH_ITEM_MIN_BYTES or size_bytes > record.body_bytes - at:
+            return -1
+        at += size_bytes
+        count += 1
+    return count if 0 < count <= 32767 else -1
+
+
+cdef inline bint batch_place(const Record* record, const RecordFacts* facts, int64_t* base,
                              int16_t* count) noexcept nogil:
-    """First queue offset and number of messages of a record in a batch queue."""
+    """First queue offset and number of messages of a record in a batch queue; whether it says the truth.
+
+    No digest covers properties. A number that is too high would hide the records that follow.
+    """
+    cdef int64_t held = messages_of(record)
+    base[0] = record.queue_offset
+    count[0] = 1
     if facts.inner_base >= 0 and 0 < facts.inner_count <= 32767:
         base[0] = facts.inner_base
         count[0] = <int16_t>facts.inner_count
-    else:
-        base[0] = record.queue_offset
-        count[0] = 1
+    if held > 0 and held != count[0]:
+        count[0] = <int16_t>held
+        return False
+    return True
 
 
 cdef bint names_folder(const uint8_t* topic, int32_t length) noexcept nogil:

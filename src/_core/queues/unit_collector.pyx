@@ -16,6 +16,8 @@ cdef class UnitRun:
     cdef readonly int64_t first_queue_offset
     cdef readonly int64_t next_queue_offset
     cdef readonly int64_t repeated      # records left out: their queue offsets cannot be true
+    cdef readonly int64_t miscounted    # batches that state another number of messages than they hold
+    cdef readonly int64_t odd_where     # physical offset of the first of both; only with such records
     cdef uint8_t* units
     cdef int64_t size_bytes
 
@@ -125,9 +127,11 @@ cdef class UnitCollector:
         cdef int64_t code = code_of(entry, record, facts, self.delays, self.delay_count)
         cdef int16_t count = 1
         cdef uint8_t* unit
-        if entry.batch:
-            batch_place(record, facts, &base, &count)
+        if entry.batch and not batch_place(record, facts, &base, &count):
+            note_odd(entry, record)
+            entry.miscounted += 1
         if base < entry.next_queue_offset or base < 0 or base > QUEUE_OFFSET_MAX:
+            note_odd(entry, record)
             entry.repeated += 1
             return 0
         if entry.first_queue_offset < 0:
@@ -137,6 +141,7 @@ cdef class UnitCollector:
             self.fill_units -= base - entry.next_queue_offset
             if self.fill_units < 0:
                 self.fill_units += base - entry.next_queue_offset
+                note_odd(entry, record)
                 entry.repeated += 1
                 return 0
             if self._fill(entry, base) < 0:
@@ -178,13 +183,20 @@ cdef class UnitCollector:
             run.first_queue_offset = entry.first_queue_offset
             run.next_queue_offset = entry.next_queue_offset
             run.repeated = entry.repeated
+            run.miscounted = entry.miscounted
+            run.odd_where = entry.odd_where
             run.units = entry.units
             run.size_bytes = entry.used_bytes
             entry.units = NULL
-            entry.used_bytes = entry.room_bytes = entry.repeated = 0
+            entry.used_bytes = entry.room_bytes = entry.repeated = entry.miscounted = 0
             entry.first_queue_offset = entry.next_queue_offset
             runs[run.topic, run.queue_id] = run
         return runs
+
+
+cdef inline void note_odd(QueueEntry* entry, const Record* record) noexcept nogil:
+    if entry.repeated == 0 and entry.miscounted == 0:
+        entry.odd_where = record.physical_offset
 
 
 cdef inline uint8_t* room_for(QueueEntry* entry, int64_t size_bytes) noexcept nogil:

@@ -68,6 +68,7 @@ class QueueCheck:
             if seen.first < 0:
                 seen.first = run.first_queue_offset
             seen.next = run.next_queue_offset
+            yield from self._check_numbers(name, run)
             if name in self._stored:
                 yield from self._compare(name, run, seen)
 
@@ -97,6 +98,15 @@ class QueueCheck:
                 detail = f"units up to {stored.max_offset} name no record of this queue"
                 severity: Severity = "problem" if self.folder.clean else "note"
                 yield self._problem("queue-beyond", name, max(end, stored.min_offset), detail, severity)
+
+    def _check_numbers(self, name: Queue, run: UnitRun) -> Iterator[Problem]:
+        where = f"the first at physical offset {run.odd_where}"
+        if run.miscounted:
+            detail = f"{run.miscounted} batches state another number of messages than they hold, {where}"
+            yield self._problem("batch-count", name, run.first_queue_offset, detail)
+        if run.repeated:
+            detail = f"{run.repeated} records that no queue names: their offsets were given before, {where}"
+            yield self._problem("unreachable", name, run.next_queue_offset, detail)
 
     def _compare(self, name: Queue, run: UnitRun, seen: _Seen) -> Iterator[Problem]:
         stored = self._queue(name)

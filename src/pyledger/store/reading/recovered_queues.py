@@ -63,6 +63,10 @@ class ReadQueues:
             if name not in self.by_name:
                 self.by_name[name] = QueueUnits(self.folder.path, *name, run.batch)
             self.by_name[name].add(run)
+            if run.batch and run.repeated:
+                # A batch that states too high a number, or begins too low, hides those behind it.
+                problem = f"{run.repeated} records of {name[0]}/{name[1]} have queue offsets that were given"
+                self.damages.append(Damage(run.odd_where, 0, problem))
 
     def mend_gaps(self, view: LogView) -> None:
         """Derive queues anew whose files hold nothing, or lack units before the first derived one."""
