@@ -11,10 +11,12 @@ from pyledger.config.bookkeeper_client import LedgerConfig
 from pyledger.config.net import TlsConfig
 from pyledger.errors import PyLedgerError
 from pyledger.log_events import event, logger
+from pyledger.metadata.cancellation import end_if_cancelled
 
 log = logger("autorecovery")
 
 RETRY_S = 5.0
+CLOSE_S = 10.0
 
 
 class Bookies(Protocol):
@@ -77,7 +79,8 @@ class BookiesWithAutoRecovery:
         """End both. Idempotent."""
         if self._beside is not None:
             self._beside.cancel()
-            await asyncio.gather(self._beside, return_exceptions=True)
+            # The bookies end whatever it waits for: who cannot reach the metadata must not be held up by it.
+            await asyncio.wait([self._beside], timeout=CLOSE_S)
         await self._bookies.close()
 
     async def _run(self) -> None:
@@ -97,4 +100,5 @@ class BookiesWithAutoRecovery:
             finally:
                 with contextlib.suppress(PyLedgerError):
                     await service.close()
+            end_if_cancelled()
             await asyncio.sleep(RETRY_S)

@@ -23,6 +23,7 @@ from pyledger.errors import (
     NotEnoughBookiesError,
 )
 from pyledger.log_events import event, logger
+from pyledger.metadata.cancellation import end_if_cancelled
 from pyledger.metadata.change_signal import Signal
 from pyledger.metadata.underreplication import LEDGERS, LOCKS, TakenMark
 from pyledger.protocol.bookkeeper.re_replication import Step
@@ -203,6 +204,7 @@ class ReplicationWorker:
             try:
                 await self._marks.release(ledger_id)
             except MetadataUnreachableError:
+                end_if_cancelled()
                 await self._clock.wait(self._config.rw_rereplicate_backoff_ms)
             else:
                 self._held.discard(ledger_id)

@@ -15,6 +15,7 @@ from pyledger.config.bookkeeper_client import LedgerConfig
 from pyledger.config.net import TlsConfig
 from pyledger.errors import PyLedgerError
 from pyledger.log_events import event, logger
+from pyledger.metadata.cancellation import end_if_cancelled
 from pyledger.metadata.cluster import Cluster
 from pyledger.servers.autorecovery.auditor import Auditor
 from pyledger.servers.autorecovery.clock import Clock, SystemClock
@@ -93,6 +94,7 @@ class AutoRecovery:
                 await work()
             except* PyLedgerError as problems:
                 event(log, logging.WARNING, "autorecovery pauses", problem=problems.exceptions[0])
+            end_if_cancelled()
             await self._clock.wait(self._config.rw_rereplicate_backoff_ms)
 
     async def _stand(self) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 
 from pyledger.errors import BookieCookieError, BookieExistsError, NoSuchLedgerError, PyLedgerError
 from pyledger.log_events import event, logger
+from pyledger.metadata.cancellation import end_if_cancelled
 from pyledger.metadata.cluster import Cluster
 from pyledger.store.bookkeeper.cookie import check_cookies, has_entries, has_grown, stamp_cookies
 from pyledger.store.bookkeeper.folder import BookiePaths
@@ -189,6 +190,7 @@ class BookieMembership:
             except PyLedgerError as error:
                 # Nobody answers, or what is there does not fit, now: who serves shall be found again.
                 event(log, logging.WARNING, "not registered", bookie=self.bookie_id, problem=error)
+                end_if_cancelled()
                 await asyncio.sleep(RETRY_S)
             else:
                 return

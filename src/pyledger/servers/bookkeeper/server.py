@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from pyledger.clock import SystemClock
 from pyledger.config.bookie import BookieConfig
 from pyledger.config.net import NetConfig, TlsConfig
-from pyledger.errors import ConfigError, LedgerFileError, StoreError, StoreFullError
+from pyledger.errors import ConfigError, LedgerFileError, PyLedgerError, StoreError, StoreFullError
 from pyledger.log_events import event, logger
 from pyledger.metadata.cluster import Cluster
 from pyledger.net.alarms import Alarms
@@ -103,6 +103,7 @@ class BookieServer:
         self._moving: asyncio.Future[None] | None = None
         self._collector: BookieCollector | None = None
         self._started = self._closing = self._collecting = False
+        self._ending = self._disk_failed = False
         self._store: BookieStore
         self._desk: BookieDesk
 
@@ -145,11 +146,12 @@ class BookieServer:
         )
         if self._member is not None and not store.is_listed:
             await self._require_indexes(self._member)
-        await self._run(store.begin)
         self.rules = BookieRules(store, store.ledgers)
+        await self._run(store.begin)
         self._desk = BookieDesk(store, self.rules, self._reads, self._clock, self._checkpoint)
         self._started = True
-        self._look_at_disk()
+        if not self._ending:
+            self._look_at_disk()
         await self._server.start()
         self._arm("checkpoint", self.config.flush_interval_ms / 1000, self._checkpoint)
         if self._member is not None:
@@ -186,21 +188,31 @@ class BookieServer:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._member is not None:
-            await self._member.close()
-        await self._server.close(CLOSE_GRACE_MS)
         try:
+            if self._member is not None:
+                await self._leave(self._member)
+            await self._server.close(CLOSE_GRACE_MS)
             if self._started:
                 await self._close_store()
         finally:
             self._reads.shutdown()
             self._disk.shutdown()
 
+    async def _leave(self, member: BookieMembership) -> None:
+        """Leave the cluster. Where that fails, the registration ends with the process."""
+        try:
+            await member.close()
+        except PyLedgerError as error:
+            event(log, logging.ERROR, "cluster not left in good order", problem=error)
+
     async def _close_store(self) -> None:
         self._desk.close()
         if self._moving is not None:
             await asyncio.wait([self._moving])
         self._store.waits = True
+        if self._disk_failed:
+            await self._run(self._store.abandon)
+            return
         try:
             await self._run(self._store.close)
         except StoreFullError as error:
@@ -221,13 +233,13 @@ class BookieServer:
     def _arm(self, name: str, delay_s: float, call: Callable[[], None]) -> None:
         if (timer := self._timers.pop(name, None)) is not None:
             timer.cancel()
-        if not self._closing:
+        if not self._closing and not self._ending:
             self._timers[name] = self._loop.call_later(delay_s, call)
 
     def _checkpoint(self) -> None:
         """Begin a checkpoint, unless one is under way."""
         self._arm("checkpoint", self.config.flush_interval_ms / 1000, self._checkpoint)
-        if self._moving is not None or self._closing:
+        if self._moving is not None or self._closing or self._ending:
             return
         if (checkpoint := self._store.begin_checkpoint()) is not None:
             self._moving = self._loop.run_in_executor(self._disk, self._store.write_checkpoint, checkpoint)
@@ -253,7 +265,7 @@ class BookieServer:
             self._arm("checkpoint", RETRY_S if everywhere else 0, self._checkpoint)
         else:
             event(log, logging.ERROR, "checkpoint failed", problem=error)
-            self._give_up()
+            self._fail()
             if not isinstance(error, StoreError):
                 raise error
 
@@ -263,7 +275,7 @@ class BookieServer:
             rooms = disks.look()
         except StoreError as error:
             event(log, logging.ERROR, "disk is gone", problem=error)
-            self._give_up()
+            self._fail()
             return
         used = max(room.used_percent for room in rooms)
         for folder in sorted(disks.full ^ full):
@@ -308,7 +320,7 @@ class BookieServer:
             event(log, logging.WARNING, "not collected", problem=error)
         except (StoreError, OSError) as error:
             event(log, logging.ERROR, "disk failed while collecting", problem=error)
-            self._give_up()
+            self._fail()
         except Exception:
             log.exception("not collected")
         finally:
@@ -321,9 +333,17 @@ class BookieServer:
             await asyncio.wait([self._moving])
 
     def _journal_failed(self) -> None:
-        self._loop.call_soon_threadsafe(self._give_up)
+        self._loop.call_soon_threadsafe(self._fail)
+
+    def _fail(self) -> None:
+        """The disk cannot be trusted: write nothing to it any more. The next start replays the journal."""
+        self._disk_failed = True
+        self._give_up()
 
     def _give_up(self) -> None:
-        """The disk cannot be trusted: acknowledge nothing any more."""
+        """Acknowledge nothing any more, and begin nothing, whatever a look at the disk would say."""
+        self._ending = True
+        for timer in self._timers.values():
+            timer.cancel()
         self.rules.read_only, self.rules.room_for_recovery = True, False
         self.ended.set()

@@ -455,6 +455,11 @@ class BookieStore:
         finally:
             self.let_go()
 
+    def abandon(self) -> None:
+        """End without a write but the journal's, which a start replays: a disk has failed."""
+        self.journals.close()
+        self.let_go()
+
     def let_go(self) -> None:
         """Close all files as they are, and give the folders back."""
         self.logs.let_go()
