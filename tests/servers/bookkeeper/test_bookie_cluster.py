@@ -236,14 +236,20 @@ def test_a_log_stays_while_the_metadata_has_a_ledger_that_it_holds(tmp_path: Pat
         peer = await Peer.connect(bookie.address)
         for entry_id in range(20):
             assert (await peer.add(1, entry_id, bytes(1000))).status is Status.EOK
-        await until(lambda: not bookie._store.cache and len(logs_in(tmp_path)) > 3)
+        store, rounds = bookie._store, 0
+        await until(lambda: not store.cache and not store._moving)
         before = logs_in(tmp_path)
-        del bookie._store.ledgers[1]
-        collector = bookie._collector
-        assert collector is not None
-        await until(lambda: collector._asked == {1})
-        for _ in range(3):
-            await collector.collect()
+        assert len(before) > 3
+        dead_logs = store.dead_logs
+
+        def counting() -> list[int]:
+            nonlocal rounds
+            rounds += 1
+            return dead_logs()
+
+        store.dead_logs = counting  # type: ignore[method-assign]
+        del store.ledgers[1]
+        await until(lambda: rounds > 4)
         assert logs_in(tmp_path) == before
         await cluster.ledgers.delete(1)
         await until(lambda: bool(before - logs_in(tmp_path)))
