@@ -11,6 +11,9 @@ from pyledger.errors import ConfigError
 INT_MAX = (1 << 31) - 1
 HOUR_MS = 3_600_000
 FRAME_BYTES_MAX = 5_242_880
+FRAME_BYTES_LIMIT = 16 << 20
+FRAME_HEAD_BYTES = 256
+"""Room for what a frame has beside an entry's payload."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +91,10 @@ class LedgerConfig:
     """Entries that a writer adds in a second at most; 0: any number. Upstream: 5,000."""
 
     frame_max_bytes: int = setting(
-        FRAME_BYTES_MAX, unit="bytes", range=(1024, 16 << 20), upstream="nettyMaxFrameSizeBytes"
+        FRAME_BYTES_MAX, unit="bytes", range=(1024, FRAME_BYTES_LIMIT), upstream="nettyMaxFrameSizeBytes"
     )
-    """Longest frame, its length word included."""
+    """Longest frame that bookies take, its length word included. An answer may be 256 bytes longer: an entry
+    that was added in the short form of version 2 has more around it in version 3."""
 
     def __post_init__(self) -> None:
         """Check every field."""
@@ -99,6 +103,16 @@ class LedgerConfig:
             racks_from(self.racks)
         except ValueError as error:
             raise ConfigError("racks", str(error)) from None
+
+    @property
+    def payload_max_bytes(self) -> int:
+        """Longest payload that fits into a frame of any version."""
+        return self.frame_max_bytes - FRAME_HEAD_BYTES
+
+    @property
+    def answer_max_bytes(self) -> int:
+        """Longest frame that is received."""
+        return min(self.frame_max_bytes + FRAME_HEAD_BYTES, FRAME_BYTES_LIMIT)
 
 
 def racks_from(text: str) -> dict[str, str]:

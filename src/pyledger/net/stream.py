@@ -68,6 +68,7 @@ class FrameStream(asyncio.Protocol):
         "_queued",
         "_received_at",
         "_received_bytes",
+        "_refusal",
         "_secure",
         "_transport",
         "_turn",
@@ -89,7 +90,7 @@ class FrameStream(asyncio.Protocol):
             secure: Whether TLS stands between the two; without, bytes are written to the socket itself.
         """
         self.endpoint = endpoint
-        self.remote_address = ""
+        self.remote_address = self._refusal = ""
         self.closed = False
         self.held_bytes = 0
         self.finish_tag = 0
@@ -193,7 +194,8 @@ class FrameStream(asyncio.Protocol):
         self._waiting.clear()
         self.endpoint.memory.forget(self, self.work_bytes())
         self._wake_drained()
-        self.ended("the connection was closed" if error is None else f"the connection broke ({error})")
+        closed = "the connection was closed" if error is None else f"the connection broke ({error})"
+        self.ended(self._refusal or closed)
 
     def go_secure(self, transport: Any) -> None:
         """TLS stands between the two from now on."""
@@ -352,6 +354,7 @@ class FrameStream(asyncio.Protocol):
         self._flush()
 
     def _refuse(self, error: FrameError) -> None:
+        self._refusal = str(error)
         self.report(log, logging.WARNING, "frame refused", problem=error)
         self.abort()
 

@@ -3,17 +3,23 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pyledger.bookkeeper import AsyncLedgerClient, DigestType
-from pyledger.errors import LedgerFencedError
+from pyledger.client.bookkeeper import AsyncLedgerClient, DigestType
+from pyledger.config.bookie import BookieConfig
+from pyledger.errors import EntryReadError, LedgerFencedError, LedgerRecoveryError
 from pyledger.metadata.cluster import Cluster, locate
+from pyledger.protocol.bookkeeper.messages import AddRequest, Status
+from pyledger.servers.autorecovery.recover_bookies import Outcome, mend_ledgers_of
 from pyledger.servers.bookkeeper.server import BookieServer
 from pyledger.store.bookkeeper.folder import BookiePaths
+from pyledger.wire.bookkeeper import version2
 from pyledger.wire.bookkeeper.bookies import Endpoint, Registration
-from tests.servers.bookkeeper.bookie_peer import PATIENT
+from pyledger.wire.bookkeeper.entry import master_key
+from tests.servers.bookkeeper.bookie_peer import PATIENT, Peer, entry_of
 from tests.support.ports import free_ports
 
 PAYLOADS = [b"%d" % at * (at % 50) for at in range(400)]
@@ -161,5 +167,52 @@ def test_deferred_sync_and_room(tmp_path: Path) -> None:
             disk = await client.disk_of("b0")
             assert disk is not None
             assert 0 < disk[1] <= disk[0]
+
+    asyncio.run(scenario())
+
+
+async def add_in_version_2(address: str, ledger_id: int, entry_id: int, payload: bytes) -> None:
+    """As a client that speaks version 2 adds: with the least beside the entry."""
+    key, entry = master_key(b"pw"), entry_of(ledger_id, entry_id, payload)
+    request = AddRequest(ledger_id=ledger_id, entry_id=entry_id, master_key=key, entry=entry)
+    peer = await Peer.connect(address)
+    peer.send_frame(version2.encode_request(request))
+    response = version2.decode_response(memoryview(await peer.frame()))
+    assert response.status is Status.EOK
+    peer.writer.close()
+
+
+def test_entries_that_only_fit_into_the_frames_of_version_2(tmp_path: Path) -> None:
+    """They are recovered and copied; who takes shorter frames is told why it gets none."""
+    payload = bytes(BookieConfig().frame_max_bytes - 4 - 4 - 20 - len(entry_of(0, 0, b"")))
+
+    async def scenario() -> None:
+        async with cluster_of(tmp_path, 4) as (machines, client):
+            writer = await client.create(3, 3, 2, password=b"pw")
+            await writer.abandon()
+            ensemble = writer.metadata.segments[0].ensemble
+            for name in ensemble:
+                for entry_id in range(2):
+                    address = machines.running[name].address
+                    await add_in_version_2(address, writer.ledger_id, entry_id, payload)
+            short = replace(PATIENT, frame_max_bytes=1 << 20)
+            why = "a frame of [0-9]+ bytes is announced, the limit is 1048828"
+            async with AsyncLedgerClient(f"sqlite:{tmp_path}/metadata", config=short) as other:
+                with pytest.raises(LedgerRecoveryError, match=f"LEDGER_RECOVERY; b[0-3]: {why}"):
+                    await other.open(writer.ledger_id, b"pw")
+            reader = await client.open(writer.ledger_id, b"pw")
+            assert [entry.payload for entry in [one async for one in reader.read()]] == [payload] * 2
+            async with AsyncLedgerClient(f"sqlite:{tmp_path}/metadata", config=short) as other:
+                denied = await other.open(writer.ledger_id, b"pw")
+                with pytest.raises(EntryReadError, match=f"BOOKIE_NOT_AVAILABLE; b[0-3]: {why}"):
+                    await denied.entries([0])
+            # The connections stand, as they mostly do where copies are made.
+            async with await client.create(4, 4, 4) as everywhere:
+                await everywhere.add(b"x")
+            await client.delete(everywhere.ledger_id)
+            await machines.end(ensemble[0])
+            [done] = [one async for one in mend_ledgers_of(client, [ensemble[0]])]
+            assert (done.outcome, done.problem) == (Outcome.MENDED, "")
+            assert done.copied_bytes > 2 * len(payload)
 
     asyncio.run(scenario())

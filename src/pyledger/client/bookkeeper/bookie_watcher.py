@@ -14,7 +14,7 @@ from pyledger.metadata.cluster import Cluster
 from pyledger.net.bookkeeper.bookie_client import BookieClient, BookieConnection, Codec
 from pyledger.protocol.bookkeeper.fragments import Lack
 from pyledger.protocol.bookkeeper.ledger_writer import Replacements
-from pyledger.protocol.bookkeeper.messages import Request
+from pyledger.protocol.bookkeeper.messages import AddRequest, Request
 from pyledger.protocol.bookkeeper.placement import Placement, RackOf
 from pyledger.protocol.bookkeeper.quarantine import Quarantine, replacements
 from pyledger.protocol.bookkeeper.re_replication import Repair, repair_of
@@ -52,7 +52,7 @@ class Bookies:
         self._clients = [
             BookieClient(
                 codec,
-                frame_max_bytes=config.frame_max_bytes,
+                frame_max_bytes=config.answer_max_bytes,
                 connect_timeout_ms=config.connect_timeout_ms,
                 tls=tls,
             )
@@ -143,8 +143,19 @@ class Bookies:
         self._send(0, bookie, asked, timeout_ms, done)
 
     def ask(self, bookie: str, request: Request, timeout_ms: int, done: Callable[[Any], None]) -> None:
-        """Ask a bookie in version 3; see `send`."""
-        self._send(0, bookie, self._version3.ask(request), timeout_ms, done)
+        """Ask a bookie in version 3, or in 2 with an add that only fits into a frame of that; see `send`."""
+        which, asked = 0, self._version3.ask(request)
+        if isinstance(request, AddRequest) and sum(map(len, asked[1])) > self._config.frame_max_bytes:
+            which, asked = 1, self._version2.ask(request)
+        self._send(which, bookie, asked, timeout_ms, done)
+
+    def problem(self, bookie: str) -> str:
+        """Why a bookie has just given no answer."""
+        address = self._registered.address(bookie)
+        if address is None:
+            return "it is not registered"
+        found = (one.problem("{}:{}".format(*address)) for one in self._clients)
+        return next(filter(None, found), "it did not answer in time")
 
     def connections(self, bookies: Sequence[str]) -> list[BookieConnection] | None:
         """Of each bookie the connection that stands; None: one has none yet."""

@@ -19,7 +19,7 @@ from pyledger.errors import AddFailedError
 from pyledger.metadata.change_signal import Signal
 from pyledger.net.bookkeeper.bookie_client import RunOfCalls
 from pyledger.protocol.bookkeeper.entry import LedgerEntry
-from pyledger.protocol.bookkeeper.messages import BatchReadRequest, BatchReadResponse, Status
+from pyledger.protocol.bookkeeper.messages import AddRequest, BatchReadRequest, BatchReadResponse, Status
 from pyledger.protocol.bookkeeper.re_replication import Repair
 from pyledger.protocol.bookkeeper.result_codes import Result
 from pyledger.wire.bookkeeper.entry import HEADER, EntryDigest, count_whole, pack_entry
@@ -162,7 +162,8 @@ class FragmentCopier:
         """Send entries to a bookie, in one piece where that can be; how many bytes they are."""
         size_bytes = sum(map(len, entries))
         self._waiting_bytes += size_bytes
-        connections = None if bookie in self._fenced else self._bookies.connections((bookie,))
+        one_by_one = bookie in self._fenced or any(map(self._is_long, entries))
+        connections = None if one_by_one else self._bookies.connections((bookie,))
         if connections is None:
             for entry in entries:
                 self._send_one(bookie, entry)
@@ -176,11 +177,21 @@ class FragmentCopier:
             connections[0].send_run(RunOfCalls(number, number + count, late_at, done, one), frames)
         return size_bytes
 
+    def _is_long(self, entry: bytes) -> bool:
+        """Whether it may not fit into a frame of version 3."""
+        return len(entry) > self._config.payload_max_bytes
+
     def _send_one(self, bookie: str, entry: bytes) -> None:
-        asked = self._bookies.frames.ask_add(
-            self._reader.ledger_id, entry_id_of(entry), self._key, entry, recovery=bookie in self._fenced
+        request = AddRequest(
+            ledger_id=self._reader.ledger_id,
+            entry_id=entry_id_of(entry),
+            master_key=self._key,
+            entry=entry,
+            recovery=bookie in self._fenced,
         )
-        self._bookies.send(bookie, asked, self._config.add_timeout_ms, partial(self._answered, bookie, entry))
+        self._bookies.ask(
+            bookie, request, self._config.add_timeout_ms, partial(self._answered, bookie, entry)
+        )
 
     def _run_answered(self, entries: list[bytes], first: int, number: int, count: int) -> None:
         at = number - first

@@ -379,9 +379,11 @@ class AsyncLedgerReader:
         machine = EntryRead(
             self._metadata, entry_id, self._now_ms(), prefer=prefer, speculative_ms=speculative_ms
         )
-        progress = Signal()
+        progress, silent = Signal(), dict[str, str]()
 
         def answered(bookie: str, response: Any) -> None:
+            if response is None:
+                silent[bookie] = self._bookies.problem(bookie)
             machine.answered(bookie, *self._taken(bookie, entry_id, response), self._now_ms())
             progress.give()
 
@@ -404,7 +406,8 @@ class AsyncLedgerReader:
         result = machine.result
         if result in ABSENT:
             raise NoSuchEntryError(self.ledger_id, result, f"its bookies deny entry {entry_id}")
-        raise EntryReadError(self.ledger_id, result, f"entry {entry_id} cannot be read: {result.name}")
+        why = "".join(f"; {bookie}: {problem}" for bookie, problem in silent.items())
+        raise EntryReadError(self.ledger_id, result, f"entry {entry_id} cannot be read: {result.name}{why}")
 
     def _taken(self, bookie: str, entry_id: int, response: Any) -> tuple[Result, LedgerEntry | None]:
         """How a read of a bookie ended, and the entry; what the answer tells besides is noted."""

@@ -40,6 +40,8 @@ class RecoveryShell:
         self._done: asyncio.Future[Result] = self._loop.create_future()
         self._storing: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._problems: dict[str, str] = {}
+        """Why bookies gave no answer."""
 
     async def run(self) -> StoredMetadata:
         """Fence, copy, close; the metadata of the closed ledger.
@@ -62,8 +64,9 @@ class RecoveryShell:
                 self._ledger_id, result, "a bookie refuses its password, or whoever speaks no TLS"
             )
         if result is not Result.OK:
-            problem = f"its recovery failed with {result.name}; too many bookies are gone or damaged"
-            raise LedgerRecoveryError(self._ledger_id, result, problem)
+            why = "; ".join(f"{bookie}: {problem}" for bookie, problem in self._problems.items())
+            said = f"its recovery failed with {result.name}; {why or 'too many bookies are gone or damaged'}"
+            raise LedgerRecoveryError(self._ledger_id, result, said)
         return self._changes.stored
 
     def _follow(self) -> None:
@@ -112,16 +115,23 @@ class RecoveryShell:
     def _read_answered(self, bookie: str, entry_id: int, response: Any) -> None:
         result, entry = read_result(self._digest, self._ledger_id, entry_id, response)
         if response is None:
-            self._bookies.note_failure(bookie)
+            self._note_silence(bookie)
         self._machine.read_answered(bookie, entry_id, result, entry, int(self._loop.time() * 1000))
         self._follow()
 
     def _add_answered(self, bookie: str, entry_id: int, response: Any) -> None:
         result = added_result(response)
-        if result is not Result.OK:
+        if response is None:
+            self._note_silence(bookie)
+        elif result is not Result.OK:
             self._bookies.note_failure(bookie)
+            self._problems[bookie] = f"it does not take entry {entry_id}: {result.name}"
         self._machine.add_answered(bookie, entry_id, result)
         self._follow()
+
+    def _note_silence(self, bookie: str) -> None:
+        self._bookies.note_failure(bookie)
+        self._problems[bookie] = self._bookies.problem(bookie)
 
     async def _store(self, proposal: Proposal) -> None:
         try:

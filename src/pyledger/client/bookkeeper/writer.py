@@ -36,7 +36,6 @@ from pyledger.wire.remoting.native_codec import AddEncoder
 
 BEHIND_FACTOR = 8
 """Who is slow is not waited for, until it lacks so many times what may be on its way."""
-FRAME_HEAD_BYTES = 256
 """What a frame needs besides its payload, at most."""
 _FAILURES: dict[Result, tuple[type[LedgerOperationError], str]] = {
     Result.LEDGER_FENCED: (LedgerFencedError, "somebody else has recovered it"),
@@ -172,7 +171,7 @@ class AsyncLedgerWriter:
     def add_soon(self, payload: bytes) -> asyncio.Future[int]:
         """Add an entry; the future has its id once it is confirmed. The caller bounds what is on its way."""
         future: asyncio.Future[int] = self._loop.create_future()
-        if len(payload) > self._config.frame_max_bytes - FRAME_HEAD_BYTES:
+        if len(payload) > self._config.payload_max_bytes:
             problem = f"a payload of {len(payload)} bytes does not fit into a frame"
             future.set_exception(LedgerOperationError(self.ledger_id, -14, problem))
             return future
@@ -186,7 +185,7 @@ class AsyncLedgerWriter:
 
     def _add_run(self, payloads: list[bytes]) -> asyncio.Future[int]:
         """Add entries; the future of the last."""
-        limit = self._config.frame_max_bytes - FRAME_HEAD_BYTES
+        limit = self._config.payload_max_bytes
         ordinary = all(type(payload) is bytes and len(payload) <= limit for payload in payloads)
         ensemble = self.metadata.segments[-1].ensemble
         in_one = ordinary and self._encoder is not None and self._machine.takes_runs

@@ -71,11 +71,13 @@ class RunOfCalls:
 class BookieConnection(FrameStream):
     """A connection to one bookie."""
 
-    __slots__ = ("_codec", "_runs", "_sweep", "calls")
+    __slots__ = ("_codec", "_runs", "_sweep", "calls", "problem")
 
     def __init__(self, endpoint: Endpoint[Any], own: socket.socket, codec: Codec, *, secure: bool) -> None:
         """Made by a client."""
         super().__init__(endpoint, own, secure=secure)
+        self.problem = ""
+        """Why it ended."""
         self.calls: dict[Hashable, list[tuple[float, Done]]] = {}
         self._runs: deque[RunOfCalls] = deque()
         self._codec = codec
@@ -138,6 +140,7 @@ class BookieConnection(FrameStream):
     def ended(self, problem: str) -> None:
         """The connection is gone; nobody who waits will be answered."""
         event(log, logging.DEBUG, "bookie gone", peer=self.remote_address, problem=problem)
+        self.problem = problem
         self._sweep.dispose()
         self.endpoint.remove(self)
         self._end_all()
@@ -202,7 +205,7 @@ class BookieClient:
 
         Args:
             codec: Version of the protocol.
-            frame_max_bytes: Longest frame.
+            frame_max_bytes: Longest frame that it receives.
             connect_timeout_ms: How long a connection is tried.
             tls: Certificates, and whether to speak TLS at all.
 
@@ -219,8 +222,8 @@ class BookieClient:
         self._connections: dict[str, BookieConnection] = {}
         self._waiting: dict[str, list[tuple[Hashable, Sequence[bytes], float, Done]]] = {}
         self._waiting_bytes: dict[str, int] = {}
-        # Addresses that did not answer last time: more of the same is not worth a warning.
-        self._unreached: set[str] = set()
+        # Why an address was not reached last time: more of the same is not worth a warning.
+        self._unreached: dict[str, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -260,6 +263,13 @@ class BookieClient:
         connection = self._connections.get(address)
         return None if connection is None or connection.closed else connection
 
+    def problem(self, address: str) -> str:
+        """Why an address gives no answer: it was not reached, or its connection ended; empty: not known."""
+        if unreached := self._unreached.get(address):
+            return unreached
+        connection = self._connections.get(address)
+        return connection.problem if connection is not None and connection.closed else ""
+
     async def close(self) -> None:
         """Close every connection; whoever waits gets no answer. Idempotent."""
         self._closed = True
@@ -278,9 +288,9 @@ class BookieClient:
             problem = reason_of(error) if isinstance(error, OSError) else str(error)
             level = logging.DEBUG if address in self._unreached else logging.WARNING
             event(log, level, "bookie not reached", address=address, problem=problem)
-            self._unreached.add(address)
+            self._unreached[address] = problem
         else:
-            self._unreached.discard(address)
+            self._unreached.pop(address, None)
         finally:
             self._waiting_bytes.pop(address, None)
             for key, parts, timeout_ms, done in self._waiting.pop(address):
