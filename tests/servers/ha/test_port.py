@@ -321,6 +321,7 @@ def test_slave_signs_what_it_asks_a_master_with_access_control(run: Run, tmp_pat
                 await caught_up(master, slave)
                 assert slave.parts is not None
                 await until(lambda parts=slave.parts: parts.replication.sync.count > 0)
+                assert replication(slave).sync.master_role == "ASYNC_MASTER"
                 await slave.close()
             await master.close()
             await pair.start(0, "async_master", ha=named, acl_path=str(less))
