@@ -392,3 +392,35 @@ def test_a_hole_is_cut_by_decision_and_the_node_knows_what_it_lost(tmp_path: Pat
     assert repair_node(str(path), accept_loss=True) == []
     with RaftStore.open(path, SMALL) as store:
         assert (store.end_index, store.lost_tail, store.notices) == (19, False, [])
+
+
+@pytest.mark.parametrize("how", ["deleted", "zeroed"])
+def test_entries_that_only_the_index_names_may_have_been_durable(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "dledger-n1"
+    written(path, 60)
+    last = max((path / "data").iterdir())
+    if how == "deleted":
+        last.unlink()
+    else:
+        last.write_bytes(bytes(1024))
+    for name in ("durable-end", "checkpoint"):
+        (path / name).unlink(missing_ok=True)
+    assert kinds(path) == {"index-beyond"}
+    for _ in range(2):
+        with RaftStore.open(path, SMALL) as store:
+            assert (store.end_index, store.lost_tail, store.promised_index) == (55, True, 59)
+
+
+def test_index_units_of_what_upstream_cut_off_prove_nothing(tmp_path: Path) -> None:
+    """It cuts without zeroing, so other bytes stand where they point."""
+    path = tmp_path / "dledger-n1"
+    entries = written(path, 60)
+    data = path / "data" / f"{entries[58].pos // 1024 * 1024:020d}"
+    with data.open("r+b") as file:
+        file.seek(entries[58].pos % 1024)
+        file.write(b"\xff")
+    for name in ("durable-end", "checkpoint"):
+        (path / name).unlink(missing_ok=True)
+    assert "index-beyond" not in kinds(path)
+    with RaftStore.open(path, SMALL) as store:
+        assert (store.end_index, store.lost_tail) == (57, False)

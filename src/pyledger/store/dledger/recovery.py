@@ -8,9 +8,11 @@ bytes behind the end become zero; a hole is an error.
 """
 
 import os
+import struct
+from bisect import bisect_left
 from itertools import pairwise
 
-from pyledger._core import EntryStop, MappedFileQueue, RaftLog, read_entry, scan_entries
+from pyledger._core import EntryStop, LogView, MappedFileQueue, RaftLog, read_entry, scan_entries
 from pyledger.errors import OffsetOutOfRangeError, StoreFormatError
 from pyledger.store.dledger.folder import INDEX_UNIT_BYTES, RaftFolder
 from pyledger.store.dledger.reader import refuse_hole
@@ -48,8 +50,11 @@ def drop_unfit_index(folder: RaftFolder) -> str | None:
     return f"{unfit.path}: does not fit the index ({unfit.size_bytes} bytes); the index is written anew"
 
 
-def recover_log(log: RaftLog) -> EntryStop:
+def recover_log(log: RaftLog) -> tuple[EntryStop, int]:
     """Bring a log whose files are loaded into the state that its entries give.
+
+    Returns:
+        Where the entries ended, and what `indexed_beyond` told before the index was mended.
 
     Raises:
         StoreFormatError: a file is missing between others.
@@ -59,24 +64,57 @@ def recover_log(log: RaftLog) -> EntryStop:
     """
     _refuse_gaps(log.data)
     if not log.data.files:
+        stop = scan_entries(log.data.view(), 0)
+        beyond = indexed_beyond(log.data.view(), log.units.view(), stop)
         log.clear_units()
-        return scan_entries(log.data.view(), 0)
+        return stop, beyond
     view, start = log.data.view(), log.data.min_offset
     stop = scan_entries(view, start, units=log.units.view())
     file = log.data.find_file(stop.next_offset)
     refuse_hole(view, stop, log.data.folder if file is None else file.path)
+    beyond = indexed_beyond(view, log.units.view(), stop)
     if not stop.entry_count:
         del view
         log.clear_units()
         log.data.truncate(stop.next_offset)
         log.set_range(0, -1, -1)
-        return stop
+        return stop, beyond
     # A filler behind the last entry closed the file for one that was never written: others may not have it.
     log.data.truncate(stop.last_offset + read_entry(view, stop.last_offset)[3])
     del view
     log.set_range(stop.first_index, stop.last_index, stop.last_term)
     _mend_index(log, stop)
-    return stop
+    return stop, beyond
+
+
+_UNIT = struct.Struct(">iqiq")
+
+
+def indexed_beyond(data: LogView, units: LogView, stop: EntryStop) -> int:
+    """The last entry that the index names behind the end of the data files; -1 without one.
+
+    Where an entry should stand there are zeroes, or no byte: what upstream cut off is not zeroed.
+    """
+    first = max(stop.last_index + 1, units.start_offset // INDEX_UNIT_BYTES)
+    if stop.entry_count and first != stop.last_index + 1:
+        return -1
+
+    def position(index: int) -> int:
+        magic, place, size_bytes, stated = _UNIT.unpack(units.read(index * INDEX_UNIT_BYTES, _UNIT.size))
+        return place if magic and size_bytes > 0 and stated == index else -1
+
+    end = units.end_offset // INDEX_UNIT_BYTES
+    place = position(first) if first < end else -1
+    if place < stop.next_offset or _holds_bytes(data, place):
+        return -1
+    return bisect_left(range(first, end), True, key=lambda index: position(index) < 0) + first - 1
+
+
+def _holds_bytes(data: LogView, place: int) -> bool:
+    for file in data.files:
+        if file.start_offset <= place <= min(file.start_offset + file.mapped_bytes, data.end_offset) - 8:
+            return any(data.read(place, 8))
+    return False
 
 
 def _refuse_gaps(queue: MappedFileQueue) -> None:

@@ -102,7 +102,9 @@ class RaftStore:
             path = os.path.join(self.path, CHECKPOINT_FILE)
             self.notices.append(f"{path}: {folder.checkpoint_problem}; it is written anew")
         self._make_log(folder)
-        self.recovered = recover_log(self._log)  # flushes what a killed process left in the page cache
+        self.recovered, indexed = recover_log(
+            self._log
+        )  # flushes what a killed process left in the page cache
         end_index = self._log.end_index
         if self.recovered.problem:
             where = self._log.data.find_file(self.recovered.next_offset)
@@ -114,17 +116,20 @@ class RaftStore:
         self._committed = min((folder.checkpoint or {}).get("committedIndex", -1), end_index)
         if self._committed < self._log.begin_index:
             self._committed = -1
-        self._miss_tail(folder)
+        self._miss_tail(folder, indexed)
         self._take_term(folder)
         self._flushed_index = end_index
         self._durable_end = DurableEnd(self.path, end_index)
 
-    def _miss_tail(self, folder: RaftFolder) -> None:
+    def _miss_tail(self, folder: RaftFolder, indexed: int) -> None:
         """Find out whether entries are gone that were durable: then this member must not vote.
 
-        The marker outlives crashes until a leader filled the log up.
+        The marker outlives crashes until a leader filled the log up. Where nobody says what was durable,
+        entries up to `indexed`, which only the index names, may have been.
         """
         end_index, promised = self._log.end_index, promised_index(folder)
+        if folder.durable_end is None:
+            promised = max(promised, indexed)
         unreadable = folder.durable_end == UNREADABLE
         if folder.lost_tail is None and promised <= end_index and not unreadable:
             return

@@ -19,7 +19,8 @@ from pyledger.store.dledger.folder import (
     promised_index,
 )
 from pyledger.store.dledger.reader import RaftReader
-from pyledger.store.files.finding import Problem
+from pyledger.store.dledger.recovery import indexed_beyond
+from pyledger.store.files.finding import Problem, Severity
 
 TAIL_SLICE_BYTES = 1 << 20
 
@@ -95,13 +96,16 @@ def _check_index(reader: RaftReader, stop: EntryStop) -> Iterator[Problem]:
         detail = "index units are missing or wrong from here on; recovery writes them anew"
         yield Problem("index-unit", path, stop.unit_fault, detail, "note")
     beyond = (stop.last_index + 1) * INDEX_UNIT_BYTES
+    # `durable-end` tells whether such entries were on disk. Without it they may have been.
+    lost = folder.durable_end is None and indexed_beyond(reader.view, reader.units, stop) >= 0
+    severity: Severity = "problem" if lost else "note"
     for file in reader.units.files:
         position = beyond - file.start_offset
         if 0 <= position <= file.mapped_bytes - INDEX_UNIT_BYTES:
             unit = reader.units.read(beyond, INDEX_UNIT_BYTES)
             if any(unit):
                 detail = "an index unit names an entry that the data files do not have"
-                yield Problem("index-beyond", file.path, stop.last_index + 1, detail, "note")
+                yield Problem("index-beyond", file.path, stop.last_index + 1, detail, severity)
 
 
 def _check_small_files(folder: RaftFolder, stop: EntryStop) -> Iterator[Problem]:
