@@ -10,6 +10,7 @@ import pytest
 from pyledger import arrow
 from pyledger.errors import CorruptRecordError
 from pyledger.store.maintenance.rebuild import rebuild
+from pyledger.store.maintenance.repair import repair
 from pyledger.store.maintenance.verify import verify
 from pyledger.store.messages.message_store import MessageStore
 from pyledger.store.reading.reader import StoreReader
@@ -55,6 +56,7 @@ def test_records_that_no_queue_can_name_are_told(tmp_path: Path) -> None:
     state(store, b"INNER_BASE", lambda digits: b"9" * digits)
     rebuild(store)
     assert "unreachable" in problems(store)
+    assert [step.action for step in repair(store).steps] == ["leave"]
     with StoreReader.open(store) as reader, pytest.raises(CorruptRecordError, match="queue offsets"):
         list(reader.messages("queue"))
     with StoreReader.open(store) as reader:

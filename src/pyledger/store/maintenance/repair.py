@@ -38,6 +38,7 @@ from pyledger.store.maintenance.verify import verify
 Action = Literal["cut", "extend", "rebuild", "reset-checkpoint", "remove", "leave"]
 _CHUNK_BYTES = 1 << 20
 _TAIL = {"torn-record", "lost-records"}
+_PROPERTIES = {"batch-count", "unreachable"}
 _MIDDLE = {"damaged-record", "missing-file", "blank-record"}
 
 
@@ -117,6 +118,7 @@ def _plan(root: str, file_size_bytes: int | None, cut_at_damage: bool) -> list[R
         cut = middle[0].offset
     elif middle:
         steps += [RepairStep("leave", p.file, p.offset, 0, p.detail) for p in middle]
+    steps += [RepairStep("leave", p.file, None, 0, p.detail) for p in problems if p.kind in _PROPERTIES]
     if cut is not None:
         steps += cut_steps(folder, cut)
     steps += _extend_steps(folder, problems, file_size_bytes, cut)
