@@ -73,7 +73,7 @@ def queue_ends(folder: StoreFolder) -> Iterator[QueueEnd]:
 
     Light queues are left out: what they name stands in other queues, too.
 
-    Cost: a queue is listed, and about twenty units of it are read.
+    Cost: a queue is listed, and some units of it are read: 40 of one that fills a default file.
     """
     for kind, unit_bytes in (
         (QUEUE_FOLDER, CONSUME_QUEUE_UNIT_BYTES),
@@ -113,7 +113,10 @@ def _units_used(handle: int, room: int, unit_bytes: int) -> int:
     def is_free(number: int) -> bool:
         return not any(os.pread(handle, 4, number * unit_bytes + 8))
 
-    return bisect_left(range(room), True, key=is_free)
+    most = 1  # most queues are short
+    while most < room and not is_free(most):
+        most *= 2
+    return bisect_left(range(min(most, room)), True, key=is_free)
 
 
 def _numbers(unit: bytes, number: int) -> tuple[int, int]:
