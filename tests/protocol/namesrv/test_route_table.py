@@ -1,5 +1,7 @@
 """The route table of a name server, told as stories in testdata."""
 
+from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,10 @@ from tests.support import datadriven
 STORIES = sorted((Path(__file__).parent / "testdata").glob("*.txt"))
 FLAGS = {"true": True, "false": False}
 PERMS = {name: Permission(number) for name, number in (("rw", 6), ("r", 4), ("w", 2), ("-", 0))}
+
+
+def listed(parts: Iterable[list[str]]) -> str:
+    return " ".join(sorted(chain.from_iterable(parts)))
 
 
 class Story:
@@ -148,14 +154,14 @@ class Story:
         return "\n".join(lines) or "nothing"
 
     def topics(self, _: datadriven.Step) -> str:
-        return " ".join(self.table.topics()) or "none"
+        return listed(self.table.topics()) or "none"
 
     def topics_of(self, step: datadriven.Step) -> str:
-        return " ".join(self.table.topics_of_cluster(step.words[0])) or "none"
+        return listed(self.table.topics_of_cluster(step.words[0])) or "none"
 
     def unit_topics(self, step: datadriven.Step) -> str:
         asked = {name: FLAGS[value] for name, value in step.named.items()}
-        return " ".join(self.table.unit_topics(**asked)) or "none"
+        return listed(self.table.unit_topics(**asked)) or "none"
 
     def system_topics(self, _: datadriven.Step) -> str:
         names, addr = self.table.system_topics()

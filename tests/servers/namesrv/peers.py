@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -67,3 +68,8 @@ def registration(
 def asked(code: RequestCode, body: bytes = b"", **fields: str) -> RemotingCommand:
     """A request with its fields as they travel."""
     return RemotingCommand.request(code, body=body, ext_fields=fields)
+
+
+def topics_of(server: NameServer) -> list[str]:
+    """Names of all topics that a name server knows."""
+    return sorted(chain.from_iterable(server.routes.topics()))

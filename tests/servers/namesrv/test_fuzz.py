@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -112,7 +113,7 @@ def ask(processor: RequestProcessor, command: RemotingCommand) -> RemotingComman
 
 def is_sound(processor: RequestProcessor) -> None:
     processor.routes.remove_queued()
-    for topic in processor.routes.topics():
+    for topic in chain.from_iterable(processor.routes.topics()):
         route = RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields={"topic": topic})
         assert ask(processor, route).code == 0
     assert ask(processor, RemotingCommand.request(RequestCode.GET_BROKER_CLUSTER_INFO)).code == 0

@@ -3,11 +3,15 @@
 Source: RocketMQ namesrv/.../RouteInfoManager.java, ZoneRouteRPCHook.java.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from pyledger.model.route import MASTER_ID, BrokerRoute, MinBrokerIdChange, QueueRoute, TopicRoute
 from pyledger.model.topic import Permission
+
+TOPICS_AT_ONCE = 1_000
+Parts = Iterator[list[str]]
+"""Names, some at a time: whoever reads them may do something else in between."""
 
 
 def min_id_change(
@@ -45,3 +49,17 @@ def in_zone(route: TopicRoute, zone_name: str) -> TopicRoute:
         queues=tuple(queues for queues in route.queues if queues.broker_name not in far),
         filter_servers={a: servers for a, servers in route.filter_servers.items() if a not in far_addrs},
     )
+
+
+def queues_of(broker_name: str, reported: QueueRoute, is_read_only: bool) -> QueueRoute:
+    """What the table keeps of the queues that a broker reports: mostly the same object, which costs least."""
+    permission = reported.permission & ~Permission.WRITE if is_read_only else reported.permission
+    if (reported.broker_name, reported.permission) == (broker_name, permission):
+        return reported
+    return replace(reported, broker_name=broker_name, permission=permission)
+
+
+def in_parts(names: list[str]) -> Parts:
+    """A list in parts of `TOPICS_AT_ONCE`."""
+    for start in range(0, len(names), TOPICS_AT_ONCE):
+        yield names[start : start + TOPICS_AT_ONCE]

@@ -32,7 +32,8 @@ from pyledger.model.route import (
     TopicRoute,
 )
 from pyledger.model.topic import DataVersion, Permission
-from pyledger.protocol.namesrv.route_rules import min_id_change, with_acting_master
+from pyledger.protocol.namesrv import route_rules
+from pyledger.protocol.namesrv.route_rules import Parts, in_parts
 
 BROKER_TIMEOUT_MS = 120_000
 SYNC_MEMBER_TOPIC_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
@@ -116,8 +117,10 @@ class RouteTable:
             brokers = self._brokers[broker.broker_name] = Brokers(broker.cluster, broker.broker_name, {})
         elif broker.broker_id not in brokers.addrs and len(brokers.addrs) >= MEMBERS_MAX:
             return None
-        self._clusters.setdefault(broker.cluster, {})[broker.broker_name] = None
-        brokers.clusters.add(broker.cluster)
+        if broker.cluster not in brokers.clusters:
+            self._clusters.setdefault(broker.cluster, {})[broker.broker_name] = None
+            brokers.clusters.add(broker.cluster)
+            self.generation += 1
         before = brokers.route()
         brokers.enable_acting_master = bool(said.enable_acting_master)
         brokers.zone_name = said.zone_name
@@ -148,7 +151,7 @@ class RouteTable:
             self._set_filter_servers(place, said.filter_servers)
         notices: tuple[MinBrokerIdChange, ...] = ()
         if is_new_min and self.config.notify_min_broker_id_changed:
-            notices = (min_id_change(brokers.addrs, None, said.ha_server_addr),)
+            notices = (route_rules.min_id_change(brokers.addrs, None, said.ha_server_addr),)
         return self._answer(broker, brokers, notices)
 
     def _bind(self, brokers: Brokers, broker_id: int, addr: str) -> None:
@@ -212,10 +215,7 @@ class RouteTable:
         for topic, reported in said.topics.items():
             queues = self._topics.setdefault(topic, {})
             if is_changed or broker.broker_name not in queues:
-                permission = reported.permission & ~Permission.WRITE if is_read_only else reported.permission
-                queues[broker.broker_name] = replace(
-                    reported, broker_name=broker.broker_name, permission=permission
-                )
+                queues[broker.broker_name] = route_rules.queues_of(broker.broker_name, reported, is_read_only)
                 self._brokers[broker.broker_name].topics.add(topic)
                 self.generation += 1
         if is_changed:
@@ -237,8 +237,7 @@ class RouteTable:
 
     def is_changed(self, cluster: str, broker_addr: str, version: DataVersion) -> bool:
         """Whether a broker has another version of its topics than it last registered."""
-        live = self._live.get((cluster, broker_addr))
-        return live is None or live.data_version != version
+        return self.data_version(cluster, broker_addr) != version
 
     def data_version(self, cluster: str, broker_addr: str) -> DataVersion | None:
         """The version of its topics that a broker last registered."""
@@ -328,7 +327,7 @@ class RouteTable:
         if not self.config.notify_min_broker_id_changed:
             return ()
         return tuple(
-            min_id_change(brokers.addrs, offline_addr, None)
+            route_rules.min_id_change(brokers.addrs, offline_addr, None)
             for name, (brokers, offline_addr) in changes.items()
             if name in self._brokers and brokers.enable_acting_master
         )
@@ -373,7 +372,7 @@ class RouteTable:
             if (broker.cluster, addr) in self._filter_servers
         }
         if self.config.support_acting_master and not topic.startswith(SYNC_MEMBER_TOPIC_PREFIX):
-            brokers = [with_acting_master(one, queues.get(one.broker_name)) for one in brokers]
+            brokers = [route_rules.with_acting_master(one, queues.get(one.broker_name)) for one in brokers]
         mappings = self._queue_mappings.get(topic)
         return TopicRoute(
             queues=tuple(queues[name] for name in sorted(queues)),
@@ -395,16 +394,15 @@ class RouteTable:
             clusters={cluster: tuple(sorted(self._clusters[cluster])) for cluster in sorted(self._clusters)},
         )
 
-    def topics(self) -> tuple[str, ...]:
-        """Names of all topics."""
-        return tuple(sorted(self._topics))
+    def topics(self) -> Parts:
+        """Names of all topics in parts, between which the table may change."""
+        return in_parts(list(self._topics))
 
-    def topics_of_cluster(self, cluster: str) -> tuple[str, ...]:
-        """Names of the topics that a broker of the cluster holds."""
-        names = self._clusters.get(cluster, {})
-        return tuple(
-            sorted(topic for topic, queues in self._topics.items() if not names.keys().isdisjoint(queues))
-        )
+    def topics_of_cluster(self, cluster: str) -> Parts:
+        """Names of the topics that a broker of the cluster holds, in parts: one may come twice."""
+        for name in tuple(self._clusters.get(cluster, ())):
+            if (brokers := self._brokers.get(name)) is not None:
+                yield from in_parts(list(brokers.topics))
 
     def system_topics(self) -> tuple[tuple[str, ...], str | None]:
         """Topics named after each cluster and each broker, and the address of any broker to ask for more."""
@@ -413,15 +411,16 @@ class RouteTable:
         first = next((addr for group in addrs for addr in group.values()), None)
         return tuple(named), first
 
-    def unit_topics(self, *, unit: bool | None = None, subscription: bool | None = None) -> tuple[str, ...]:
-        """Names of topics by their unit flags; None does not ask for a flag."""
+    def unit_topics(self, *, unit: bool | None = None, subscription: bool | None = None) -> Parts:
+        """Names of topics by their unit flags, in parts; None does not ask for a flag."""
         wanted = ((FLAG_UNIT, unit), (FLAG_UNIT_SUBSCRIPTION, subscription))
 
         def matches(queues: dict[str, QueueRoute]) -> bool:
             flags = queues[min(queues)].sys_flag
             return all(asked is None or bool(flags & flag) == asked for flag, asked in wanted)
 
-        return tuple(sorted(topic for topic, queues in self._topics.items() if matches(queues)))
+        for part in self.topics():
+            yield [topic for topic in part if (queues := self._topics.get(topic)) and matches(queues)]
 
     def register_topic(self, topic: str, queues: Iterable[QueueRoute]) -> bool:
         """Add a topic that is not known; all its broker names must be. Says whether it was added."""

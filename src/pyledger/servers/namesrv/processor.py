@@ -29,6 +29,7 @@ from pyledger.net.remoting.request_table import HandlerTable
 from pyledger.protocol.namesrv.route_rules import in_zone
 from pyledger.protocol.namesrv.route_table import RouteTable
 from pyledger.servers.namesrv.kv_config import KVConfig
+from pyledger.servers.namesrv.large_answers import LargeAnswers, topic_list
 from pyledger.servers.namesrv.registration import (
     LARGE_BYTES,
     LAST,
@@ -95,6 +96,7 @@ class RequestProcessor:
         # Encoded routes by topic and form, of one generation of the table.
         self._encoded: dict[tuple[str, bool], bytes] = {}
         self._encoded_generation = -1
+        self._large = LargeAnswers(routes)
 
     def handlers(self) -> HandlerTable:
         """All of it, by request code."""
@@ -299,9 +301,13 @@ class RequestProcessor:
                 self._encoded[topic, is_standard] = body
         return body
 
-    def get_clusters(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    async def get_clusters(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """106."""
-        return request.response(body=encode_clusters(self.routes.clusters()))
+        return request.response(
+            body=await self._large.body(
+                "clusters", lambda: asyncio.to_thread(encode_clusters, self.routes.clusters())
+            )
+        )
 
     def get_members(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """901."""
@@ -313,19 +319,24 @@ class RequestProcessor:
         )
         return request.response(body=BrokerMembersResponse(broker_member_group=members).encode())
 
-    def get_all_topics(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    async def get_all_topics(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """206."""
         if not self.routes.config.enable_all_topic_list:
             return request.response(ResponseCode.SYSTEM_ERROR, "disable")
-        return request.response(body=TopicList(topic_list=self.routes.topics()).encode())
+        return request.response(body=await self._large.body("all", lambda: topic_list(self.routes.topics())))
 
-    def get_topics_of_cluster(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    async def get_topics_of_cluster(
+        self, _connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand:
         """224."""
         if not self.routes.config.enable_topic_list:
             return request.response(ResponseCode.SYSTEM_ERROR, "disable")
         header = request.header(headers.GetTopicsByClusterRequestHeader)
         return request.response(
-            body=TopicList(topic_list=self.routes.topics_of_cluster(header.cluster)).encode()
+            body=await self._large.body(
+                ("cluster", header.cluster),
+                lambda: topic_list(self.routes.topics_of_cluster(header.cluster)),
+            )
         )
 
     def get_system_topics(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
@@ -333,17 +344,19 @@ class RequestProcessor:
         topics, broker_addr = self.routes.system_topics()
         return request.response(body=TopicList(topic_list=topics, broker_addr=broker_addr).encode())
 
-    def get_unit_topics(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    async def get_unit_topics(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """311, 312 and 313."""
         if not self.routes.config.enable_topic_list:
             return request.response(ResponseCode.SYSTEM_ERROR, "disable")
         if request.code == RequestCode.GET_UNIT_TOPIC_LIST:
-            topics = self.routes.unit_topics(unit=True)
+            wanted = {"unit": True}
         elif request.code == RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST:
-            topics = self.routes.unit_topics(subscription=True)
+            wanted = {"subscription": True}
         else:
-            topics = self.routes.unit_topics(unit=False, subscription=True)
-        return request.response(body=TopicList(topic_list=topics).encode())
+            wanted = {"unit": False, "subscription": True}
+        return request.response(
+            body=await self._large.body(request.code, lambda: topic_list(self.routes.unit_topics(**wanted)))
+        )
 
     def get_kv(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """101."""

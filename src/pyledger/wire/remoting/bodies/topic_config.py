@@ -4,14 +4,14 @@ Source: RocketMQ remoting/.../protocol/body/TopicConfigSerializeWrapper.java, To
 SubscriptionGroupWrapper.java, KVTable.java.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Any
 
 from pyledger.model.subscription_group import SubscriptionGroup
 from pyledger.model.topic import NO_VERSION, DataVersion, TopicConfig
 from pyledger.model.value_type import value_type
-from pyledger.wire.remoting.bodies.json_body import Body
+from pyledger.wire.remoting.bodies.json_body import Body, encode_body
 from pyledger.wire.remoting.headers.codec import Int
 
 
@@ -41,6 +41,16 @@ class TopicList(Body):
 
     topic_list: tuple[str, ...] = ()
     broker_addr: str | None = None
+
+
+def encode_topic_names(names: list[str]) -> bytes:
+    """A part of a list of topics, for `topic_list_of`."""
+    return encode_body(names)[1:-1]
+
+
+def topic_list_of(encoded: Iterable[bytes]) -> bytes:
+    """Write a `TopicList` without an address, of encoded parts."""
+    return b'{"topicList":[' + b",".join(encoded) + b"]}"
 
 
 @value_type(kw_only=True)
