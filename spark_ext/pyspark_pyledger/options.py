@@ -90,7 +90,7 @@ def _parse_topic(name: str, text: str) -> tuple[str, ...]:
 def _parse_pattern(name: str, text: str) -> str:
     try:
         re.compile(text)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise ConfigError(name, f"{text!r} is not a regular expression: {error}") from error
     return text
 

@@ -1,12 +1,14 @@
 """What cannot be opened or is asked in a wrong way: one line and the right exit code."""
 
+import json
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command_line import Finished, pyledger, spawn
+from tests.cli.command_line import COMMAND, ENVIRONMENT, Finished, pyledger, spawn
 
 READERS = ("info", "cat", "verify", "repair", "rebuild")
 
@@ -137,3 +139,49 @@ def test_an_error_of_the_system_is_one_line(tmp_path: Path) -> None:
     found = spawn("bench", "--folder", tmp_path / "none", "--messages", "1000")
     assert found.code == 3
     assert is_one_line(found), found.err
+
+
+@pytest.mark.parametrize("pattern", ["(", "a{99999999999}", "(" * 5000 + ")" * 5000])
+def test_a_pattern_that_cannot_be_compiled_is_wrong_use(pattern: str) -> None:
+    found = pyledger("grep", pattern, "store", "--json")
+    assert found.code == 2
+    assert "is no regular expression" in found.error["message"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("broker", "--store", "s", "-n", "HOST:1"),
+        ("broker", "--store", "s", "-n", "a:" + "9" * 5000),
+        ("raft", "node", "--group", "g", "--id", "n0", "--store", "s", "--peers", "n0-HOST:1"),
+        ("raft", "status", "--peers", "n0-a:" + "9" * 5000),
+        ("autorecovery", "serve", "-m", "zk://HOST:1/ledgers"),
+    ],
+)
+def test_an_address_that_can_be_none_is_wrong_use(words: tuple[str, ...]) -> None:
+    for host in ("x" * 300, "a..b", "\udcff"):
+        found = pyledger(*(word.replace("HOST", host) for word in words), "--json")
+        assert (found.code, found.error["exitCode"]) == (2, 2), found.err[:300]
+
+
+def test_why_nobody_leads_is_the_error() -> None:
+    found = pyledger("raft", "status", "--peers", "n0-127.0.0.1:1", "--json")
+    assert found.code == 1
+    assert found.json[0]["id"] == "n0"
+    assert found.err.count("\n") == 1
+    assert found.error["exitCode"] == 1
+    assert "nobody leads" in found.error["message"]
+    assert "start n0" in found.error["message"]
+
+
+def test_a_full_disk_is_told_in_json(tmp_path: Path) -> None:
+    store, lines = tmp_path / "store", tmp_path / "lines.jsonl"
+    lines.write_text('{"id": 1}\n')
+    assert pyledger("write", store, "--topic", "T", lines).code == 0
+    with Path("/dev/full").open("wb") as full:
+        found = subprocess.run(
+            [*COMMAND, "cat", store, "--json"],
+            stdout=full, stderr=subprocess.PIPE, env=ENVIRONMENT, timeout=60, check=False,
+        )  # fmt: skip
+    assert found.returncode == 3
+    assert "No space left" in json.loads(found.stderr)["message"]

@@ -87,7 +87,9 @@ def test_no_server_starts_with_a_misspelt_table(tmp_path: Path, server: list[str
     assert found.err == f"pyledger: {conf}: [Tls]: unknown section; did you mean tls?\n"
 
 
-@pytest.mark.parametrize("address", ["9876", ":9876", "a:b", "a:65536"])
+@pytest.mark.parametrize(
+    "address", ["9876", ":9876", "a:b", "a:65536", "a:" + "9" * 5000, "x" * 300 + ":1", "a..b:1", "\udcff:1"]
+)
 def test_namesrv_names_a_wrong_address(address: str) -> None:
     found = pyledger("namesrv", "--listen", address)
     assert found.code == 2

@@ -75,7 +75,7 @@ def confirm(question: str) -> None:
 
     Raises:
         UsageError: stdin has no answer; `--yes` gives it.
-        Exit: the answer is no.
+        ProblemFoundError: the answer is no.
     """
     sys.stderr.write(f"{printable(question)} [y/N]: ")
     sys.stderr.flush()
@@ -84,8 +84,7 @@ def confirm(question: str) -> None:
         sys.stderr.write("\n")
         raise click.UsageError("stdin has no answer; give --yes")
     if answer.strip().lower() not in {"y", "yes"}:
-        tell("nothing was deleted")
-        raise click.exceptions.Exit(EXIT_PROBLEM)
+        raise ProblemFoundError("nothing was deleted")
 
 
 def report(text: str, fields: Mapping[str, Any], *, as_json: bool) -> None:

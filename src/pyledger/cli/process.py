@@ -39,7 +39,7 @@ def run(arguments: Sequence[str]) -> int:
             code = _complain(_describe_bug(error), EXIT_BUG, as_json=as_json)
             if sys.flags.dev_mode:
                 raise
-    return _flush_output(code)
+    return _flush_output(code, as_json=as_json)
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -85,7 +85,7 @@ def _exit_code(error: PyLedgerError) -> int:
     return error.exit_code
 
 
-def _flush_output(code: int) -> int:
+def _flush_output(code: int, *, as_json: bool) -> int:
     """Write out what is left; a reader that has seen enough is no error, a full disk is."""
     try:
         sys.stdout.flush()
@@ -93,7 +93,8 @@ def _flush_output(code: int) -> int:
         discard_output()
     except OSError as error:
         discard_output()
-        return code or _complain(f"cannot write the output: {error.strerror}", EXIT_UNREACHABLE)
+        problem = f"cannot write the output: {error.strerror}"
+        return code or _complain(problem, EXIT_UNREACHABLE, as_json=as_json)
     return code
 
 

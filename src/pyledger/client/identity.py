@@ -11,7 +11,7 @@ import time
 from datetime import datetime
 from ipaddress import ip_address
 
-from pyledger.net.sockets import split_address
+from pyledger.model.address import split_address
 from pyledger.wire.remoting.native_codec import UniqueIds
 
 LOOPBACK = "127.0.0.1"

@@ -11,9 +11,9 @@ from typing import Self
 
 from pyledger.config.fields import ANY, Fixed, build, check, setting
 from pyledger.errors import ConfigError
+from pyledger.model.address import PORT_MAX, split_address
 
 HOUR_MS = 3_600_000
-PORT_MAX = 65_535
 NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,100}")
 ANY_ADDRESS = ("0.0.0.0", "::", "")
 
@@ -167,11 +167,12 @@ class BrokerConfig:
             if not NAME.fullmatch(name):
                 raise ConfigError(field, f"{name!r} cannot name a topic", "take letters, digits, - and _")
         for address in filter(None, map(str.strip, self.name_servers.split(";"))):
-            host, _, port = address.rpartition(":")
-            if not host or not (port.isascii() and port.isdecimal()) or int(port) > PORT_MAX:
+            try:
+                split_address(address)
+            except ValueError:
                 raise ConfigError(
                     "name_servers", f"{address!r} is no address", "write host:port, several with ; between"
-                )
+                ) from None
         if self.advertised_host or self.host in ANY_ADDRESS:
             try:
                 ip_address(self.advertised_host)

@@ -14,6 +14,7 @@ from pyledger.metadata.ledgers import LedgerTable
 from pyledger.metadata.sqlite import SqliteStore
 from pyledger.metadata.store import MetadataStore
 from pyledger.metadata.underreplication import MarkTable
+from pyledger.model.address import can_be_host
 
 ROOT = "/ledgers"
 LAYOUT, INSTANCE_ID = "LAYOUT", "INSTANCEID"
@@ -129,6 +130,8 @@ def locate(address: str, *, make: bool = True) -> Cluster:
             raise ConfigError("metadata", "ZooKeeper needs kazoo", remedy) from None
         hosts, root = found["hosts"].replace(";", ","), found["root"] or ROOT
         try:
+            if not all(can_be_host(one.rpartition(":")[0] or one) for one in hosts.split(",")):
+                raise ValueError("it names no host")
             store = ZooKeeperStore(hosts)
         except ValueError as error:
             raise ConfigError("metadata", f"{address!r}: {error}", "use zk://host:port/ledgers") from error

@@ -7,6 +7,8 @@ import resource
 import socket
 from typing import Any
 
+from pyledger.model.address import can_be_host, split_address
+
 ACCEPT_PAUSE_S = 1.0
 """How long nothing is accepted after the system ran out of file descriptors or memory."""
 OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -40,25 +42,14 @@ def prepare(target: socket.socket, send_bytes: int, receive_bytes: int) -> None:
         target.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
 
 
-def split_address(address: str) -> tuple[str, int]:
-    """Host and port of `host:port`; an IPv6 host may stand in brackets.
-
-    Raises:
-        ValueError: it is no such text.
-    """
-    host, colon, port = address.strip().rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not (port.isascii() and port.isdecimal()) or not 0 < int(port) < 65536:
-        raise ValueError("it is not host:port")
-    return host, int(port)
-
-
 async def bound_socket(host: str, port: int, receive_bytes: int) -> socket.socket:
     """A socket that has the first address of a host; it does not listen yet.
 
     Raises:
         OSError: the address cannot be had.
     """
+    if not can_be_host(host):
+        raise socket.gaierror(socket.EAI_NONAME, "no host can have this name")
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, kind, proto, _, target = found[0]

@@ -8,6 +8,7 @@ from pyledger.cli.dledger import network
 from pyledger.cli.dledger.entries import entry_fields, entry_line
 from pyledger.cli.messages import text_or_base64
 from pyledger.cli.output import (
+    ProblemFoundError,
     WrongUseError,
     counted,
     emit,
@@ -66,9 +67,7 @@ generation_option = click.option(
 @data_option
 @generation_option
 @json_option
-@click.pass_context
 def cat(
-    ctx: click.Context,
     folder: str,
     start: int | None,
     end: int | None,
@@ -102,8 +101,7 @@ def cat(
         if reader.stop is not None:
             shortfall = reader.shortfall(reader.stop)
     if shortfall is not None:
-        tell(shortfall)
-        ctx.exit(EXIT_PROBLEM)
+        raise ProblemFoundError(shortfall)
 
 
 @command.command("verify")

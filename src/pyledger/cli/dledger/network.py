@@ -12,12 +12,12 @@ from pyledger.cli.messages import text_or_base64
 from pyledger.cli.network import run_client
 from pyledger.cli.output import (
     CannotReachError,
+    ProblemFoundError,
     WrongUseError,
     emit,
     emit_done,
     printable,
     report,
-    tell,
     write_done,
     write_line,
 )
@@ -31,7 +31,6 @@ from pyledger.cli.servers.serving import (
     server_options,
 )
 from pyledger.cli.store.rows import read_lines
-from pyledger.errors import EXIT_PROBLEM
 
 PEERS_HELP = "Members: n0-host:port;n1-host:port;…"
 
@@ -120,8 +119,7 @@ def append(group: str, peers: str, timeout_ms: int, bodies: tuple[str, ...], as_
 @timeout_option
 @click.argument("index", type=Number())
 @json_option
-@click.pass_context
-def get(ctx: click.Context, group: str, peers: str, timeout_ms: int, index: int, as_json: bool) -> None:
+def get(group: str, peers: str, timeout_ms: int, index: int, as_json: bool) -> None:
     """Print the committed entry at INDEX; exit 1 when there is none."""
     from pyledger.client.dledger import RaftClient
 
@@ -131,9 +129,8 @@ def get(ctx: click.Context, group: str, peers: str, timeout_ms: int, index: int,
 
     entry = run_client(work())
     if entry is None:
-        tell(f"no committed entry {index}")
-        ctx.exit(EXIT_PROBLEM)
-    elif as_json:
+        raise ProblemFoundError(f"no committed entry {index}")
+    if as_json:
         emit(entry_fields(entry) | text_or_base64(entry.body))
     else:
         write_line(entry_line(entry))
@@ -143,12 +140,11 @@ def get(ctx: click.Context, group: str, peers: str, timeout_ms: int, index: int,
 @group_option
 @peers_option
 @json_option
-@click.pass_context
-def status(ctx: click.Context, group: str, peers: str, as_json: bool) -> None:
+def status(group: str, peers: str, as_json: bool) -> None:
     """What each member says: its leader, its term, its log, and why it cannot vote, if so.
 
     Members that do not answer stand without, and Java's say less. Exit 1 when nobody leads; then the last
-    lines say what is lacking.
+    line says what is lacking.
     """
     from pyledger.client.dledger import RaftClient
 
@@ -163,9 +159,7 @@ def status(ctx: click.Context, group: str, peers: str, as_json: bool) -> None:
         else:
             write_line(printable(_member_line(found)))
     if not any(found["leaderId"] == found["id"] for found in members):
-        for line in _why_nobody_leads(members):
-            tell(line)
-        ctx.exit(EXIT_PROBLEM)
+        raise ProblemFoundError("; ".join(_why_nobody_leads(members)))
 
 
 async def _ask(client: Any, member: str, address: str) -> dict[str, Any]:

@@ -9,8 +9,7 @@ from typing import Protocol, TypeVar
 
 import click
 
-from pyledger.cli.output import emit, printable, tell, write_line
-from pyledger.errors import EXIT_PROBLEM
+from pyledger.cli.output import ProblemFoundError, emit, printable, write_line
 
 F = TypeVar("F", bound=Callable[..., object])
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
@@ -77,8 +76,7 @@ def serve(name: str, make: Callable[[], Service]) -> None:
         return failed
 
     if run_loop(main()):
-        tell(f"the {name} ended: it could not go on; the log lines above say why")
-        click.get_current_context().exit(EXIT_PROBLEM)
+        raise ProblemFoundError(f"the {name} ended: it could not go on; the log lines above say why")
 
 
 def log_to_stderr(level: str) -> None:
@@ -149,8 +147,9 @@ def parsed_address(_ctx: click.Context, _param: click.Parameter, value: str | No
     """Host and port of `HOST:PORT`; an IPv6 host may stand in brackets."""
     if value is None:
         return None
-    host, _, port = value.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not host or not (port.isascii() and port.isdecimal()) or int(port) > 65_535:
-        raise click.BadParameter(f"{value!r} is no address; give one such as 127.0.0.1:9876")
-    return host, int(port)
+    from pyledger.model.address import split_address
+
+    try:
+        return split_address(value, least_port=0)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is no address; give one such as 127.0.0.1:9876") from None

@@ -32,7 +32,7 @@ def compile_pattern(pattern: str, *, ignore_case: bool, fixed: bool) -> re.Patte
     text = re.escape(pattern) if fixed else pattern
     try:
         return re.compile(text.encode("utf-8", "surrogateescape"), re.IGNORECASE if ignore_case else 0)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise click.BadParameter(
             f"{pattern!r} is no regular expression: {error}", param_hint="PATTERN"
         ) from error

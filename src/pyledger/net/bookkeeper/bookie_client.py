@@ -17,8 +17,9 @@ from typing import Any
 from pyledger.config.net import DAY_S, NetConfig, TlsConfig
 from pyledger.errors import FrameError, LedgerFrameError
 from pyledger.log_events import event, logger
+from pyledger.model.address import split_address
 from pyledger.net.endpoint import Endpoint, Received
-from pyledger.net.sockets import open_socket, reason_of, split_address
+from pyledger.net.sockets import open_socket, reason_of
 from pyledger.net.stream import FrameStream
 from pyledger.net.timers import Alarm
 from pyledger.net.tls import client_context

@@ -18,13 +18,14 @@ from pyledger.errors import (
     RemotingTimeoutError,
 )
 from pyledger.log_events import event, logger
+from pyledger.model.address import split_address
 from pyledger.model.remoting_codes import ResponseCode
 from pyledger.net.endpoint import Endpoint
 from pyledger.net.remoting.connection import Connection, Handler
 from pyledger.net.remoting.name_servers import NameServerList
 from pyledger.net.remoting.pending_requests import Done, Outcome
 from pyledger.net.remoting.request_table import refuse_unknown
-from pyledger.net.sockets import open_socket, reason_of, split_address
+from pyledger.net.sockets import open_socket, reason_of
 from pyledger.net.tls import client_context
 from pyledger.wire.remoting.command import RemotingCommand
 

@@ -18,7 +18,7 @@ from pyledger.config.ha import HaConfig
 from pyledger.config.net import TlsConfig
 from pyledger.errors import PyLedgerError, StoreError
 from pyledger.log_events import event, logger
-from pyledger.net.sockets import split_address
+from pyledger.model.address import split_address
 from pyledger.net.tls import client_context
 from pyledger.net.tls_socket import TlsSocket
 from pyledger.protocol.ha.slave import SlaveConnection, SlaveState
@@ -135,7 +135,7 @@ class HaClient:
         """Follow until the connection ends; why it did."""
         connected = None
         try:
-            self.replica.cut_partial()
+            self.replica.cut_partial()  # also where nothing is to be cut: a log that failed follows nobody
             await self._learn()
             if not (address := self._address):
                 return "no name server knows a master"

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 from pyledger.errors import LedgerMetadataError
+from pyledger.model.address import split_address
 from pyledger.wire.bookkeeper.schema import DecodeError, format_text, message, parse_text
 
 COOKIE_LAYOUT = 5
@@ -136,10 +137,12 @@ def decode_registration(bookie_id: str, data: bytes) -> Registration:
         LedgerMetadataError: It is malformed, or empty under an id that is no address.
     """
     if not data:
-        host, _, port = bookie_id.rpartition(":")
-        if not host or not port.isdigit() or int(port) > 0xFFFF:
-            raise LedgerMetadataError(f"bookie {bookie_id!r} tells no address, and its id is none")
-        return Registration((Endpoint(ENDPOINT_ID, int(port), host),))
+        try:
+            host, port = split_address(bookie_id)
+        except ValueError:
+            problem = f"bookie {bookie_id!r} tells no address, and its id is none"
+            raise LedgerMetadataError(problem) from None
+        return Registration((Endpoint(ENDPOINT_ID, port, host),))
     try:
         whole = message("BookieServiceInfoFormat").FromString(data)
     except DecodeError as error:

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any, TypeVar, cast
 
 from pyledger.errors import ConfigError, MalformedBodyError, MalformedJsonError
+from pyledger.model.address import split_address
 from pyledger.protocol.dledger.messages import (
     ENTRY_HEADER_BYTES,
     AppendEntryRequest,
@@ -138,9 +139,13 @@ def parse_peers(text: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for part in filter(None, map(str.strip, text.split(";"))):
         peer, _, address = part.partition("-")
-        host, _, port = address.rpartition(":")
-        if not peer or not host or not (port.isascii() and port.isdecimal()) or peer in found:
-            raise ConfigError("peers", f"{part!r} is no member", "write n0-host:port;n1-host:port")
+        try:
+            split_address(address, least_port=0)
+            if not peer or peer in found:
+                raise ValueError("it has no id of its own")
+        except ValueError as error:
+            problem, remedy = f"{part!r} is no member: {error}", "write n0-host:port;n1-host:port"
+            raise ConfigError("peers", problem, remedy) from None
         found[peer] = address
     if not found:
         raise ConfigError("peers", "names nobody", "write n0-host:port;n1-host:port")
