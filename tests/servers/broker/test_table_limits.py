@@ -1,6 +1,7 @@
 """What peers can make of a broker's tables: nothing by what is refused, a limited amount by what succeeds."""
 
 import asyncio
+import threading
 import time
 from pathlib import Path
 
@@ -8,10 +9,14 @@ import pytest
 
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.model.subscription_group import SubscriptionGroup
+from pyledger.model.topic import TopicConfig
 from pyledger.servers.broker.processors import client_manage
 from pyledger.servers.broker.server import Broker
 from pyledger.servers.broker.table_file import TableFile
 from pyledger.wire.remoting.bodies.heartbeat import Heartbeat, ProducerEntry
+from pyledger.wire.remoting.bodies.json_body import Body
+from pyledger.wire.remoting.bodies.offsets import ConsumerOffsetTable
+from pyledger.wire.remoting.bodies.topic_config import SubscriptionGroupTable, TopicConfigTable
 from pyledger.wire.remoting.command import RemotingCommand
 from tests.net.conftest import Run
 from tests.servers.broker.peers import COMMIT, WITH_SUBSCRIPTION, asked, broker, heartbeat, peer, pull, send
@@ -149,6 +154,54 @@ def test_a_connection_joins_a_limited_number_of_groups(
             assert (await client.request(joining("c", 10))).code == ResponseCode.SYSTEM_ERROR
             assert len(producers.groups) == 10
             assert set(producers.by_client_id) == {"c"}, "names that it does not use any more"
+
+    run(main())
+
+
+TABLES = {
+    RequestCode.GET_ALL_TOPIC_CONFIG: TopicConfigTable,
+    RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: SubscriptionGroupTable,
+    RequestCode.GET_ALL_CONSUMER_OFFSET: ConsumerOffsetTable,
+}
+
+
+@pytest.mark.parametrize("code", TABLES)
+def test_whole_tables_are_made_in_a_thread(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: RequestCode
+) -> None:
+    encode, threads = Body.encode, list[int]()
+
+    def noted(body: Body, **options: bool) -> bytes:
+        if isinstance(body, TABLES[code]):
+            threads.append(threading.get_ident())
+        return encode(body, **options)
+
+    monkeypatch.setattr(Body, "encode", noted)
+
+    async def main() -> None:
+        async with broker(tmp_path) as one, peer(one) as client:
+            tables = one.parts.tables
+            for number in range(300):
+                tables.topics.topics[f"t{number}"] = TopicConfig(f"t{number}", 1, 1)
+                tables.groups.groups[f"g{number}"] = SubscriptionGroup(f"g{number}")
+                tables.offsets.adopt(f"g{number}", f"t{number % 50}", 0, number)
+            body = TABLES[code].decode((await client.request(asked(code))).body)
+            assert threads
+            assert threading.get_ident() not in threads, "the event loop's"
+            if isinstance(body, TopicConfigTable):
+                assert body.topic_config_table.keys() == tables.topics.topics.keys()
+            elif isinstance(body, SubscriptionGroupTable):
+                assert body.subscription_group_table.keys() == tables.groups.groups.keys()
+            elif isinstance(body, ConsumerOffsetTable):
+                assert body.offset_table["t7@g7"] == {0: 7}
+                assert sum(map(len, body.group_topic_map.values())) == len(body.offset_table) == 300
+            # The same again is not made again; what has changed is in the next one.
+            await client.request(asked(code))
+            assert len(threads) == 1
+            tables.offsets.commit("g7", "t7", 0, 8, 0)
+            again = TABLES[code].decode((await client.request(asked(code))).body)
+            if isinstance(again, ConsumerOffsetTable):
+                assert again.offset_table["t7@g7"] == {0: 8}
 
     run(main())
 

@@ -10,8 +10,9 @@ import pytest
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.model.route import BrokerIdentity, QueueRoute, Registration
 from pyledger.model.topic import DataVersion, Permission
+from pyledger.net.remoting.large_answers import LargeAnswers
 from pyledger.protocol.namesrv.route_table import RouteTable
-from pyledger.servers.namesrv.large_answers import LargeAnswers, topic_list
+from pyledger.servers.namesrv.topic_list import topic_list
 from pyledger.wire.remoting.bodies.topic_config import TopicList
 from tests.net.conftest import Run
 from tests.servers.namesrv.peers import asked, name_server, peer, topics_of
@@ -92,7 +93,7 @@ def test_others_are_answered_while_one_is_made(run: Run, tmp_path: Path, code: R
 def test_who_asks_for_the_same_gets_the_same(run: Run) -> None:
     async def main() -> None:
         table, made = RouteTable(), 0
-        answers = LargeAnswers(table)
+        answers = LargeAnswers(lambda: table.generation)
 
         def make() -> Awaitable[bytes]:
             nonlocal made

@@ -25,11 +25,11 @@ from pyledger.model.route import (
 )
 from pyledger.model.topic import DataVersion
 from pyledger.net.remoting.connection import Connection
+from pyledger.net.remoting.large_answers import LargeAnswers
 from pyledger.net.remoting.request_table import HandlerTable
 from pyledger.protocol.namesrv.route_rules import in_zone
 from pyledger.protocol.namesrv.route_table import RouteTable
 from pyledger.servers.namesrv.kv_config import KVConfig
-from pyledger.servers.namesrv.large_answers import LargeAnswers, topic_list
 from pyledger.servers.namesrv.registration import (
     LARGE_BYTES,
     LAST,
@@ -39,6 +39,7 @@ from pyledger.servers.namesrv.registration import (
     remembered,
 )
 from pyledger.servers.namesrv.runtime_config import CHANGEABLE, refused_setting
+from pyledger.servers.namesrv.topic_list import topic_list
 from pyledger.wire.remoting.bodies.json_body import decode_body, encode_body
 from pyledger.wire.remoting.bodies.route import (
     BrokerMembers,
@@ -96,7 +97,7 @@ class RequestProcessor:
         # Encoded routes by topic and form, of one generation of the table.
         self._encoded: dict[tuple[str, bool], bytes] = {}
         self._encoded_generation = -1
-        self._large = LargeAnswers(routes)
+        self._large = LargeAnswers(lambda: routes.generation)
 
     def handlers(self) -> HandlerTable:
         """All of it, by request code."""

@@ -3,7 +3,8 @@
 Source: RocketMQ broker/.../AdminBrokerProcessor.java.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
 from typing import TypeVar
@@ -12,6 +13,7 @@ from pyledger.model.message import MessageQueue
 from pyledger.model.remoting_codes import LanguageCode, RequestCode, ResponseCode
 from pyledger.model.subscription_group import SubscriptionGroup
 from pyledger.net.remoting.connection import Connection
+from pyledger.net.remoting.large_answers import LargeAnswers
 from pyledger.protocol.broker.client_channel import Client
 from pyledger.protocol.broker.subscription import Subscription as Rule
 from pyledger.servers.broker.context import BrokerParts, Method, Reply
@@ -40,6 +42,7 @@ class GroupProcessor:
     def __init__(self, parts: BrokerParts) -> None:
         self._parts = parts
         self._tables = parts.tables
+        self._large = LargeAnswers(lambda: parts.tables.groups.version)
 
     def methods(self) -> Mapping[RequestCode, Method]:
         """What anybody may ask, by request code."""
@@ -103,20 +106,29 @@ class GroupProcessor:
 
     def get_all(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """201: all groups, or a page of them."""
+        return asyncio.ensure_future(self._get_all(request))
+
+    async def _get_all(self, request: RemotingCommand) -> RemotingCommand:
         header = request.header(headers.GetAllSubscriptionGroupRequestHeader)
-        table = self._tables.groups
-        groups, forbidden, answer = table.groups, table.forbidden, None
+        table, answer, page = self._tables.groups, None, None
         asked = (header.group_seq, header.max_group_num, header.data_version)
         if any(one is not None for one in asked):
-            answer = headers.GetAllSubscriptionGroupResponseHeader(total_group_num=len(groups))
+            answer = headers.GetAllSubscriptionGroupResponseHeader(total_group_num=len(table.groups))
             start = page_start(header.group_seq, header.data_version, table.version)
-            page = sorted(groups)[start : start + page_length(header.max_group_num)]
-            groups = {name: groups[name] for name in page}
-            forbidden = {name: forbidden[name] for name in page if name in forbidden}
-        body = SubscriptionGroupTable(
-            subscription_group_table=groups, forbidden_table=forbidden, data_version=table.version
+            page = start, page_length(header.max_group_num)
+        return request.response(
+            header=answer, body=await self._large.body(page, partial(self._encoded, page))
         )
-        return request.response(header=answer, body=body.encode())
+
+    def _encoded(self, page: tuple[int, int] | None) -> Awaitable[bytes]:
+        table = self._tables.groups
+        names = table.groups if page is None else sorted(table.groups)[page[0] : sum(page)]
+        body = SubscriptionGroupTable(
+            subscription_group_table={name: table.groups[name] for name in names},
+            forbidden_table={name: dict(table.forbidden[name]) for name in names if name in table.forbidden},
+            data_version=table.version,
+        )
+        return asyncio.to_thread(body.encode)
 
     def get_one(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """352; asking for a group creates it where groups are created by their first use."""

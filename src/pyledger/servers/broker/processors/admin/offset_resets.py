@@ -5,12 +5,15 @@ A reset is kept here until the group's next pull of the queue is told; upstream'
 Source: RocketMQ broker/.../AdminBrokerProcessor.java.
 """
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Mapping
 
 from pyledger.model.message import MessageQueue
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.model.topic import DataVersion
 from pyledger.net.remoting.connection import Connection
-from pyledger.protocol.broker.consumer_offsets import reset_allowed
+from pyledger.net.remoting.large_answers import LargeAnswers
+from pyledger.protocol.broker.consumer_offsets import Offsets, reset_allowed
 from pyledger.protocol.broker.name_rules import INTERNAL_GROUPS
 from pyledger.protocol.broker.subscription_groups import internal_group
 from pyledger.servers.broker.context import BrokerParts, Method, Reply
@@ -32,6 +35,7 @@ class ResetProcessor:
     def __init__(self, parts: BrokerParts) -> None:
         self._parts = parts
         self._offsets = parts.tables.offsets
+        self._large = LargeAnswers(lambda: (parts.tables.offsets.change_count, parts.tables.offsets.version))
 
     def methods(self) -> Mapping[RequestCode, Method]:
         """What anybody may ask, by request code."""
@@ -50,15 +54,14 @@ class ResetProcessor:
 
     def get_all(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """43."""
-        topics: dict[str, tuple[str, ...]] = {}
-        table = {}
-        for (topic, group), queues in self._offsets.offsets.items():
-            table[f"{topic}@{group}"] = {int(queue_id): int(offset) for queue_id, offset in queues.items()}
-            topics[group] = (*topics.get(group, ()), topic)
-        body = ConsumerOffsetTable(
-            offset_table=table, group_topic_map=topics, data_version=self._offsets.version
-        )
-        return request.response(body=body.encode())
+        return asyncio.ensure_future(self._get_all(request))
+
+    async def _get_all(self, request: RemotingCommand) -> RemotingCommand:
+        return request.response(body=await self._large.body("all", self._encoded))
+
+    def _encoded(self) -> Awaitable[bytes]:
+        offsets = {key: dict(queues) for key, queues in self._offsets.offsets.items()}
+        return asyncio.to_thread(encoded_offsets, offsets, self._offsets.version)
 
     def get_delays(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """45."""
@@ -131,3 +134,19 @@ class ResetProcessor:
         if time_ms < 0:
             return self._parts.store.queue_range(topic, queue_id).max_offset
         return self._parts.store.offset_by_time(topic, queue_id, time_ms)
+
+
+def encoded_offsets(offsets: Offsets, version: DataVersion) -> bytes:
+    """The answer to 43."""
+    topics: dict[str, list[str]] = {}
+    for topic, group in offsets:
+        topics.setdefault(group, []).append(topic)
+    table = {
+        f"{topic}@{group}": {int(queue_id): int(offset) for queue_id, offset in queues.items()}
+        for (topic, group), queues in offsets.items()
+    }
+    return ConsumerOffsetTable(
+        offset_table=table,
+        group_topic_map={group: tuple(names) for group, names in topics.items()},
+        data_version=version,
+    ).encode()

@@ -6,7 +6,8 @@ were if it is made again; upstream begins again at 0 and so gives an offset out 
 Source: RocketMQ broker/.../AdminBrokerProcessor.java.
 """
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
 
 from pyledger.errors import TopicAttributeError
@@ -15,6 +16,7 @@ from pyledger.model.message import MessageQueue
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.model.topic import DataVersion, Permission, TopicConfig
 from pyledger.net.remoting.connection import Connection
+from pyledger.net.remoting.large_answers import LargeAnswers
 from pyledger.protocol.broker.name_rules import SYSTEM_TOPICS
 from pyledger.protocol.broker.rejection import Refusal
 from pyledger.protocol.broker.topic_attributes import parse_change
@@ -36,6 +38,7 @@ class TopicProcessor:
     def __init__(self, parts: BrokerParts) -> None:
         self._parts = parts
         self._topics = parts.tables.topics
+        self._large = LargeAnswers(lambda: parts.tables.topics.version)
 
     def methods(self) -> Mapping[RequestCode, Method]:
         """What anybody may ask, by request code."""
@@ -112,20 +115,28 @@ class TopicProcessor:
 
     def get_all(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """21: all topics, or a page of them."""
+        return asyncio.ensure_future(self._get_all(request))
+
+    async def _get_all(self, request: RemotingCommand) -> RemotingCommand:
         header = request.header(headers.GetAllTopicConfigRequestHeader)
         topics = self._topics.topics
         asked = (header.topic_seq, header.max_topic_num, header.data_version)
-        answer = None
+        answer, page = None, None
         if any(one is not None for one in asked):
             answer = headers.GetAllTopicConfigResponseHeader(total_topic_num=len(topics))
             start = page_start(header.topic_seq, header.data_version, self._topics.version)
-            topics = self._topics.page(start, page_length(header.max_topic_num))
+            page = start, page_length(header.max_topic_num)
+        return request.response(
+            header=answer, body=await self._large.body(page, partial(self._encoded, page))
+        )
+
+    def _encoded(self, page: tuple[int, int] | None) -> Awaitable[bytes]:
         table = TopicConfigTable(
-            topic_config_table=topics,
+            topic_config_table=dict(self._topics.topics) if page is None else self._topics.page(*page),
             data_version=self._topics.version,
             mapping_data_version=DataVersion(),
         )
-        return request.response(header=answer, body=table.encode())
+        return asyncio.to_thread(table.encode)
 
     def get_one(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """351."""

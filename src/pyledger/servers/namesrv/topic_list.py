@@ -1,0 +1,27 @@
+"""A list of topics as an answer, made in steps: between two of them other connections are served."""
+
+import asyncio
+import heapq
+from collections.abc import Iterable
+from itertools import groupby, islice
+
+from pyledger.protocol.namesrv.route_rules import TOPICS_AT_ONCE
+from pyledger.wire.remoting.bodies.topic_config import encode_topic_names, topic_list_of
+
+
+async def topic_list(parts: Iterable[list[str]]) -> bytes:
+    """A list of topics in the order of their names, each once.
+
+    Args:
+        parts: The names, in parts that cost little each; one may come twice.
+    """
+    ordered = []
+    for part in parts:
+        ordered.append(sorted(part))
+        await asyncio.sleep(0)
+    names = (name for name, _ in groupby(heapq.merge(*ordered)))
+    encoded = []
+    while some := list(islice(names, TOPICS_AT_ONCE)):
+        encoded.append(encode_topic_names(some))
+        await asyncio.sleep(0)
+    return topic_list_of(encoded)
