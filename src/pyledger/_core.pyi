@@ -2316,7 +2316,11 @@ class ReplicaLog:
             CorruptRecordError, StoreFullError: as `append`; nothing was written.
         """
     def cut_partial(self) -> int:
-        """Take back the bytes behind the last whole record, durably; how many there were."""
+        """Take back the bytes behind the last whole record, durably; how many there were.
+
+        Raises:
+            StoreFailedError: an earlier flush failed, also where there are none.
+        """
 
 # --- replica_feed.pyx
 

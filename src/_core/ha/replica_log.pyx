@@ -8,12 +8,13 @@
 # Meanwhile the kernel reads nothing ahead there: it would fill pages with zeros just before they are written,
 # which costs more than all else that a slave does.
 from _core.layout cimport PARSED_BLANK, PARSED_RECORD, PARSED_SHORT, Record, get_i32, get_i64, parse_record
-from _core.posix cimport MADV_NORMAL, MADV_RANDOM, iovec, load_acquire, madvise, pwritev, store_release
+from _core.posix cimport (MADV_NORMAL, MADV_RANDOM, iovec, load_acquire, madvise, open_regular, pwritev,
+                          store_release)
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.errno cimport EINTR, EIO, errno
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcpy, memset
-from posix.fcntl cimport O_CLOEXEC, O_RDWR, open as c_open
+from posix.fcntl cimport O_RDWR
 from posix.unistd cimport close as c_close
 
 from pyledger import errors
@@ -207,7 +208,7 @@ cdef class ReplicaLog:
             file.reserve(end)
         if file.pool == NULL and self.fd_start != file.start_offset:
             self.let_go()
-            self.fd = c_open(file.c_path, O_RDWR | O_CLOEXEC)
+            self.fd = open_regular(file.c_path, O_RDWR)
             if self.fd < 0:
                 raise_errno(errno, file.path, "open")
             self.fd_start = file.start_offset
@@ -246,10 +247,14 @@ cdef class ReplicaLog:
             self.written = None
 
     def cut_partial(self):
-        """Take back the bytes behind the last whole record, durably; how many there were."""
+        """Take back the bytes behind the last whole record, durably; how many there were.
+
+        Raises whatever keeps the log from being written, also where there are none.
+        """
         cdef int64_t rest
         self.start_append()
         try:
+            self.queue.check_writable()
             rest = self.queue.wrote_where - self.whole
             self.let_go()
             if rest > 0:

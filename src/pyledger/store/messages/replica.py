@@ -115,7 +115,11 @@ class StoreReplica:
         self._dispatch_waker.notify()
 
     def cut_partial(self) -> int:
-        """Take back the bytes behind the last whole record, durably; how many (bytes)."""
+        """Take back the bytes behind the last whole record, durably; how many (bytes).
+
+        Raises:
+            StoreFailedError: an earlier flush failed, also where there is nothing to take back.
+        """
         return self._end.cut_partial()
 
     def last_record_offset(self) -> int:
