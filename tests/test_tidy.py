@@ -22,7 +22,7 @@ FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 LINE_LENGTH_MAX = 110
 
-GROUND = {"errors", "lazy_names", "log_events", "model", "clock", "atomic_file", "config"}
+GROUND = {"errors", "lazy_names", "log_events", "model", "clock", "regular_file", "atomic_file", "config"}
 PURE = GROUND | {"protocol", "wire"}
 READING = PURE | {"store", "arrow", "spark"}
 
@@ -36,7 +36,8 @@ MAY_IMPORT = {
     "errors": {"errors"},
     "lazy_names": set(),
     "log_events": set(),
-    "atomic_file": set(),
+    "regular_file": {"errors"},
+    "atomic_file": {"regular_file"},
     "clock": set(),
     "model": {"errors", "model"},
     "model.digest": {"errors", "_core"},

@@ -28,6 +28,9 @@ cdef extern from "sys/uio.h" nogil:
         size_t iov_len
     ssize_t pwritev(int fd, const iovec* parts, int count, off_t offset)
 
+cdef extern from "base/store_file.h" nogil:
+    int open_regular(const char* path, int flags)
+
 cdef extern from "base/page.h" nogil:
     int64_t page_bytes
     int64_t page_floor(int64_t position)

@@ -11,6 +11,8 @@ import os
 from functools import partial
 from pathlib import Path
 
+from pyledger.regular_file import open_regular, read_regular
+
 
 def backup_of(path: Path) -> Path:
     """The file that holds the content before the last write."""
@@ -44,7 +46,7 @@ def replace_file(path: Path, content: bytes, *, backup: bool = True, mode: int =
     try:
         if backup and (old := _content_of(path)) is not None:
             replace_file(backup_of(path), old, backup=False)
-        with open(fresh, "wb", opener=partial(os.open, mode=mode)) as file:
+        with open(fresh, "wb", opener=partial(open_regular, mode=mode)) as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -58,6 +60,6 @@ def replace_file(path: Path, content: bytes, *, backup: bool = True, mode: int =
 
 def _content_of(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
+        return read_regular(path)
     except FileNotFoundError:
         return None

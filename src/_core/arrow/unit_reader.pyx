@@ -5,9 +5,10 @@
 # serves better, or reading fails, the view gives them: what it has mapped stays, though deleted or packed.
 from _core.layout cimport (CHECK_POSITION, CQ_UNIT_BYTES, PARSED_BAD_SIZE, PARSED_RECORD, Record, get_i32,
                            get_i64, parse_record)
+from _core.posix cimport open_regular
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
-from posix.fcntl cimport O_CLOEXEC, O_RDONLY, open as c_open
+from posix.fcntl cimport O_RDONLY
 from posix.unistd cimport close as c_close, pread
 
 cimport cython
@@ -90,7 +91,7 @@ cdef class UnitReader:
         if self.file_start != span.start:
             self.close_file()
             self.file_start = span.start
-            self.fd = c_open(span.path, O_RDONLY | O_CLOEXEC)
+            self.fd = open_regular(span.path, O_RDONLY)
         if self.fd < 0 or pread(self.fd, self.bytes, <size_t>size_bytes, position) != size_bytes:
             return False
         return parse_record(self.bytes, size_bytes, record) == PARSED_RECORD

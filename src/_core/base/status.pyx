@@ -12,10 +12,11 @@ cdef object _NO_SPACE = (28, 122)    # ENOSPC, EDQUOT
 
 cdef int raise_errno(int number, str path, str doing) except -1:
     """Raise the class for an errno; `doing` completes "cannot …"."""
-    cause = OSError(number, os.strerror(number), path)
+    reason = errors.reason_of(number)
+    cause = OSError(number, reason, path)
     if number in _NO_SPACE:
         raise errors.StoreFullError(path, doing) from cause
-    raise errors.StoreIOError(path, doing, os.strerror(number)) from cause
+    raise errors.StoreIOError(path, doing, reason) from cause
 
 
 cdef object of_disk(error, str doing):

@@ -1,12 +1,12 @@
 # Cold segments: files of the commit log in LZ4 blocks. Opening one.
 # The unpacking, and the memory that it takes, is in cold_segment.h.
-from _core.posix cimport MADV_NOHUGEPAGE, madvise, page_ceiling
+from _core.posix cimport MADV_NOHUGEPAGE, madvise, open_regular, page_ceiling
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.errno cimport ENOMEM, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp
-from posix.fcntl cimport O_CLOEXEC, O_RDONLY, open as c_open
+from posix.fcntl cimport O_RDONLY
 from posix.mman cimport (MAP_ANONYMOUS, MAP_FAILED, MAP_NORESERVE, MAP_PRIVATE, PROT_READ,
                          PROT_WRITE, mmap)
 from posix.stat cimport fstat, struct_stat
@@ -134,7 +134,7 @@ cdef cold_segment* open_segment(str path, const char* c_path) except NULL:
     cdef const char* problem = "is empty"
     cdef cold_segment* s = NULL
     cdef int failed = 0
-    cdef int fd = c_open(c_path, O_RDONLY | O_CLOEXEC)
+    cdef int fd = open_regular(c_path, O_RDONLY)
     if fd < 0:
         raise_errno(errno, path, "open")
     if fstat(fd, &facts) != 0:

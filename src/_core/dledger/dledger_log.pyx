@@ -6,12 +6,13 @@ from _core.layout cimport PARSED_RECORD, get_i32, put_i32, put_i64
 from _core.dledger_layout cimport (ENTRY_BYTES_MAX, ENTRY_FILLER, ENTRY_HEAD_BYTES, ENTRY_NORMAL,
                                    FILLER_BYTES_MIN, INDEX_UNIT_BYTES, Entry, parse_entry, put_entry_head,
                                    put_index_unit)
+from _core.posix cimport open_regular
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.errno cimport EINTR, EIO, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
-from posix.fcntl cimport O_CLOEXEC, O_WRONLY, open as c_open
+from posix.fcntl cimport O_WRONLY
 from posix.unistd cimport close as c_close, pwrite
 
 cimport cython
@@ -314,7 +315,7 @@ cdef class RaftLog:
         cdef ssize_t wrote
         if self.staged_for is not file:
             self.let_go()
-            self.stage_fd = c_open(file.c_path, O_WRONLY | O_CLOEXEC)
+            self.stage_fd = open_regular(file.c_path, O_WRONLY)
             self.staged_for = file
         while self.stage_fd >= 0 and done < self.staged_bytes:
             wrote = pwrite(self.stage_fd, self.stage + done, <size_t>(self.staged_bytes - done),

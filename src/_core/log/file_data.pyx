@@ -1,10 +1,10 @@
 # Where a mapped file has data, and making what follows a place zero. Holes are skipped: reading one through
 # the mapping would take memory for it.
-from _core.posix cimport SEEK_DATA, SEEK_HOLE, fdatasync, lseek
+from _core.posix cimport SEEK_DATA, SEEK_HOLE, fdatasync, lseek, open_regular
 from libc.errno cimport EIO, ENXIO, errno
 from libc.stdint cimport int64_t
 from libc.string cimport memset
-from posix.fcntl cimport O_CLOEXEC, O_RDONLY, O_RDWR, open as c_open
+from posix.fcntl cimport O_RDONLY, O_RDWR
 from posix.unistd cimport close as c_close
 
 
@@ -17,7 +17,7 @@ cdef int64_t first_set(MappedFile file, int64_t position) except -2:
     # Mostly asked unit by unit.
     if file.base[position] != 0:
         return position
-    fd = c_open(file.c_path, O_RDONLY | O_CLOEXEC)
+    fd = open_regular(file.c_path, O_RDONLY)
     if fd < 0:
         raise_errno(errno, file.path, "open")
     file.pin()
@@ -55,7 +55,7 @@ cdef int zero_rest(MappedFile file, int64_t position, bint sync) noexcept nogil:
     cdef int64_t begin = position
     cdef int64_t data, end, length
     cdef int failed = 0
-    cdef int fd = c_open(file.c_path, O_RDWR | O_CLOEXEC)
+    cdef int fd = open_regular(file.c_path, O_RDWR)
     if fd < 0:
         return errno
     # First the bytes where the next record would stand: a crash in between leaves no valid record there.

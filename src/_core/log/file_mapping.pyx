@@ -1,7 +1,7 @@
 # A mapping: making one of a new file, with blocks and pages behind it, and making things durable by path.
 from _core.posix cimport (AT_FDCWD, AT_SYMLINK_FOLLOW, MADV_NORMAL, MADV_POPULATE_WRITE, MADV_RANDOM,
                           O_TMPFILE, SYNC_FILE_RANGE_WRITE, fsync, linkat, load_acquire, madvise,
-                          pause_briefly, posix_fallocate, sync_file_range, syncfs, unlink)
+                          open_regular, pause_briefly, posix_fallocate, sync_file_range, syncfs, unlink)
 from libc.errno cimport EINTR, ENOENT, ENOMEM, errno
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdio cimport snprintf
@@ -150,7 +150,7 @@ cdef int allocate_range(int fd, int64_t begin, int64_t end) noexcept nogil:
 
 cdef int allocate_by_path(const char* path, int64_t begin, int64_t end) noexcept nogil:
     """The same for a file that is not kept open: a store may have too many for that. 0, or an errno."""
-    cdef int fd = c_open(path, O_RDWR | O_CLOEXEC)
+    cdef int fd = open_regular(path, O_RDWR)
     cdef int result
     if fd < 0:
         return errno
@@ -202,7 +202,7 @@ cdef int create_file(const char* path, int64_t size_bytes, int64_t allocated_byt
         c_close(fd)
         if failed == 0:
             # The kernel shows a mapping by the name that was opened.
-            created[0] = c_open(path, O_RDWR | O_CLOEXEC)
+            created[0] = open_regular(path, O_RDWR)
             if created[0] < 0:
                 failed = errno
                 unlink(path)

@@ -5,13 +5,13 @@
 from _core.layout cimport (MAGIC_V1, MAGIC_V2, PARSED_BLANK, PARSED_RECORD, PARSED_SHORT, Record, get_i32,
                            parse_record)
 from _core.layout cimport PAGE_SIZE_BYTES
-from _core.posix cimport MADV_RANDOM, madvise, page_ceiling
+from _core.posix cimport MADV_RANDOM, madvise, open_regular, page_ceiling
 from _core.dledger_layout cimport ENTRY_HEAD_BYTES, FILLER_BYTES_MIN, Entry, parse_entry
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.errno cimport ENOENT, errno
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free, malloc
-from posix.fcntl cimport O_CLOEXEC, O_RDONLY, open as c_open
+from posix.fcntl cimport O_RDONLY
 from posix.mman cimport PROT_READ
 from posix.stat cimport fstat, struct_stat
 from posix.unistd cimport close as c_close
@@ -62,7 +62,7 @@ cdef void map_span(Span* span) noexcept nogil:
     """Map a file that nobody has mapped. Nothing of a file that is gone is readable; want of memory or of
     descriptors is an error of the view, until a later call can map it."""
     cdef struct_stat facts
-    cdef int fd = c_open(span.path, O_RDONLY | O_CLOEXEC)
+    cdef int fd = open_regular(span.path, O_RDONLY)
     span.readable = span.failed = 0
     if fd < 0:
         span.failed = 0 if errno == ENOENT else errno

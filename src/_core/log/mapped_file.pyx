@@ -3,13 +3,13 @@
 # readers never pass `committed` (which equals `wrote` without a pool).
 # No descriptor stays open: a store of thousands of queues must not run out of them.
 from _core.posix cimport (MADV_DONTNEED, MS_SYNC, fdatasync, fork_generation, load_acquire, madvise, msync,
-                          page_floor, store_release, watch_forks)
+                          open_regular, page_floor, store_release, watch_forks)
 from _core.status cimport STATUS_CLOSED, STATUS_READ_ONLY
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.errno cimport EINTR, EIO, errno
 from libc.stdint cimport int64_t, uint8_t
-from posix.fcntl cimport O_CLOEXEC, O_RDONLY, O_RDWR, open as c_open
+from posix.fcntl cimport O_RDONLY, O_RDWR
 from posix.mman cimport PROT_READ, PROT_WRITE, munmap
 from posix.stat cimport fstat, struct_stat
 from posix.unistd cimport close as c_close, pwrite
@@ -86,7 +86,7 @@ cdef class MappedFile:
         if path.endswith(COLD_SUFFIX):
             open_cold(file, path)
             return file
-        file._open_existing(path, O_RDONLY | O_CLOEXEC, PROT_READ, size_bytes)
+        file._open_existing(path, O_RDONLY, PROT_READ, size_bytes)
         return file
 
     @staticmethod
@@ -95,7 +95,7 @@ cdef class MappedFile:
         cdef MappedFile file = MappedFile.__new__(MappedFile)
         file.allocate_chunk_bytes = allocate_chunk_bytes
         # Blocks may be missing anywhere in a file that Java made sparse: none counts as allocated.
-        file._open_existing(path, O_RDWR | O_CLOEXEC, PROT_READ | PROT_WRITE, 0)
+        file._open_existing(path, O_RDWR, PROT_READ | PROT_WRITE, 0)
         return file
 
     @staticmethod
@@ -158,7 +158,7 @@ cdef class MappedFile:
         cdef int failed = 0
         cdef int fd
         self._name(path)
-        fd = c_open(self.c_path, flags)
+        fd = open_regular(self.c_path, flags)
         if fd < 0:
             raise_errno(errno, path, "open")
         if fstat(fd, &facts) != 0:
@@ -198,7 +198,7 @@ cdef class MappedFile:
         cdef int failed, fd
         if self.base != NULL or self.closed or self.mapped_bytes == 0:
             return 0
-        fd = c_open(self.c_path, (O_RDONLY if self.readonly else O_RDWR) | O_CLOEXEC)
+        fd = open_regular(self.c_path, O_RDONLY if self.readonly else O_RDWR)
         if fd < 0:
             raise_errno(errno, self.path, "open")
         self.mapping = map_file(fd, self.mapped_bytes, PROT_READ if self.readonly else PROT_READ | PROT_WRITE)
@@ -265,7 +265,7 @@ cdef class MappedFile:
         if position <= begin:
             return 0
         end = min(((position + chunk - 1) // chunk) * chunk, self.size_bytes)
-        fd = c_open(self.c_path, O_RDWR | O_CLOEXEC)
+        fd = open_regular(self.c_path, O_RDWR)
         if fd < 0:
             return errno
         result = allocate_range(fd, begin, end)
@@ -454,7 +454,7 @@ cdef class MappedFile:
         """Make every byte of the file durable, whoever wrote it. 0, or an errno, which stays latched."""
         cdef int fd
         if self.flush_errno == 0:
-            fd = c_open(self.c_path, O_RDONLY | O_CLOEXEC)
+            fd = open_regular(self.c_path, O_RDONLY)
             if fd < 0:
                 return errno
             if fdatasync(fd) != 0:

@@ -4,12 +4,12 @@
 # Invariant: from the first record of a run to its last one the interpreter lock is held, which is the append
 # lock; where it may be let go the run is empty, and `append_epoch` says that this was kept to.
 from _core.layout cimport AT_QUEUE_ID, get_i32
-from _core.posix cimport SYNC_FILE_RANGE_WRITE, sync_file_range
+from _core.posix cimport SYNC_FILE_RANGE_WRITE, open_regular, sync_file_range
 from libc.errno cimport EDQUOT, EINTR, ENOSPC, errno
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
-from posix.fcntl cimport O_CLOEXEC, O_RDWR, open as c_open
+from posix.fcntl cimport O_RDWR
 from posix.unistd cimport close as c_close, pwrite
 
 from pyledger import errors
@@ -92,7 +92,7 @@ cdef class _RowRun:
     cdef int enter(self, MappedFile file) except -1:
         """Have a file open for writing."""
         self.leave()
-        self.fd = c_open(file.c_path, O_RDWR | O_CLOEXEC)
+        self.fd = open_regular(file.c_path, O_RDWR)
         if self.fd < 0:
             raise_errno(errno, file.path, "open")
         self.file = file

@@ -94,6 +94,7 @@ from pyledger.errors.store import (
     StoreIOError,
     StoreLockedError,
     StoreNotFoundError,
+    reason_of,
 )
 from pyledger.errors.wire import (
     FrameError,
@@ -191,4 +192,5 @@ __all__ = [
     "SubscriptionSyntaxError",
     "TopicAttributeError",
     "WireError",
+    "reason_of",
 ]

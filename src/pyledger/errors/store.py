@@ -1,6 +1,19 @@
 """Errors about store folders and their files."""
 
+import errno
+import os
+
 from pyledger.errors.base import EXIT_UNREACHABLE, EXIT_USAGE, PyLedgerError
+
+_REASONS = {
+    errno.ELOOP: "it is a symbolic link, and only folders may be: put the file itself in its place",
+    errno.ENXIO: "it is no regular file: move it out of the folder",
+}
+
+
+def reason_of(number: int) -> str:
+    """Why a file was not opened, by the errno; of what stands in its place with the way out."""
+    return _REASONS.get(number) or os.strerror(number)
 
 
 class StoreError(PyLedgerError):

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pyledger.errors import BookieCookieError, LedgerMetadataError, StoreIOError
+from pyledger.regular_file import read_regular
 from pyledger.store.bookkeeper.folder import (
     COOKIE_FILE,
     CURRENT,
@@ -81,7 +82,7 @@ def check_cookies(
     for folder in folders:
         path = Path(folder, CURRENT, COOKIE_FILE)
         try:
-            found = decode_cookie(path.read_bytes())
+            found = decode_cookie(read_regular(path))
         except FileNotFoundError:
             raise BookieCookieError(expected.bookie_host, f"{path} is missing: a disk was lost") from None
         except (OSError, LedgerMetadataError) as error:

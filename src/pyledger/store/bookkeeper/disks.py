@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from pyledger.errors import StoreFullError, StoreIOError
+from pyledger.regular_file import open_regular
 from pyledger.store.files.disk_error import disk_error
 
 
@@ -117,7 +118,7 @@ class LedgerDisks:
         for folder in self.folders:
             path = os.path.join(folder, name)
             try:
-                file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                file = open_regular(path, os.O_RDWR | os.O_CREAT, 0o644)
                 try:
                     write_at(file, data, 0)
                     os.fsync(file)

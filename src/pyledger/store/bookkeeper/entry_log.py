@@ -17,6 +17,7 @@ from typing import NamedTuple
 from pyledger._core import cut_entries
 from pyledger.atomic_file import flush_folder
 from pyledger.errors import LedgerFileError, StoreIOError
+from pyledger.regular_file import open_regular
 from pyledger.store.bookkeeper.disks import LedgerDisks, write_at
 from pyledger.store.bookkeeper.folder import entry_log_files
 from pyledger.store.bookkeeper.reader import FileMaps
@@ -237,7 +238,7 @@ class EntryLogs:
         number, folder = self._next, self._disks.choose()
         path = os.path.join(folder, f"{number:x}.log")
         try:
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            file = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
         except OSError as error:
             raise disk_error(path, "make", error) from error
         try:
@@ -350,7 +351,7 @@ class EntryLogs:
             return file
         path = self._path(number)
         try:
-            file = self._open[number] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            file = self._open[number] = open_regular(path, os.O_RDONLY)
         except FileNotFoundError:
             raise LedgerFileError(
                 path, 0, f"the log of entry {entry_id} of ledger {ledger_id} is gone"

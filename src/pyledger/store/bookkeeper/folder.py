@@ -20,6 +20,7 @@ from pyledger.errors import (
     StoreIOError,
     StoreNotFoundError,
 )
+from pyledger.regular_file import open_regular
 from pyledger.store.files.folder import Unusual, is_folder, names_in
 from pyledger.wire.bookkeeper.bookies import Cookie, decode_cookie
 from pyledger.wire.bookkeeper.journal import decode_mark
@@ -271,7 +272,7 @@ def index_files(current: str) -> Iterator[tuple[int, str]]:
 
 def _small_file(path: str) -> bytes:
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=open_regular) as file:
             return file.read(SMALL_FILE_BYTES_MAX)
     except OSError as error:
         raise StoreIOError(path, "read", error.strerror or str(error)) from error

@@ -19,6 +19,7 @@ from typing import NamedTuple, TypeVar
 
 from pyledger.atomic_file import flush_folder
 from pyledger.errors import LedgerFileError
+from pyledger.regular_file import open_regular
 from pyledger.store.bookkeeper.disks import LedgerDisks, write_at
 from pyledger.store.bookkeeper.folder import index_files, index_path
 from pyledger.store.files.disk_error import disk_error
@@ -100,7 +101,7 @@ class IndexFiles:
                     self._drop(path)  # it was on the move when the bookie ended; they are the same
                     continue
                 try:
-                    with open(path, "rb", buffering=0) as file:
+                    with open(path, "rb", buffering=0, opener=open_regular) as file:
                         head = file.read(INDEX_HEADER_BYTES)
                         self.filled[ledger_id] = _filled(file.fileno())
                 except OSError as error:
@@ -199,7 +200,7 @@ class IndexFiles:
             StoreIOError: The operating system refused.
         """
         try:
-            with open(self.path(ledger_id), "r+b", buffering=0) as file:
+            with open(self.path(ledger_id), "r+b", buffering=0, opener=open_regular) as file:
                 for first, run in _runs(moved):
                     at = INDEX_HEADER_BYTES + SLOT_BYTES * first
                     slots = array("q", os.pread(file.fileno(), SLOT_BYTES * len(run), at))
@@ -231,7 +232,7 @@ class IndexFiles:
             elif self._disks.avoids(folder):
                 path = self._leave(ledger_id, path)
             # A file of its own: those for reading belong to another thread.
-            with open(path, "r+b", buffering=0) as file:
+            with open(path, "r+b", buffering=0, opener=open_regular) as file:
                 write_at(file.fileno(), head, 0)
                 last, count = self.filled.get(ledger_id, EMPTY)
                 for first, run in _runs(locations):
@@ -274,7 +275,7 @@ class IndexFiles:
             for one in (high, low):  # never the folder itself: when that is gone, its disk is
                 with suppress(FileExistsError):
                     os.mkdir(one)
-            with open(path + MAKING, "wb", buffering=0) as made:
+            with open(path + MAKING, "wb", buffering=0, opener=open_regular) as made:
                 write_at(made.fileno(), head, 0)
                 if source >= 0:
                     _copy_data(source, made.fileno())
@@ -291,7 +292,7 @@ class IndexFiles:
     def _leave(self, ledger_id: int, old: str) -> str:
         """Move a file to a folder that is not full; where it is now."""
         path = index_path(self._disks.choose(), ledger_id)
-        with open(old, "rb", buffering=0) as file:
+        with open(old, "rb", buffering=0, opener=open_regular) as file:
             self._make(ledger_id, path, b"", file.fileno())
         self._moved.append(ledger_id)
         # Before a slot changes: else a crash could leave two that differ.
@@ -330,7 +331,7 @@ class IndexFiles:
             return file
         path = self.path(ledger_id)
         try:
-            file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            file = open_regular(path, os.O_RDWR)
         except FileNotFoundError:
             if ledger_id in self.filled:
                 raise self._lack(ledger_id, "the file is gone") from None
@@ -366,7 +367,7 @@ def written_slots(path: str) -> Iterator[tuple[int, int]]:
         StoreIOError: The operating system refused.
     """
     try:
-        with open(path, "rb", buffering=0) as file:
+        with open(path, "rb", buffering=0, opener=open_regular) as file:
             yield from _written(file.fileno())
     except FileNotFoundError:
         raise

@@ -14,6 +14,7 @@ from pathlib import Path
 from pyledger.atomic_file import replace_file
 from pyledger.errors import LedgerFileError
 from pyledger.log_events import event, logger
+from pyledger.regular_file import open_regular
 from pyledger.store.bookkeeper.disks import LedgerDisks, write_at
 from pyledger.store.bookkeeper.folder import LIST_FILE
 from pyledger.store.files.disk_error import disk_error
@@ -134,7 +135,7 @@ class LedgerList:
 
     def _append(self, data: bytes) -> None:
         try:
-            with open(self._path, "r+b", buffering=0) as file:
+            with open(self._path, "r+b", buffering=0, opener=open_regular) as file:
                 write_at(file.fileno(), data, self._end)
                 os.fdatasync(file.fileno())
         except OSError as error:

@@ -15,6 +15,7 @@ from typing import Self
 
 from pyledger.errors import LedgerFileError, StoreIOError
 from pyledger.protocol.bookkeeper.bookie import EntryRecord, FenceRecord, KeyRecord, LacRecord
+from pyledger.regular_file import open_regular
 from pyledger.store.bookkeeper.folder import BookieFolder, read_bookie_folder
 from pyledger.store.bookkeeper.index import written_slots
 from pyledger.store.bookkeeper.journal import replayed_records
@@ -59,7 +60,7 @@ class FileMaps:
         """
         if path not in self._maps:
             try:
-                with open(path, "rb") as file:
+                with open(path, "rb", opener=open_regular) as file:
                     empty = os.fstat(file.fileno()).st_size == 0
                     mapped = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             except OSError as error:

@@ -15,6 +15,7 @@ from pathlib import Path
 from pyledger._core import COLD_SUFFIX, ColdIndex, LogView, MappedFile, scan
 from pyledger.atomic_file import flush_folder
 from pyledger.errors import StoreFormatError, StoreIOError
+from pyledger.regular_file import open_regular
 from pyledger.store.cold.segment_writer import BLOCK_BYTES, write_segment
 from pyledger.store.files.archive_leftovers import UNFINISHED_SUFFIX, settle_archive
 from pyledger.store.files.folder import StoreFile, read_folder
@@ -172,7 +173,7 @@ def _unpack(path: str, target: str) -> None:
     unfinished = target + UNFINISHED_SUFFIX
     with _replacing(path, unfinished, target) as source:
         _refuse_damaged(source)
-        with open(unfinished, "wb") as out:
+        with open(unfinished, "wb", opener=open_regular) as out:
             os.posix_fallocate(out.fileno(), 0, source.size_bytes)
             for at in range(0, source.size_bytes, COMPARE_BYTES):
                 with source.view(at, min(COMPARE_BYTES, source.size_bytes - at)) as plain:
@@ -207,7 +208,7 @@ def _flush_file(path: str, like: os.stat_result) -> None:
     """Make a file durable, with the mode and the times of another: retention goes by them."""
     os.chmod(path, like.st_mode & 0o7777)
     os.utime(path, ns=(like.st_atime_ns, like.st_mtime_ns))
-    with open(path, "rb") as file:
+    with open(path, "rb", opener=open_regular) as file:
         os.fsync(file.fileno())
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from pyledger._core import LogView, MappedFile, frame_digest, survey_blocks
 from pyledger.errors import CorruptRecordError, StoreFormatError
+from pyledger.regular_file import open_regular
 from pyledger.store.files.cold_trailer import TRAILER, TRAILER_MAGIC
 
 BLOCK_BYTES = 256 << 10
@@ -53,7 +54,7 @@ def write_segment(source: MappedFile, target: str, *, block_bytes: int = BLOCK_B
     blocks, stop = survey_blocks(LogView([source], end), start, end, block_bytes)
     if stop.status != "end":
         raise CorruptRecordError(source.path, stop.next_offset, stop.problem or "the log ends here")
-    with open(target, "wb") as out:
+    with open(target, "wb", opener=open_regular) as out:
         places: list[int] = []
         out.writelines(_frame(source, blocks, block_bytes, places))
         entries_position = out.tell() + 8

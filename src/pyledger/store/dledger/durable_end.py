@@ -10,6 +10,7 @@ import zlib
 from pathlib import Path
 
 from pyledger.errors import StoreIOError
+from pyledger.regular_file import open_regular
 from pyledger.store.files.disk_error import disk_error
 from pyledger.store.files.meta_file import write_file
 
@@ -29,7 +30,7 @@ def read_durable_end(folder: str) -> int | None:
     """The entry that the file of a folder names; None without a file, `UNREADABLE` when it is damaged."""
     path = os.path.join(folder, DURABLE_END_FILE)
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=open_regular) as file:
             content = file.read(_CONTENT_BYTES_MAX)
     except FileNotFoundError:
         return None
@@ -58,7 +59,7 @@ class DurableEnd:
             known = index
         self.index = self._synced = known
         try:
-            self._handle = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
+            self._handle = open_regular(self.path, os.O_WRONLY)
         except OSError as error:
             raise disk_error(self.path, "open", error) from error
         self.set(index)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyledger.errors import StoreFormatError, StoreIOError, StoreNotFoundError
+from pyledger.regular_file import open_regular
 from pyledger.store.dledger.durable_end import DURABLE_END_FILE, UNREADABLE, read_durable_end
 from pyledger.store.files.folder import (
     StoreFile,
@@ -155,7 +156,7 @@ def committed_end(folder: RaftFolder) -> int | None:
     for file in folder.index_files:
         if file.start_offset <= where < file.start_offset + file.size_bytes:
             try:
-                with open(file.path, "rb") as opened:
+                with open(file.path, "rb", opener=open_regular) as opened:
                     unit = os.pread(opened.fileno(), INDEX_UNIT_BYTES, where - file.start_offset)
             except OSError as error:
                 raise StoreIOError(file.path, "read", error.strerror or str(error)) from error
@@ -172,7 +173,7 @@ def read_properties(path: str) -> dict[str, str] | None:
         StoreIOError: the operating system refused.
     """
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=open_regular) as file:
             content = file.read(SMALL_FILE_BYTES_MAX + 1)
     except FileNotFoundError:
         return None

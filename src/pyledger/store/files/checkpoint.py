@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyledger.errors import StoreIOError
+from pyledger.regular_file import open_regular
 from pyledger.store.files.meta_file import write_file
 
 CHECKPOINT_BYTES = 4096
@@ -68,7 +69,7 @@ def read(path: str) -> StoreCheckpoint | None:
         StoreIOError: the file is there and cannot be read.
     """
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=open_regular) as file:
             return decode(file.read(CHECKPOINT_BYTES))
     except FileNotFoundError:
         return None

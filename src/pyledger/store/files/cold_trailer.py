@@ -5,6 +5,7 @@ import struct
 
 from pyledger._core import frame_digest
 from pyledger.errors import StoreFormatError
+from pyledger.regular_file import open_regular
 
 TRAILER_MAGIC = b"PYLCOLD1"
 TRAILER = struct.Struct("<8sQQQQIIIII")
@@ -20,7 +21,7 @@ def original_size(path: str) -> int:
         StoreFormatError: the file does not end in the trailer of a cold segment.
         OSError: it cannot be read.
     """
-    with open(path, "rb") as file:
+    with open(path, "rb", opener=open_regular) as file:
         size = os.fstat(file.fileno()).st_size
         file.seek(max(0, size - TRAILER.size - _DIGEST_BYTES))
         raw = file.read(TRAILER.size + _DIGEST_BYTES)

@@ -180,7 +180,12 @@ def read_folder(path: str | os.PathLike[str], *, entries: bool = False) -> Store
         if size_bytes and file.start_offset % size_bytes and len(log_files) > 1:
             unusual.append(Unusual(file.path, f"its start offset is no multiple of {size_bytes}"))
     index_home = home_of(root, INDEX_FOLDER)
-    index_names = sorted(n for n in names_in(index_home) if _INDEX_NAME.fullmatch(n))
+    index_names = []
+    for name in sorted(n for n in names_in(index_home) if _INDEX_NAME.fullmatch(n)):
+        if length_of(whole := os.path.join(index_home, name)) >= 0:
+            index_names.append(name)
+        else:
+            unusual.append(Unusual(whole, "not an index file"))
     rocksdb = tuple(p for name in sorted(names) if _holds_rocksdb(p := os.path.join(root, name)))
     unusual += [Unusual(p, "what is in RocksDB is not read; the commit log is") for p in rocksdb]
     if entry_files is None:

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from pyledger.errors import StoreIOError, StoreLockedError
+from pyledger.regular_file import open_regular
 from pyledger.store.files.disk_error import NO_ROOM, disk_error
 from pyledger.store.files.folder import LOCK_FILE, refuse_foreign_parts
 
@@ -70,7 +71,7 @@ class StoreLock:
         try:
             # Through stat first: opening and closing a file that this process has locked would unlock it.
             self._refuse_second()
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            descriptor = open_regular(self.path, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise disk_error(self.path, "open", error) from error
         try:

@@ -11,10 +11,11 @@ from typing import Any
 
 from pyledger.atomic_file import backup_of, replace_file
 from pyledger.errors import MalformedJsonError, StoreFormatError, StoreIOError
+from pyledger.regular_file import read_regular
 from pyledger.store.files.disk_error import disk_error
 from pyledger.wire import fastjson
 
-_IN_THE_WAY = (errno.EISDIR, errno.ENOTDIR, errno.ELOOP)
+_IN_THE_WAY = (errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
 """Something else bears the name of the file, of its `.bak` or of its `.tmp`."""
 
 
@@ -62,7 +63,7 @@ def read_json(path: Path) -> Any:
     broken: MalformedJsonError | UnicodeDecodeError | None = None
     for candidate in (path, backup_of(path)):
         try:
-            text = candidate.read_bytes().decode()
+            text = read_regular(candidate).decode()
             if text.strip():
                 return fastjson.parse(text)
         except (FileNotFoundError, NotADirectoryError):

@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 from pyledger.atomic_file import flush_folder
+from pyledger.regular_file import open_regular
 from pyledger.store.files.folder import DERIVED_FOLDERS, REBUILD_FOLDER, is_folder, set_aside
 
 
@@ -55,6 +56,6 @@ def sync_tree(path: str) -> None:
     """Make every file and name below a folder durable."""
     for folder, _, names in os.walk(path):
         for name in names:
-            with open(os.path.join(folder, name), "rb") as file:
+            with open(os.path.join(folder, name), "rb", opener=open_regular) as file:
                 os.fsync(file.fileno())
         flush_folder(Path(folder))

@@ -17,6 +17,7 @@ from typing import Literal
 from pyledger.atomic_file import flush_folder
 from pyledger.clock import SystemClock
 from pyledger.errors import StoreFormatError, StoreIOError
+from pyledger.regular_file import open_regular
 from pyledger.store.files import checkpoint
 from pyledger.store.files.archive_leftovers import settle_archive
 from pyledger.store.files.checkpoint import StoreCheckpoint
@@ -188,7 +189,7 @@ def _extend_steps(
 def _used_bytes(file: StoreFile, position: int) -> int:
     """Bytes from a position of a file up to its last one that is not zero."""
     used = 0
-    with open(file.path, "rb") as source:
+    with open(file.path, "rb", opener=open_regular) as source:
         source.seek(position)
         done = 0
         while chunk := source.read(_CHUNK_BYTES):
@@ -223,7 +224,10 @@ def keep_and_cut(step: RepairStep, side: str) -> None:
     position = offset - int(os.path.basename(step.file))
     os.makedirs(side, exist_ok=True)
     flush_folder(Path(os.path.dirname(side)))
-    with open(step.file, "r+b") as log, open(os.path.join(side, f"{offset:020d}"), "xb") as kept:
+    with (
+        open(step.file, "r+b", opener=open_regular) as log,
+        open(os.path.join(side, f"{offset:020d}"), "xb") as kept,
+    ):
         log.seek(position)
         left = step.size_bytes
         while left:
@@ -240,6 +244,6 @@ def keep_and_cut(step: RepairStep, side: str) -> None:
 
 
 def _extend(step: RepairStep) -> None:
-    with open(step.file, "r+b") as log:
+    with open(step.file, "r+b", opener=open_regular) as log:
         log.truncate(os.path.getsize(step.file) + step.size_bytes)
         os.fsync(log.fileno())

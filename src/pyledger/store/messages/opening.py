@@ -21,6 +21,7 @@ from pyledger._core import (
 from pyledger.atomic_file import flush_folder
 from pyledger.config.store import StoreConfig
 from pyledger.errors import IllegalMessageError, StoreFormatError
+from pyledger.regular_file import open_regular
 from pyledger.store.dledger.store import RaftStore
 from pyledger.store.files import checkpoint as checkpoint_file
 from pyledger.store.files.archive_leftovers import settle_archive
@@ -252,7 +253,7 @@ def write_abort(path: str) -> None:
     """
     abort = os.path.join(path, ABORT_FILE)
     try:
-        with open(abort, "wb", buffering=0) as file:
+        with open(abort, "wb", buffering=0, opener=open_regular) as file:
             try:
                 file.write(b"%d" % os.getpid())
             except OSError as error:

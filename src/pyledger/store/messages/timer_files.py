@@ -22,6 +22,7 @@ from pyledger.errors import MalformedBodyError, StoreFormatError, StoreIOError
 from pyledger.model.message import tags_code
 from pyledger.model.topic import NO_VERSION, DataVersion
 from pyledger.protocol.broker.timer_messages import Timed, TimerProgress
+from pyledger.regular_file import open_regular, read_regular
 from pyledger.store.files.config_files import opened_table
 from pyledger.store.files.disk_error import disk_error
 from pyledger.store.files.folder import is_folder
@@ -136,7 +137,7 @@ def read_check(path: Path) -> TimerCheckpoint | None:
         StoreIOError: the operating system refused.
     """
     try:
-        content = path.read_bytes()
+        content = read_regular(path)
         found = TimerCheckpoint.decode(content)
         ours = found.version.state_version == OUR_STATE
         return found if ours else TimerCheckpoint.decode(content[: NUMBERS.size])
@@ -192,7 +193,7 @@ def hand_over(
     if units:
         fresh = root / FRESH_LOG
         try:
-            with open(fresh, "wb") as file:
+            with open(fresh, "wb", opener=open_regular) as file:
                 file.write(units)
                 file.truncate(TIMER_LOG_FILE_BYTES)
                 file.flush()

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from pyledger._core import LogView, MappedFile, UnitCollector
 from pyledger.errors import CorruptRecordError, StoreIOError
+from pyledger.regular_file import open_regular
 from pyledger.store.files import checkpoint as checkpoint_file
 from pyledger.store.files.checkpoint import StoreCheckpoint
 from pyledger.store.files.folder import (
@@ -139,7 +140,7 @@ def last_entry(folder: StoreFolder) -> int:
         return -1
     path = folder.index_files[-1]
     try:
-        with open(path, "rb", buffering=0) as file:
+        with open(path, "rb", buffering=0, opener=open_regular) as file:
             head = os.pread(file.fileno(), _INDEX_HEAD.size, 0)
             if len(head) < _INDEX_HEAD.size:
                 return -1

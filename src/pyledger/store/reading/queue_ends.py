@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pyledger.config.store import BATCH_UNIT_BYTES, CONSUME_QUEUE_UNIT_BYTES
 from pyledger.errors import StoreIOError
 from pyledger.model.names import LIGHT_QUEUE_PREFIX
+from pyledger.regular_file import open_regular
 from pyledger.store.files.folder import (
     BATCH_QUEUE_FOLDER,
     QUEUE_FOLDER,
@@ -51,7 +52,7 @@ class QueueEnd:
             first queue offset of the file without such a unit.
         """
         try:
-            with open(self.path, "rb", buffering=0) as file:
+            with open(self.path, "rb", buffering=0, opener=open_regular) as file:
                 handle = file.fileno()
 
                 def unit(number: int) -> bytes:
@@ -89,7 +90,7 @@ def queue_ends(folder: StoreFolder) -> Iterator[QueueEnd]:
 def _end_of(topic: str, queue_id: int, files: Sequence[StoreFile], unit_bytes: int) -> QueueEnd | None:
     for file in reversed(files):
         try:
-            with open(file.path, "rb", buffering=0) as opened:
+            with open(file.path, "rb", buffering=0, opener=open_regular) as opened:
                 handle = opened.fileno()
                 count = _units_used(handle, file.size_bytes // unit_bytes, unit_bytes)
                 last = os.pread(handle, unit_bytes, (count - 1) * unit_bytes) if count else b""

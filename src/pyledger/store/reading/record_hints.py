@@ -11,6 +11,7 @@ from functools import cached_property
 from itertools import islice
 
 from pyledger._core import LogView, scan
+from pyledger.regular_file import open_regular
 from pyledger.store.files.folder import StoreFile, StoreFolder, offset_files
 from pyledger.store.reading.queue_ends import queue_ends
 
@@ -36,7 +37,7 @@ class _Queue:
         where = unit * _UNIT_BYTES
         for file in self.files:
             if where < file.size_bytes:
-                with open(file.path, "rb") as opened:
+                with open(file.path, "rb", opener=open_regular) as opened:
                     return int.from_bytes(os.pread(opened.fileno(), 8, where), "big", signed=True)
             where -= file.size_bytes
         return 0
