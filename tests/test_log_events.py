@@ -15,7 +15,7 @@ def test_event_carries_message_and_fields(caplog: pytest.LogCaptureFixture) -> N
     )
     assert vars(record)["event"] == "store recovered"
     assert vars(record)["fields"] == {"max_offset": 4096, "clean": False}
-    assert record.filename == "test_log.py"
+    assert record.filename == "test_log_events.py"
 
 
 def test_event_below_the_level_formats_nothing() -> None:
