@@ -5,9 +5,8 @@ frame in it, and writes all that was sent meanwhile at once.
 
 Two things keep the memory of a connection bounded. On a server, a peer that does not read its answers, or has
 too many requests in work, is not read from; frames that had come with the last ones wait. On any side, a
-connection with `backlog_max_bytes` to be written is cut.
-
-On a server, frames also wait when an iteration of the event loop has handled enough, see `fair_queue`.
+connection with `backlog_max_bytes` to be written is cut. On a server, frames also wait when an iteration of
+the event loop has handled enough, see `fair_queue`.
 """
 
 import asyncio

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.client.bookkeeper import AsyncLedgerClient, DigestType
+from pyledger.bookkeeper import AsyncLedgerClient, DigestType
 from pyledger.config.bookie import BookieConfig
 from pyledger.errors import EntryReadError, LedgerFencedError, LedgerRecoveryError
 from pyledger.metadata.cluster import Cluster, locate
