@@ -41,6 +41,10 @@ def test_mode_decides_what_a_client_is_given(run: Run, tmp_path: Path) -> None:
             wrong = {**mode, "topic": "U"}
             answer = await call(client, RequestCode.SET_MESSAGE_REQUEST_MODE, **wrong)
             assert answer.code == ResponseCode.TOPIC_NOT_EXIST
+            # As an operator does before the group's first consumer comes.
+            assert (
+                await call(client, RequestCode.SET_MESSAGE_REQUEST_MODE, **{**mode, "consumerGroup": "New"})
+            ).code == 0
         async with broker(tmp_path) as one, peer(one) as client:
             await client.request(heartbeat("c1", "T"))
             await client.receive()
@@ -53,6 +57,8 @@ def test_mode_decides_what_a_client_is_given(run: Run, tmp_path: Path) -> None:
             refused = await call(client, RequestCode.SET_MESSAGE_REQUEST_MODE, **mode)
             assert refused.code == ResponseCode.NO_PERMISSION
             modes = await client.request(RemotingCommand.request(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE))
-            assert json.loads(bytes(modes.body))["messageRequestModeMap"] == {"T": {"G": mode}}
+            assert json.loads(bytes(modes.body))["messageRequestModeMap"] == {
+                "T": {"G": mode, "New": {**mode, "consumerGroup": "New"}}
+            }
 
     run(main())

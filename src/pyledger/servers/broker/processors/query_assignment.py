@@ -90,15 +90,18 @@ class AssignmentProcessor:
         said = request.body_as(MessageRequestModeRequest)
         topic, group = said.topic or "", said.consumer_group or ""
         tables = self._parts.tables
+        usable = tables.groups.usable(group)
         refusal = tables.modes.update(
             topic,
             group,
             GroupMode(RequestMode(said.mode.value), said.pop_share_queue_num),
             topic_known=tables.topics.find(topic) is not None,
-            group_known=tables.groups.known(group) is not None,
+            group_known=usable is not None,
         )
         if refusal is not None:
             return request.response(refusal.code, refusal.remark)
+        if usable is not None:
+            tables.groups.keep(usable, self._parts.now_ms())
         return asyncio.ensure_future(self._stored(request))
 
     async def _stored(self, request: RemotingCommand) -> RemotingCommand:
