@@ -39,7 +39,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     items.sort(key=lambda item: (not is_marked(item, "slow"), not is_marked(item, "spark")))
     for item in items:
-        item.add_marker(pytest.mark.xdist_group(group_of(item)))
+        if not is_marked(item, "xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(group_of(item)))
 
 
 def group_of(item: pytest.Item) -> str:

@@ -14,7 +14,8 @@ import pytest
 
 from tests.support.source_tree import ROOT, tracked
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+# In one process: they share the checkout, where Cython translates once.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.xdist_group("packaging")]
 
 # Without `-P` the folder that a test runs in would be on sys.path and could hide a broken install.
 SEEN = """
