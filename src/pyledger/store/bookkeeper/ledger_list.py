@@ -77,7 +77,7 @@ class LedgerList:
         self._path, self._end = "", 0
 
     def read(self, marks: Iterable[tuple[int, int]]) -> dict[int, ListedLedger] | None:
-        """What the indexes have to hold, as the bookie of before has told; None: nobody knows.
+        """What the indexes must hold, by the list that was left; None: the list does not say.
 
         Raises:
             StoreIOError: The operating system refused.

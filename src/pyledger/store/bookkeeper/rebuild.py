@@ -1,4 +1,4 @@
-"""Indexes made anew from the entry logs, at the start of a bookie whose indexes lack what they once held.
+"""Indexes rebuilt from the entry logs, at the start of a bookie whose indexes lack what they once held.
 
 Nothing is missing before the journal is replayed: an entry that no log has may be there. Then whatever is
 missing still stops the start, since a bookie that says "no such entry" is believed.

@@ -67,7 +67,7 @@ class BookieStore:
         deleted: Ledgers that are known to be deleted; what entry logs have of others stays.
         journals: Where what is acknowledged is durable first.
         disks: Of entry logs and indexes.
-        is_listed: Whether the bookie of before has told which ledgers it had.
+        is_listed: Whether a list of ledgers was left.
         cached_bytes: Of entries in memory that are not in the entry log.
         waits: Whether a read may wait for the disk; if not, it raises `PageNotCachedError`.
     """

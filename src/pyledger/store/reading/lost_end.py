@@ -1,4 +1,4 @@
-"""Whether a log lacks its end, although its last writer left it in good order.
+"""Whether a log lacks its end, although its last writer exited cleanly.
 
 Then everything that was dispatched was in the log, on disk. So a queue or the index that names a record where
 the log has no byte, or zeroes, proves that records are gone. Units that name other bytes prove nothing:
@@ -62,7 +62,7 @@ def prove_lost_end(
     """Hold what queues, index and checkpoint name against the end of the log. Changes nothing.
 
     Args:
-        folder: What lies in the store's folder; its last writer left it in good order.
+        folder: What lies in the store's folder; its last writer exited cleanly.
         view: All bytes of the log.
         end: Where it ends.
         checkpoint: The checkpoint, where there is one.

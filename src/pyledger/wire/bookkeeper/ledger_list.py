@@ -1,4 +1,4 @@
-"""Bytes of a bookie's list of ledgers: what its indexes have to hold, told a second time.
+"""Bytes of a bookie's list of ledgers: what its indexes must hold, recorded a second time.
 
 A header and records of 64 bytes each, appended by every checkpoint; the last one of a ledger counts.
 BookKeeper has no such file and reads over it.
@@ -64,7 +64,7 @@ def encode_removed(ledger_id: int) -> bytes:
 
 
 def encode_list_mark(journal: int, mark: tuple[int, int]) -> bytes:
-    """A record of how far a journal (number in the settings) is told of."""
+    """A record of how far the list covers a journal (its number in the settings)."""
     return _record(MARK, False, 0, journal, *mark)
 
 
