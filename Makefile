@@ -113,7 +113,7 @@ $(PEERS): $(READY)
 bench: $(NATIVE) $(PEERS)  ## full benchmarks; K=expression selects
 	$(BIN)/python -m pytest benchmarks --scale=full --timeout=1800 $(if $(K),-k "$(K)") --benchmark-autosave
 
-bench-report: $(NATIVE) $(PEERS)  ## three full runs with all peers; rewrites the table of docs/benchmarking.md
+bench-report: $(NATIVE) $(PEERS)  ## three full runs with all peers; rewrites the table of docs/design/benchmarking.md
 	$(BIN)/python -m benchmarks.report
 
 compare: $(READY)  ## ratio table of two saved runs: A=file B=file; BOUND=1.2 fails beyond it
@@ -130,7 +130,7 @@ type: $(READY)  ## mypy, strict
 tidy: $(NATIVE)  ## the rules of the house, as tests
 	$(BIN)/python -m pytest -q tests/test_tidy.py tests/test_tidy_docs.py
 
-docs: $(NATIVE)  ## regenerate docs/config.md, docs/errors.md and drawn machines; fails when they had drifted
+docs: $(NATIVE)  ## regenerate docs/reference/config.md, docs/reference/errors.md and drawn machines; fails when they had drifted
 	$(BIN)/python tools/generate_docs.py
 
 rewrite: $(NATIVE)  ## accept new output of the text tests; read the diff

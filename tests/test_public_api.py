@@ -52,7 +52,7 @@ def test_documents_import_public_names_only() -> None:
                 elif name and name not in importlib.import_module(module).__all__:
                     yield f"{name_of(path)}: {module} does not offer {name}"
 
-    check(problems(), "documents and examples import what docs/public_api.md lists")
+    check(problems(), "documents and examples import what docs/reference/public_api.md lists")
 
 
 @pytest.mark.parametrize("module", PUBLIC)
@@ -96,7 +96,7 @@ def test_importing_the_package_imports_nothing_else_of_it() -> None:
 
 
 def test_the_page_lists_all_public_modules() -> None:
-    text = (ROOT / "docs" / "public_api.md").read_text()
+    text = (ROOT / "docs" / "reference" / "public_api.md").read_text()
     assert tuple(re.findall(r"^\| `(pyledger[\w.]*)` \|", text, re.MULTILINE)) == PUBLIC
 
 

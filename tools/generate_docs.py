@@ -1,4 +1,4 @@
-"""Writes docs/config.md and docs/errors.md from the classes, and diagrams from the tables of machines.
+"""Write config.md and errors.md of docs/reference from the classes, and diagrams from the tables of machines.
 
 Ends with 1 when a file was out of date.
 """
@@ -85,7 +85,7 @@ def default_value(one: Setting) -> str:
 
 
 def config_document() -> str:
-    """All of docs/config.md."""
+    """All of docs/reference/config.md."""
     lines = [
         "# Settings",
         "",
@@ -155,7 +155,7 @@ def error_classes() -> list[type[errors.PyLedgerError]]:
 
 
 def error_document() -> str:
-    """All of docs/errors.md."""
+    """All of docs/reference/errors.md."""
     lines = [
         "# Errors",
         "",
@@ -200,8 +200,8 @@ def redrawn(path: Path) -> str:
 
 HA = "protocols/ha.md"
 DOCUMENTS: Mapping[str, Callable[[], str]] = {
-    "config.md": config_document,
-    "errors.md": error_document,
+    "reference/config.md": config_document,
+    "reference/errors.md": error_document,
     HA: lambda: redrawn(DOCS / HA),
 }
 

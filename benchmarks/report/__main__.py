@@ -1,4 +1,4 @@
-"""Measures everything that docs/benchmarking.md states, and writes its table.
+"""Measures everything that docs/design/benchmarking.md states, and writes its table.
 
     python -m benchmarks.report [--runs 3] [--keep FOLDER] [-- pytest options]
     python -m benchmarks.report --from FOLDER      the table of runs that were kept
@@ -27,7 +27,7 @@ from benchmarks.report.spark import SPARK_ROWS, source_lines
 from benchmarks.report.store import START_ROWS, STORE_ROWS
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENT = ROOT / "docs" / "benchmarking.md"
+DOCUMENT = ROOT / "docs" / "design" / "benchmarking.md"
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 SOURCES_BEGIN, SOURCES_END = "<!-- sources: begin -->", "<!-- sources: end -->"
 CASES = (

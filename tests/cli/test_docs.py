@@ -1,4 +1,4 @@
-"""docs/cli.md: every command in it is run, in the order of the page, and says what the page says.
+"""docs/reference/cli.md: every command in it is run, in the order of the page, and says what the page says.
 
 In what is expected, `…` stands for any text of a line. After a deliberate change
 `PYTHONPATH=src python -m tests.cli.test_docs` writes the new output into the page; read the diff.
@@ -20,7 +20,7 @@ from tests.golden.dledger_folders import golden_node
 from tests.golden.ledger_recordings import unpack_bookie
 from tests.support.source_tree import ROOT
 
-PAGE = ROOT / "docs" / "cli.md"
+PAGE = ROOT / "docs" / "reference" / "cli.md"
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 UNENDING = {"broker", "serve"}
 """Commands that run until they are told to end, and have tests of their own."""

@@ -1,4 +1,4 @@
-"""docs/client.md: its programs run, one after the other, against one broker."""
+"""docs/guide/clients.md: its programs run, one after the other, against one broker."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ PROGRAM = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 @pytest.mark.timeout(300)
 def test_programs_of_the_page_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    page = (ROOT / "docs" / "client.md").read_text()
+    page = (ROOT / "docs" / "guide" / "clients.md").read_text()
     programs = PROGRAM.findall(page)
     with LocalBroker(tmp_path / "store") as node:
         for number, program in enumerate(programs):

@@ -57,7 +57,7 @@ def test_from_options_takes_both_names_and_text() -> None:
     [
         ({"flush_intervall_ms": 1}, "flush_intervall_ms", "did you mean flush_interval_ms?"),
         ({"mappedFileSizeComitLog": 1}, "mappedFileSizeComitLog", "did you mean mappedFileSizeCommitLog?"),
-        ({"xyz": 1}, "xyz", "docs/config.md"),
+        ({"xyz": 1}, "xyz", "docs/reference/config.md"),
         (
             {"retention_hours": 1, "fileReservedTime": 1},
             "fileReservedTime",

@@ -2,7 +2,7 @@
 
     python -m tests.simulator.bug_table [SEEDS] [raft|ledger|ha]
 
-rewrites the tables in docs/simulation.md.
+rewrites the tables in docs/design/simulation.md.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The tables of docs/simulation.md: in which history each known bug is found."""
+"""The tables of docs/design/simulation.md: in which history each known bug is found."""
 
 import re
 from collections.abc import Callable
@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.source_tree import ROOT
 
-TABLE = ROOT / "docs/simulation.md"
+TABLE = ROOT / "docs/design/simulation.md"
 
 
 def recorded(bug: Callable[..., None]) -> int:

@@ -28,7 +28,7 @@ def play(seed: int, bookies: int, fault: Fault = no_fault) -> None:
 
 
 def play_bug(seed: int, bug: Fault) -> object:
-    """A history of the table in docs/simulation.md."""
+    """A history of the table in docs/design/simulation.md."""
     return LedgerRun(seed, 5 if seed % 2 else 7, fault=bug).run(TICKS)
 
 

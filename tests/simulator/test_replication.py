@@ -14,7 +14,7 @@ TICKS = 500
 
 
 def play(seed: int, fault: Fault = no_fault) -> HaReport:
-    """A history of the table in docs/simulation.md: of 2, 3 and 4 brokers in turn."""
+    """A history of the table in docs/design/simulation.md: of 2, 3 and 4 brokers in turn."""
     return told(HaRun(seed, 2 + seed % 3, fault=fault))
 
 

@@ -1,4 +1,4 @@
-"""The programs of docs/spark.md and README.md run, in order, in one session, and print what the page says."""
+"""The programs of docs/guide/spark.md and README.md, run in order in one session, print what they state."""
 
 import contextlib
 import io
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
-PAGE = ROOT / "docs" / "spark.md"
+PAGE = ROOT / "docs" / "guide" / "spark.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NOT_RUN = {"sh"}
 """What installs, or starts a cluster: tests/spark/test_cluster.py and CI do those."""
@@ -43,7 +43,7 @@ def test_the_page_shows_what_happens(session: "SparkSession", tmp_path: Path) ->
             else:
                 said = io.StringIO()
                 with contextlib.redirect_stdout(said):
-                    exec(compile(here, f"block {number} of docs/spark.md", "exec"), names)
+                    exec(compile(here, f"block {number} of docs/guide/spark.md", "exec"), names)
                 printed = said.getvalue()
                 followed = number + 1 < len(blocks) and blocks[number + 1][0] == "text"
                 assert followed or not printed, f"the page does not show:\n{printed}"

@@ -38,14 +38,14 @@ userType = "Super"
 def test_every_option_has_a_line_and_a_test() -> None:
     known = {*options.option_names(), *write_options.option_names()} - OTHER_NAMES
     rows = set(re.findall(r"`(\w+)`", " ".join(re.findall(r"^\|([^|]*)\|", page(), re.MULTILINE))))
-    assert not known - rows, "options without a line in docs/spark.md"
+    assert not known - rows, "options without a line in docs/guide/spark.md"
     tests = "".join(file.read_text() for file in sorted((ROOT / "tests" / "spark").glob("test_*.py")))
     given = set(re.findall(r"\b(\w+)\"?(?:: |=|\", )", tests))
     assert not known - given, "options that no test gives"
 
 
 def page() -> str:
-    return (ROOT / "docs" / "spark.md").read_text()
+    return (ROOT / "docs" / "guide" / "spark.md").read_text()
 
 
 def test_requests_are_signed(tmp_path: Path) -> None:

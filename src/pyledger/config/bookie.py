@@ -30,10 +30,14 @@ FIXED = {
     "journalWriteData": Fixed(("true",), "an add is answered when it is on disk; leave the key out"),
     "listeningInterface": Fixed((), "give the address to listen on: --listen HOST:PORT"),
     "useHostNameAsBookieID": Fixed(("false",), "set bookieId to the name that the bookie has in the cluster"),
-    "bookieAuthProviderFactoryClass": Fixed((), "use TLS with client certificates, see docs/security.md"),
-    "authorizedRoles": Fixed((), "use TLS with client certificates, see docs/security.md"),
+    "bookieAuthProviderFactoryClass": Fixed(
+        (), "use TLS with client certificates, see docs/operate/security.md"
+    ),
+    "authorizedRoles": Fixed((), "use TLS with client certificates, see docs/operate/security.md"),
     "permittedStartupUsers": Fixed((), "leave it out, and let the service manager choose the user"),
-    "tlsProviderFactoryClass": Fixed((), "set tls.server.mode and the certificates, see docs/config.md"),
+    "tlsProviderFactoryClass": Fixed(
+        (), "set tls.server.mode and the certificates, see docs/reference/config.md"
+    ),
     "zkEnableSecurity": Fixed(("false",), "nodes in ZooKeeper are made without an access list; leave it off"),
     "registrationManagerClass": Fixed((), "use metadataServiceUri"),
     "ledgerManagerType": Fixed(("hierarchical",), "only hierarchical ledger metadata is supported"),

@@ -23,7 +23,7 @@ DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 _ONE_ROOT = "every reader of a store knows only its root folder; leave the key out, and "
 _NO_ROCKSDB = "PyLedger keeps no RocksDB; use the files of `storeType=default`"
 _NO_LIGHT_QUEUES = "PyLedger writes no light queues (`%LMQ%…`); leave it off"
-_AUTH = "set acl_path to a file of users and rules, see docs/security.md"
+_AUTH = "set acl_path to a file of users and rules, see docs/operate/security.md"
 
 FIXED = {
     "readOnlyCommitLogStorePaths": Fixed((), _ONE_ROOT + "make `commitlog` one folder"),
@@ -57,7 +57,7 @@ FIXED = {
     "aclEnable": Fixed(("false",), _AUTH),
     "authenticationEnabled": Fixed(("false",), _AUTH),
     "authorizationEnabled": Fixed(("false",), _AUTH),
-    "useTLS": Fixed(("false",), "set tls.server.mode and the certificates, see docs/config.md"),
+    "useTLS": Fixed(("false",), "set tls.server.mode and the certificates, see docs/reference/config.md"),
 }
 """Upstream's settings that decide where data is or how safe it is, and that cannot be changed here."""
 
@@ -104,8 +104,8 @@ class BrokerConfig:
     able to by default."""
 
     acl_path: str = setting("", upstream=None)
-    """File with users and what each may do; see docs/security.md. Empty: requests need no signature. Upstream
-    has `aclEnable` and `conf/plain_acl.yml`, or, from 5.3 on, a database."""
+    """File with users and what each may do; see docs/operate/security.md. Empty: requests need no signature.
+    Upstream has `aclEnable` and `conf/plain_acl.yml`, or, from 5.3 on, a database."""
 
     acl_user: str = setting("", upstream=None)
     """User of that file as whom a slave signs what it asks its master, whose file has the user, too. It needs

@@ -159,7 +159,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     import difflib  # noqa: PLC0415 - only for who errs
 
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"did you mean {close[0]}?" if close else "see docs/config.md for all settings"
+    return f"did you mean {close[0]}?" if close else "see docs/reference/config.md for all settings"
 
 
 def build(kind: type[S], options: Mapping[str, object]) -> S:

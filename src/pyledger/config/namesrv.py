@@ -13,7 +13,7 @@ FIXED = {
         ("false",), "there is no controller; use brokerRole, or enableDLegerCommitLog, of the brokers"
     ),
     "clusterTest": Fixed(("false",), "leave it off"),
-    "useTLS": Fixed(("false",), "set tls.server.mode and the certificates, see docs/config.md"),
+    "useTLS": Fixed(("false",), "set tls.server.mode and the certificates, see docs/reference/config.md"),
 }
 """Upstream's settings that decide how safe a name server is, and that cannot be changed here."""
 

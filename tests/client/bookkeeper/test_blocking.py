@@ -1,4 +1,4 @@
-"""The client of ledgers without asyncio, and the program of docs/ledgers.md."""
+"""The client of ledgers without asyncio, and the program of docs/guide/ledgers.md."""
 
 import asyncio
 import re
@@ -72,8 +72,8 @@ def test_chosen_ids_and_a_log(tmp_path: Path) -> None:
 
 def test_the_programs_of_the_page(tmp_path: Path) -> None:
     names: dict[str, Any] = {}
-    for program in PROGRAM.findall((ROOT / "docs" / "ledgers.md").read_text()):
-        exec(compile(program, "docs/ledgers.md", "exec"), names)
+    for program in PROGRAM.findall((ROOT / "docs" / "guide" / "ledgers.md").read_text()):
+        exec(compile(program, "docs/guide/ledgers.md", "exec"), names)
 
     def scenario(address: str) -> None:
         assert asyncio.run(names["write_and_read"](address)) == [b"first", b"second", b"third"]

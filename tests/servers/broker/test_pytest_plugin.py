@@ -40,7 +40,7 @@ def test_fixture_serves_another_project(pytester: pytest.Pytester, monkeypatch: 
 def test_example_of_the_document_works(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    _, _, rest = (ROOT / "docs" / "pytest.md").read_text().partition("```python\n")
+    _, _, rest = (ROOT / "docs" / "guide" / "testing.md").read_text().partition("```python\n")
     pytester.makepyfile(rest.partition("```")[0])
     found = pytester.runpytest_subprocess("-p", "pyledger.pytest_plugin", "-W", "error")
     found.assert_outcomes(passed=1)

@@ -21,9 +21,8 @@ PATIENT = LedgerConfig(add_timeout_ms=HOUR_MS, read_timeout_ms=HOUR_MS, connect_
 def test_example_of_the_document_works(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    (example,) = re.findall(
-        r"```python\n(.*?)```", (ROOT / "docs/pytest.md").read_text().partition("# Bookies")[2], re.DOTALL
-    )
+    page = (ROOT / "docs/guide/testing.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", page.partition("# Bookies")[2], re.DOTALL)
     pytester.makepyfile(example)
     found = pytester.runpytest_subprocess("-p", "pyledger.pytest_plugin", "-W", "error")
     found.assert_outcomes(passed=1)

@@ -476,7 +476,7 @@ def test_put_and_put_batch_have_the_same_limits(tmp_path: Path, size: int) -> No
 
 
 def test_a_flipped_bit_is_found_by_scans_and_handed_on_by_a_store(tmp_path: Path) -> None:
-    """As docs/assumptions.md says."""
+    """As docs/design/assumptions.md says."""
     with MessageStore.open(tmp_path / "s", mapped_file_size_bytes=1 << 20) as store:
         where = store.put(Message("T", b"right", keys="k")).physical_offset
         store.put(Message("T", b"behind it"))

@@ -57,7 +57,7 @@ def command(messages: int, body_size: int, folder: str | None, as_json: bool) ->
     """Measure appends and reads on this machine, against plain file operations in the same run.
 
     All is written below a temporary folder and removed again. The page cache takes part: only the rows with
-    `sync` wait for the disk. docs/benchmarking.md has the full measurements.
+    `sync` wait for the disk. docs/design/benchmarking.md has the full measurements.
     """
     with tempfile.TemporaryDirectory(prefix="pyledger-bench-", dir=folder) as place:
         found: dict[str, Measure] = {}

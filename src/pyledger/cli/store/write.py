@@ -35,7 +35,7 @@ _STEP = 2048
     "settings",
     metavar="NAME=VALUE",
     multiple=True,
-    help="A setting of the store (docs/config.md); repeatable.",
+    help="A setting of the store (docs/reference/config.md); repeatable.",
 )
 @json_option
 def command(

@@ -1,7 +1,7 @@
 """MessageStore: one folder of Apache RocketMQ's store, open for writing and reading.
 
 Threads may share a store; appends have one order, which is the log's. Only one process writes to a folder at
-a time. See docs/crash_safety.md for what survives what.
+a time. See docs/design/crash_safety.md for what survives what.
 """
 
 import os
@@ -116,7 +116,7 @@ class MessageStore:
             StoreFailedError: an earlier flush failed.
             FlushTimeoutError: stored, but not on disk in time.
 
-        Durability: with sync flush the message is on disk; with async flush see docs/crash_safety.md.
+        Durability: with sync flush the message is on disk; with async flush see docs/design/crash_safety.md.
         """
         return self._writer.put(message)
 

@@ -1,7 +1,7 @@
 """From the files of a folder to a store that can go on: a function of the log's bytes.
 
-See docs/crash_safety.md for what a crash can leave and why each step decides as it does. The first half only
-looks; nothing is changed before the log was found sound.
+See docs/design/crash_safety.md for what a crash can leave and why each step decides as it does. The first
+half only looks; nothing is changed before the log was found sound.
 
 Source: RocketMQ store/.../CommitLog.java (recoverNormally, recoverAbnormally), DefaultMessageStore.java
 (recover).
