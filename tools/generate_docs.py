@@ -20,9 +20,9 @@ from pyledger.config.bookkeeper_client import LedgerConfig
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.client import ClientConfig, ConsumerConfig, ProducerConfig
 from pyledger.config.delivery import DeliveryConfig
-from pyledger.config.dledger import RaftConfig
+from pyledger.config.dledger import DLedgerConfig
 from pyledger.config.dledger_broker import DledgerConfig
-from pyledger.config.dledger_store import RaftStoreConfig
+from pyledger.config.dledger_store import DLedgerStoreConfig
 from pyledger.config.fields import Setting, Settings, settings_of
 from pyledger.config.ha import HaConfig
 from pyledger.config.loader import SECTIONS
@@ -43,9 +43,9 @@ KINDS: tuple[type[Settings], ...] = (
     ProducerConfig,
     ConsumerConfig,
     BrokerConfig,
-    RaftConfig,
+    DLedgerConfig,
     HaConfig,
-    RaftStoreConfig,
+    DLedgerStoreConfig,
     DledgerConfig,
     BookieConfig,
     AutoRecoveryConfig,

@@ -54,7 +54,7 @@ class JavaGroup:
         }  # fmt: skip
         options = [word for item in settings.items() for word in ("--set", "=".join(item))]
         where = ("--port", port, "--namesrv", self._group.name_server.address, "--store", folder / one)
-        names = ("--name", NAME, "--cluster", "RaftCluster", "--small", "--broker-id", int(one[1:]) + 1)
+        names = ("--name", NAME, "--cluster", "DLedgerCluster", "--small", "--broker-id", int(one[1:]) + 1)
         with (folder / f"{one}.log").open("wb") as log:
             process = await asyncio.create_subprocess_exec(
                 *command(VERSION, "Broker", *where, *names, *options),

@@ -5,19 +5,19 @@ import random
 import pytest
 
 from benchmarks.load.rounds import Rounds
-from pyledger.config.dledger import RaftConfig
+from pyledger.config.dledger import DLedgerConfig
 from pyledger.protocol.dledger.messages import (
     AppendEntryRequest,
     PushEntryRequest,
     PushEntryResponse,
     TermState,
 )
-from pyledger.protocol.dledger.node import RaftNode
+from pyledger.protocol.dledger.node import DLedgerNode
 from pyledger.protocol.dledger.ready import Answered, Appended, Call
 from pyledger.simulator.dledger.model_log import ModelLog
 
 ENTRIES = 1000
-CONFIG = RaftConfig(append_on_election=False, max_batch_push_entries=ENTRIES, max_batch_push_bytes=1 << 20)
+CONFIG = DLedgerConfig(append_on_election=False, max_batch_push_entries=ENTRIES, max_batch_push_bytes=1 << 20)
 
 
 class Leader:
@@ -25,7 +25,7 @@ class Leader:
 
     def __init__(self, peers: int) -> None:
         names = [f"n{number}" for number in range(peers)]
-        self.node = RaftNode(
+        self.node = DLedgerNode(
             group="g",
             self_id="n0",
             peers=dict.fromkeys(names, ""),

@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.peers.brokers import CLI, serving
 from benchmarks.peers.links import links_to
 from benchmarks.peers.processor_time import cpu_seconds
-from pyledger.client.dledger import RaftClient
+from pyledger.client.dledger import DLedgerClient
 from tests.interop.dledger_peers import JavaNode
 from tests.interop.dledger_peers import run as run_java
 from tests.servers.dledger.group import append_surely, free_ports
@@ -49,7 +49,7 @@ class RunningGroup:
         """Append one entry; returns who leads."""
 
         async def work() -> str:
-            async with RaftClient("g", self.peers, timeout_ms=TIMEOUT_MS) as client:
+            async with DLedgerClient("g", self.peers, timeout_ms=TIMEOUT_MS) as client:
                 await append_surely(client, body)
                 return str(client.leader)
 
@@ -96,7 +96,7 @@ class RunningGroup:
 def our_group(
     folder: Path, size: int = 3, *, delay_ms: float | None = None, **settings: object
 ) -> Iterator[RunningGroup]:
-    """Members of ours until the end of the block; `settings` are those of `RaftConfig`.
+    """Members of ours until the end of the block; `settings` are those of `DLedgerConfig`.
 
     With `delay_ms` they reach one another through links that delay all bytes by so much, each way.
     """

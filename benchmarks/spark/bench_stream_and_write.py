@@ -31,7 +31,7 @@ from benchmarks.spark.discarding_sink import DiscardingSink, KeepingSink
 from benchmarks.spark.prebuilt_source import write_batch
 from benchmarks.spark.stores import FULL_LOG_BYTES, SHAPES, SMOKE_LOG_BYTES, Stored, fixed_body, make_store
 from pyledger import arrow
-from pyledger.store.files.writeback_file import SteadyFile
+from pyledger.store.files.writeback_file import WritebackFile
 
 pytestmark = pytest.mark.spark
 ROWS_PER_TRIGGER = 1_000_000
@@ -110,7 +110,7 @@ def disk_rate(path: Path, size_bytes: int) -> float:
     """Bytes a second that reach the disk, in one file, written as ours are."""
     block = os.urandom(1 << 20)
     begin = time.perf_counter()
-    with SteadyFile(path) as file:
+    with WritebackFile(path) as file:
         for _ in range(size_bytes >> 20):
             file.sink.write(block)
             file.go_on()

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from pyledger.store.files.writeback_file import SteadyFile
+from pyledger.store.files.writeback_file import WritebackFile
 
 
 @dataclass
@@ -53,7 +53,7 @@ class KeepingWriter(DataSourceArrowWriter):
         folder.mkdir(exist_ok=True)
         count = 0
         first = next(iterator)
-        with SteadyFile(folder / uuid.uuid4().hex) as file:
+        with WritebackFile(folder / uuid.uuid4().hex) as file:
             with pa.ipc.new_file(file.sink, first.schema) as writer:
                 batch: pa.RecordBatch | None = first
                 while batch is not None:

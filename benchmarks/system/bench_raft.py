@@ -15,9 +15,9 @@ import pytest
 
 from benchmarks.load.rounds import Rounds
 from benchmarks.peers.dledger_groups import PATIENT, RunningGroup, java_group, our_group
-from pyledger.config.dledger_store import RaftStoreConfig
+from pyledger.config.dledger_store import DLedgerStoreConfig
 from pyledger.protocol.dledger.messages import TermState
-from pyledger.store.dledger.store import RaftStore
+from pyledger.store.dledger.store import DLedgerStore
 from tests.interop.dledger_peers import require_kit
 
 TURNS = 3
@@ -164,9 +164,9 @@ def bench_idle(rounds: Rounds, tmp_path: Path) -> None:
 @pytest.mark.benchmark(group="raft: reopen a log, every checksum verified")
 def bench_reopen(rounds: Rounds, tmp_path: Path) -> None:
     size = (1 << 30) if rounds.full else (4 << 20)
-    config = RaftStoreConfig()
+    config = DLedgerStoreConfig()
     per, body = 1024, bytes(256)
-    with RaftStore.open(tmp_path / "dledger-n0", config) as store:
+    with DLedgerStore.open(tmp_path / "dledger-n0", config) as store:
         store.save_term_state(TermState(1, None))
         while store.end_position + per * (len(body) + 48) < size:
             store.append_bodies(1, [body] * per)
@@ -174,7 +174,7 @@ def bench_reopen(rounds: Rounds, tmp_path: Path) -> None:
     (tmp_path / "dledger-n0" / "lock").unlink(missing_ok=True)
 
     def act(_: None) -> int:
-        with RaftStore.open(tmp_path / "dledger-n0", config) as store:
+        with DLedgerStore.open(tmp_path / "dledger-n0", config) as store:
             assert store.recovered.sealed_count == entries
             return store.end_index + 1
 

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from pyledger.atomic_file import flush_folder
 from pyledger.errors import IllegalMessageError, RecordTooLargeError
 from pyledger.store.files.folder import STAGING_FOLDER
-from pyledger.store.files.writeback_file import SteadyFile
+from pyledger.store.files.writeback_file import WritebackFile
 
 BODY_BYTES_MAX = 4 << 20
 PROPERTIES_BYTES_MAX = 32_767
@@ -89,7 +89,7 @@ def stage_rows(folder: Path, batches: Iterable[Any], topic: str | None) -> Stage
             if topic is None:
                 topics |= set(pc.unique(rows.column("topic")).to_pylist())
             if writer is None:
-                file = opened.enter_context(SteadyFile(folder / name))
+                file = opened.enter_context(WritebackFile(folder / name))
                 writer = pa.ipc.new_file(file.sink, rows.schema)
             writer.write_batch(rows)
             file.go_on()

@@ -88,10 +88,10 @@ def quorum_index(water_marks: list[int], voters: int) -> int:
     Source: DLedger DLedgerEntryPusher.java (QuorumAckChecker); etcd raft quorum/majority.go (CommittedIndex).
     """
 
-# --- waker.pyx
+# --- notifier.pyx
 
 @final
-class Waker:
+class EventNotifier:
     """One thread sleeps until there is work; any thread wakes it.
 
     Invariant: after `notify` returned, the sleeper looks for work again. So publish the work first, and look
@@ -533,7 +533,7 @@ class GroupCommit:
         Returns:
             Whether there is such a request. False also when closed or failed while asleep.
         """
-    def serve(self, queue: MappedFileQueue, timeout_ms: int, flushed: Waker | None = None) -> int:
+    def serve(self, queue: MappedFileQueue, timeout_ms: int, flushed: EventNotifier | None = None) -> int:
         """Be the flush thread of a queue for a while: flush it for every request, without the GIL in between.
 
         Args:
@@ -549,7 +549,7 @@ class GroupCommit:
             StoreFailedError: a flush failed. Queue and group are latched: everybody who waits gets it too.
             StoreClosedError: queue or group is closed.
         """
-    def let_callers_flush(self, queue: MappedFileQueue, flushed: Waker | None = None) -> None:
+    def let_callers_flush(self, queue: MappedFileQueue, flushed: EventNotifier | None = None) -> None:
         """Let `wait` flush the queue itself when nobody else does: a caller alone then needs no other thread.
 
         Who leads that way finishes its flush, whatever its timeout; if it took longer, `wait` is False. Where
@@ -830,8 +830,8 @@ class CommitLog:
         crc_property: bool = False,
         strict_topics: bool = True,
         last_store_timestamp_ms: int = 0,
-        waker: Waker | None = None,
-        entries: RaftLog | None = None,
+        notifier: EventNotifier | None = None,
+        entries: DLedgerLog | None = None,
     ) -> Self:
         """Append to a loaded and recovered queue of files.
 
@@ -842,7 +842,7 @@ class CommitLog:
             crc_property: End every record with 5.x's CRC property over the whole of it.
             strict_topics: Allow the topic names that upstream allows; else any that can name a folder.
             last_store_timestamp_ms: Store time of the last record that is there.
-            waker: Woken after every append.
+            notifier: Woken after every append.
             entries: The DLedger log that `queue` is the data of: each record becomes the body of an entry of
                 its `term`. One thread appends then. None: the log holds records alone.
         """
@@ -1279,7 +1279,7 @@ def survey_blocks(
 
 # --- raft_scan.pyx
 
-RaftEntryTuple = tuple[int, int, int, int, bytes, int, int, int, int]
+DLedgerEntryTuple = tuple[int, int, int, int, bytes, int, int, int, int]
 """index, term, pos, size, body, magic, channel, chain_crc, body_crc of an entry of a DLedger log."""
 
 @final
@@ -1362,9 +1362,9 @@ class EntryScan:
     ) -> Self:
         """Begin at an offset (bytes)."""
     def __iter__(self) -> Self: ...
-    def __next__(self) -> RaftEntryTuple: ...
+    def __next__(self) -> DLedgerEntryTuple: ...
 
-def read_entry(view: LogView, offset: int) -> RaftEntryTuple:
+def read_entry(view: LogView, offset: int) -> DLedgerEntryTuple:
     """The entry at an offset (bytes) of the data files, its checksum checked.
 
     Raises:
@@ -1382,7 +1382,7 @@ def seal_entry(head: bytes, body: bytes) -> tuple[int, int]:
 # --- raft_log.pyx
 
 @final
-class RaftLog:
+class DLedgerLog:
     """The data and index files of a DLedger log, appended to and read together.
 
     Invariant: entries begin_index..end_index are contiguous and each has its unit at index * 32.
@@ -1479,7 +1479,7 @@ class RaftLog:
         """Let the index, which has no files, begin with the unit of an entry."""
     def put_units(self, start: int) -> None:
         """Write index units for the entries that stand from `start` (bytes) on, where the index ends."""
-    def read(self, index: int) -> RaftEntryTuple:
+    def read(self, index: int) -> DLedgerEntryTuple:
         """The entry of an index.
 
         Raises:
@@ -2324,7 +2324,7 @@ class ReplicaLog:
 
 # --- replica_feed.pyx
 
-class ReplicaFeed:
+class ReplicaReceiver:
     """Takes a master's frames from a socket into a log, and reports, without the interpreter lock.
 
     One thread runs it. It takes frames that are whole, in order, and go into the log's last file; of all else
@@ -2335,7 +2335,7 @@ class ReplicaFeed:
     """Whether the master has closed the connection."""
 
     def __init__(
-        self, log: ReplicaLog, fd: int, bell: int, dispatcher: Waker, *, reports: bool = True
+        self, log: ReplicaLog, fd: int, bell: int, dispatcher: EventNotifier, *, reports: bool = True
     ) -> None:
         """Take from a connected socket that does not block.
 
@@ -2447,7 +2447,7 @@ def index_chain_faults(
 # --- unit_collector.pyx
 
 @final
-class UnitRun:
+class UnitRange:
     """Units of one queue in memory of its own: a read-only buffer of raw 20-byte (batch: 46-byte) units."""
 
     topic: str
@@ -2485,7 +2485,7 @@ class UnitCollector:
 
         Cost: no interpreter lock is held; about 20 bytes of memory a message.
         """
-    def take(self) -> dict[tuple[str, int], UnitRun]:
+    def take(self) -> dict[tuple[str, int], UnitRange]:
         """Hand over what was gathered; later units go on where these end."""
 
 def collect_units(
@@ -2494,7 +2494,7 @@ def collect_units(
     end_offset: int | None = None,
     *,
     batch_topics: Iterable[str] = (),
-) -> dict[tuple[str, int], UnitRun]:
+) -> dict[tuple[str, int], UnitRange]:
     """Units that dispatch of a range of the log (bytes) would write, by (topic, queue id).
 
     Raises:
@@ -2657,7 +2657,7 @@ def parse_lenient_json(
 
 # --- remoting.pyx
 
-class HotRequest:
+class DecodedRequest:
     """What the requests that come often share. Everything else of a command is in `frame`."""
 
     @property
@@ -2721,7 +2721,7 @@ class HotRequest:
         """The body, a view of the receive buffer, which it keeps alive."""
 
 @final
-class SendRequest(HotRequest):
+class SendRequest(DecodedRequest):
     """10, 310 or 320: store a message, or a batch. Fields as in `SendMessageRequestHeader`."""
 
     @property
@@ -2765,7 +2765,7 @@ class SendRequest(HotRequest):
         """Whether the body is a batch; a missing one is false."""
 
 @final
-class PullRequest(HotRequest):
+class PullRequest(DecodedRequest):
     """11 or 361: read messages of a queue. Fields as in `PullMessageRequestHeader`."""
 
     @property
@@ -2832,7 +2832,7 @@ def decode_frames(
 @overload
 def decode_frames(
     data: bytes | bytearray, max_frame_bytes: int, calls: None = None, *, appends: Literal[True]
-) -> tuple[list[memoryview | AppendRun], int]:
+) -> tuple[list[memoryview | AppendBatch], int]:
     """Cut received bytes into frames, and decode those that are sends or pulls, or answers to our own.
 
     Args:
@@ -2921,7 +2921,7 @@ def encode_pull_response(
 # --- send_run.pyx
 
 @final
-class SendRun:
+class SendBatch:
     """Sends that were appended, one after another, to one queue."""
 
     @property
@@ -2960,7 +2960,7 @@ class SendRun:
         """The responses to all requests that want one, whole frames in one piece."""
 
 @final
-class SendRunAppender:
+class SendBatchAppender:
     """Appends ordinary sends by the run. Belongs to one thread.
 
     Invariant: what it stores and answers is what the usual way would.
@@ -2985,11 +2985,11 @@ class SendRunAppender:
         """
     def append(
         self,
-        frames: Sequence[memoryview | HotRequest],
+        frames: Sequence[memoryview | DecodedRequest],
         begin: int,
         born_host: tuple[str, int] | None,
         requests_max: int,
-    ) -> SendRun | None:
+    ) -> SendBatch | None:
         """Append frames from `begin` on as far as they are ordinary sends, or batches, to one queue.
 
         Ordinary is a send with a body, of no transaction, whose properties are well formed, with no name
@@ -3010,7 +3010,7 @@ class SendRunAppender:
 # --- pull_run.pyx
 
 @final
-class PullRun:
+class PullBatch:
     """Answers to pulls that found messages, in order."""
 
     @property
@@ -3030,7 +3030,7 @@ class PullRun:
         """Whole frames, one after the other."""
 
 def answer_pulls(
-    frames: Sequence[memoryview | HotRequest],
+    frames: Sequence[memoryview | DecodedRequest],
     begin: int,
     queues: Mapping[tuple[str, int], UnitQueue],
     log: LogView,
@@ -3044,7 +3044,7 @@ def answer_pulls(
     record_bytes_max: int,
     copied: bool,
     bytes_max: int,
-) -> PullRun | None:
+) -> PullBatch | None:
     """Answer pulls from `begin` on as far as they find messages and ask as the first one does.
 
     Whoever calls has checked the first one: its group may read its topic, and no reset waits for it.
@@ -3109,7 +3109,7 @@ class AnsweredCall:
         """Take the outcome: a command or an error; None when the answer was decoded."""
 
 @final
-class Outgoing(AnsweredCall):
+class PendingSend(AnsweredCall):
     """What a request to send needs to know of its message or batch, and the state of its sending."""
 
     topic: str
@@ -3158,7 +3158,7 @@ class Outgoing(AnsweredCall):
     def finish(self, outcome: Any) -> None:
         """Hand the outcome of an attempt to `sender`."""
 
-def prepare_message(message: Message, ids: UniqueIds, now_ms: int, body_bytes_max: int) -> Outgoing | None:
+def prepare_message(message: Message, ids: UniqueIds, now_ms: int, body_bytes_max: int) -> PendingSend | None:
     """Make an ordinary message ready to be sent: its properties encoded, with a unique key.
 
     Args:
@@ -3173,7 +3173,7 @@ def prepare_message(message: Message, ids: UniqueIds, now_ms: int, body_bytes_ma
 
 def prepare_messages(
     messages: Sequence[Message], ids: UniqueIds, now_ms: int, size_bytes_max: int
-) -> Outgoing | None:
+) -> PendingSend | None:
     """Make ordinary messages of one topic ready to be sent as a batch.
 
     Args:
@@ -3207,7 +3207,7 @@ class SendHead:
     def queue(self) -> Any:
         """As given."""
 
-    def encode(self, out: Outgoing, opaque: int, born_ms: int, with_body: bool) -> bytes:
+    def encode(self, out: PendingSend, opaque: int, born_ms: int, with_body: bool) -> bytes:
         """A request: all of it, or what stands before its body.
 
         Raises:
@@ -3289,7 +3289,7 @@ def set_append_response(response_class: type[Any]) -> None:
     """Name the class of an append's answer."""
 
 @final
-class AppendRun(HotRequest):
+class AppendBatch(DecodedRequest):
     """Appends of one entry each that came one after the other for one group and member.
 
     They are requests 50912, or 50001 as DLedger's clients write them, that want an answer. `opaque`, `flag`

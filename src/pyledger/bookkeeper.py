@@ -11,13 +11,13 @@ Names that begin with `Async` are for `async with`; the others wait, and any thr
 from pyledger.client.blocking.bookkeeper import (
     AdvancedLedgerWriter,
     LedgerClient,
-    LedgerLog,
     LedgerReader,
     LedgerWriter,
-    LogCursor,
+    ManagedCursor,
+    ManagedLedger,
 )
 from pyledger.client.bookkeeper.client import AsyncLedgerClient
-from pyledger.client.bookkeeper.managed_ledger import AsyncLedgerLog, AsyncLogCursor
+from pyledger.client.bookkeeper.managed_ledger import AsyncManagedCursor, AsyncManagedLedger
 from pyledger.client.bookkeeper.reader import AsyncLedgerReader
 from pyledger.client.bookkeeper.writer import AsyncAdvancedLedgerWriter, AsyncLedgerWriter
 from pyledger.config.bookkeeper_client import LedgerConfig
@@ -27,15 +27,15 @@ __all__ = [
     "AdvancedLedgerWriter",
     "AsyncAdvancedLedgerWriter",
     "AsyncLedgerClient",
-    "AsyncLedgerLog",
     "AsyncLedgerReader",
     "AsyncLedgerWriter",
-    "AsyncLogCursor",
+    "AsyncManagedCursor",
+    "AsyncManagedLedger",
     "DigestType",
     "LedgerClient",
     "LedgerConfig",
-    "LedgerLog",
     "LedgerReader",
     "LedgerWriter",
-    "LogCursor",
+    "ManagedCursor",
+    "ManagedLedger",
 ]

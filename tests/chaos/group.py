@@ -14,10 +14,10 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-from pyledger.client.dledger import RaftClient
-from pyledger.errors import NoLeaderError, OutcomeUnknownError, PyLedgerError, RaftRefusedError
-from pyledger.store.dledger.reader import RaftReader
-from pyledger.store.dledger.verify import verify_raft
+from pyledger.client.dledger import DLedgerClient
+from pyledger.errors import DLedgerRejectedError, NoLeaderError, OutcomeUnknownError, PyLedgerError
+from pyledger.store.dledger.reader import DLedgerReader
+from pyledger.store.dledger.verify import verify_dledger
 from tests.chaos.links import Link
 from tests.chaos.log_history import Append, Outcome, Read, violations
 from tests.cli.command_line import ENVIRONMENT
@@ -148,7 +148,7 @@ class ChaosGroup:
     async def use(self, number: int) -> None:
         """Append and read until it is over; what is not known is never tried again."""
         count, rng = 0, random.Random(number)
-        async with RaftClient("g", self.peers, timeout_ms=CALL_TIMEOUT_MS) as client:
+        async with DLedgerClient("g", self.peers, timeout_ms=CALL_TIMEOUT_MS) as client:
             while not self.over:
                 count += 1
                 if rng.random() < 0.3:
@@ -156,18 +156,18 @@ class ChaosGroup:
                 else:
                     await self.append(client, b"%d.%d" % (number, count))
 
-    async def append(self, client: RaftClient, body: bytes) -> bool:
+    async def append(self, client: DLedgerClient, body: bytes) -> bool:
         begin, index, outcome = time.monotonic(), -1, Outcome.DONE
         try:
             index = (await client.append(body)).index
         except OutcomeUnknownError:
             outcome = Outcome.UNKNOWN
-        except (NoLeaderError, RaftRefusedError):
+        except (NoLeaderError, DLedgerRejectedError):
             outcome = Outcome.REFUSED
         self.appends.append(Append(body, begin, time.monotonic(), outcome, index))
         return outcome is Outcome.DONE
 
-    async def _read(self, client: RaftClient) -> None:
+    async def _read(self, client: DLedgerClient) -> None:
         begin = time.monotonic()
         try:
             index = await client.read_index()
@@ -213,7 +213,7 @@ class ChaosGroup:
             await self.heal()
             self.over = True
             await asyncio.gather(*users)
-            async with asyncio.timeout(PATIENCE_S), RaftClient("g", self.peers) as client:
+            async with asyncio.timeout(PATIENCE_S), DLedgerClient("g", self.peers) as client:
                 last = 0
                 while not await self.append(client, b"last %d" % last):
                     last += 1
@@ -237,15 +237,15 @@ class ChaosGroup:
         return len(found) == 1
 
     def _entries(self, name: str) -> list[tuple[object, ...]]:
-        with RaftReader.open(self.folder / f"dledger-{name}") as reader:
+        with DLedgerReader.open(self.folder / f"dledger-{name}") as reader:
             return list(reader.entries())
 
     def _judge(self) -> list[str]:
         logs = []
         found: list[str] = []
         for name in self.names:
-            with RaftReader.open(self.folder / f"dledger-{name}") as reader:
-                found += [f"{name}: {one}" for one in verify_raft(reader) if one.severity == "problem"]
+            with DLedgerReader.open(self.folder / f"dledger-{name}") as reader:
+                found += [f"{name}: {one}" for one in verify_dledger(reader) if one.severity == "problem"]
                 logs.append({entry.index: entry.body for entry in reader.entries() if entry.body})
         found += ["the folders differ"] * any(log != logs[0] for log in logs)
         return [*found, *violations(self.appends, self.reads, logs[0])]

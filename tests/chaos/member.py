@@ -10,12 +10,12 @@ import signal
 import sys
 
 from pyledger.clock import SystemClock
-from pyledger.config.dledger import UPSTREAM_TIMES, RaftConfig
-from pyledger.config.dledger_store import RaftStoreConfig
-from pyledger.servers.dledger.server import RaftServer
+from pyledger.config.dledger import UPSTREAM_TIMES, DLedgerConfig
+from pyledger.config.dledger_store import DLedgerStoreConfig
+from pyledger.servers.dledger.server import DLedgerServer
 
 JUMP_MS = 2000
-SIZES = RaftStoreConfig(data_file_size_bytes=1 << 16, index_file_size_bytes=1 << 12)
+SIZES = DLedgerStoreConfig(data_file_size_bytes=1 << 16, index_file_size_bytes=1 << 12)
 
 
 class WrongClock(SystemClock):
@@ -40,8 +40,8 @@ async def work(self_id: str, peers: str, folder: str, rate: float, heart_beat_ms
     }
     if heart_beat_ms >= UPSTREAM_TIMES["heart_beat_time_interval_ms"]:
         times = UPSTREAM_TIMES  # Java's nodes are in the group
-    config = RaftConfig(**times)  # type: ignore[arg-type]
-    server = RaftServer("g", self_id, peers, folder, config=config, store=SIZES, clock=clock)
+    config = DLedgerConfig(**times)  # type: ignore[arg-type]
+    server = DLedgerServer("g", self_id, peers, folder, config=config, store=SIZES, clock=clock)
     loop, stopped = asyncio.get_running_loop(), asyncio.Event()
     loop.add_signal_handler(signal.SIGUSR1, clock.jump)
     loop.add_signal_handler(signal.SIGTERM, stopped.set)

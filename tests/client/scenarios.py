@@ -16,10 +16,10 @@ from pyledger.client import (
     AsyncPushConsumer,
     AsyncTransactionProducer,
     ClientConfig,
-    Later,
     Message,
     PullStatus,
     ReceivedMessage,
+    ReconsumeLater,
     TransactionState,
 )
 from pyledger.client.identity import now_ms
@@ -134,12 +134,12 @@ async def failures_come_again_and_die(namesrv: str, word: str, _folder: str) -> 
     topic, group = f"Retry{word}", f"c{word}"
     tries: dict[bytes, list[tuple[str, int]]] = defaultdict(list)
 
-    def listener(message: ReceivedMessage) -> Later | None:
+    def listener(message: ReceivedMessage) -> ReconsumeLater | None:
         tries[message.body].append((message.topic, message.reconsume_times))
         if message.body == b"raises" and message.reconsume_times == 0:
             raise ValueError("the first time always fails")
         if message.body == b"never" or (message.body == b"once" and message.reconsume_times == 0):
-            return Later(delay_level=1)
+            return ReconsumeLater(delay_level=1)
         return None
 
     async with AsyncProducer(f"p{word}", namesrv) as producer:
@@ -166,11 +166,11 @@ async def orderly_keeps_order(namesrv: str, word: str, _folder: str) -> None:
     got: dict[int, list[int]] = defaultdict(list)
     failed: set[int] = set()
 
-    def listener(message: ReceivedMessage) -> Later | None:
+    def listener(message: ReceivedMessage) -> ReconsumeLater | None:
         number = int(message.body)
         if number == 5 and message.queue_id not in failed:
             failed.add(message.queue_id)
-            return Later(suspend_ms=50)
+            return ReconsumeLater(suspend_ms=50)
         got[message.queue_id].append(number)
         return None
 

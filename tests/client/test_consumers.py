@@ -18,10 +18,10 @@ from pyledger.client import (
     Averagely,
     AveragelyByCircle,
     ConsistentHash,
-    Later,
     Message,
     MessageQueue,
     ReceivedMessage,
+    ReconsumeLater,
 )
 from pyledger.client.consumer.consume_message_service import LISTENER_WAIT_MS
 from pyledger.model import names
@@ -133,7 +133,7 @@ def test_lost_lock_begins_anew_where_the_other_ended(tmp_path: Path) -> None:
     got: dict[int, list[int]] = defaultdict(list)
 
     async def story(node: LocalRocketMQ) -> None:
-        locks = node.broker.parts.tables.locks
+        locks = node.broker.context.tables.locks
         hold = asyncio.Event()
 
         async def listener(message: ReceivedMessage) -> None:
@@ -176,11 +176,11 @@ def test_messages_that_the_broker_does_not_take_back_are_sent(tmp_path: Path) ->
 
         node.broker._handlers.register(RequestCode.CONSUMER_SEND_MSG_BACK, refuse)
 
-        async def listener(message: ReceivedMessage) -> Later | None:
+        async def listener(message: ReceivedMessage) -> ReconsumeLater | None:
             got.append((message.body, message.reconsume_times, message.topic))
             retry_of.append(message.properties.get(names.RETRY_TOPIC))
             await known(consumer, names.retry_topic(GROUP))
-            return Later() if message.reconsume_times == 0 else None
+            return ReconsumeLater() if message.reconsume_times == 0 else None
 
         consumer = member(node, listener)
         async with consumer:
@@ -200,9 +200,9 @@ def test_part_of_a_batch_comes_again(tmp_path: Path) -> None:
     batches: list[list[bytes]] = []
 
     async def story(node: LocalRocketMQ) -> None:
-        async def listener(messages: list[ReceivedMessage]) -> Later | None:
+        async def listener(messages: list[ReceivedMessage]) -> ReconsumeLater | None:
             batches.append([message.body for message in messages])
-            return Later(delay_level=1, done=2) if len(messages) == 4 else None
+            return ReconsumeLater(delay_level=1, done=2) if len(messages) == 4 else None
 
         await send_to_one_queue(node, numbered(1, 5))
         async with member(node, batch_listener=listener, batch_count_max=8) as consumer:
@@ -262,7 +262,7 @@ def test_member_that_the_broker_forgot_keeps_its_queues(tmp_path: Path) -> None:
         async with member(node, lambda _message: None) as consumer:
             await until(lambda: len(consumer.queues) == 5, "all queues")
             queues = consumer.queues
-            consumers = node.broker.parts.tables.consumers
+            consumers = node.broker.context.tables.consumers
             for channel in list(consumers.groups[GROUP].members):
                 consumers.close_channel(channel)
             async with member(node, lambda _message: None) as other:

@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from pyledger.client.listener import SKIPPED, Later, ListenerRunner
+from pyledger.client.listener import SKIPPED, ListenerRunner, ReconsumeLater
 from tests.net.conftest import Run
 
 TURNS = 200
-LATER = Later(delay_level=3)
+LATER = ReconsumeLater(delay_level=3)
 
 
-def behave(number: int) -> Later | None:
+def behave(number: int) -> ReconsumeLater | None:
     if number % 3 == 0:
         raise ValueError(number)
     return LATER if number % 3 == 1 else None
 
 
-async def behave_async(number: int) -> Later | None:
+async def behave_async(number: int) -> ReconsumeLater | None:
     await asyncio.sleep(0)
     return behave(number)
 

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from pyledger.client.identity import PROCESS_IDS
-from pyledger.client.producer.message_preparation import Packer
+from pyledger.client.producer.message_preparation import MessageEncoder
 from pyledger.client.producer.producer import AsyncProducer
 from pyledger.client.producer.send_result import SendStatus, TransactionState
 from pyledger.client.producer.transaction_producer import AsyncTransactionProducer
@@ -230,7 +230,7 @@ def test_batch_is_one_request(run: Run) -> None:
 def test_large_bodies_are_packed(kind: str) -> None:
     config = ProducerConfig(compression=kind)
     for size in (4095, 4096):
-        out = Packer(config, PROCESS_IDS.of("127.0.0.1")).message(Message("T", b"x" * size))
+        out = MessageEncoder(config, PROCESS_IDS.of("127.0.0.1")).message(Message("T", b"x" * size))
         assert decompress(out.body, out.sys_flag) == b"x" * size
         assert (len(out.body) < 200) is (size == 4096 and kind != "none")
 
@@ -249,7 +249,7 @@ def test_large_bodies_are_packed(kind: str) -> None:
 )
 def test_messages_that_no_broker_takes_are_not_sent(message: Message, error: type[Exception]) -> None:
     with pytest.raises(error):
-        Packer(ProducerConfig(), PROCESS_IDS.of("127.0.0.1")).message(message)
+        MessageEncoder(ProducerConfig(), PROCESS_IDS.of("127.0.0.1")).message(message)
 
 
 def test_messages_of_one_key_go_to_one_queue(run: Run) -> None:

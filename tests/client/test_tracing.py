@@ -8,7 +8,7 @@ import pytest
 from pyledger.client.blocking.admin import Admin
 from pyledger.client.blocking.consumer import PushConsumer
 from pyledger.client.blocking.producer import Producer
-from pyledger.client.listener import Later
+from pyledger.client.listener import ReconsumeLater
 from pyledger.config.client import ClientConfig
 from pyledger.model.message import Message
 from pyledger.servers.local.rocketmq import LocalBroker
@@ -32,9 +32,9 @@ def test_way_of_a_message_is_told(tmp_path: Path) -> None:
             results = [producer.send(Message("Orders", b"%d" % number)) for number in range(30)]
         times: list[int] = []
 
-        def listener(message: ReceivedMessage) -> Later | None:
+        def listener(message: ReceivedMessage) -> ReconsumeLater | None:
             times.append(message.reconsume_times)
-            return Later(1) if message.keys and not message.reconsume_times else None
+            return ReconsumeLater(1) if message.keys and not message.reconsume_times else None
 
         with PushConsumer(
             "billing", listener=listener, client=config, consume_from="first_offset"

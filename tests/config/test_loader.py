@@ -5,7 +5,7 @@ import pytest
 from pyledger.config.bookie import BookieConfig
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.client import ClientConfig
-from pyledger.config.dledger import RaftConfig
+from pyledger.config.dledger import DLedgerConfig
 from pyledger.config.fields import Fixed
 from pyledger.config.loader import ConfigFile, load
 from pyledger.config.namesrv import NamesrvConfig
@@ -111,7 +111,7 @@ def test_variables_of_others_are_let_be() -> None:
     )
     environment = {f"PYLEDGER_{name}": "x" for name in others}
     for kind, section in (
-        (RaftConfig, "raft"), (BrokerConfig, "broker"), (TlsConfig, "tls"), (BookieConfig, "bookie"),
+        (DLedgerConfig, "raft"), (BrokerConfig, "broker"), (TlsConfig, "tls"), (BookieConfig, "bookie"),
     ):  # fmt: skip
         assert load(kind, section, environment) == kind()
 
@@ -160,7 +160,7 @@ def test_toml_serves_several_sections(tmp_path: Path) -> None:
 
 def test_tables_of_other_servers_are_told(tmp_path: Path) -> None:
     file = ConfigFile(written(tmp_path, '[raft]\n[tls]\nserver_mode = "enforcing"\n'), {})
-    file.load(RaftConfig, "raft")
+    file.load(DLedgerConfig, "raft")
     assert file.ignored({}) == ("[tls]",)
 
 

@@ -16,7 +16,7 @@ from pyledger.config.bookie import BookieConfig
 from pyledger.config.bookkeeper_client import LedgerConfig
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.delivery import DeliveryConfig
-from pyledger.config.dledger import RaftConfig
+from pyledger.config.dledger import DLedgerConfig
 from pyledger.config.dledger_broker import DledgerConfig
 from pyledger.config.fields import Fixed, Settings, settings_of
 from pyledger.config.ha import HaConfig
@@ -34,7 +34,7 @@ SERVERS: dict[str, Server] = {
         broker.FIXED,
         {
             "broker": BrokerConfig, "delivery": DeliveryConfig, "store": StoreConfig, "ha": HaConfig,
-            "dledger": DledgerConfig, "raft": RaftConfig, "net": NetConfig, "tls": TlsConfig,
+            "dledger": DledgerConfig, "raft": DLedgerConfig, "net": NetConfig, "tls": TlsConfig,
         },
     ),
     "namesrv": (namesrv.FIXED, {"namesrv": NamesrvConfig, "net": NetConfig, "tls": TlsConfig}),
@@ -51,7 +51,7 @@ SERVERS: dict[str, Server] = {
 }  # fmt: skip
 
 BROKER = "brokerClusterName = DefaultCluster\nbrokerName = broker-a\ndeleteWhen = 04\nfileReservedTime = 48\n"
-DLEDGER = """brokerClusterName = RaftCluster
+DLEDGER = """brokerClusterName = DLedgerCluster
 brokerName=RaftNode00
 listenPort=30911
 namesrvAddr=127.0.0.1:9876

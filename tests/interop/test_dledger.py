@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.client.dledger import RaftClient
-from pyledger.config.dledger import UPSTREAM_TIMES, RaftConfig
-from pyledger.config.dledger_store import RaftStoreConfig
+from pyledger.client.dledger import DLedgerClient
+from pyledger.config.dledger import UPSTREAM_TIMES, DLedgerConfig
+from pyledger.config.dledger_store import DLedgerStoreConfig
 from pyledger.protocol.dledger.messages import Entry, TermState
-from pyledger.servers.dledger.server import RaftServer
-from pyledger.store.dledger.reader import RaftReader
-from pyledger.store.dledger.store import RaftStore
+from pyledger.servers.dledger.server import DLedgerServer
+from pyledger.store.dledger.reader import DLedgerReader
+from pyledger.store.dledger.store import DLedgerStore
 from tests.interop.dledger_peers import JavaNode, judge, require_kit, run
 from tests.servers.dledger.group import hand_over
 from tests.servers.dledger.test_group import entries_of
@@ -21,7 +21,7 @@ from tests.support.ports import free_ports
 
 pytestmark = pytest.mark.java
 
-STORE = RaftStoreConfig(data_file_size_bytes=16384, index_file_size_bytes=4096)
+STORE = DLedgerStoreConfig(data_file_size_bytes=16384, index_file_size_bytes=4096)
 SIZES = ["mappedFileSizeForEntryData=16384", "mappedFileSizeForEntryIndex=4096"]
 IDS = ("n0", "n1", "n2")
 
@@ -30,7 +30,7 @@ def test_java_takes_our_folder_as_it_is_also_after_cuts_and_crashes(tmp_path: Pa
     require_kit()
     rng = random.Random(7)
     path = tmp_path / "dledger-n0"
-    with RaftStore.open(path, STORE) as store:
+    with DLedgerStore.open(path, STORE) as store:
         store.save_term_state(TermState(3, "n0"))
         store.append_bodies(2, [rng.randbytes(rng.randrange(900)) for _ in range(150)])
         store.truncate(store.entry(90))
@@ -57,7 +57,7 @@ class Mixed:
         self.folder, self.ours = folder, ours
         self.peers = ";".join(f"{one}-127.0.0.1:{port}" for one, port in zip(IDS, free_ports(3), strict=True))
         self.java: dict[str, JavaNode] = {}
-        self.servers: dict[str, RaftServer] = {}
+        self.servers: dict[str, DLedgerServer] = {}
 
     async def start(self, *ids: str) -> None:
         for one in ids:
@@ -65,8 +65,8 @@ class Mixed:
                 self.java[one] = JavaNode(one, self.peers, self.folder, SIZES)
         for one in ids:
             if one in self.ours:
-                config = RaftConfig(**UPSTREAM_TIMES)  # type: ignore[arg-type]
-                server = RaftServer("g", one, self.peers, str(self.folder), config=config, store=STORE)
+                config = DLedgerConfig(**UPSTREAM_TIMES)  # type: ignore[arg-type]
+                server = DLedgerServer("g", one, self.peers, str(self.folder), config=config, store=STORE)
                 await server.start()
                 self.servers[one] = server
             else:
@@ -88,7 +88,7 @@ class Mixed:
 
 
 def end_index(folder: Path) -> int:
-    with RaftReader.open(folder) as reader:
+    with DLedgerReader.open(folder) as reader:
         return reader.scan().last_index
 
 
@@ -105,7 +105,7 @@ def test_mixed_groups_hold_the_same_entries(ours: tuple[str, ...], tmp_path: Pat
         acknowledged: dict[int, bytes] = {}
         try:
             await group.start(*IDS)
-            async with RaftClient("g", group.peers, timeout_ms=30_000) as client:
+            async with DLedgerClient("g", group.peers, timeout_ms=30_000) as client:
                 for one in IDS:
                     await hand_over(client, one)
                     answers = await asyncio.gather(*(client.append(b"%d " % n * n) for n in range(80)))

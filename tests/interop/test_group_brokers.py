@@ -44,7 +44,7 @@ async def java_member(version: str, folder: Path, group: GroupProcesses, one: st
     options = [word for item in settings.items() for word in ("--set", "=".join(item))]
     where = ("--port", port, "--namesrv", group.name_server.address, "--store", folder / one)
     # The kit reports a broker before its member has a role: not as a master.
-    names = ("--name", NAME, "--cluster", "RaftCluster", "--small", "--broker-id", int(one[1:]) + 1)
+    names = ("--name", NAME, "--cluster", "DLedgerCluster", "--small", "--broker-id", int(one[1:]) + 1)
     server = serving(version, "Broker", *where, *names, *options, log=folder / f"java-{one}.log")
     await asyncio.to_thread(server.__enter__)
     try:

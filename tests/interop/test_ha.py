@@ -19,7 +19,7 @@ from pyledger.model.remoting_codes import RequestCode
 from pyledger.net.loop import run
 from pyledger.protocol.ha.slave import FRAME_HEADER
 from pyledger.servers.broker.server import Broker
-from pyledger.servers.broker.supervisor.ha_supervisor import BrokerKeeper
+from pyledger.servers.broker.supervisor.ha_supervisor import HaSupervisor
 from pyledger.store.files.config_files import DelayOffsets
 from pyledger.store.messages.message_store import MessageStore
 from pyledger.wire.remoting.bodies.offsets import ConsumerOffsetTable, DelayOffsetTable
@@ -162,8 +162,8 @@ async def java_slave_follows(java: RocketMQ, folder: Path, role: str) -> None:
 
 def followed(master: Broker) -> bool:
     """Whether a slave has said how far it is."""
-    assert master.parts is not None
-    service = master.parts.replication.service  # type: ignore[union-attr]
+    assert master.context is not None
+    service = master.context.replication.service  # type: ignore[union-attr]
     return any(one.ack_offset >= 0 for one in service.slaves())
 
 
@@ -225,12 +225,12 @@ async def our_slave_follows(java: RocketMQ, folder: Path, role: str) -> None:
 
 def read_by(one: Broker, group: str) -> int:
     """How much of the topic a group has consumed, as it has said at a broker."""
-    assert one.parts is not None
-    offsets = one.parts.tables.offsets.offsets.get(("Crossed", group), {})
+    assert one.context is not None
+    offsets = one.context.tables.offsets.offsets.get(("Crossed", group), {})
     return sum(offsets.values())
 
 
-def slave_config(pair: Pair, ha_address: str) -> BrokerKeeper:
+def slave_config(pair: Pair, ha_address: str) -> HaSupervisor:
     """Our slave in the pair's name, which goes on after its log was cut; it follows through a link."""
     config = BrokerConfig(
         port=0, broker_id=1, name_servers=pair.name_server.address, store_path=str(pair.folder / "1")
@@ -241,7 +241,7 @@ def slave_config(pair: Pair, ha_address: str) -> BrokerKeeper:
         store = StoreConfig(**{**SMALL, **FILES})  # type: ignore[arg-type]
         return Broker(config, delivery=DeliveryConfig(slave_read=True), store=store, ha=ha)
 
-    return BrokerKeeper(make, config, ha)
+    return HaSupervisor(make, config, ha)
 
 
 async def our_slave_in_trouble(java: RocketMQ, folder: Path) -> None:

@@ -61,8 +61,8 @@ async def pop_all(client: RawPeer, count: int, **fields: Any) -> dict[bytes, str
 
 async def idle(one: Broker) -> None:
     """Wait until a broker of ours has delivered and put back all that is due."""
-    assert one.parts is not None
-    parts = one.parts
+    assert one.context is not None
+    parts = one.context
     await known(one)
     await until(lambda: not parts.tables.timers.heap and not parts.pops.open.by_key)
     await until(lambda: not parts.pops.open.keep_early)

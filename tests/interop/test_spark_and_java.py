@@ -85,7 +85,7 @@ def test_a_master_of_java_that_goes_away_in_the_middle(peers: Peers, tmp_path: P
                 slave = await pair.start(1, "slave", store=FILES)
                 await asyncio.to_thread(produce, address, MANY)
                 await until(lambda: slave.store.queue_range(TOPIC, 0).max_offset == MANY)
-                await until(lambda: TOPIC in slave.parts.tables.topics.topics)
+                await until(lambda: TOPIC in slave.context.tables.topics.topics)
                 options = parse_read_options(
                     {"namesrv": address, "topic": TOPIC, "columns": "body", "batchRows": "1"}
                 )

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from pyledger.net.bookkeeper.bookie_client import BookieClient, BookieConnection, Codec, RunOfCalls
+from pyledger.net.bookkeeper.bookie_client import BookieClient, BookieConnection, Codec, RequestBatch
 from pyledger.protocol.bookkeeper.messages import AddResponse, Status
 from pyledger.wire.bookkeeper.request_frames import ADDED, AnswerFrames, Version3
 from pyledger.wire.bookkeeper.version3 import encode_response
@@ -151,7 +151,7 @@ def ask_for_a_run(serve: Serve) -> tuple[list[int], dict[int, Any]]:
         client = BookieClient(codec, frame_max_bytes=1 << 20, connect_timeout_ms=60_000)
         connection: BookieConnection = await client._connect(address)
         late_at = asyncio.get_running_loop().time() + 60
-        connection.send_run(RunOfCalls(10, 10 + RUN, late_at, done, one), bytes(RUN))
+        connection.send_run(RequestBatch(10, 10 + RUN, late_at, done, one), bytes(RUN))
         assert not stored
         assert not others
         await over.wait()

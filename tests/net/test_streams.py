@@ -18,7 +18,7 @@ from pyledger.net.outbox import SEND_BUFFERS_MAX, Outbox
 from pyledger.net.remoting.connection import UNEXPECTED_REMARK, Connection
 from pyledger.wire.remoting.command import RemotingCommand, encode_frame
 from pyledger.wire.remoting.headers.send import SendMessageRequestHeader
-from pyledger.wire.remoting.native_codec import HotRequest
+from pyledger.wire.remoting.native_codec import DecodedRequest
 from tests.net.conftest import Run
 from tests.net.peers import ECHO, RawPeer, address, calling, echo, raw, serving, until
 
@@ -433,7 +433,7 @@ def test_quick_handler_sees_sends_first_and_leaves_what_it_does_not_take(run: Ru
         ) -> tuple[bytes | asyncio.Future[bytes] | None, int]:
             answers, taken = b"", 0
             for request in frames[at:]:
-                if not isinstance(request, HotRequest) or (taken and request.topic != "mine"):
+                if not isinstance(request, DecodedRequest) or (taken and request.topic != "mine"):
                     break
                 seen.append(request.topic)
                 if request.topic == "broken":

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from pyledger.config.dledger_store import RaftStoreConfig
+from pyledger.config.dledger_store import DLedgerStoreConfig
 from pyledger.config.namesrv import NamesrvConfig
 from pyledger.config.net import NetConfig
 from pyledger.model.remoting_codes import RequestCode
@@ -17,7 +17,7 @@ from pyledger.net.fair_queue import ITERATION_BYTES
 from pyledger.net.remoting.server import RemotingServer
 from pyledger.protocol.bookkeeper import messages as m
 from pyledger.protocol.dledger.messages import GetEntriesRequest, MetadataRequest
-from pyledger.protocol.dledger.response_codes import RequestCode as RaftCode
+from pyledger.protocol.dledger.response_codes import RequestCode as DLedgerCode
 from pyledger.servers.namesrv.server import NameServer
 from pyledger.wire.bookkeeper import version3
 from pyledger.wire.dledger.bodies import encode_body
@@ -81,7 +81,7 @@ async def a_broker(folder: Path) -> AsyncIterator[Served]:
 @asynccontextmanager
 async def a_member(folder: Path) -> AsyncIterator[Served]:
     size_bytes = 1 << 20
-    store = RaftStoreConfig(data_file_size_bytes=8 << 20, index_file_size_bytes=1 << 12)
+    store = DLedgerStoreConfig(data_file_size_bytes=8 << 20, index_file_size_bytes=1 << 12)
     async with group_of(folder, 1, CALM, store=store) as group:
         one = await group.leader()
         async with client(group) as appending:
@@ -90,9 +90,9 @@ async def a_member(folder: Path) -> AsyncIterator[Served]:
         large = GetEntriesRequest(begin_index=appended.index, **ids)
         yield Served(
             group.members[one]._server,
-            encode_frame(RemotingCommand.request(RaftCode.GET, body=encode_body(large))),
+            encode_frame(RemotingCommand.request(DLedgerCode.GET, body=encode_body(large))),
             encode_frame(
-                RemotingCommand.request(RaftCode.METADATA, body=encode_body(MetadataRequest(**ids)))
+                RemotingCommand.request(DLedgerCode.METADATA, body=encode_body(MetadataRequest(**ids)))
             ),
             size_bytes * 4 // 3,
         )

@@ -10,16 +10,16 @@ import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from pyledger.simulator.dledger.cluster import RaftGroup
-from tests.simulator import ha_bugs, ledger_bugs, raft_bugs, test_ledgers, test_raft, test_replication
+from pyledger.simulator.dledger.cluster import DLedgerGroup
+from tests.simulator import dledger_bugs, ha_bugs, ledger_bugs, test_ledgers, test_raft, test_replication
 from tests.simulator.found_bugs import TABLE
 
 Bug = Callable[..., None]
 Play = Callable[[int, Bug], object]
 
 
-def play_raft(seed: int, bug: Bug) -> object:
-    return RaftGroup(seed, 5 if seed % 2 else 3, fault=bug).run(test_raft.TICKS)
+def play_dledger(seed: int, bug: Bug) -> object:
+    return DLedgerGroup(seed, 5 if seed % 2 else 3, fault=bug).run(test_raft.TICKS)
 
 
 def search(play: Play, bug: Bug, seeds: int) -> tuple[str, str]:
@@ -41,7 +41,7 @@ def rows(play: Play, bugs: Iterable[Bug], seeds: int) -> Iterable[str]:
 
 
 TABLES = {
-    "raft": partial(rows, play_raft, raft_bugs.BUGS),
+    "raft": partial(rows, play_dledger, dledger_bugs.BUGS),
     "ledger": partial(rows, test_ledgers.play_bug, ledger_bugs.BUGS),
     "ha": partial(rows, test_replication.play, ha_bugs.BUGS),
 }

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pyledger.protocol.bookkeeper import messages as m
 from pyledger.protocol.bookkeeper.bookie import BookieRules, FenceRecord, Outcome
 from pyledger.protocol.bookkeeper.entry_reader import EntryRead, SendRead
-from pyledger.protocol.bookkeeper.fragments import Lack
+from pyledger.protocol.bookkeeper.fragments import MissingReplicas
 from pyledger.protocol.bookkeeper.ledger_recovery import LedgerRecovery, RecoveryReady
 from pyledger.protocol.bookkeeper.ledger_writer import LedgerWriter
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata, LedgerState
@@ -356,7 +356,9 @@ def open_ends_are_repaired(part: object) -> None:
         found = yield from RepairProcess.examine(part, every_entry=every_entry)
         if found is None:
             return None
-        lacking = tuple(Lack(replace(one.fragment, sealed=True), one.places) for one in found.lacking)
+        lacking = tuple(
+            MissingReplicas(replace(one.fragment, sealed=True), one.places) for one in found.lacking
+        )
         return replace(found, lacking=lacking)
 
     if isinstance(part, RepairProcess):

@@ -9,7 +9,7 @@ from functools import partial
 
 from pyledger.errors import RemotingTimeoutError
 from pyledger.model.message import MessageQueue
-from pyledger.protocol.client.queue_selection import QueueChooser
+from pyledger.protocol.client.queue_selection import FaultStrategy
 from pyledger.protocol.client.send_retry import SendMode, tries_again
 from pyledger.simulator.world import Network, World
 from tests.simulator.broker import NAME, Broker
@@ -28,7 +28,7 @@ class Producer:
         self.world, self.network = world, network
         self.broker, self.name_server = broker, name_server
         self.queues: Sequence[MessageQueue] = ()
-        self.chooser = QueueChooser(world.random.randrange)
+        self.chooser = FaultStrategy(world.random.randrange)
         self.acknowledged: set[int] = set()
         self.ask()
         broker.every(ROUTE_INTERVAL_MS, self.ask)

@@ -8,28 +8,28 @@ from dataclasses import replace
 
 from pyledger.protocol.dledger.member_state import MemberState
 from pyledger.protocol.dledger.messages import PeerRequest, PushEntryRequest, PushType, Response, TermState
-from pyledger.protocol.dledger.node import RaftNode
+from pyledger.protocol.dledger.node import DLedgerNode
 from pyledger.protocol.dledger.outbox import Outbox
 from pyledger.protocol.dledger.pending_calls import Answer
 from pyledger.protocol.dledger.ready import Role
 from pyledger.protocol.dledger.response_codes import ResponseCode
 from pyledger.protocol.dledger.votes import ParseResult
-from pyledger.simulator.dledger.member import RaftMember
+from pyledger.simulator.dledger.member import DLedgerMember
 
 
-def machine(member: RaftMember) -> RaftNode:
+def machine(member: DLedgerMember) -> DLedgerNode:
     assert member.node is not None
     return member.node
 
 
-def without(member: RaftMember, *switches: str) -> None:
+def without(member: DLedgerMember, *switches: str) -> None:
     node = machine(member)
     config = replace(node.config, **dict.fromkeys(switches, False))
     for part in (node, node.state, node.elector, node.checker, node.handler, *node.dispatchers.values()):
         part.config = config
 
 
-def vote_before_persist(member: RaftMember) -> None:
+def vote_before_persist(member: DLedgerMember) -> None:
     """Votes and new terms are told before they are on disk (dledger: the term file is never synced)."""
 
     class Hasty(Outbox):
@@ -38,12 +38,12 @@ def vote_before_persist(member: RaftMember) -> None:
     machine(member).outbox.__class__ = Hasty
 
 
-def commit_old_terms_by_counting(member: RaftMember) -> None:
+def commit_old_terms_by_counting(member: DLedgerMember) -> None:
     """A majority commits an entry of an older term (dledger #4, figure 8 of the Raft paper)."""
     without(member, "commit_current_term_only")
 
 
-def cut_for_any_leader(member: RaftMember) -> None:
+def cut_for_any_leader(member: DLedgerMember) -> None:
     """A request to cut is carried out whoever sent it, and whatever is committed (dledger 0.4.0)."""
     without(member, "check_pushes")
     handler = machine(member).handler
@@ -57,7 +57,7 @@ def cut_for_any_leader(member: RaftMember) -> None:
     handler._check = careless
 
 
-def current_term_as_end_term(member: RaftMember) -> None:
+def current_term_as_end_term(member: DLedgerMember) -> None:
     """The term of the log's end is taken to be the member's own (dledger #52, rocketmq #2178)."""
 
     class Confused(MemberState):
@@ -68,7 +68,7 @@ def current_term_as_end_term(member: RaftMember) -> None:
     machine(member).state.__class__ = Confused
 
 
-def acknowledgement_of_old_push(member: RaftMember) -> None:
+def acknowledgement_of_old_push(member: DLedgerMember) -> None:
     """Answers count however late: after their time, from before a comparison, of an older leadership."""
     node = machine(member)
     calls, late = node.calls, dict[int, Answer]()
@@ -91,30 +91,30 @@ def acknowledgement_of_old_push(member: RaftMember) -> None:
         one.checker.forget = lambda _: None
 
 
-def term_forgotten_at_start(member: RaftMember) -> None:
+def term_forgotten_at_start(member: DLedgerMember) -> None:
     """A member begins with term 0 and no vote (PySyncObj #202; dledger without its term file)."""
     state = machine(member).state
     state.term, state.vote = TermState()
 
 
-def acknowledge_before_flush(member: RaftMember) -> None:
+def acknowledge_before_flush(member: DLedgerMember) -> None:
     """Entries are acknowledged from memory, and a member that lost them goes on (dledger's default)."""
     without(member, "flush_before_ack")
     machine(member).outbox.flush_before_ack = False
 
 
-def vote_with_lost_tail(member: RaftMember) -> None:
+def vote_with_lost_tail(member: DLedgerMember) -> None:
     """A member whose recovery dropped damaged entries votes as before."""
     machine(member).state.lost_tail = member.log.lost_tail = member.log.durable_lost_tail = False
 
 
-def vote_in_the_old_term(member: RaftMember) -> None:
+def vote_in_the_old_term(member: DLedgerMember) -> None:
     """The first vote after a start is in the term that the member may have led."""
     elector = machine(member).elector
     elector.last_result, elector.next_vote_ms = ParseResult.WAIT_TO_REVOTE, 0
 
 
-def leader_counts_before_flush(member: RaftMember) -> None:
+def leader_counts_before_flush(member: DLedgerMember) -> None:
     """A leader counts its own entries before they are durable."""
     node = machine(member)
 
@@ -125,7 +125,7 @@ def leader_counts_before_flush(member: RaftMember) -> None:
     node.checker.update_own = update_own
 
 
-def read_without_proof(member: RaftMember) -> None:
+def read_without_proof(member: DLedgerMember) -> None:
     """A leader answers reads from what it knows, without asking whether it still leads."""
     reads = machine(member).read_index
     reads.ask = lambda token, _: (
@@ -135,18 +135,18 @@ def read_without_proof(member: RaftMember) -> None:
     )
 
 
-def commit_beyond_what_was_compared(member: RaftMember) -> None:
+def commit_beyond_what_was_compared(member: DLedgerMember) -> None:
     """A follower takes the leader's committed index over up to its own end, stale entries included."""
     without(member, "check_pushes")
 
 
-def vote_forgotten(member: RaftMember) -> None:
+def vote_forgotten(member: DLedgerMember) -> None:
     """A member votes for whoever asks, as often as it is asked."""
     state = machine(member).state
     state.vote_for = lambda candidate: state.outbox.save_term(TermState(state.term, candidate))
 
 
-BUGS: tuple[Callable[[RaftMember], None], ...] = (
+BUGS: tuple[Callable[[DLedgerMember], None], ...] = (
     vote_before_persist,
     vote_forgotten,
     vote_in_the_old_term,

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.simulator.dledger_bugs import BUGS
 
-from pyledger.simulator.dledger.cluster import RaftGroup
-from pyledger.simulator.dledger.member import RaftMember
+from pyledger.simulator.dledger.cluster import DLedgerGroup
+from pyledger.simulator.dledger.member import DLedgerMember
 from tests.simulator.found_bugs import recorded
 from tests.simulator.one_trace import assert_one_trace
-from tests.simulator.raft_bugs import BUGS
 
 TICKS = 1000
 # Seeds with which a fault of the machine was found once: seed, members, what it was.
@@ -28,8 +28,8 @@ PAST = {
 }
 
 
-def play(seed: int, nodes: int, fault: Callable[[RaftMember], None] | None = None) -> None:
-    group = RaftGroup(seed, nodes, fault=fault)
+def play(seed: int, nodes: int, fault: Callable[[DLedgerMember], None] | None = None) -> None:
+    group = DLedgerGroup(seed, nodes, fault=fault)
     try:
         group.run(TICKS)
     except AssertionError as error:
@@ -50,7 +50,7 @@ def test_nothing_breaks_in_any_history(nodes: int) -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_the_real_store_does_as_the_model(seed: int, tmp_path: Path) -> None:
-    RaftGroup(seed, 3, folder=tmp_path).run(ticks=200)
+    DLedgerGroup(seed, 3, folder=tmp_path).run(ticks=200)
 
 
 @pytest.mark.slow
@@ -64,7 +64,7 @@ def test_a_seed_is_one_history_whatever_the_hash_seed() -> None:
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
-def test_known_bugs_are_found_where_the_table_says(bug: Callable[[RaftMember], None]) -> None:
+def test_known_bugs_are_found_where_the_table_says(bug: Callable[[DLedgerMember], None]) -> None:
     seed = recorded(bug) - 1
     with pytest.raises(AssertionError):
-        RaftGroup(seed, 5 if seed % 2 else 3, fault=bug).run(TICKS)
+        DLedgerGroup(seed, 5 if seed % 2 else 3, fault=bug).run(TICKS)

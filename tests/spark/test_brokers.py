@@ -191,7 +191,7 @@ def test_a_slave_serves_when_its_master_is_gone(tmp_path: Path) -> None:
             address = pair.name_server.address
             await asyncio.to_thread(produce, address)
             await caught_up(master, slave)
-            await until(lambda: TOPIC in slave.parts.tables.topics.topics)
+            await until(lambda: TOPIC in slave.context.tables.topics.topics)
             options = parse_read_options({"namesrv": address, "topic": TOPIC, "columns": "body"})
             tail = await asyncio.to_thread(BrokerTail, options)
             before = dict(await asyncio.to_thread(tail.refresh))
@@ -222,7 +222,7 @@ def test_a_broker_that_goes_away_in_the_middle_is_left_for_its_slave(tmp_path: P
             address = pair.name_server.address
             await asyncio.to_thread(produce, address, MANY)
             await caught_up(master, slave)
-            await until(lambda: TOPIC in slave.parts.tables.topics.topics)
+            await until(lambda: TOPIC in slave.context.tables.topics.topics)
             options = parse_read_options(
                 {"namesrv": address, "topic": TOPIC, "columns": "body", "batchRows": "1"}
             )
@@ -250,7 +250,7 @@ def test_a_slave_that_is_behind_is_no_loss(tmp_path: Path) -> None:
                 address = pair.name_server.address
                 await asyncio.to_thread(produce, address, 9)
                 await caught_up(master, slave)
-                await until(lambda: TOPIC in slave.parts.tables.topics.topics)
+                await until(lambda: TOPIC in slave.context.tables.topics.topics)
                 link.carries.clear()
                 await asyncio.to_thread(produce, address, MANY)
                 more = {"preferSlave": "true", "maxRecordsPerPartition": "20", "columns": "queueOffset"}

@@ -308,8 +308,8 @@ def test_a_slave_that_is_behind_is_no_loss_of_a_stream(tmp_path: Path, lossy: st
             address = pair.name_server.address
             slave = await pair.start(1, "slave")
             await caught_up(master, slave)
-            assert slave.parts is not None
-            topics = slave.parts.tables.topics.topics
+            assert slave.context is not None
+            topics = slave.context.tables.topics.topics
             await until(lambda: TOPIC in topics)
             await slave.close()
             put(master, 8)

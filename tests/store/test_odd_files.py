@@ -8,17 +8,17 @@ import pytest
 
 from pyledger.clock import SystemClock
 from pyledger.config.bookie import BookieConfig
-from pyledger.config.dledger_store import RaftStoreConfig
+from pyledger.config.dledger_store import DLedgerStoreConfig
 from pyledger.errors import StoreIOError
 from pyledger.protocol.dledger.messages import TermState
 from pyledger.store.bookkeeper.folder import BookiePaths
 from pyledger.store.bookkeeper.store import BookieStore
-from pyledger.store.dledger.store import RaftStore
+from pyledger.store.dledger.store import DLedgerStore
 from pyledger.store.files.meta_file import read_json, write_json
 from tests.cli.command_line import own_case, pyledger, spawn
 
 VICTIM = b"somebody else's\n" * 76
-SMALL = RaftStoreConfig(data_file_size_bytes=4096, index_file_size_bytes=1024)
+SMALL = DLedgerStoreConfig(data_file_size_bytes=4096, index_file_size_bytes=1024)
 # A part of a store, and a golden store that has it.
 PARTS = {
     "commitlog": "rolled-5", "consumequeue": "rolled-5", "index": "index-5",
@@ -134,7 +134,7 @@ def node_files(node: Path) -> dict[str, Callable[[], Path]]:
 )
 def test_a_dledger_node_refuses_odd_files(tmp_path: Path, kind: str, part: str) -> None:
     node, victim = tmp_path / "dledger-n0", tmp_path / "victim"
-    with RaftStore(str(node), SMALL) as store:
+    with DLedgerStore(str(node), SMALL) as store:
         store.save_term_state(TermState(1))
         store.append_bodies(1, [bytes(200)] * 30)
         store.set_committed(store.end_index)
@@ -147,7 +147,7 @@ def test_a_dledger_node_refuses_odd_files(tmp_path: Path, kind: str, part: str) 
         file.symlink_to(victim)
     before = victim.read_bytes()
     reason = "symbolic link" if kind == "link" else "no regular file"
-    with pytest.raises(StoreIOError, match=reason), RaftStore(str(node), SMALL) as store:
+    with pytest.raises(StoreIOError, match=reason), DLedgerStore(str(node), SMALL) as store:
         store.append_bodies(1, [bytes(200)] * 30)
     assert victim.read_bytes() == before
 

@@ -84,7 +84,7 @@ cdef class JournalWriter:
     cdef pthread_mutex_t lock
     cdef JournalBuffer filling
     cdef JournalBuffer writing
-    cdef Waker flusher
+    cdef EventNotifier flusher
     cdef uint32_t status_word        # 0, or the negated status: failed, closed
     cdef bint closing
     cdef int generation
@@ -118,7 +118,7 @@ cdef class JournalWriter:
         self.allocate_bytes = allocate_bytes
         self.group_wait_ns = group_wait_ms * 1_000_000
         self.group_bytes = group_bytes
-        self.flusher = Waker()
+        self.flusher = EventNotifier()
         self.generation = fork_generation
         pthread_mutex_init(&self.lock, NULL)
         self.event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)

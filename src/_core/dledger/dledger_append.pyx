@@ -149,7 +149,7 @@ cdef bytes decode_base64(const TextSpan* span):
 
 
 @cython.final
-cdef class AppendRun(HotRequest):
+cdef class AppendBatch(DecodedRequest):
     """Appends of one entry each that came one after the other for one group and member; see _core.pyi."""
 
     cdef readonly str group
@@ -184,7 +184,7 @@ cdef bytes appended_body(const uint8_t* frame, int64_t size, int32_t code, Appen
     return PyBytes_FromStringAndSize(<const char*>frame + 8 + head_bytes, body_bytes)
 
 
-cdef AppendRun run_with(AppendRun run, data, const uint8_t* base, int64_t at, int64_t size):
+cdef AppendBatch run_with(AppendBatch run, data, const uint8_t* base, int64_t at, int64_t size):
     """The run that has this frame: the one given, or a new one; None for Python to decode."""
     cdef CommandHead head
     cdef AppendMembers m
@@ -200,7 +200,7 @@ cdef AppendRun run_with(AppendRun run, data, const uint8_t* base, int64_t at, in
         return None
     group, remote_id = span_text(&m.group), span_text(&m.remote_id)
     if run is None or group != run.group or remote_id != run.remote_id:
-        run = AppendRun.__new__(AppendRun)
+        run = AppendBatch.__new__(AppendBatch)
         run.owner = data
         run.code, run.language, run.version = head.code, head.language, head.version
         run.opaque = head.opaque

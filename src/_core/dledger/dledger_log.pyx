@@ -1,4 +1,4 @@
-# RaftLog: the data files and index files of a DLedger log, appended to and read together.
+# DLedgerLog: the data files and index files of a DLedger log, appended to and read together.
 # The interpreter lock is the append lock: `make_room` may let go of it, so an entry's index and place are
 # chosen behind it. Invariant: entries begin_index..end_index are contiguous, each has its unit at index * 32,
 # and end_index is published after the bytes of both.
@@ -24,7 +24,7 @@ cdef enum:
 
 
 @cython.final
-cdef class RaftLog:
+cdef class DLedgerLog:
     """The log of one member of a DLedger group."""
 
     cdef readonly MappedFileQueue data

@@ -1,4 +1,4 @@
-# Entries of a RaftLog by their index: its unit tells where one stands, and is compared with it.
+# Entries of a DLedgerLog by their index: its unit tells where one stands, and is compared with it.
 from _core.layout cimport PARSED_BAD_CRC, PARSED_RECORD, PARSED_SHORT, get_i64
 from _core.dledger_layout cimport INDEX_UNIT_BYTES, Entry, parse_entry, unit_agrees
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -7,7 +7,7 @@ from libc.stdint cimport int64_t, uint8_t
 from pyledger import errors
 
 
-cdef int find_entry(RaftLog log, int64_t index, Entry* e) except -1:
+cdef int find_entry(DLedgerLog log, int64_t index, Entry* e) except -1:
     """The entry of an index, its unit and its checksum compared with it."""
     cdef MappedFile file
     cdef int64_t offset
@@ -36,7 +36,7 @@ cdef int find_entry(RaftLog log, int64_t index, Entry* e) except -1:
     return 0
 
 
-cdef int check_entry_intact(RaftLog log) except -1:
+cdef int check_entry_intact(DLedgerLog log) except -1:
     """Raise when bytes of an index file or a data file are gone: any, as that is rare and looked at once."""
     cdef MappedFile file
     if damaged_mappings != 0:
@@ -45,8 +45,8 @@ cdef int check_entry_intact(RaftLog log) except -1:
     return 0
 
 
-cdef tuple copy_entries(RaftLog log, int64_t first, int64_t count_max, int64_t bytes_max):
-    """What `RaftLog.read_run` gives."""
+cdef tuple copy_entries(DLedgerLog log, int64_t first, int64_t count_max, int64_t bytes_max):
+    """What `DLedgerLog.read_run` gives."""
     cdef Entry entry
     cdef const uint8_t* start = NULL     # of a stretch without filler in it
     cdef const uint8_t* end = NULL
@@ -71,7 +71,7 @@ cdef tuple copy_entries(RaftLog log, int64_t first, int64_t count_max, int64_t b
     return b"".join(stretches), first, index - first
 
 
-cdef int64_t unit_field(RaftLog log, int64_t index, int at) except? -1:
+cdef int64_t unit_field(DLedgerLog log, int64_t index, int at) except? -1:
     cdef MappedFile file
     cdef int64_t value
     if not log.begin_index <= index <= log.end_index:

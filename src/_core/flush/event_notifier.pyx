@@ -1,10 +1,10 @@
-# Waker: one thread sleeps until there is work, others say that there is. Saying it costs a plain load while
-# an earlier word has not been heard yet. Invariant: after `wake` returned, the sleeper looks for work again.
+# EventNotifier: one thread sleeps until there is work; others notify it. A notification costs a plain load
+# while the one before has not been seen. Invariant: after `wake` returned, the sleeper looks for work again.
 #
 # States: QUIET -> (wake) SIGNALLED -> (wait) QUIET; QUIET -> (wait) ASLEEP -> (wake) SIGNALLED.
-# A waker that finds SIGNALLED does nothing. It must then be sure that the sleeper, which turns SIGNALLED into
-# QUIET and looks for work, sees the work: that is a store before a load on either side. The sleeper's heavy
-# fence between the two orders both sides, so `wake` needs no fence of its own.
+# A notifier that finds SIGNALLED does nothing. It must then be sure that the sleeper, which turns SIGNALLED
+# into QUIET and looks for work, sees the work: that is a store before a load on either side. The sleeper's
+# heavy fence between the two orders both sides, so `wake` needs no fence of its own.
 from _core.futex cimport (exchange_word, futex_wait, futex_wake_all, heavy_fence, is_first_thread,
                           light_fence, load_word, monotonic_ns, prepare_fences, replace_word)
 from cpython.exc cimport PyErr_CheckSignals
@@ -44,7 +44,7 @@ cdef inline int sleep_on(uint32_t* word, uint32_t expected, int64_t deadline_ns)
     return EINTR if result == ETIMEDOUT else result
 
 
-cdef class Waker:
+cdef class EventNotifier:
     """One thread sleeps until there is work; others wake it."""
 
     cdef uint32_t state
@@ -85,7 +85,7 @@ cdef class Waker:
         cdef int64_t deadline_ns = deadline_after(timeout_ms)
         cdef int woken
         if self.generation != fork_generation:
-            raise_status(STATUS_CLOSED, "waker", "wait on")
+            raise_status(STATUS_CLOSED, "notifier", "wait on")
         while True:
             with nogil:
                 woken = self.sleep(deadline_ns)

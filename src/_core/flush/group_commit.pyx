@@ -54,9 +54,9 @@ cdef class GroupCommit:
     cdef uint32_t status_word        # 0, or the negated status: failed, closed
     cdef int generation              # of the process; a child of a fork has no flush thread
     cdef Bell* bells
-    cdef Waker flusher
+    cdef EventNotifier flusher
     cdef MappedFileQueue queue       # that callers may flush; None: only the flush thread does
-    cdef Waker flushed_waker         # woken after every flush of theirs
+    cdef EventNotifier flushed_notifier         # woken after every flush of theirs
     cdef bint led                    # a caller flushes
     cdef bint served                 # the flush thread does, or is about to
 
@@ -65,7 +65,7 @@ cdef class GroupCommit:
         self.flushed = flushed_where
         self.requested = flushed_where
         self.loops = []
-        self.flusher = Waker()
+        self.flusher = EventNotifier()
         self.generation = fork_generation
         pthread_mutex_init(&self.lock, NULL)
 
@@ -228,8 +228,8 @@ cdef class GroupCommit:
         pthread_mutex_unlock(&self.lock)
         if asks:
             self.flusher.wake()
-        if self.flushed_waker is not None:
-            self.flushed_waker.wake()
+        if self.flushed_notifier is not None:
+            self.flushed_notifier.wake()
         return failed
 
     cdef int flush_or_sleep(self, MappedFile file, int64_t version, Waiter* waiter, int64_t deadline_ns,
@@ -424,7 +424,7 @@ cdef class GroupCommit:
             self.answer(0, STATUS_CLOSED, NULL)
             self.flusher.wake()
 
-    def serve(self, MappedFileQueue queue, int64_t timeout_ms, Waker flushed=None):
+    def serve(self, MappedFileQueue queue, int64_t timeout_ms, EventNotifier flushed=None):
         """Be the flush thread of a queue for a while; see _core.pyi."""
         cdef int64_t deadline_ns = deadline_after(timeout_ms)
         cdef int woken = 1
@@ -441,12 +441,12 @@ cdef class GroupCommit:
             self.end_to_serve()
         return self.flushed_where
 
-    def let_callers_flush(self, MappedFileQueue queue not None, Waker flushed=None):
+    def let_callers_flush(self, MappedFileQueue queue not None, EventNotifier flushed=None):
         """From now on who waits alone flushes the queue itself; see _core.pyi."""
         self.queue = queue
-        self.flushed_waker = flushed
+        self.flushed_notifier = flushed
 
-    cdef int serve_file(self, MappedFileQueue queue, Waker flushed, int64_t deadline_ns) except -2:
+    cdef int serve_file(self, MappedFileQueue queue, EventNotifier flushed, int64_t deadline_ns) except -2:
         """Serve the file with the first byte that is not durable."""
         cdef MappedFile file = queue.file_after(queue.flushed)
         cdef int failure = 0
@@ -466,8 +466,8 @@ cdef class GroupCommit:
             queue.fail(failure, file.path)
         return woken
 
-    cdef int serve_requests(self, MappedFileQueue queue, MappedFile file, Waker flushed, int64_t deadline_ns,
-                            int* failure) noexcept nogil:
+    cdef int serve_requests(self, MappedFileQueue queue, MappedFile file, EventNotifier flushed,
+                            int64_t deadline_ns, int* failure) noexcept nogil:
         """1: look which file is next, or a flush failed; 0: time is up; -1: look for signals."""
         cdef int64_t version = queue.run_version
         cdef int64_t before

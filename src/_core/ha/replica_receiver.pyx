@@ -1,4 +1,4 @@
-# ReplicaFeed: a master's frames from a socket into a ReplicaLog, and the reports back, in one loop of one
+# ReplicaReceiver: a master's frames from a socket into a ReplicaLog, and the reports back, in one loop of one
 # thread that needs no interpreter lock. It takes frames that are whole, in order, and go into the log's last
 # file; what is anything else it hands to its caller as it came, and the machine of the connection decides.
 # Invariant: between two calls of `run` the bytes that are held begin with a frame's header, and everything
@@ -62,11 +62,11 @@ cdef enum:
     FEED_ERRNO = 1 << 20             # and that of the socket
 
 
-cdef class ReplicaFeed:
+cdef class ReplicaReceiver:
     """Takes frames from a socket; see _core.pyi."""
 
     cdef ReplicaLog log
-    cdef Waker dispatcher
+    cdef EventNotifier dispatcher
     cdef int fd
     cdef int bell                    # an eventfd
     cdef uint32_t bell_armed
@@ -89,7 +89,7 @@ cdef class ReplicaFeed:
     def __dealloc__(self):
         PyMem_Free(self.buffer)
 
-    def __init__(self, ReplicaLog log not None, int fd, int bell, Waker dispatcher not None, *,
+    def __init__(self, ReplicaLog log not None, int fd, int bell, EventNotifier dispatcher not None, *,
                  bint reports=True):
         self.log = log
         self.fd = fd

@@ -69,7 +69,7 @@ cdef bytes check_topic(str topic, bint strict):
     return encoded
 
 
-cdef class RaftLog
+cdef class DLedgerLog
 
 
 cdef class CommitLog:
@@ -83,14 +83,14 @@ cdef class CommitLog:
     cdef readonly bint strict_topics
     cdef bytes store_host_bytes
     cdef dict appenders
-    cdef RaftLog entries             # each record becomes the body of one; None: the log has records alone
+    cdef DLedgerLog entries             # each record becomes the body of one; None: the log has records alone
     cdef int64_t head_bytes          # that stand before a record
     cdef object refusal              # makes the error that every append gets; None: appends go on
-    cdef Waker waker
+    cdef EventNotifier notifier
 
     def __cinit__(self, MappedFileQueue queue not None, *, store_host=("127.0.0.1", 10911),
                   int64_t max_message_size_bytes=4 << 20, bint crc_property=False, bint strict_topics=True,
-                  int64_t last_store_timestamp_ms=0, Waker waker=None, RaftLog entries=None):
+                  int64_t last_store_timestamp_ms=0, EventNotifier notifier=None, DLedgerLog entries=None):
         self.queue = queue
         self.entries = entries
         self.head_bytes = 0 if entries is None else ENTRY_HEAD_BYTES
@@ -101,7 +101,7 @@ cdef class CommitLog:
         self.strict_topics = strict_topics
         self.last_store_timestamp_ms = last_store_timestamp_ms
         self.appenders = {}
-        self.waker = waker
+        self.notifier = notifier
 
     # -- queues
 
@@ -456,5 +456,5 @@ cdef class CommitLog:
         return 0
 
     cdef inline void wake(self):
-        if self.waker is not None:
-            self.waker.wake()
+        if self.notifier is not None:
+            self.notifier.wake()

@@ -59,7 +59,7 @@ def append_rows(CommitLog log not None, str topic not None, const int32_t[::1] q
     cdef PyObject* near[NEAR_QUEUES]
     cdef QueueAppender appender
     cdef Draft draft
-    cdef _RowRun run = None
+    cdef _RowBatch run = None
     cdef int64_t since_yield = 0
     cdef int32_t queue_id
     cdef Py_ssize_t i
@@ -73,7 +73,7 @@ def append_rows(CommitLog log not None, str topic not None, const int32_t[::1] q
     draft.follows_clock = store_timestamp_ms == 0
     if (body_offsets[rows] - body_offsets[0] + property_offsets[rows] - property_offsets[0] >= BY_FILE_BYTES
             and not log.queue.pooled and log.entries is None):
-        run = _RowRun(log, appenders)
+        run = _RowBatch(log, appenders)
     try:
         for i in range(rows):
             queue_id = queue_ids[i]

@@ -1,4 +1,4 @@
-# _RowRun: records of rows, encoded side by side and written to the end of the log by one system call.
+# _RowBatch: records of rows, encoded side by side and written to the end of the log by one system call.
 # A page that nobody has touched yet costs a fault for each 4 KiB of it in the mapping, which is more than the
 # bytes do; and what is written back at once leaves little for the flush to wait for.
 # Invariant: from the first record of a run to its last one the interpreter lock is held, which is the append
@@ -19,7 +19,7 @@ cdef enum:
     WRITE_BACK_BYTES = 8 << 20
 
 
-cdef class _RowRun:
+cdef class _RowBatch:
     """What one call appends past the mapping."""
 
     cdef CommitLog log

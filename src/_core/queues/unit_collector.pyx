@@ -7,7 +7,7 @@ from libc.stdint cimport int16_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc, realloc
 
 
-cdef class UnitRun:
+cdef class UnitRange:
     """Units of one queue, in memory of its own; a read-only buffer of raw 20-byte (batch: 46-byte) units."""
 
     cdef readonly str topic
@@ -168,15 +168,15 @@ cdef class UnitCollector:
         return 0
 
     def take(self):
-        """Hand over what was gathered, as {(topic, queue id): UnitRun}; later units go on where these end."""
+        """Hand over the gathered units as {(topic, queue id): UnitRange}; later units follow these."""
         cdef QueueEntry* entry
-        cdef UnitRun run
+        cdef UnitRange run
         runs = {}
         for address in self.table.entries():
             entry = <QueueEntry*><size_t>address
             if entry.used_bytes == 0 and entry.repeated == 0:
                 continue
-            run = UnitRun.__new__(UnitRun)
+            run = UnitRange.__new__(UnitRange)
             run.topic = entry_topic(entry)
             run.queue_id = entry.queue_id
             run.batch = entry.batch
@@ -216,7 +216,7 @@ cdef inline uint8_t* room_for(QueueEntry* entry, int64_t size_bytes) noexcept no
 
 
 def collect_units(LogView view not None, start_offset=None, end_offset=None, *, batch_topics=()):
-    """Units that dispatch of a range of the log would write, as {(topic, queue id): UnitRun}.
+    """Units that dispatch of a range of the log would write, as {(topic, queue id): UnitRange}.
 
     Raises:
         CorruptRecordError: no record where one should be.

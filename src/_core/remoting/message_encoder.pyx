@@ -82,7 +82,7 @@ cdef class AnsweredCall:
 
 
 @cython.final
-cdef class Outgoing(AnsweredCall):
+cdef class PendingSend(AnsweredCall):
     """What a request to send needs to know of its message or batch; see _core.pyi."""
 
     cdef public str topic
@@ -203,7 +203,7 @@ cdef class _Room:
 def prepare_message(message, UniqueIds ids not None, int64_t now_ms, int64_t body_bytes_max):
     """A message ready to be sent; None when something about it is unusual or wrong."""
     cdef _Room room = _Room.__new__(_Room)
-    cdef Outgoing out
+    cdef PendingSend out
     cdef str key
     body = message.body
     if type(body) is not bytes or not 0 < len(<bytes>body) < body_bytes_max:
@@ -214,7 +214,7 @@ def prepare_message(message, UniqueIds ids not None, int64_t now_ms, int64_t bod
         return None
     if key is None:
         return None
-    out = Outgoing.__new__(Outgoing)
+    out = PendingSend.__new__(PendingSend)
     out.topic = message.topic
     out.body = body
     out.properties = PyBytes_FromStringAndSize(<char*>room.start, room.size)
@@ -227,7 +227,7 @@ def prepare_message(message, UniqueIds ids not None, int64_t now_ms, int64_t bod
 def prepare_messages(messages, UniqueIds ids not None, int64_t now_ms, int64_t size_bytes_max):
     """A batch ready to be sent; None when something about it is unusual or wrong."""
     cdef _Room room = _Room.__new__(_Room)
-    cdef Outgoing out
+    cdef PendingSend out
     cdef str topic = None
     cdef str key
     cdef list keys = []
@@ -263,7 +263,7 @@ def prepare_messages(messages, UniqueIds ids not None, int64_t now_ms, int64_t s
         return None
     if topic is None or room.size > size_bytes_max:
         return None
-    out = Outgoing.__new__(Outgoing)
+    out = PendingSend.__new__(PendingSend)
     out.topic = topic
     out.body = PyBytes_FromStringAndSize(<char*>room.start, room.size)
     out.properties = b""
@@ -289,7 +289,7 @@ cdef class SendHead:
         self.before = rendered_fields(before, binary)
         self.behind = rendered_fields(behind, binary)
 
-    def encode(self, Outgoing out not None, int32_t opaque, int64_t born_ms, bint with_body):
+    def encode(self, PendingSend out not None, int32_t opaque, int64_t born_ms, bint with_body):
         """A request: all of it, or what stands before its body."""
         cdef int64_t text_bytes = PyBytes_GET_SIZE(out.properties)
         cdef int64_t head_bytes
@@ -320,7 +320,7 @@ cdef class SendHead:
             PyBuffer_Release(&body)
         return frame[:to - start]
 
-    cdef uint8_t* put_json(self, uint8_t* to, Outgoing out, int32_t opaque, int64_t born_ms) noexcept:
+    cdef uint8_t* put_json(self, uint8_t* to, PendingSend out, int32_t opaque, int64_t born_ms) noexcept:
         to = put_decimal(put_ascii(to, b'{"code":'), self.code)
         to = put_text_bytes(put_ascii(to, b',"extFields":{'), self.before)
         to = put_decimal(put_ascii(to, b',"f":"'), out.sys_flag)
@@ -336,7 +336,7 @@ cdef class SendHead:
         to[0] = c'}'
         return to + 1
 
-    cdef uint8_t* put_binary(self, uint8_t* to, Outgoing out, int32_t opaque, int64_t born_ms) noexcept:
+    cdef uint8_t* put_binary(self, uint8_t* to, PendingSend out, int32_t opaque, int64_t born_ms) noexcept:
         cdef uint8_t* fields = to + BINARY_HEAD_BYTES
         put_i16(to, <short>self.code)
         to[2] = LANGUAGE_PYTHON

@@ -8,7 +8,7 @@ from libc.string cimport memcpy
 
 
 @cython.final
-cdef class PullRun:
+cdef class PullBatch:
     """Answers to pulls that found messages, in order."""
 
     cdef readonly int request_count
@@ -80,7 +80,7 @@ def answer_pulls(list frames not None, Py_ssize_t begin, dict queues not None, L
                  int queue_count, int topic_flags, int group_flags, int64_t record_bytes_max, bint copied,
                  int64_t bytes_max):
     """Answer frames from `begin` on as far as they are one run; see _core.pyi."""
-    cdef PullRun run = PullRun.__new__(PullRun)
+    cdef PullBatch run = PullBatch.__new__(PullBatch)
     cdef PullRequest first = frames[begin]
     cdef PullRequest request
     cdef UnitQueue queue

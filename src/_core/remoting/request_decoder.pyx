@@ -60,7 +60,7 @@ cdef const char** PULL_NAMES = [b"consumerGroup", b"topic", b"queueId", b"queueO
                                 b"bname"]
 
 
-cdef class HotRequest:
+cdef class DecodedRequest:
     """What the requests that come often share. Everything else of a command is in `frame`."""
 
     cdef object owner
@@ -104,7 +104,7 @@ cdef class HotRequest:
 
 
 @cython.final
-cdef class SendRequest(HotRequest):
+cdef class SendRequest(DecodedRequest):
     """10, 310 or 320: store a message, or a batch."""
 
     cdef readonly str producer_group
@@ -120,7 +120,7 @@ cdef class SendRequest(HotRequest):
 
 
 @cython.final
-cdef class PullRequest(HotRequest):
+cdef class PullRequest(DecodedRequest):
     """11 or 361: read messages of a queue."""
 
     cdef readonly str consumer_group
@@ -195,7 +195,7 @@ cdef str optional_text(const TextSpan* span, bint* usual):
     return text
 
 
-cdef HotRequest decode_send(const CommandHead* head):
+cdef DecodedRequest decode_send(const CommandHead* head):
     """A send, or None for Python to decode."""
     cdef SendRequest request
     cdef const TextSpan* fields[FIELDS_MAX]
@@ -225,7 +225,7 @@ cdef HotRequest decode_send(const CommandHead* head):
     return request if usual else None
 
 
-cdef HotRequest decode_pull(const CommandHead* head):
+cdef DecodedRequest decode_pull(const CommandHead* head):
     """A pull, or None for Python to decode."""
     cdef PullRequest request
     cdef const TextSpan* fields[FIELDS_MAX]
@@ -253,10 +253,10 @@ cdef HotRequest decode_pull(const CommandHead* head):
     return request if usual else None
 
 
-cdef HotRequest decode_hot_request(const uint8_t* frame, int64_t size):
+cdef DecodedRequest decode_hot_request(const uint8_t* frame, int64_t size):
     """A request of one of the codes above, or None for Python to decode."""
     cdef CommandHead head
-    cdef HotRequest request
+    cdef DecodedRequest request
     cdef int64_t at_body = 0
     if not read_command_head(frame, size, &head, &at_body):
         return None
@@ -315,7 +315,7 @@ def decode_frames(data, int64_t max_frame_bytes, dict calls=None, *, bint append
     cdef int64_t size, length
     cdef int64_t at = 0
     cdef int64_t length_max = max_frame_bytes - 4
-    cdef HotRequest request
+    cdef DecodedRequest request
     cdef list found = []
     view = run = None
     if PyBytes_CheckExact(data):

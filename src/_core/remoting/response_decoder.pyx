@@ -16,7 +16,7 @@ def set_send_result(result_class, status_ok):
     _status_ok = status_ok
 
 
-cdef object send_result(Outgoing out, const CommandHead* head):
+cdef object send_result(PendingSend out, const CommandHead* head):
     """What an answer says to a send that went well; None for Python to read it."""
     cdef const TextSpan* msg_id = NULL
     cdef const TextSpan* queue_id = NULL
@@ -70,11 +70,11 @@ cdef object answered_call(const uint8_t* frame, int64_t size, dict calls):
     if found == NULL:
         return None
     call = <object>found
-    if type(call) is Outgoing:
-        result = send_result(<Outgoing>call, &head)
+    if type(call) is PendingSend:
+        result = send_result(<PendingSend>call, &head)
         if result is None:
             return None
-        (<Outgoing>call).result = result
+        (<PendingSend>call).result = result
     elif type(call) is PullCall:
         if not (<PullCall>call).read(&head, frame + at_body, size - at_body):
             return None

@@ -69,7 +69,7 @@ cdef bint read_ordinary_properties(bytes encoded, tuple special, PropertyFacts* 
     return True
 
 
-cdef inline const uint8_t* body_of(HotRequest request) noexcept:
+cdef inline const uint8_t* body_of(DecodedRequest request) noexcept:
     """The body where it was received."""
     if PyBytes_CheckExact(request.owner):
         return <const uint8_t*>PyBytes_AS_STRING(request.owner) + request.at_body
@@ -77,10 +77,10 @@ cdef inline const uint8_t* body_of(HotRequest request) noexcept:
 
 
 @cython.final
-cdef class SendRun:
+cdef class SendBatch:
     """Sends that were appended, one after another, to one queue."""
 
-    cdef SendRunAppender maker
+    cdef SendBatchAppender maker
     cdef readonly list requests
     cdef readonly str topic
     cdef readonly int queue_id
@@ -92,7 +92,7 @@ cdef class SendRun:
     cdef list queue_offsets          # of its first message, for each request
 
     def __init__(self):
-        raise TypeError("SendRunAppender makes these")
+        raise TypeError("SendBatchAppender makes these")
 
     def __dealloc__(self):
         free(self.places.offsets)
@@ -159,7 +159,7 @@ cdef class SendRun:
 
 
 @cython.final
-cdef class SendRunAppender:
+cdef class SendBatchAppender:
     """Appends ordinary sends by the run."""
 
     cdef CommitLog log
@@ -184,7 +184,7 @@ cdef class SendRunAppender:
 
     def append(self, list frames not None, Py_ssize_t begin, born_host, Py_ssize_t requests_max):
         """Append frames from `begin` on as far as they are one run; see _core.pyi."""
-        cdef SendRun run = SendRun.__new__(SendRun)
+        cdef SendBatch run = SendBatch.__new__(SendBatch)
         cdef SendRequest request
         # Of its own: where room has to be made, other threads come to their turn.
         cdef RecordTemplate template

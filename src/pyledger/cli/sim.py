@@ -72,9 +72,9 @@ def command(
 def _history(protocol: str, seed: int, nodes: int, folder: Any) -> Any:
     """A history that has not begun: of a DLedger group, of a master and slaves, or of ledgers."""
     if protocol == "raft":
-        from pyledger.simulator.dledger.cluster import RaftGroup
+        from pyledger.simulator.dledger.cluster import DLedgerGroup
 
-        return RaftGroup(seed, nodes, folder=folder)
+        return DLedgerGroup(seed, nodes, folder=folder)
     if protocol == "ha":
         from pyledger.simulator.ha.run import HaRun
 

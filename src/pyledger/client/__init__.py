@@ -17,7 +17,7 @@ from pyledger.client.consumer.pull_api import PullResult, PullStatus
 from pyledger.client.consumer.pull_consumer import AsyncPullConsumer
 from pyledger.client.consumer.push_consumer import AsyncPushConsumer
 from pyledger.client.instance import ClientInstance
-from pyledger.client.listener import Later
+from pyledger.client.listener import ReconsumeLater
 from pyledger.client.producer.producer import AsyncProducer
 from pyledger.client.producer.send_result import SendResult, SendStatus, TransactionResult, TransactionState
 from pyledger.client.producer.transaction_producer import AsyncTransactionProducer
@@ -52,7 +52,6 @@ __all__ = [
     "ClientInstance",
     "ConsistentHash",
     "ConsumerConfig",
-    "Later",
     "LitePullConsumer",
     "MachineRoomNearby",
     "Message",
@@ -66,6 +65,7 @@ __all__ = [
     "PullStatus",
     "PushConsumer",
     "ReceivedMessage",
+    "ReconsumeLater",
     "SendResult",
     "SendStatus",
     "SubscriptionGroup",

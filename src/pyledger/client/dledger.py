@@ -1,4 +1,4 @@
-"""RaftClient: appends to a DLedger group and reads it, of Java's nodes or ours.
+"""DLedgerClient: appends to a DLedger group and reads it, of Java's nodes or ours.
 
 The leader is asked for when it is not known, and looked for again when a member refuses or does not answer.
 An append that was surely not taken is tried again within its time; one whose outcome is not known never is,
@@ -14,10 +14,10 @@ from typing import Any, Self
 
 from pyledger.config.net import NetConfig
 from pyledger.errors import (
+    DLedgerRejectedError,
     MalformedBodyError,
     NoLeaderError,
     OutcomeUnknownError,
-    RaftRefusedError,
     RemotingConnectError,
     RemotingError,
     RemotingTimeoutError,
@@ -63,7 +63,7 @@ UNKNOWN_OUTCOME = {
 }
 
 
-class RaftClient:
+class DLedgerClient:
     """Asks the members of one group. Use it with `async with`, or close it."""
 
     def __init__(
@@ -104,7 +104,7 @@ class RaftClient:
 
         Raises:
             NoLeaderError: nobody leads; nothing was appended.
-            RaftRefusedError: the leader refused it; nothing was appended.
+            DLedgerRejectedError: the leader refused it; nothing was appended.
             OutcomeUnknownError: it may be in the log, or come into it.
         """
         response = await self._append_raw((body,))
@@ -165,7 +165,7 @@ class RaftClient:
         """The term that a member is in: what it says when it refuses a heart beat of a term before all.
 
         Raises:
-            RaftRefusedError: it is in another group.
+            DLedgerRejectedError: it is in another group.
         """
         other = next((peer for peer in self.peers if peer != member), member)
         request = HeartBeatRequest(group=self.group, remote_id=member, leader_id=other, term=-2)
@@ -183,7 +183,11 @@ class RaftClient:
         """Append bodies as they are, where the leader takes that; None: nothing was appended so far."""
         leader = self.leader or ""
         head = self._append_heads.get(leader)
-        if head is None or not bodies or (connection := self._client.standing(self.peers[leader])) is None:
+        if (
+            head is None
+            or not bodies
+            or (connection := self._client.open_connection(self.peers[leader])) is None
+        ):
             return None
         if not connection.has_room:
             await self._wait_for_room(connection)
@@ -299,7 +303,7 @@ class RaftClient:
         if response.code != ResponseCode.SUCCESS:
             known = response.code in ResponseCode._value2member_map_
             name = ResponseCode(response.code).name if known else ""
-            raise RaftRefusedError(member or self.leader or "the leader", response.code, name)
+            raise DLedgerRejectedError(member or self.leader or "the leader", response.code, name)
 
 
 def members_of(request: Request) -> dict[str, Any]:

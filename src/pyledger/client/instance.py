@@ -14,7 +14,7 @@ from random import Random
 from pyledger.client.broker_api import Calls
 from pyledger.client.identity import client_id, own_address, unique_instance_name
 from pyledger.client.registered_groups import ConsumerMember, ProducerMember
-from pyledger.client.remoting_processor import Inbound
+from pyledger.client.remoting_processor import ClientRemotingProcessor
 from pyledger.client.route_cache import RouteCache
 from pyledger.config.client import ClientConfig
 from pyledger.config.fields import Settings
@@ -63,7 +63,7 @@ class ClientInstance:
         self.random = Random()
         self.producers: dict[str, ProducerMember] = {}
         self.consumers: dict[str, ConsumerMember] = {}
-        self.inbound = Inbound(self.producers, self.consumers, self.rebalance_soon)
+        self.inbound = ClientRemotingProcessor(self.producers, self.consumers, self.rebalance_soon)
         self._told: set[str] = set()
         self._users = 0
         self._tasks: list[asyncio.Task[None]] = []

@@ -13,7 +13,7 @@ from pyledger.wire.record.record import ReceivedMessage
 
 
 @dataclass(frozen=True, slots=True)
-class Later:
+class ReconsumeLater:
     """What a listener returns for messages that it could not process. Raising does the same."""
 
     delay_level: int = 0
@@ -24,9 +24,12 @@ class Later:
     """Of a batch: so many messages from its front were processed. In order, all of it comes again."""
 
 
-Outcome = Later | None
+Outcome = ReconsumeLater | None
 Listener = Callable[[ReceivedMessage], Outcome | Awaitable[Outcome]]
-"""Processes a message: a coroutine function, or one that runs on a thread. All but `Later` is success."""
+"""Processes a message: a coroutine function, or one that runs on a thread.
+
+Every result but `ReconsumeLater` is success.
+"""
 BatchListener = Callable[[Sequence[ReceivedMessage]], Outcome | Awaitable[Outcome]]
 """The same for several messages."""
 Finished = Callable[[Any, BaseException | None], None]

@@ -31,7 +31,7 @@ from pyledger.wire.remoting.headers.send import CheckTransactionStateRequestHead
 log = logger("client")
 
 
-class Inbound:
+class ClientRemotingProcessor:
     """Answers brokers for one client instance."""
 
     def __init__(

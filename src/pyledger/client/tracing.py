@@ -18,8 +18,8 @@ from typing import Any
 
 from pyledger.client.identity import PROCESS_IDS, now_ms
 from pyledger.client.instance import ClientInstance
-from pyledger.client.listener import SKIPPED, Finished, Later
-from pyledger.client.producer.message_preparation import DELAYING, Packer
+from pyledger.client.listener import SKIPPED, Finished, ReconsumeLater
+from pyledger.client.producer.message_preparation import DELAYING, MessageEncoder
 from pyledger.client.producer.send_result import SendResult, SendStatus
 from pyledger.client.producer.sender import Sender
 from pyledger.config.client import ProducerConfig
@@ -33,7 +33,7 @@ from pyledger.wire.record.properties import decode_properties
 from pyledger.wire.record.record import ReceivedMessage
 from pyledger.wire.remoting.bodies.trace import BeginTrace, ConsumeEnd, EndTrace, SendTrace, TracedKind
 from pyledger.wire.remoting.command import RemotingCommand
-from pyledger.wire.remoting.native_codec import Outgoing
+from pyledger.wire.remoting.native_codec import PendingSend
 
 log = logger("client")
 
@@ -63,7 +63,7 @@ class Tracer:
         self._group = group
         config = ProducerConfig(send_timeout_ms=SEND_TIMEOUT_MS)
         self._sender = Sender(client, f"{GROUP_PREFIX}-{group}-{kind}-{next(NUMBERS)}", config)
-        self._packer = Packer(config, PROCESS_IDS.of(client.address))
+        self._packer = MessageEncoder(config, PROCESS_IDS.of(client.address))
         self._records: deque[tuple[str, str, tuple[str, ...]]] = deque()
         """Topic that the message went to, record, and what the record is found by."""
         self._full = asyncio.Event()
@@ -72,7 +72,7 @@ class Tracer:
 
     def start(self) -> None:
         """Begin to send; the client runs."""
-        self._packer = Packer(ProducerConfig(), PROCESS_IDS.of(self._client.address))
+        self._packer = MessageEncoder(ProducerConfig(), PROCESS_IDS.of(self._client.address))
         self._loop = asyncio.get_running_loop()
         self._task = self._loop.create_task(self._send_for_ever())
 
@@ -90,7 +90,7 @@ class Tracer:
     # --- what is traced
 
     def sent(
-        self, out: Outgoing, result: SendResult, answer: RemotingCommand, address: str, begun_ms: int
+        self, out: PendingSend, result: SendResult, answer: RemotingCommand, address: str, begun_ms: int
     ) -> None:
         """A broker has answered a send."""
         region = answer.ext_fields.get(names.MSG_REGION)
@@ -168,7 +168,7 @@ class Tracer:
         end = ConsumeEnd.SUCCESS
         if error is not None:
             end = ConsumeEnd.EXCEPTION
-        elif isinstance(outcome, Later):
+        elif isinstance(outcome, ReconsumeLater):
             end = ConsumeEnd.FAILED
         return EndTrace(
             request_id=request_id,

@@ -23,7 +23,7 @@ UPSTREAM_TIMES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RaftConfig:
+class DLedgerConfig:
     """How a member of a DLedger group votes, replicates and acknowledges."""
 
     heart_beat_time_interval_ms: int = setting(

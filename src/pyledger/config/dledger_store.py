@@ -14,7 +14,7 @@ INDEX_UNIT_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RaftStoreConfig:
+class DLedgerStoreConfig:
     """How a member of a DLedger group keeps its log."""
 
     store_type: str = setting("file", choices={"file": "FILE", "memory": "MEMORY"}, upstream="storeType")

@@ -57,11 +57,11 @@ from pyledger.errors.client import (
     SendError,
 )
 from pyledger.errors.dledger import (
+    DLedgerError,
+    DLedgerRejectedError,
+    DLedgerTermError,
     NoLeaderError,
     OutcomeUnknownError,
-    RaftError,
-    RaftRefusedError,
-    RaftTermError,
 )
 from pyledger.errors.remoting import (
     AnotherMasterError,
@@ -122,6 +122,9 @@ __all__ = [
     "ConfigError",
     "CorruptBodyError",
     "CorruptRecordError",
+    "DLedgerError",
+    "DLedgerRejectedError",
+    "DLedgerTermError",
     "DataLostError",
     "DeliveryError",
     "DuplicateEntryIdError",
@@ -167,9 +170,6 @@ __all__ = [
     "OutcomeUnknownError",
     "PyLedgerError",
     "QueueUnavailableError",
-    "RaftError",
-    "RaftRefusedError",
-    "RaftTermError",
     "ReadOnlyStoreError",
     "RebalanceError",
     "RecordTooLargeError",

@@ -9,13 +9,13 @@ REMEDIES = {
 """What to do, by what a member says."""
 
 
-class RaftError(PyLedgerError):
+class DLedgerError(PyLedgerError):
     """A group of DLedger did not do what was asked."""
 
     code = 1800
 
 
-class RaftRefusedError(RaftError):
+class DLedgerRejectedError(DLedgerError):
     """A member refused a request; nothing was done."""
 
     code = 1801
@@ -27,7 +27,7 @@ class RaftRefusedError(RaftError):
         super().__init__(f"{member} refused: {response_code} {name}{remedy}")
 
 
-class NoLeaderError(RaftError):
+class NoLeaderError(DLedgerError):
     """No member that answers leads the group."""
 
     code = 1802
@@ -39,7 +39,7 @@ class NoLeaderError(RaftError):
         super().__init__(f"group {group!r} had no leader within {waited_ms} ms; are most of its members up?")
 
 
-class RaftTermError(RaftError):
+class DLedgerTermError(DLedgerError):
     """A term for a member whose own is lost that is not above all that are known."""
 
     code = 1804
@@ -53,7 +53,7 @@ class RaftTermError(RaftError):
         )
 
 
-class OutcomeUnknownError(RaftError):
+class OutcomeUnknownError(DLedgerError):
     """An append may or may not become an entry: its answer did not come, or came too early to tell."""
 
     code = 1803

@@ -13,7 +13,7 @@ from pyledger.metadata.bookies import AVAILABLE, READ_ONLY, BookieTable
 from pyledger.metadata.ledgers import LedgerTable
 from pyledger.metadata.sqlite import SqliteStore
 from pyledger.metadata.store import MetadataStore
-from pyledger.metadata.underreplication import MarkTable
+from pyledger.metadata.underreplication import UnderreplicatedLedgers
 from pyledger.model.address import can_be_host
 
 ROOT = "/ledgers"
@@ -46,7 +46,7 @@ class Cluster:
         self.store, self.root = store, root.rstrip("/")
         self.ledgers = LedgerTable(store, self.root)
         self.bookies = BookieTable(store, self.root)
-        self.marks = MarkTable(store, self.root)
+        self.marks = UnderreplicatedLedgers(store, self.root)
         self.election = AuditorElection(store, self.root)
 
     async def start(self) -> None:

@@ -39,7 +39,7 @@ Shuffle = Callable[[MutableSequence[str]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class TakenMark:
+class LockedLedger:
     """A marked ledger whose lock is ours, and the version of its mark as it was taken."""
 
     ledger_id: int
@@ -47,7 +47,7 @@ class TakenMark:
     version: int
 
 
-class MarkTable:
+class UnderreplicatedLedgers:
     """The marked ledgers of one cluster."""
 
     def __init__(self, store: MetadataStore, root: str) -> None:
@@ -109,7 +109,7 @@ class MarkTable:
 
     # --- taking
 
-    async def take(self, holder: str, shuffle: Shuffle, passed: Collection[int] = ()) -> TakenMark | None:
+    async def take(self, holder: str, shuffle: Shuffle, passed: Collection[int] = ()) -> LockedLedger | None:
         """Lock any marked ledger; None: there is none, or others have them.
 
         Args:
@@ -136,11 +136,11 @@ class MarkTable:
                 continue
             node = await self._store.get(self._path(ledger_id))
             if node is not None:
-                return TakenMark(ledger_id, self._read(node.data), node.version)
+                return LockedLedger(ledger_id, self._read(node.data), node.version)
             await self.release(ledger_id)
         return None
 
-    async def finish(self, taken: TakenMark) -> bool:
+    async def finish(self, taken: LockedLedger) -> bool:
         """Remove a mark and its lock; False: it was set again meanwhile, so it stays."""
         path, removed = self._path(taken.ledger_id), True
         try:

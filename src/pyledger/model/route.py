@@ -9,8 +9,8 @@ Source: RocketMQ remoting/.../protocol/route, remoting/.../protocol/statictopic,
 from collections.abc import Mapping
 from dataclasses import field
 
+from pyledger.model.lazy_dataclass import lazy_dataclass
 from pyledger.model.topic import DataVersion, Permission
-from pyledger.model.value_type import value_type
 
 MASTER_ID = 0
 FLAG_UNIT = 1
@@ -18,7 +18,7 @@ FLAG_UNIT_SUBSCRIPTION = 2
 ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"
 
 
-@value_type()
+@lazy_dataclass()
 class QueueRoute:
     """Queues of one topic on the brokers of one name; upstream's `QueueData`."""
 
@@ -29,7 +29,7 @@ class QueueRoute:
     sys_flag: int = 0
 
 
-@value_type()
+@lazy_dataclass()
 class BrokerRoute:
     """Brokers of one name, a master and its slaves; upstream's `BrokerData`."""
 
@@ -41,7 +41,7 @@ class BrokerRoute:
     zone_name: str | None = None
 
 
-@value_type()
+@lazy_dataclass()
 class QueueMapping:
     """Where one broker name stands in a static topic; upstream's `TopicQueueMappingInfo`."""
 
@@ -55,7 +55,7 @@ class QueueMapping:
     dirty: bool = False
 
 
-@value_type()
+@lazy_dataclass()
 class TopicRoute:
     """Answer to "where is this topic?"; upstream's `TopicRouteData`."""
 
@@ -69,7 +69,7 @@ class TopicRoute:
     """By broker name; None for a topic that is not static."""
 
 
-@value_type()
+@lazy_dataclass()
 class ClusterRoutes:
     """All brokers and clusters; upstream's `ClusterInfo`."""
 
@@ -79,7 +79,7 @@ class ClusterRoutes:
     """Broker names by cluster."""
 
 
-@value_type()
+@lazy_dataclass()
 class BrokerIdentity:
     """Who a broker says it is, in each of its requests to a name server."""
 
@@ -89,7 +89,7 @@ class BrokerIdentity:
     broker_id: int
 
 
-@value_type()
+@lazy_dataclass()
 class Registration:
     """One registration, full or of changed topics only."""
 
@@ -107,7 +107,7 @@ class Registration:
     zone_name: str | None = None
 
 
-@value_type()
+@lazy_dataclass()
 class MinBrokerIdChange:
     """A notice to brokers of one name that the smallest id among them is another one now."""
 
@@ -119,7 +119,7 @@ class MinBrokerIdChange:
     ha_broker_addr: str | None = None
 
 
-@value_type()
+@lazy_dataclass()
 class Registered:
     """Answer to a registration: where a slave finds its master, and who else must know."""
 
@@ -128,7 +128,7 @@ class Registered:
     notices: tuple[MinBrokerIdChange, ...] = ()
 
 
-@value_type()
+@lazy_dataclass()
 class ExpiredBroker:
     """A broker that was silent for too long: its channel is to be closed."""
 

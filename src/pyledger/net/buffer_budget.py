@@ -34,7 +34,7 @@ class Holder(Protocol):
         """Whole frames received and bytes written since it was opened."""
 
     def stop_reading(self) -> bool:
-        """Pause, and say so by `HeldMemory.paused`; False where it is paused already, or is never."""
+        """Pause, and say so by `BufferBudget.paused`; False where it is paused already, or is never."""
 
     def go_on(self) -> None:
         """Read on, unless there are reasons of its own not to."""
@@ -43,7 +43,7 @@ class Holder(Protocol):
         """Close at once."""
 
 
-class HeldMemory:
+class BufferBudget:
     """The sum over all connections of one side.
 
     Invariant: a holder of no more than its share waits only while `total_bytes` is above `most_bytes`, and is

@@ -8,8 +8,8 @@ T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
 
 
-class Late(Protocol[R_co]):
-    """What comes later: a future, or a `LateAnswer`."""
+class Deferred(Protocol[R_co]):
+    """What comes later: a future, or a `DeferredResponse`."""
 
     def add_done_callback(self, told: Callable[[Any], object], /) -> None:
         """Have somebody told of it when it has come."""
@@ -24,7 +24,7 @@ class Late(Protocol[R_co]):
         """What came."""
 
 
-class LateAnswer(Generic[T]):
+class DeferredResponse(Generic[T]):
     """Comes once, to the one who asked for it before it came."""
 
     __slots__ = ("_error", "_told", "_value")

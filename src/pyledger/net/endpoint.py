@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from pyledger.config.net import NetConfig
-from pyledger.net.buffer_budget import HeldMemory, Holder
-from pyledger.net.deferred import Late
+from pyledger.net.buffer_budget import BufferBudget, Holder
+from pyledger.net.deferred import Deferred
 from pyledger.net.event_limiter import EventLimiter
 from pyledger.net.fair_queue import FairQueue
 from pyledger.net.request_limits import Permits
 from pyledger.net.timers import TimerWheel
 from pyledger.wire.remoting.command import RemotingCommand
 from pyledger.wire.remoting.framing import StreamDecoder
-from pyledger.wire.remoting.native_codec import AnsweredCall, HotRequest
+from pyledger.wire.remoting.native_codec import AnsweredCall, DecodedRequest
 
 
 class Closable(Holder, Protocol):
@@ -28,11 +28,11 @@ class Closable(Holder, Protocol):
 
 C = TypeVar("C", bound=Closable)
 Answer = RemotingCommand | None
-Frame = memoryview | HotRequest
+Frame = memoryview | DecodedRequest
 """A frame without its length word; or a send or pull, decoded."""
 Received = Frame | AnsweredCall
 """The same; or a send or pull of ours that is answered."""
-Quick = Callable[[C, list[Frame], int], tuple[bytes | Late[bytes] | None, int]]
+Quick = Callable[[C, list[Frame], int], tuple[bytes | Deferred[bytes] | None, int]]
 """Answers the send or pull at an index of the frames, and perhaps others that follow at once.
 
 Returns whole frames in one piece for all that want an answer (None: nothing is written now; whoever holds the
@@ -121,7 +121,7 @@ class Endpoint(Generic[C]):
         self.connections: dict[C, None] = {}
         self.events = EventLimiter(loop)
         self.fair_queue = FairQueue(loop)
-        self.memory = HeldMemory(loop, self.limits.held_bytes_max, lambda: self.connections)
+        self.memory = BufferBudget(loop, self.limits.held_bytes_max, lambda: self.connections)
         self.going_away = False
         self._empty = asyncio.Event()
         self._opaques = itertools.count()

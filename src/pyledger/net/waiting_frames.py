@@ -3,14 +3,14 @@
 from collections import deque
 
 from pyledger.net.endpoint import Received
-from pyledger.wire.remoting.native_codec import HotRequest
+from pyledger.wire.remoting.native_codec import DecodedRequest
 
 
 def size_of(frame: Received) -> int:
     """Bytes of a frame that was received."""
     if isinstance(frame, memoryview):
         return len(frame)
-    return frame.frame_bytes if isinstance(frame, HotRequest) else 0
+    return frame.frame_bytes if isinstance(frame, DecodedRequest) else 0
 
 
 class WaitingFrames:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.bookkeeper import AsyncLedgerClient, AsyncLedgerLog, AsyncLogCursor
+from pyledger.bookkeeper import AsyncLedgerClient, AsyncManagedCursor, AsyncManagedLedger
 from pyledger.errors import (
     LedgerFencedError,
     LedgerMetadataError,
@@ -29,7 +29,7 @@ async def ids(client: AsyncLedgerClient) -> list[int]:
     return [ledger_id async for ledger_id in client.ledgers()]
 
 
-async def until_read(cursor: AsyncLogCursor, count: int) -> list[bytes]:
+async def until_read(cursor: AsyncManagedCursor, count: int) -> list[bytes]:
     """Entries, waiting for those that the bookies have not been told of as confirmed."""
     found: list[bytes] = []
     while len(found) < count:
@@ -40,11 +40,11 @@ async def until_read(cursor: AsyncLogCursor, count: int) -> list[bytes]:
 
 def test_append_roll_and_read(tmp_path: Path) -> None:
     async def scenario(made: Bench, client: AsyncLedgerClient) -> None:
-        async with AsyncLedgerLog(client, "orders", roll_bytes=50) as log:
+        async with AsyncManagedLedger(client, "orders", roll_bytes=50) as log:
             places = [await log.append(b"%02d" % at * 5) for at in range(23)]
             assert len(log.index.ledgers) == 5
             assert len({place.ledger_id for place in places}) == 5
-            async with AsyncLogCursor(client, "orders", "billing") as cursor:
+            async with AsyncManagedCursor(client, "orders", "billing") as cursor:
                 assert await until_read(cursor, 23) == [b"%02d" % at * 5 for at in range(23)]
                 assert await cursor.read(10) == []
                 await cursor.acknowledge(*places[:7], places[9])
@@ -52,10 +52,10 @@ def test_append_roll_and_read(tmp_path: Path) -> None:
                 assert await until_read(cursor, 15) == [
                     b"%02d" % at * 5 for at in range(23) if at >= 7 and at != 9
                 ]
-        async with AsyncLogCursor(client, "orders", "billing") as again:
+        async with AsyncManagedCursor(client, "orders", "billing") as again:
             assert again.state.mark == places[6]
             assert [entry.position for entry in await again.read(3)] == [places[7], places[8], places[10]]
-        async with AsyncLogCursor(client, "orders", "late", begin="latest") as late:
+        async with AsyncManagedCursor(client, "orders", "late", begin="latest") as late:
             assert await late.read(10) == []
         assert (await client.metadata(places[-1].ledger_id)).closed
 
@@ -65,7 +65,7 @@ def test_append_roll_and_read(tmp_path: Path) -> None:
 def test_by_time(tmp_path: Path) -> None:
     async def scenario(made: Bench, client: AsyncLedgerClient) -> None:
         now = 0
-        async with AsyncLedgerLog(client, "orders", roll_ms=100, now_ms=lambda: now) as log:
+        async with AsyncManagedLedger(client, "orders", roll_ms=100, now_ms=lambda: now) as log:
             first = await log.append(b"1")
             now = 99
             assert (await log.append(b"2")).ledger_id == first.ledger_id
@@ -77,7 +77,7 @@ def test_by_time(tmp_path: Path) -> None:
 
 def test_a_log_has_one_writer(tmp_path: Path) -> None:
     async def scenario(made: Bench, client: AsyncLedgerClient) -> None:
-        old, new = AsyncLedgerLog(client, "orders"), AsyncLedgerLog(client, "orders", roll_bytes=1)
+        old, new = AsyncManagedLedger(client, "orders"), AsyncManagedLedger(client, "orders", roll_bytes=1)
         await old.start()
         await old.append(b"old")
         await new.start()
@@ -90,7 +90,7 @@ def test_a_log_has_one_writer(tmp_path: Path) -> None:
         await new.close()
         with pytest.raises(LedgerOperationError, match="not open"):
             await new.append(b"late")
-        async with AsyncLogCursor(client, "orders", "c") as cursor:
+        async with AsyncManagedCursor(client, "orders", "c") as cursor:
             assert await until_read(cursor, 3) == [b"old", b"new", b"newer"]
 
     run(tmp_path, scenario)
@@ -98,15 +98,15 @@ def test_a_log_has_one_writer(tmp_path: Path) -> None:
 
 def test_what_a_killed_writer_left(tmp_path: Path) -> None:
     async def scenario(made: Bench, client: AsyncLedgerClient) -> None:
-        killed = AsyncLedgerLog(client, "orders")
+        killed = AsyncManagedLedger(client, "orders")
         await killed.start()
-        empty = AsyncLedgerLog(client, "orders")
+        empty = AsyncManagedLedger(client, "orders")
         await killed.append(b"1")
         await empty.start()  # killed before it wrote anything
-        async with AsyncLedgerLog(client, "orders") as log:
+        async with AsyncManagedLedger(client, "orders") as log:
             assert [one.last_entry_id for one in log.index.ledgers] == [0, None]
             await log.append(b"2")
-        async with AsyncLogCursor(client, "orders", "c") as cursor:
+        async with AsyncManagedCursor(client, "orders", "c") as cursor:
             assert await until_read(cursor, 2) == [b"1", b"2"]
         assert len(await ids(client)) == 2, "an empty ledger is deleted"
 
@@ -115,10 +115,13 @@ def test_what_a_killed_writer_left(tmp_path: Path) -> None:
 
 def test_trim(tmp_path: Path) -> None:
     async def scenario(made: Bench, client: AsyncLedgerClient) -> None:
-        async with AsyncLedgerLog(client, "orders", roll_bytes=2) as log:
+        async with AsyncManagedLedger(client, "orders", roll_bytes=2) as log:
             places = [await log.append(b"%d" % at) for at in range(8)]
             assert await log.trim() == (), "without a cursor nothing is deleted"
-            fast, slow = AsyncLogCursor(client, "orders", "fast"), AsyncLogCursor(client, "orders", "slow")
+            fast, slow = (
+                AsyncManagedCursor(client, "orders", "fast"),
+                AsyncManagedCursor(client, "orders", "slow"),
+            )
             await fast.start()
             await slow.start()
             await fast.acknowledge_through(places[5])
@@ -141,13 +144,13 @@ def test_trim(tmp_path: Path) -> None:
 def test_a_cursor_has_one_user(tmp_path: Path) -> None:
     async def scenario(made: Bench, client: AsyncLedgerClient) -> None:
         with pytest.raises(NoNodeError):
-            await AsyncLogCursor(client, "none", "c").start()
+            await AsyncManagedCursor(client, "none", "c").start()
         for name in ("", "a/b", "..", "a b"):
             with pytest.raises(LedgerMetadataError):
-                AsyncLedgerLog(client, name)
-        async with AsyncLedgerLog(client, "orders") as log:
+                AsyncManagedLedger(client, name)
+        async with AsyncManagedLedger(client, "orders") as log:
             place = await log.append(b"1")
-            one, two = AsyncLogCursor(client, "orders", "c"), AsyncLogCursor(client, "orders", "c")
+            one, two = AsyncManagedCursor(client, "orders", "c"), AsyncManagedCursor(client, "orders", "c")
             await one.start()
             await two.start()
             await one.acknowledge(place)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pyledger import errors
-from pyledger._core import CommitLog, GroupCommit, MappedFileQueue, Waker
+from pyledger._core import CommitLog, EventNotifier, GroupCommit, MappedFileQueue
 
 LONG_MS = 60_000
 
@@ -49,21 +49,21 @@ def await_requests(commit: GroupCommit, offset: int) -> None:
         assert commit.wait_for_request(LONG_MS)
 
 
-# --- Waker
+# --- EventNotifier
 
 
-def test_waker_keeps_one_notice_for_the_next_wait() -> None:
-    waker = Waker()
-    assert not waker.wait(0)
-    waker.notify()
-    waker.notify()
-    assert waker.wait(-1)
-    assert not waker.wait(1)
+def test_notifier_keeps_one_notice_for_the_next_wait() -> None:
+    notifier = EventNotifier()
+    assert not notifier.wait(0)
+    notifier.notify()
+    notifier.notify()
+    assert notifier.wait(-1)
+    assert not notifier.wait(1)
 
 
-def test_waker_between_two_threads_loses_no_notice(spawn: Spawn) -> None:
+def test_notifier_between_two_threads_loses_no_notice(spawn: Spawn) -> None:
     """Two threads hand a token to and fro; a lost notice would stop them for a minute."""
-    there, back = Waker(), Waker()
+    there, back = EventNotifier(), EventNotifier()
     rounds = 5_000
 
     def answer() -> None:
@@ -79,39 +79,39 @@ def test_waker_between_two_threads_loses_no_notice(spawn: Spawn) -> None:
     assert not back.wait(0)
 
 
-def test_waker_under_a_storm_sees_the_last_work(spawn: Spawn) -> None:
+def test_notifier_under_a_storm_sees_the_last_work(spawn: Spawn) -> None:
     """Producers publish without pause; once they stop, the sleeper must have seen everything."""
-    waker, seen, produced, producers = Waker(), 0, [0] * 4, 4
+    notifier, seen, produced, producers = EventNotifier(), 0, [0] * 4, 4
 
     def produce(index: int) -> Callable[[], None]:
         def run() -> None:
             for _ in range(20_000):
                 produced[index] += 1
-                waker.notify()
+                notifier.notify()
 
         return run
 
     for index in range(producers):
         spawn(produce(index))
     while seen < producers * 20_000:
-        assert waker.wait(LONG_MS), f"asleep at {seen} of {sum(produced)}"
+        assert notifier.wait(LONG_MS), f"asleep at {seen} of {sum(produced)}"
         seen = sum(produced)
 
 
-def test_waker_interrupted_by_a_signal_raises_and_works_on() -> None:
+def test_notifier_interrupted_by_a_signal_raises_and_works_on() -> None:
     def interrupt(*_: object) -> None:
         raise InterruptedError
 
-    waker = Waker()
+    notifier = EventNotifier()
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.02)
         with pytest.raises(InterruptedError):
-            waker.wait(LONG_MS)
+            notifier.wait(LONG_MS)
     finally:
         signal.signal(signal.SIGALRM, before)
-    waker.notify()
-    assert waker.wait(0)
+    notifier.notify()
+    assert notifier.wait(0)
 
 
 def in_child(check: Callable[[], object]) -> bool:
@@ -128,8 +128,8 @@ def in_child(check: Callable[[], object]) -> bool:
 
 
 def test_objects_of_the_parent_are_closed_after_a_fork() -> None:
-    waker, commit = Waker(), GroupCommit("log", flushed_where=10)
-    assert in_child(lambda: waker.wait(0))
+    notifier, commit = EventNotifier(), GroupCommit("log", flushed_where=10)
+    assert in_child(lambda: notifier.wait(0))
     assert in_child(lambda: commit.wait(10, 0))
     assert in_child(lambda: commit.wait_for_request(0))
     assert commit.wait(10, 0)
@@ -479,14 +479,14 @@ def test_a_caller_alone_flushes_itself(tmp_path: Path) -> None:
     """There is no flush thread here: nobody else could."""
     queue = MappedFileQueue(str(tmp_path / "commitlog"), 65536)
     queue.load()
-    appender, commit, waker = CommitLog(queue).appender("t", 0), GroupCommit(queue.folder), Waker()
-    commit.let_callers_flush(queue, waker)
+    appender, commit, notifier = CommitLog(queue).appender("t", 0), GroupCommit(queue.folder), EventNotifier()
+    commit.let_callers_flush(queue, notifier)
     for count in range(1, 11):
         appender.put(b"body")
         assert commit.wait(queue.max_offset, LONG_MS)
         assert commit.flushed_where == queue.flushed_where == queue.max_offset
         assert queue.flush_count == count
-        assert waker.wait(0)
+        assert notifier.wait(0)
     assert not commit.wait_for_request(0), "nothing is left to the flush thread"
     appender.put(b"body")
     assert not commit.wait(queue.max_offset, 0), "who has no time does not lead"

@@ -12,9 +12,9 @@ import pytest
 
 from pyledger._core import (
     CommitLog,
+    DLedgerLog,
     MappedFileQueue,
     MessageScan,
-    RaftLog,
     ReplicaLog,
     append_rows,
     scan,
@@ -51,14 +51,14 @@ def in_threads(call: Callable[[int], None]) -> None:
     assert not raised, raised
 
 
-def open_logs(folder: Path, *, dledger: bool) -> tuple[CommitLog, RaftLog | None]:
+def open_logs(folder: Path, *, dledger: bool) -> tuple[CommitLog, DLedgerLog | None]:
     data = MappedFileQueue(str(folder / "data"), DATA_BYTES, allocate_chunk_bytes=4096)
     data.load()
     if not dledger:
         return CommitLog(data), None
     units = MappedFileQueue(str(folder / "index"), UNIT_FILE_BYTES)
     units.load()
-    entries = RaftLog(data, units)
+    entries = DLedgerLog(data, units)
     entries.set_range(0, -1, -1)
     entries.term = 1
     return CommitLog(data, entries=entries), entries

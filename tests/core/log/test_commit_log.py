@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pyledger import errors
-from pyledger._core import CommitLog, MappedFileQueue, Waker, scan
+from pyledger._core import CommitLog, EventNotifier, MappedFileQueue, scan
 from tests.models.commit_log import read_log
 from tests.models.record_encoder import Draft, LogModel, encode_batch, encode_properties
 
@@ -422,9 +422,9 @@ def test_puts_of_many_threads_stand_in_one_dense_order(tmp_path: Path, allocator
         assert mine == [f"{number}:{i}".encode() for i in range(each)]
 
 
-def test_every_kind_of_append_wakes_the_waker(tmp_path: Path) -> None:
-    waker = Waker()
-    with open_log(tmp_path, waker=waker) as log:
+def test_every_kind_of_append_wakes_the_notifier(tmp_path: Path) -> None:
+    notifier = EventNotifier()
+    with open_log(tmp_path, notifier=notifier) as log:
         appender = log.appender("t", 0)
         for append in (
             lambda: log.append("t", 0, b""),
@@ -433,9 +433,9 @@ def test_every_kind_of_append_wakes_the_waker(tmp_path: Path) -> None:
             lambda: appender.put(b""),
             lambda: appender.put_many([b""]),
         ):
-            assert not waker.wait(0)
+            assert not notifier.wait(0)
             append()
-            assert waker.wait(0)
+            assert notifier.wait(0)
 
 
 # -- states

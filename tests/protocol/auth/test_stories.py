@@ -18,7 +18,7 @@ from pyledger.protocol.auth.admin_changes import (
     update_user,
     user_documents,
 )
-from pyledger.protocol.auth.model import AccessRules, Objection, User
+from pyledger.protocol.auth.model import AuthRules, Objection, User
 from pyledger.protocol.auth.plain_acl import AccountRules
 from pyledger.protocol.auth.policies import PolicyRules
 from pyledger.protocol.auth.required_permissions import consuming, needs_of
@@ -31,7 +31,7 @@ FORMS = {"accounts": AccountRules, "policies": PolicyRules}
 class Narrator:
     def __init__(self, form: str) -> None:
         self.form = FORMS[form]
-        self.rules: AccessRules | None = None
+        self.rules: AuthRules | None = None
 
     def tell(self, step: datadriven.Step) -> str:
         said: str = getattr(self, step.command)(step)

@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyledger.errors import LedgerMetadataError
-from pyledger.protocol.bookkeeper.managed_ledger import CursorState, LogIndex, LogLedger, Position
+from pyledger.protocol.bookkeeper.managed_ledger import CursorState, LogIndex, ManagedLedgerSegment, Position
 from pyledger.wire.bookkeeper.managed_ledger import decode_cursor, decode_index, encode_cursor, encode_index
 
 # Ids need not ascend: the order of the index counts.
-INDEX = LogIndex((LogLedger(7, 2, 30), LogLedger(3, 0, 1), LogLedger(9)))
+INDEX = LogIndex((ManagedLedgerSegment(7, 2, 30), ManagedLedgerSegment(3, 0, 1), ManagedLedgerSegment(9)))
 ALL = [Position(7, at) for at in range(3)] + [Position(3, 0)] + [Position(9, at) for at in range(4)]
 
 
@@ -38,7 +38,7 @@ def test_what_follows() -> None:
         at = state.next_of(INDEX, at)
         places.append(at)
     assert places == ALL[:6]
-    closed = LogIndex((LogLedger(7, 2, 30),))
+    closed = LogIndex((ManagedLedgerSegment(7, 2, 30),))
     assert state.next_of(closed, Position(7, 2)) is None
     assert state.next_of(INDEX, Position(1, 5)) == Position(7, 0), "its ledger was trimmed"
     assert state.next_of(LogIndex(), None) is None
@@ -46,12 +46,12 @@ def test_what_follows() -> None:
 
 def test_a_log_of_ledgers() -> None:
     index = LogIndex().begun(5)
-    assert index.growing == LogLedger(5)
+    assert index.growing == ManagedLedgerSegment(5)
     assert index.ended(-1, 0) == LogIndex(), "an empty ledger is left out"
     index = index.ended(9, 100).begun(6)
-    assert index.ledgers == (LogLedger(5, 9, 100), LogLedger(6))
+    assert index.ledgers == (ManagedLedgerSegment(5, 9, 100), ManagedLedgerSegment(6))
     assert decode_index(encode_index(index)) == index
-    assert index.without_before([6]) == (LogIndex((LogLedger(6),)), (5,))
+    assert index.without_before([6]) == (LogIndex((ManagedLedgerSegment(6),)), (5,))
     assert index.without_before([6, 5]) == (index, ())
     assert index.without_before([]) == (index, ())
     with pytest.raises(LedgerMetadataError):

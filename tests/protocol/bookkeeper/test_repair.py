@@ -10,8 +10,8 @@ from pyledger.protocol.bookkeeper.audit import AuditRules
 from pyledger.protocol.bookkeeper.entry import LedgerEntry
 from pyledger.protocol.bookkeeper.fragments import (
     Fragment,
-    Lack,
     LedgerCheck,
+    MissingReplicas,
     ends_at,
     fragments_of,
     held_by,
@@ -92,7 +92,7 @@ class Story:
     def there(self) -> list[str]:
         return sorted(self.held.keys() - self.lost)
 
-    def lacking(self, *, every_entry: bool = False) -> tuple[tuple[Lack, ...], int]:
+    def lacking(self, *, every_entry: bool = False) -> tuple[tuple[MissingReplicas, ...], int]:
         check, asked = LedgerCheck(self.metadata, self.lac, self.there, every_entry=every_entry), 0
         while not check.done:
             for read in check.ready(READS_AT_ONCE):
@@ -247,7 +247,7 @@ def test_metadata_that_changed_meanwhile_is_left_alone() -> None:
         ack_quorum=2,
         segments=(Segment(0, ("a", "b", "c")), Segment(10, ("a", "b", "d"))),
     )
-    lack = Lack(Fragment(0, 9, ("a", "b", "c"), sealed=True), {1: Result.NO_SUCH_ENTRY})
+    lack = MissingReplicas(Fragment(0, 9, ("a", "b", "c"), sealed=True), {1: Result.NO_SUCH_ENTRY})
     repair = repair_of(lack, IN_ORDER, ["a", "c", "e"])
     assert repair is not None
     assert repair.successors == {1: "e"}
@@ -258,7 +258,7 @@ def test_metadata_that_changed_meanwhile_is_left_alone() -> None:
     others = (Segment(0, ("e", "b", "c")), *metadata.segments[1:])
     taken = LedgerMetadata(ensemble_size=3, write_quorum=2, ack_quorum=2, segments=others)
     assert repair.repaired(taken) is None, "e has got another place"
-    open_end = Lack(Fragment(10, 12, ("a", "b", "d"), sealed=False), {1: Result.NO_SUCH_ENTRY})
+    open_end = MissingReplicas(Fragment(10, 12, ("a", "b", "d"), sealed=False), {1: Result.NO_SUCH_ENTRY})
     at_end = repair_of(open_end, IN_ORDER, ["e"])
     assert at_end is not None
     assert at_end.repaired(metadata) is None, "its writer may be adding"

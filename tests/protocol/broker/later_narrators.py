@@ -2,11 +2,11 @@
 
 from pyledger.model.message import MessageQueue, QueueRange
 from pyledger.protocol.broker.delay_levels import DelaySchedule, Rest, restore
-from pyledger.protocol.broker.message_request_modes import GroupMode, RequestMode, RequestModes
+from pyledger.protocol.broker.message_request_modes import GroupMode, MessageRequestModeTable, RequestMode
 from pyledger.protocol.broker.pop import PopKey, Popped, PoppedMessages, first_offset, pop_retry_topic
 from pyledger.protocol.broker.pop_order import OrderedPops, Refused
 from pyledger.protocol.broker.recall import RecallHandle, check_recall, recall_properties
-from pyledger.protocol.broker.rejection import Refusal
+from pyledger.protocol.broker.rejection import Rejection
 from pyledger.protocol.broker.send_back import SendBackRequest, SendBackRules
 from pyledger.protocol.broker.timer_messages import TimerPlan, TimerProblem, TimerQueue, is_timed, plan_timer
 from pyledger.protocol.broker.transaction import (
@@ -37,7 +37,7 @@ def written(found: dict[str, str]) -> str:
 
 class Retry(Groups):
     def back(self, step: Step) -> str:
-        rules = SendBackRules(self.standing, self.topics, self.groups, lambda n: n - 1)
+        rules = SendBackRules(self.broker_state, self.topics, self.groups, lambda n: n - 1)
         request = SendBackRequest(**{"group": step.words[0], **options(step, SendBackRequest)})
         if (refusal := rules.check(request)) is not None:
             return told(refusal)
@@ -49,7 +49,7 @@ class Retry(Groups):
             properties=properties(step),
             now_ms=self.now_ms,
         )
-        if isinstance(returned, Refusal):
+        if isinstance(returned, Rejection):
             return told(returned)
         kind = "dead letter" if returned.dead_letter else "retry"
         place = f"{returned.topic}/{returned.queue_id}"
@@ -140,12 +140,12 @@ class Recall(Groups):
         found = check_recall(
             step.words[0],
             handle,
-            standing=self.standing,
+            broker_state=self.broker_state,
             topics=self.topics,
             config=self.config,
             now_ms=self.now_ms,
         )
-        return told(found) if isinstance(found, Refusal) else written(recall_properties(found, "g"))
+        return told(found) if isinstance(found, Rejection) else written(recall_properties(found, "g"))
 
 
 class Transaction(Narrator):
@@ -179,7 +179,7 @@ class Transaction(Narrator):
             now_ms=self.now_ms,
             config=self.config,
         )
-        if isinstance(found, Refusal):
+        if isinstance(found, Rejection):
             return told(found)
         self.buffer.add(number, self.now_ms)
         return f"delivered to {found.topic}/{found.queue_id}, note by {self.buffer.deadline_ms()}"
@@ -335,7 +335,7 @@ class Assignment(Narrator):
 
     def __init__(self) -> None:
         super().__init__()
-        self.modes = RequestModes()
+        self.modes = MessageRequestModeTable()
 
     def mode(self, step: Step) -> str:
         topic, group, mode = step.words

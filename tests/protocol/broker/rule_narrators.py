@@ -8,12 +8,12 @@ from pyledger.errors import SqlSyntaxError
 from pyledger.model.message import MessageQueue
 from pyledger.model.subscription_group import SubscriptionGroup
 from pyledger.model.topic import Permission, TopicConfig
-from pyledger.protocol.broker.broker_state import BrokerStanding
+from pyledger.protocol.broker.broker_state import BrokerState
 from pyledger.protocol.broker.client_channel import Client
 from pyledger.protocol.broker.consumer_registry import ConsumerState, ConsumerTable
 from pyledger.protocol.broker.pull_rules import PullFlag, PullPlan, PullRequest, PullRules, answer_pull
 from pyledger.protocol.broker.queue_locks import QueueLocks
-from pyledger.protocol.broker.rejection import Refusal
+from pyledger.protocol.broker.rejection import Rejection
 from pyledger.protocol.broker.send_rules import SendPlan, SendRequest, SendRules, drop_internal
 from pyledger.protocol.broker.subscription import Subscription, parse_subscription
 from pyledger.protocol.broker.subscription_groups import BrokerGroups
@@ -24,7 +24,7 @@ from tests.protocol.broker.narrator import Narrator, place
 from tests.support.datadriven import Step
 
 
-def told(refusal: Refusal | None) -> str:
+def told(refusal: Rejection | None) -> str:
     if refusal is None:
         return ""
     kind = f" ({refusal.forbidden_type.name})" if refusal.forbidden_type else ""
@@ -56,7 +56,7 @@ class Topics(Narrator):
 
     def settings(self, step: Step | None = None) -> str:
         self.config = DeliveryConfig(**options(step, DeliveryConfig)) if step else DeliveryConfig()
-        self.standing = BrokerStanding(**options(step, BrokerStanding)) if step else BrokerStanding()
+        self.broker_state = BrokerState(**options(step, BrokerState)) if step else BrokerState()
         self.topics = BrokerTopics(self.config, "DefaultCluster", "broker-a")
         self.groups = BrokerGroups(self.config)
         self.locks = QueueLocks(self.config)
@@ -119,13 +119,15 @@ class Send(Groups):
         return ""
 
     def send(self, step: Step) -> str:
-        rules = SendRules(self.config, self.standing, self.topics, self.groups, self.locks, lambda n: n - 1)
+        rules = SendRules(
+            self.config, self.broker_state, self.topics, self.groups, self.locks, lambda n: n - 1
+        )
         request = SendRequest(**{"topic": step.words[0], "queue_id": 0, **options(step, SendRequest)})
         given = dict(item.split("=", 1) for item in step.input.splitlines())
         received = dict(given)
         drop_internal(received)
         plan = rules.check(request, received, self.now_ms)
-        if isinstance(plan, Refusal):
+        if isinstance(plan, Rejection):
             return told(plan)
         assert isinstance(plan, SendPlan)
         changes = {name: value for name, value in plan.properties.items() if given.get(name) != value}
@@ -162,7 +164,7 @@ class Pull(Groups):
             return None
 
         rules = PullRules(
-            self.config, self.standing, self.topics, self.groups, self.consumers, compile_filter
+            self.config, self.broker_state, self.topics, self.groups, self.consumers, compile_filter
         )
         topic, queue_id = place(step.words[1])
         stated = "subscription" in step.named
@@ -177,13 +179,15 @@ class Pull(Groups):
             lite_code="lite" in step.words,
         )
         plan = rules.check(request, self.now_ms)
-        if isinstance(plan, Refusal):
+        if isinstance(plan, Rejection):
             return told(plan)
         assert isinstance(plan, PullPlan)
         return f"serve {plan.subscription.expression} v{plan.subscription.version}"
 
     def check(self, step: Step) -> str:
-        rules = PullRules(self.config, self.standing, self.topics, self.groups, self.consumers, compile_sql)
+        rules = PullRules(
+            self.config, self.broker_state, self.topics, self.groups, self.consumers, compile_sql
+        )
         wanted = Subscription("T", step.input, expression_type=step.words[0])
         return told(rules.check_subscription(wanted))
 
@@ -193,7 +197,7 @@ class Pull(Groups):
             step.integer("offset", 5),
             step.integer("next", 7),
             config=self.config,
-            standing=self.standing,
+            broker_state=self.broker_state,
             group=SubscriptionGroup("g"),
             suggest_slave="far-behind" in step.words,
         )

@@ -16,7 +16,7 @@ from pyledger.errors import (
     RemotingTooMuchRequestError,
 )
 from pyledger.model.message import MessageQueue
-from pyledger.protocol.client.queue_selection import FaultTable, QueueChooser, pause_after
+from pyledger.protocol.client.queue_selection import FaultStrategy, FaultTable, pause_after
 from pyledger.protocol.client.send_retry import SendMode, tries_again
 from pyledger.wire.remoting.native_codec import UniqueIds
 from tests.support import datadriven
@@ -32,7 +32,7 @@ class Story:
         self.queues: list[MessageQueue] = []
         self.faults = FaultTable()
         self.draws = [0]
-        self.chooser = QueueChooser(lambda _limit: self.draws.pop(0))
+        self.chooser = FaultStrategy(lambda _limit: self.draws.pop(0))
         self.now_ms = 0
 
     def tell(self, step: datadriven.Step) -> str:

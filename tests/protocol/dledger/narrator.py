@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyledger.config.dledger import UPSTREAM_TIMES, RaftConfig
+from pyledger.config.dledger import UPSTREAM_TIMES, DLedgerConfig
 from pyledger.protocol.dledger.messages import (
     AppendEntryRequest,
     AppendEntryResponse,
@@ -21,7 +21,7 @@ from pyledger.protocol.dledger.messages import (
     VoteRequest,
     VoteResponse,
 )
-from pyledger.protocol.dledger.node import RaftNode
+from pyledger.protocol.dledger.node import DLedgerNode
 from pyledger.protocol.dledger.ready import Answered, CallFailed, Persist, Received
 from pyledger.simulator.dledger.model_log import ModelLog
 from tests.support.datadriven import Step
@@ -92,7 +92,7 @@ class Member:
         self.name = name
         self.chance = Chance()
         self.log = ModelLog(None, lambda *_: None)  # type: ignore[arg-type]
-        self.node: RaftNode | None = None
+        self.node: DLedgerNode | None = None
         self.slow = False
         self.lives = 0
         self.asked: Persist | None = None
@@ -108,7 +108,7 @@ class GroupNarrator:
         self.held: list[Frame] = []
         self.cut_off: list[str] = []
         self.said: list[str] = []
-        self.config = RaftConfig(
+        self.config = DLedgerConfig(
             heart_beat_jitter_ms=0, append_on_election=False, batch_push_enabled=True, **PLAIN_TIMES
         )
 
@@ -144,7 +144,7 @@ class GroupNarrator:
             member = self.members[name]
             member.lives += 1
             saved = TermState(step.integer("term", max(member.log.end_term, 0)), step.named.get("vote"))
-            member.node = RaftNode(
+            member.node = DLedgerNode(
                 group="g",
                 self_id=name,
                 peers={peer: f"{peer}:1" for peer in self.members},
@@ -436,7 +436,7 @@ class VoteNarrator:
         for term in [int(term) for term in step.items("log")]:
             member.log.append_bodies(term, (b"",))
         member.log.lost_tail = "lost" in step.words
-        node = RaftNode(
+        node = DLedgerNode(
             group="g",
             self_id="n0",
             peers=dict.fromkeys(("n0", "n1", "n2"), ""),
@@ -445,7 +445,7 @@ class VoteNarrator:
             saved=TermState(step.integer("term"), step.named.get("voted")),
             now_ms=0,
             incarnation=1,
-            config=RaftConfig(preferred_leader_ids="n0" if "taking" in step.words else ""),
+            config=DLedgerConfig(preferred_leader_ids="n0" if "taking" in step.words else ""),
         )
         if "leader" in step.named:
             node.state.change_to_follower(node.state.term, step.named["leader"])

@@ -5,7 +5,7 @@ from itertools import chain
 
 import pytest
 
-from pyledger.config.dledger import RaftConfig
+from pyledger.config.dledger import DLedgerConfig
 from pyledger.protocol.dledger.messages import (
     AppendEntryRequest,
     AppendEntryResponse,
@@ -13,7 +13,7 @@ from pyledger.protocol.dledger.messages import (
     Response,
     TermState,
 )
-from pyledger.protocol.dledger.node import RaftNode
+from pyledger.protocol.dledger.node import DLedgerNode
 from pyledger.protocol.dledger.ready import Answered, Appends, Call, Event, Received
 from pyledger.simulator.dledger.model_log import ModelLog
 
@@ -25,9 +25,9 @@ class Group:
 
     def __init__(self, *, together: bool, pending_max: int) -> None:
         self.together = together
-        config = RaftConfig(append_on_election=False, max_pending_requests_num=pending_max)
+        config = DLedgerConfig(append_on_election=False, max_pending_requests_num=pending_max)
         self.nodes = {
-            name: RaftNode(
+            name: DLedgerNode(
                 group="g",
                 self_id=name,
                 peers=dict.fromkeys(NAMES, ""),

@@ -19,7 +19,7 @@ from pyledger.protocol.bookkeeper.messages import Status
 from pyledger.servers.autorecovery import in_bookie, service
 from pyledger.servers.autorecovery.in_bookie import BookiesWithAutoRecovery
 from pyledger.servers.autorecovery.service import AutoRecovery
-from pyledger.servers.bookkeeper.registration import BookieMembership
+from pyledger.servers.bookkeeper.registration import BookieRegistration
 from pyledger.servers.bookkeeper.server import BookieServer
 from pyledger.store.bookkeeper.folder import BookiePaths, read_mark
 from pyledger.store.bookkeeper.store import BookieStore, Checkpoint
@@ -86,7 +86,7 @@ def test_a_bookie_leaves_though_its_registration_fails(tmp_path: Path) -> None:
     async def play() -> None:
         await formatted(tmp_path)
         store = StuckStore(tmp_path / "metadata.db")
-        bookie = BookieMembership(Cluster(store), "b1", BookiePaths.below(tmp_path / "b1"), lambda: None)
+        bookie = BookieRegistration(Cluster(store), "b1", BookiePaths.below(tmp_path / "b1"), lambda: None)
         await bookie.start()
         await bookie.register("127.0.0.1", 3181, read_only=False)
         store.stuck = True

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyledger.clock import SystemClock
 from pyledger.protocol.bookkeeper.bookie import BookieRules
-from pyledger.servers.bookkeeper.request_processor import BookieDesk
+from pyledger.servers.bookkeeper.request_processor import BookieRequestProcessor
 
 ANSWERS, OTHER = b"answers to adds", b"another answer"
 
@@ -78,7 +78,7 @@ def test_an_answer_that_was_sent_in_part_goes_on_before_another_one(tmp_path: Pa
             journals=journals, config=config, cached_bytes=0, waits=True, take_adds=take_adds
         )
         disk: Any = None
-        desk = BookieDesk(store, BookieRules(store, {}), disk, SystemClock(), lambda: None)
+        desk = BookieRequestProcessor(store, BookieRules(store, {}), disk, SystemClock(), lambda: None)
         desk.take(wire, [b"an add"])
         assert journal.given == ANSWERS
         journal.synced, journal.sent = journal.appended, 3  # the kernel took so much, and was full

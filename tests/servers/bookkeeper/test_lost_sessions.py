@@ -20,7 +20,7 @@ from pyledger.metadata.store import MetadataStore
 from pyledger.metadata.zookeeper import ZooKeeperStore
 from pyledger.protocol.bookkeeper.messages import Status
 from pyledger.servers.bookkeeper import registration
-from pyledger.servers.bookkeeper.registration import BookieMembership
+from pyledger.servers.bookkeeper.registration import BookieRegistration
 from pyledger.servers.bookkeeper.server import BookieServer
 from pyledger.store.bookkeeper.folder import BookiePaths
 from pyledger.wire.bookkeeper.bookies import ENDPOINT_ID, Endpoint, Registration
@@ -90,7 +90,7 @@ def test_a_bookie_whose_name_is_taken_meanwhile_stops(tmp_path: Path) -> None:
             store = ToldSessions(tmp_path / "metadata.db")
             lost = asyncio.Event()
             paths = BookiePaths.below(tmp_path / "b1")
-            bookie = BookieMembership(Cluster(store), "b1", paths, lost.set, name_timeout_ms=1)
+            bookie = BookieRegistration(Cluster(store), "b1", paths, lost.set, name_timeout_ms=1)
             await bookie.start()
             await bookie.register("127.0.0.1", 3181, read_only=False)
             await other.bookies.unregister("b1")  # its session is over, and it does not know yet
@@ -126,7 +126,9 @@ def test_a_bookie_registers_anew_whatever_it_meets(tmp_path: Path, monkeypatch: 
         async with Cluster(SqliteStore(tmp_path / "metadata.db")) as other:
             await other.format()
             store = Unsettled(tmp_path / "metadata.db")
-            bookie = BookieMembership(Cluster(store), "b1", BookiePaths.below(tmp_path / "b1"), lambda: None)
+            bookie = BookieRegistration(
+                Cluster(store), "b1", BookiePaths.below(tmp_path / "b1"), lambda: None
+            )
             await bookie.start()
             await bookie.register("127.0.0.1", 3181, read_only=False)
             await other.bookies.unregister("b1")

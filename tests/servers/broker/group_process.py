@@ -14,7 +14,7 @@ from tests.support.ports import free_ports
 
 NAME = "RaftNode00"
 SETTINGS = {
-    "brokerClusterName": "RaftCluster",
+    "brokerClusterName": "DLedgerCluster",
     "brokerName": NAME,
     "listenPort": 0,
     "enableDLegerCommitLog": "true",

@@ -95,7 +95,7 @@ def test_users_do_what_they_may(run: Run, tmp_path: Path, form: str, prefix: str
             # Not even what there is may be told.
             assert await code(asked(RequestCode.GET_ALL_TOPIC_CONFIG)) == denied
             assert await code(signed(asked(RequestCode.GET_ALL_TOPIC_CONFIG), *root)) == 0
-            assert one.parts is not None
+            assert one.context is not None
             assert one.store.queue_range("Other", 0).max_offset == 0
             assert one.store.queue_range("T", 0).max_offset == 1
 

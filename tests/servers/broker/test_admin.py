@@ -124,9 +124,9 @@ def test_changes_are_refused_unless_allowed(run: Run, tmp_path: Path, code: Requ
             answer = await client.request(asked(code, **CHANGES[code]))
             assert answer.code == ResponseCode.NO_PERMISSION
             assert "admin_enabled" in (answer.remark or "")
-            assert one.parts is not None
-            assert one.parts.tables.topics.find("T") is not None
-            assert one.parts.tables.topics.find("N") is None
+            assert one.context is not None
+            assert one.context.tables.topics.find("T") is not None
+            assert one.context.tables.topics.find("N") is None
 
     run(main())
 
@@ -140,8 +140,8 @@ def test_topic_is_made_changed_deleted(run: Run, tmp_path: Path) -> None:
             update = RequestCode.UPDATE_AND_CREATE_TOPIC
             made = await client.request(asked(update, **fields, **count, attributes="+message.type=FIFO"))
             assert made.code == 0
-            assert one.parts is not None
-            topics = one.parts.tables.topics
+            assert one.context is not None
+            topics = one.context.tables.topics
             assert topics.find("T") == TopicConfig("T", 2, 2, attributes={"message.type": "FIFO"})
             changed = await client.request(asked(update, **fields, **{**count, "perm": 4}))
             assert changed.code == 0
@@ -215,9 +215,9 @@ def test_progress_of_a_group_and_what_the_broker_counted(run: Run, tmp_path: Pat
             assert told == {0: (3, 1, 3), 1: (0, 0, 0), 2: (0, 0, 0), 3: (0, 0, 0)}
             everything = read(await client.request(asked(RequestCode.GET_BROKER_CONSUME_STATS)))
             assert (everything["totalDiff"], everything["totalInflightDiff"]) == (2, 2)
-            assert one.parts is not None
+            assert one.context is not None
             for second in range(10):
-                one.parts.counts.sample(20_000 + 1000 * second, 12)
+                one.context.counts.sample(20_000 + 1000 * second, 12)
             view = asked(RequestCode.VIEW_BROKER_STATS_DATA, statsName="TOPIC_PUT_NUMS", statsKey="T")
             assert read(await client.request(view))["statsMinute"]["sum"] == 3
             view = asked(RequestCode.VIEW_BROKER_STATS_DATA, statsName="GROUP_GET_NUMS", statsKey="T@G")
@@ -310,8 +310,8 @@ def test_settings_change_within_limits_while_the_broker_runs(run: Run, tmp_path:
             assert (await client.request(send("T"))).code == ResponseCode.TOPIC_NOT_EXIST
             assert await change("autoCreateTopicEnable=true\ndefaultTopicQueueNums=2\n") == 0
             assert (await client.request(send("T"))).code == 0
-            assert one.parts is not None
-            assert one.parts.tables.topics.find("T").write_queue_count == 2  # type: ignore[union-attr]
+            assert one.context is not None
+            assert one.context.tables.topics.find("T").write_queue_count == 2  # type: ignore[union-attr]
             shown = bytes((await client.request(asked(RequestCode.GET_BROKER_CONFIG))).body).decode()
             assert "autoCreateTopicEnable=true\n" in shown
             assert await change("autoCreateTopicEnable=false\n") == 0

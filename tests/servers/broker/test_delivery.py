@@ -46,8 +46,8 @@ def test_delayed_message_comes_when_it_is_due_and_not_again(run: Run, tmp_path: 
         clock = LateClock()
         clock.ahead_ms = 2 * MINUTE_MS
         async with broker(tmp_path, clock=clock) as one:
-            assert one.parts is not None
-            delays = one.parts.tables.delays
+            assert one.context is not None
+            delays = one.context.tables.delays
             await until(lambda: delays.levels[5].next_ms > clock.now_ms())
             assert delays.levels[5].offset == 1
             assert one.store.queue_range("T", 0).max_offset == 2
@@ -102,13 +102,13 @@ def test_offsets_outlive_a_restart_but_not_the_end_of_their_queue(run: Run, tmp_
             )
             assert (await client.request(with_pull)).code == ResponseCode.PULL_NOT_FOUND
             # As a power cut leaves it that took all of a queue.
-            one.parts.tables.offsets.commit("L", "T", 1, 5, 0)
+            one.context.tables.offsets.commit("L", "T", 1, 5, 0)
 
     async def second() -> None:
         async with broker(tmp_path) as one, peer(one) as client:
             assert (await client.request(query("G"))).ext_fields == {"offset": "2"}
             assert (await client.request(query("H"))).ext_fields == {"offset": "3"}
-            assert one.parts.tables.offsets.committed("L", "T", 1) == 0
+            assert one.context.tables.offsets.committed("L", "T", 1) == 0
             # The topic is known though no message created it this time.
             assert (await client.request(pull("T"))).code == 0
 
@@ -149,8 +149,8 @@ def test_second_kind_of_heartbeat_keeps_subscriptions(run: Run, tmp_path: Path) 
                 )
                 return answer.ext_fields["IS_SUB_CHANGE"]
 
-            assert one.parts is not None
-            consumers = one.parts.tables.consumers
+            assert one.context is not None
+            consumers = one.context.tables.consumers
             assert await beat(heartbeat_fingerprint=5) == "true"
             assert await beat(heartbeat_fingerprint=5, without_sub=True) == "false"
             assert await beat(heartbeat_fingerprint=6, without_sub=True) == "true"

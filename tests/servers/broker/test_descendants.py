@@ -159,17 +159,17 @@ class World:
     async def time(self, one: Broker, client: RawPeer, passed_ms: int) -> None:
         """Time passes, and all of the broker's own services have their turn, several times."""
         self.clock.time_ms += passed_ms
-        assert one.parts is not None
+        assert one.context is not None
         halves = {message.body for message in records(one) if message.topic == names.HALF_TOPIC}
         self.model.may_be_put_back(halves)
-        await one.parts.transactions.check()
+        await one.context.transactions.check()
         for _ in range(4):
             assert one._delays is not None
             assert one._timers is not None
             one._delays.close()
             one._delays._look()
             one._timers._look()
-            one.parts.pops._look()
+            one.context.pops._look()
             await settled(one)
             self.check(one)
 

@@ -77,10 +77,10 @@ def test_a_table_that_cannot_be_written_is_logged_once(
             )
             assert (await client.request(change)).code == ResponseCode.SUCCESS
             for _ in range(3):
-                await one.parts.tables.save_changed()
+                await one.context.tables.save_changed()
             in_the_way.rmdir()
             for _ in range(3):
-                await one.parts.tables.save_changed()
+                await one.context.tables.save_changed()
 
     with caplog.at_level("INFO", "pyledger.broker"):
         asyncio.run(until_written_again())

@@ -48,8 +48,8 @@ def test_full_disk_refuses_sends_and_serves_pulls(run: Run, tmp_path: Path) -> N
             refused = await client.request(send("T"))
             assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
             assert (await client.request(pull("T"))).code == 0
-            assert one.parts is not None
-            assert one.parts.counts.puts_failed == 1
+            assert one.context is not None
+            assert one.context.counts.puts_failed == 1
             services._usage = lambda _path: 10
             one.store.clean()
             assert (await client.request(send("T"))).code == 0

@@ -23,14 +23,14 @@ from pyledger.model.topic import TopicConfig
 from pyledger.protocol.broker.delay_levels import Destination
 from pyledger.servers.broker.dledger.member import Membership
 from pyledger.servers.broker.tables import BrokerTables
-from pyledger.servers.dledger.server import RaftServer
+from pyledger.servers.dledger.server import DLedgerServer
 from pyledger.store.maintenance.verify import verify
 from pyledger.store.messages.message_store import MessageStore
 from pyledger.store.reading.reader import StoreReader
 from tests.servers.broker.group_process import group_of_brokers
 
 if TYPE_CHECKING:
-    from pyledger.servers.broker.context import BrokerParts
+    from pyledger.servers.broker.context import BrokerContext
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -125,7 +125,7 @@ def test_a_new_leader_makes_topics_whose_table_did_not_come(tmp_path: Path) -> N
     """Made by the leader before, just before it was killed. Older ones that are missing were deleted."""
     with MessageStore.open(tmp_path, index_slots=100, index_entries=400) as store:
         store.put(Message("deleted", b"0", 7))
-        before = Membership(cast("RaftServer", None), None)
+        before = Membership(cast("DLedgerServer", None), None)
         before._tables_where = store.max_offset
         for queue_id in (1, 3):
             store.put(Message("new", b"1", queue_id))
@@ -134,8 +134,8 @@ def test_a_new_leader_makes_topics_whose_table_did_not_come(tmp_path: Path) -> N
         topics, changes = tables.topics, []
         topics.update(TopicConfig("widened", 1, 1), 0)
         store.put(Message("widened", b"3", 2))
-        parts = cast(
-            "BrokerParts",
+        context = cast(
+            "BrokerContext",
             SimpleNamespace(
                 store=store,
                 tables=tables,
@@ -145,23 +145,23 @@ def test_a_new_leader_makes_topics_whose_table_did_not_come(tmp_path: Path) -> N
             ),
         )
         slave = Membership(before._member, None, before)
-        slave.restore_topics(parts)
+        slave.restore_topics(context)
         assert topics.find("new") is None
         leader = Membership(before._member, 2, slave)
-        leader.restore_topics(parts)
+        leader.restore_topics(context)
         # As where the broker's port was taken, and another one starts with the tables of before.
         topics.topics.pop("new")
-        leader.restore_topics(parts)
+        leader.restore_topics(context)
         assert topics.find("new") == TopicConfig("new", 4, 4)
         assert topics.find("widened") == TopicConfig("widened", 3, 3)
         assert topics.find("deleted") is None
         assert leader.tables_where == store.confirmed_where
         for waited_at in (before.tables_where - 1, leader.tables_where):
-            parts.puts.leave(waited_at, Destination("deleted", 7))
+            context.puts.leave(waited_at, Destination("deleted", 7))
         assert topics.find("deleted") is None
-        parts.puts.leave(waits, Destination("new", 6))
-        parts.puts.leave(waits, Destination("only waited", 0))
-        parts.puts.leave(waits, Destination("new", 2))
+        context.puts.leave(waits, Destination("new", 6))
+        context.puts.leave(waits, Destination("only waited", 0))
+        context.puts.leave(waits, Destination("new", 2))
         assert topics.find("new") == TopicConfig("new", 7, 7)
         assert topics.find("only waited") == TopicConfig("only waited", 1, 1)
         assert len(changes) == 2

@@ -9,7 +9,7 @@ import pytest
 
 from pyledger.config.delivery import DeliveryConfig
 from pyledger.net.remoting.connection import Connection
-from pyledger.servers.broker.pull_request_hold import TURN_MS, HeldPulls
+from pyledger.servers.broker.pull_request_hold import TURN_MS, PullRequestHold
 
 PULLS = 1000
 CONNECTION = cast("Connection", object())
@@ -21,7 +21,7 @@ class Held:
     def __init__(self) -> None:
         self.now_ms = 0
         self.ran: list[int] = []
-        self.pulls = HeldPulls(DeliveryConfig(), lambda: self.now_ms, lambda *_queue: 0)
+        self.pulls = PullRequestHold(DeliveryConfig(), lambda: self.now_ms, lambda *_queue: 0)
 
     def run(self, number: int) -> None:
         self.now_ms += 1

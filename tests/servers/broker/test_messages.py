@@ -95,10 +95,10 @@ def test_held_pull_is_answered_when_a_wanted_message_comes(run: Run, tmp_path: P
             waiting = pull("T", 0, 1, flags=flags, subscription="A", hold_ms=30_000)
             waiting.opaque = 77
             await consumer.send(encode_frame(waiting))
-            assert one.parts is not None
-            await until(lambda: one.parts is not None and one.parts.held.count == 1)
+            assert one.context is not None
+            await until(lambda: one.context is not None and one.context.held.count == 1)
             await producer.request(send("T", b"other", properties={"TAGS": "B"}))
-            assert one.parts.held.count == 1
+            assert one.context.held.count == 1
             await producer.request(send("T", b"wanted", properties={"TAGS": "A"}))
             answer = await consumer.receive()
             assert (answer.opaque, answer.code, bodies(answer)) == (77, 0, [b"wanted"])
@@ -113,8 +113,8 @@ def test_unknown_topic_is_refused_unless_allowed(run: Run, tmp_path: Path) -> No
             answer = await client.request(send("Mistyped"))
             assert answer.code == ResponseCode.TOPIC_NOT_EXIST
             assert answer.ext_fields["MSG_REGION"] == "DefaultRegion"
-            assert one.parts is not None
-            assert one.parts.tables.topics.find("Mistyped") is None
+            assert one.context is not None
+            assert one.context.tables.topics.find("Mistyped") is None
 
     run(main())
 

@@ -108,8 +108,8 @@ def test_unacknowledged_message_comes_again(run: Run, tmp_path: Path, flush: str
             assert await ack(client, handle) == 0
             clock.time_ms += 10 * HIDDEN_MS
             assert (await client.request(pop())).code == ResponseCode.POLLING_TIMEOUT
-            assert one.parts is not None
-            await until(lambda: one.parts is not None and not one.parts.pops.open.by_key)
+            assert one.context is not None
+            await until(lambda: one.context is not None and not one.context.pops.open.by_key)
 
     run(main())
 
@@ -151,8 +151,8 @@ def test_time_of_hiding_is_changed(run: Run, tmp_path: Path) -> None:
             assert (changed.code, changed.ext_fields["invisibleTime"]) == (0, "60000")
             clock.time_ms += 59_000
             assert popped(await client.request(pop())) == []
-            assert one.parts is not None
-            (waiting,) = one.parts.pops.open.by_key.values()
+            assert one.context is not None
+            (waiting,) = one.context.pops.open.by_key.values()
             assert waiting.due_ms == int(changed.ext_fields["popTime"]) + 60_000
             clock.time_ms += 1000
             await put_back(one, 1)
@@ -181,8 +181,8 @@ def test_batch_is_acknowledged(run: Run, tmp_path: Path) -> None:
             body = BatchAckRequest(broker_name="broker-a", acks=(acks,)).encode()
             request = RemotingCommand.request(RequestCode.BATCH_ACK_MESSAGE, body=body)
             assert (await client.request(request)).code == 0
-            assert one.parts is not None
-            (left,) = one.parts.pops.open.by_key.values()
+            assert one.context is not None
+            (left,) = one.context.pops.open.by_key.values()
             assert left.open == {2, 3}
             nothing = RemotingCommand.request(
                 RequestCode.BATCH_ACK_MESSAGE, body=BatchAckRequest(acks=()).encode()
@@ -198,8 +198,8 @@ def test_pop_waits_for_a_message(run: Run, tmp_path: Path) -> None:
             await producer.request(send("T", b"zero", queue_id=1))
             assert len(popped(await consumer.request(pop()))) == 1
             await consumer.send(encode_frame(pop(pollTime=30_000, exp="A")))
-            assert one.parts is not None
-            await until(lambda: one.parts is not None and one.parts.held.count)
+            assert one.context is not None
+            await until(lambda: one.context is not None and one.context.held.count)
             info = await producer.request(
                 asked(RequestCode.POLLING_INFO, consumerGroup="G", topic="T", queueId=-1)
             )
@@ -208,7 +208,7 @@ def test_pop_waits_for_a_message(run: Run, tmp_path: Path) -> None:
             await producer.request(send("T", b"mine", queue_id=3, properties={"TAGS": "A"}))
             ((body, _),) = popped(await consumer.receive())
             assert body == b"mine"
-            assert one.parts.held.count == 0
+            assert one.context.held.count == 0
             await consumer.send(encode_frame(pop(pollTime=50)))
             assert (await consumer.receive()).code == ResponseCode.POLLING_TIMEOUT
 
@@ -227,7 +227,7 @@ def test_consumer_is_notified_and_may_peek(run: Run, tmp_path: Path) -> None:
             assert len(popped(await consumer.request(pop()))) == 1
             assert (await consumer.request(look)).code == ResponseCode.PULL_NOT_FOUND
             await consumer.send(encode_frame(asked(RequestCode.NOTIFICATION, **values)))
-            await until(lambda: one.parts is not None and one.parts.held.count)
+            await until(lambda: one.context is not None and one.context.held.count)
             await producer.request(send("T", b"more", queue_id=2))
             assert (await consumer.receive()).ext_fields["hasMsg"] == "true"
 

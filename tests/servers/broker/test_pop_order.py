@@ -42,8 +42,8 @@ async def filled(client: RawPeer, count: int) -> None:
 
 
 def held(one: Broker) -> int:
-    assert one.parts is not None
-    return one.parts.held.count
+    assert one.context is not None
+    return one.context.held.count
 
 
 def test_queue_is_locked_until_all_is_acknowledged(run: Run, tmp_path: Path) -> None:
@@ -63,8 +63,8 @@ def test_queue_is_locked_until_all_is_acknowledged(run: Run, tmp_path: Path) -> 
             assert await ack(client, one_handle) == 0
             assert await ack(client, one_handle) == 0
             assert [body for body, _ in popped(await client.request(in_order()))] == [b"2", b"3"]
-            assert one.parts is not None
-            assert one.parts.tables.offsets.committed("G", "T", 0) == 2
+            assert one.context is not None
+            assert one.context.tables.offsets.committed("G", "T", 0) == 2
             # Their time is over: they come again in their place, and say how often they did.
             clock.time_ms += HIDDEN_MS
             again = await client.request(in_order(3))
@@ -73,7 +73,7 @@ def test_queue_is_locked_until_all_is_acknowledged(run: Run, tmp_path: Path) -> 
             # Popped again since: the old handle moves nothing.
             beyond = asked(RequestCode.ACK_MESSAGE, **named(one_handle, offset=4))
             assert (await client.request(beyond)).code == 0
-            assert one.parts.tables.offsets.committed("G", "T", 0) == 2
+            assert one.context.tables.offsets.committed("G", "T", 0) == 2
             mine = popped(again)[0][1]
             wrong = await client.request(asked(RequestCode.ACK_MESSAGE, **named(mine, offset=5)))
             assert wrong.code == ResponseCode.MESSAGE_ILLEGAL
@@ -163,8 +163,8 @@ def test_restart_knows_what_is_locked(run: Run, tmp_path: Path) -> None:
         async with broker(tmp_path, clock=clock) as one, peer(one) as client:
             assert (await client.request(in_order())).code == ResponseCode.POLLING_TIMEOUT
             assert await ack(client, handles[0]) == 0
-            assert one.parts is not None
-            assert one.parts.tables.offsets.committed("G", "T", 0) == 2
+            assert one.context is not None
+            assert one.context.tables.offsets.committed("G", "T", 0) == 2
         async with broker(tmp_path, clock=clock) as one, peer(one) as client:
             clock.time_ms += HIDDEN_MS
             assert [body for body, _ in popped(await client.request(in_order(3)))] == [b"2"]
@@ -177,8 +177,8 @@ def test_reset_unlocks(run: Run, tmp_path: Path) -> None:
         async with broker(tmp_path) as one, peer(one) as client:
             await filled(client, 3)
             assert len(popped(await client.request(in_order(2)))) == 2
-            assert one.parts is not None
-            one.parts.tables.offsets.reset("G", "T", 0, 1)
+            assert one.context is not None
+            one.context.tables.offsets.reset("G", "T", 0, 1)
             assert [body for body, _ in popped(await client.request(in_order(1)))] == [b"1"]
 
     run(main())

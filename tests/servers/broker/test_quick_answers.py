@@ -226,7 +226,7 @@ def test_sends_that_come_together_are_stored_and_answered_as_one_by_one(
                     results.append(facts)
                 one.store.flush()
                 results.append(stored_bytes(one))
-                counted = one.parts.counts.put.counters if one.parts else {}
+                counted = one.context.counts.put.counters if one.context else {}
                 results.append({topic: (c.messages, c.size_bytes, c.calls) for topic, c in counted.items()})
                 if quick:
                     assert results == expected
@@ -306,8 +306,8 @@ def test_pulls_that_come_together_are_answered_as_one_by_one(run: Run, tmp_path:
     draw()
 
     async def results(one: Broker) -> list[Any]:
-        assert one.parts is not None
-        tables, counts = one.parts.tables, one.parts.counts
+        assert one.context is not None
+        tables, counts = one.context.tables, one.context.counts
         before = counts.pulls_found, counts.pulls_missed
         found: list[Any] = []
         for number, pulls in enumerate(drawn):
@@ -334,8 +334,8 @@ def test_pulls_that_come_together_are_answered_as_one_by_one(run: Run, tmp_path:
             await client.request(pull("T", 0, 99))
             quick = await results(one)
         async with broker(tmp_path, transfer_by_heap=copied) as one, peer(one) as client:
-            assert one.parts is not None
-            one.parts.tables.offsets.offsets.clear()
+            assert one.context is not None
+            one.context.tables.offsets.offsets.clear()
             slowly(one)
             assert await results(one) == quick
 

@@ -81,11 +81,11 @@ def test_nothing_is_sent_to_it(run: Run, tmp_path: Path, topic: str) -> None:
             broker(tmp_path, clock=SetClock(), delivery=rules, admin_enabled=True) as one,
             peer(one) as client,
         ):
-            assert one.parts is not None
-            before = dict(one.parts.tables.topics.topics)
+            assert one.context is not None
+            before = dict(one.context.tables.topics.topics)
             for road in roads:
                 assert (await client.request(road)).code != 0, road
-            assert one.parts.tables.topics.topics == before
+            assert one.context.tables.topics.topics == before
             assert one.store.max_offset == 0
 
     run(main())
@@ -125,8 +125,8 @@ def test_offsets_of_the_broker_itself_stay(run: Run, tmp_path: Path, group: str)
             await client.request(
                 asked(RequestCode.UPDATE_CONSUMER_OFFSET, **{**place, "consumerGroup": "G"}, commitOffset=1)
             )
-            assert one.parts is not None
-            offsets = one.parts.tables.offsets
+            assert one.context is not None
+            offsets = one.context.tables.offsets
             offsets.commit(group, "T", 0, 5, 0)
             for road in roads:
                 assert (await client.request(road)).code != 0, road
@@ -146,8 +146,8 @@ def test_offsets_are_of_queues_that_there_are(run: Run, tmp_path: Path, queue_id
                 commitOffset=offset,
             )  # fmt: skip
             assert (await client.request(commit)).code == ResponseCode.INVALID_PARAMETER
-            assert one.parts is not None
-            assert one.parts.tables.offsets.committed("G", "T", queue_id) is None
+            assert one.context is not None
+            assert one.context.tables.offsets.committed("G", "T", queue_id) is None
 
     run(main())
 
@@ -283,10 +283,10 @@ def test_poisoned_folder_comes_to_rest(run: Run, tmp_path: Path, caplog: pytest.
         for _ in range(2):
             clock.ahead_ms += 3_600_000
             async with broker(tmp_path, clock=clock) as one:
-                assert one.parts is not None
+                assert one.context is not None
                 await until(lambda: one.store.queue_range("T", 0).max_offset == 2)
                 await until(lambda: at_rest(one))
-                await one.parts.transactions.check()
+                await one.context.transactions.check()
 
     run(main())
     found = bodies_in(tmp_path)
@@ -303,7 +303,7 @@ def test_poisoned_folder_comes_to_rest(run: Run, tmp_path: Path, caplog: pytest.
 
 def at_rest(one: Broker) -> bool:
     """Whether nothing waits that is due."""
-    assert one.parts is not None
-    tables, pops = one.parts.tables, one.parts.pops
+    assert one.context is not None
+    tables, pops = one.context.tables, one.context.pops
     delayed = tables.delays.levels[1].offset == one.store.queue_range(names.SCHEDULE_TOPIC, 0).max_offset
     return delayed and not tables.timers.heap and not pops.open.by_key

@@ -55,7 +55,7 @@ REFUSED = {
 
 
 def names_in(one: Broker) -> tuple[set[str], set[str]]:
-    return set(one.parts.tables.topics.topics), set(one.parts.tables.groups.groups)
+    return set(one.context.tables.topics.topics), set(one.context.tables.groups.groups)
 
 
 @pytest.mark.parametrize("road", REFUSED)
@@ -67,7 +67,7 @@ def test_what_is_refused_creates_nothing(run: Run, tmp_path: Path, road: str) ->
             answer = await client.request(REFUSED[road])
             assert answer.code != ResponseCode.SUCCESS or road == "leave"
             assert names_in(one) == before
-            assert not one.parts.tables.consumers.pulled
+            assert not one.context.tables.consumers.pulled
 
     run(main())
 
@@ -76,9 +76,9 @@ def test_groups_are_created_up_to_a_limit(run: Run, tmp_path: Path, caplog: pyte
     async def main() -> None:
         async with broker(tmp_path) as first, peer(first) as client:
             assert (await client.request(send("T"))).code == ResponseCode.SUCCESS
-            room = len(first.parts.tables.groups.groups) + 3
+            room = len(first.context.tables.groups.groups) + 3
         async with broker(tmp_path, delivery={"auto_created_groups_max": room}) as one, peer(one) as client:
-            groups = one.parts.tables.groups
+            groups = one.context.tables.groups
             for name in ("one", "two", "three"):
                 assert (await client.request(commit(name))).code == ResponseCode.SUCCESS
             for request in (
@@ -92,7 +92,7 @@ def test_groups_are_created_up_to_a_limit(run: Run, tmp_path: Path, caplog: pyte
                 assert answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, answer
             await client.request(heartbeat("c", "T"))
             assert len(groups.groups) == room
-            assert "%RETRY%four" not in one.parts.tables.topics.topics
+            assert "%RETRY%four" not in one.context.tables.topics.topics
             # Those that stand go on, and an operator makes others.
             assert (await client.request(commit("one", offset=0))).code == ResponseCode.SUCCESS
             assert groups.update(SubscriptionGroup("five"), 0) is None
@@ -106,11 +106,11 @@ def test_topics_are_created_up_to_a_limit(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with broker(tmp_path) as one, peer(one) as client:
             assert (await client.request(send("one"))).code == ResponseCode.SUCCESS
-            count = len(one.parts.tables.topics.topics)
+            count = len(one.context.tables.topics.topics)
         async with broker(tmp_path, delivery={"auto_created_topics_max": count}) as one, peer(one) as client:
             assert (await client.request(send("two"))).code == ResponseCode.TOPIC_NOT_EXIST
             assert (await client.request(send("one"))).code == ResponseCode.SUCCESS
-            assert len(one.parts.tables.topics.topics) == count
+            assert len(one.context.tables.topics.topics) == count
 
     run(main())
 
@@ -119,7 +119,7 @@ def test_offsets_are_kept_up_to_a_limit(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with broker(tmp_path, delivery={"consumer_offsets_max": 2}) as one, peer(one) as client:
             assert (await client.request(send("T"))).code == ResponseCode.SUCCESS
-            offsets = one.parts.tables.offsets
+            offsets = one.context.tables.offsets
             for queue_id in range(2):
                 assert (await client.request(commit("g", "T", queue_id))).code == ResponseCode.SUCCESS
             answer = await client.request(commit("g", "T", 2))
@@ -146,7 +146,7 @@ def test_a_connection_joins_a_limited_number_of_groups(
 
     async def main() -> None:
         async with broker(tmp_path) as one, peer(one) as client:
-            producers = one.parts.tables.producers
+            producers = one.context.tables.producers
             for number in range(10):
                 answer = await client.request(joining(f"c{number}", number))
                 assert answer.code == ResponseCode.SUCCESS
@@ -180,7 +180,7 @@ def test_whole_tables_are_made_in_a_thread(
 
     async def main() -> None:
         async with broker(tmp_path) as one, peer(one) as client:
-            tables = one.parts.tables
+            tables = one.context.tables
             for number in range(300):
                 tables.topics.topics[f"t{number}"] = TopicConfig(f"t{number}", 1, 1)
                 tables.groups.groups[f"g{number}"] = SubscriptionGroup(f"g{number}")

@@ -60,9 +60,9 @@ async def left(folder: Path, clock: SetClock) -> None:
     async with broker(folder, clock=clock) as one, peer(one) as client:
         for number in range(8):
             await client.request(send("T", b"%d" % number))
-        assert one.parts is not None
-        one.parts.tables.offsets.commit(names.REVIVE_GROUP, REVIVE, 5, 0, BASE_MS)
-        one.parts.tables.offsets.commit("G", "T", 0, 6, BASE_MS)
+        assert one.context is not None
+        one.context.tables.offsets.commit(names.REVIVE_GROUP, REVIVE, 5, 0, BASE_MS)
+        one.context.tables.offsets.commit("G", "T", 0, 6, BASE_MS)
     with MessageStore.open(folder / "store", **SMALL) as store:
         for record in (
             popped(0),  # dealt with: the group's offset says so
@@ -87,9 +87,9 @@ def test_what_upstream_has_noted_is_taken_over(run: Run, tmp_path: Path) -> None
             handle = PopHandle(5, BASE_MS, HIDDEN_MS, 3, "0", "broker-a", 0, 5)
             assert await ack(client, handle.encode()) == 0
             await known(one)
-            assert one.parts is not None
-            pops = one.parts.pops
-            await until(lambda: not one.parts.tables.timers.heap and not pops.open.keep_early)
+            assert one.context is not None
+            pops = one.context.pops
+            await until(lambda: not one.context.tables.timers.heap and not pops.open.keep_early)
             await until(
                 lambda: {key.start_offset: two.open for key, two in pops.open.by_key.items()} == HIDDEN
             )
@@ -100,8 +100,8 @@ def test_what_upstream_has_noted_is_taken_over(run: Run, tmp_path: Path) -> None
             assert sorted(message.body for message in found) == [b"2", b"3"]
         async with broker(tmp_path, clock=clock) as one:
             await known(one)
-            assert one.parts is not None
-            assert not one.parts.pops.open.by_key
+            assert one.context is not None
+            assert not one.context.pops.open.by_key
             assert put_back(one) == 2
 
     run(main())

@@ -43,8 +43,8 @@ async def arrived(one: Broker, client: RawPeer, count: int) -> list[bytes]:
 
 async def known(one: Broker) -> None:
     """Wait until the broker has read its timer topic."""
-    assert one.parts is not None
-    timers = one.parts.tables.timers
+    assert one.context is not None
+    timers = one.context.tables.timers
     end = one.store.queue_range(names.TIMER_TOPIC, 0).max_offset
     await until(lambda: timers.next_offset == end)
 

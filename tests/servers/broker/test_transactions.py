@@ -63,8 +63,8 @@ async def become_producer(client: RawPeer) -> None:
 
 
 async def check(one: Broker) -> None:
-    assert one.parts is not None
-    await one.parts.transactions.check()
+    assert one.context is not None
+    await one.context.transactions.check()
 
 
 @pytest.mark.parametrize("flush", ["async", "sync"])
@@ -92,8 +92,8 @@ def test_commit_delivers_and_rollback_does_not(run: Run, tmp_path: Path, flush: 
             clock.ahead_ms += 60_000
             await become_producer(client)
             await check(one)
-            assert one.parts is not None
-            offsets = one.parts.tables.offsets
+            assert one.context is not None
+            offsets = one.context.tables.offsets
             assert offsets.committed(names.TRANSACTION_GROUP, names.HALF_TOPIC, 0) == 2
             assert offsets.committed(names.TRANSACTION_GROUP, names.OP_TOPIC, 0) == 1
 

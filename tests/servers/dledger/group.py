@@ -6,16 +6,16 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from pyledger.client.dledger import RaftClient
-from pyledger.config.dledger import RaftConfig
-from pyledger.config.dledger_store import RaftStoreConfig
+from pyledger.client.dledger import DLedgerClient
+from pyledger.config.dledger import DLedgerConfig
+from pyledger.config.dledger_store import DLedgerStoreConfig
 from pyledger.config.net import NetConfig
-from pyledger.errors import OutcomeUnknownError, RaftRefusedError
-from pyledger.servers.dledger.server import RaftServer
+from pyledger.errors import DLedgerRejectedError, OutcomeUnknownError
+from pyledger.servers.dledger.server import DLedgerServer
 from tests.support.ports import free_ports
 
-SMALL = RaftStoreConfig(data_file_size_bytes=1 << 16, index_file_size_bytes=1 << 12)
-CALM = RaftConfig(
+SMALL = DLedgerStoreConfig(data_file_size_bytes=1 << 16, index_file_size_bytes=1 << 12)
+CALM = DLedgerConfig(
     max_heart_beat_leak=1000,
     max_wait_ack_time_ms=60_000,
     rpc_timeout_ms=60_000,
@@ -32,19 +32,19 @@ class Group:
         self,
         folder: Path,
         size: int,
-        config: RaftConfig | None = None,
+        config: DLedgerConfig | None = None,
         *,
-        store: RaftStoreConfig = SMALL,
+        store: DLedgerStoreConfig = SMALL,
         net: NetConfig | None = None,
     ) -> None:
         self.folder, self.config, self.store, self.net = folder, config, store, net
         ports = free_ports(size)
         self.peers = ";".join(f"n{n}-127.0.0.1:{port}" for n, port in enumerate(ports))
-        self.members: dict[str, RaftServer] = {}
+        self.members: dict[str, DLedgerServer] = {}
 
     async def start(self, *ids: str) -> None:
         for one in ids:
-            server = RaftServer(
+            server = DLedgerServer(
                 "g", one, self.peers, str(self.folder), config=self.config, store=self.store, net=self.net
             )
             await server.start()
@@ -76,7 +76,7 @@ async def until(condition: Callable[[], Any]) -> Any:
 
 @asynccontextmanager
 async def group_of(
-    folder: Path, size: int, config: RaftConfig | None = None, **options: Any
+    folder: Path, size: int, config: DLedgerConfig | None = None, **options: Any
 ) -> AsyncIterator[Group]:
     group = Group(folder, size, config, **options)
     await group.start(*(f"n{n}" for n in range(size)))
@@ -87,7 +87,7 @@ async def group_of(
             await group.stop(one)
 
 
-async def append_surely(asking: RaftClient, body: bytes) -> int:
+async def append_surely(asking: DLedgerClient, body: bytes) -> int:
     """Append until one append is acknowledged; those before it may be in the log, too."""
     while True:
         try:
@@ -96,15 +96,15 @@ async def append_surely(asking: RaftClient, body: bytes) -> int:
             continue
 
 
-async def hand_over(asking: RaftClient, to: str) -> None:
+async def hand_over(asking: DLedgerClient, to: str) -> None:
     """Let a member lead. A transfer fails where a third one stands before its heart beat comes."""
     while (await asking.append(b"who leads?")).leader_id != to:
-        with suppress(RaftRefusedError):
+        with suppress(DLedgerRejectedError):
             await asking.transfer(to)
 
 
-def client(group: Group, **options: Any) -> RaftClient:
-    return RaftClient("g", group.peers, timeout_ms=TIMEOUT_MS, **options)
+def client(group: Group, **options: Any) -> DLedgerClient:
+    return DLedgerClient("g", group.peers, timeout_ms=TIMEOUT_MS, **options)
 
 
 def on_a_loop(work: Callable[[], Awaitable[None]]) -> None:

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from pyledger.cli.dledger.network import _ask
-from pyledger.config.dledger_store import RaftStoreConfig
+from pyledger.config.dledger_store import DLedgerStoreConfig
 from pyledger.config.net import NetConfig
-from pyledger.errors import ListenError, NoLeaderError, RaftRefusedError, StoreLockedError
+from pyledger.errors import DLedgerRejectedError, ListenError, NoLeaderError, StoreLockedError
 from pyledger.log_events import logger
 from pyledger.net.alarms import ALARM_INTERVAL_MS, ALARMS_MAX, Alarms
 from pyledger.protocol.dledger.messages import AppendEntryRequest, Entry, PushEntryRequest, Request
 from pyledger.servers.dledger import server
-from pyledger.servers.dledger.server import RaftServer
-from pyledger.store.dledger.reader import RaftReader
-from pyledger.store.dledger.verify import verify_raft
+from pyledger.servers.dledger.server import DLedgerServer
+from pyledger.store.dledger.reader import DLedgerReader
+from pyledger.store.dledger.verify import verify_dledger
 from pyledger.store.files.lock import StoreLock
 from pyledger.wire.dledger.bodies import decode_request
 from tests.servers.dledger.group import (
@@ -34,12 +34,12 @@ from tests.servers.dledger.group import (
     until,
 )
 
-IN_MEMORY = RaftStoreConfig(store_type="memory")
+IN_MEMORY = DLedgerStoreConfig(store_type="memory")
 
 
 def entries_of(path: Path) -> list[Entry]:
-    with RaftReader.open(path) as reader:
-        assert [found for found in verify_raft(reader) if found.severity == "problem"] == []
+    with DLedgerReader.open(path) as reader:
+        assert [found for found in verify_dledger(reader) if found.severity == "problem"] == []
         return list(reader.entries())
 
 
@@ -105,11 +105,11 @@ def test_a_member_that_cannot_begin_lets_go_of_its_log(tmp_path: Path) -> None:
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             taken.listen()
-            member = RaftServer("g", "n0", f"n0-127.0.0.1:{taken.getsockname()[1]}", str(tmp_path))
+            member = DLedgerServer("g", "n0", f"n0-127.0.0.1:{taken.getsockname()[1]}", str(tmp_path))
             with pytest.raises(ListenError):
                 await member.start()
             with StoreLock(str(tmp_path / "dledger-n0")):
-                second = RaftServer("g", "n0", "n0-127.0.0.1:1", str(tmp_path))
+                second = DLedgerServer("g", "n0", "n0-127.0.0.1:1", str(tmp_path))
                 with pytest.raises(StoreLockedError):
                     await second.start()
         assert not [one for one in threading.enumerate() if one.name == "raft-disk"]
@@ -170,7 +170,7 @@ def test_leadership_is_handed_over(tmp_path: Path) -> None:
             await same_end(group)
             await hand_over(asking, new)
             assert (await asking.append(b"after")).leader_id == new
-            with pytest.raises(RaftRefusedError):
+            with pytest.raises(DLedgerRejectedError):
                 await asking.transfer("nobody")
 
     on_a_loop(work)

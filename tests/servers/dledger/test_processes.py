@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.client.dledger import RaftClient
+from pyledger.client.dledger import DLedgerClient
 from pyledger.errors import CorruptRecordError, OutcomeUnknownError, StoreFormatError
-from pyledger.store.dledger.reader import RaftReader
+from pyledger.store.dledger.reader import DLedgerReader
 from tests.cli.command_line import ENVIRONMENT, pyledger
 from tests.servers.dledger.group import TIMEOUT_MS, append_surely, on_a_loop, until
 from tests.servers.dledger.test_group import entries_of
@@ -46,7 +46,7 @@ class Processes:
         found = set()
         for one in self.running:
             try:
-                with RaftReader.open(self.folder / f"dledger-{one}") as reader:
+                with DLedgerReader.open(self.folder / f"dledger-{one}") as reader:
                     found.add(tuple(reader.entries()))
             except (CorruptRecordError, StoreFormatError):
                 return False
@@ -68,18 +68,18 @@ def test_leaders_that_are_killed_lose_nothing_that_was_acknowledged(tmp_path: Pa
     async def work() -> None:
         acknowledged: dict[int, bytes] = {}
 
-        async def append(client: RaftClient, body: bytes) -> None:
+        async def append(client: DLedgerClient, body: bytes) -> None:
             try:
                 acknowledged[(await client.append(body)).index] = body
             except OutcomeUnknownError:
                 return
 
-        async def insist(client: RaftClient, body: bytes) -> None:
+        async def insist(client: DLedgerClient, body: bytes) -> None:
             acknowledged[await append_surely(client, body)] = body
 
         for one in ("n0", "n1", "n2"):
             group.start(one)
-        async with RaftClient("g", group.peers, timeout_ms=TIMEOUT_MS) as client:
+        async with DLedgerClient("g", group.peers, timeout_ms=TIMEOUT_MS) as client:
             await insist(client, b"first")
             for round_ in range(2):
                 leader = client.leader or "n0"

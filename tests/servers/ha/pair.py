@@ -101,8 +101,8 @@ def log_bytes(store: MessageStore, start: int = 0) -> bytes:
 
 def replication(slave: Broker) -> SlaveReplication:
     """The slave's side of a broker."""
-    assert slave.parts is not None
-    found = slave.parts.replication
+    assert slave.context is not None
+    found = slave.context.replication
     assert isinstance(found, SlaveReplication)
     return found
 

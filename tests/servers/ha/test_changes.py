@@ -15,7 +15,7 @@ from pyledger.config.store import StoreConfig
 from pyledger.errors import NotPromotedError
 from pyledger.model.message import Message
 from pyledger.servers.broker.server import Broker
-from pyledger.servers.broker.supervisor.ha_supervisor import BrokerKeeper
+from pyledger.servers.broker.supervisor.ha_supervisor import HaSupervisor
 from pyledger.store.maintenance.truncate_log import cut_log
 from pyledger.store.messages.message_store import MessageStore
 from tests.net.conftest import Run
@@ -34,7 +34,7 @@ from tests.servers.ha.pair import (
 from tests.servers.ha.test_pairs import send_many, told
 
 
-def keeper(pair: Pair, number: int, role: str, broker_id: int | None = None, **ha: Any) -> BrokerKeeper:
+def keeper(pair: Pair, number: int, role: str, broker_id: int | None = None, **ha: Any) -> HaSupervisor:
     """A broker that can change, in the folder of its number."""
     config = BrokerConfig(
         port=0,
@@ -49,7 +49,7 @@ def keeper(pair: Pair, number: int, role: str, broker_id: int | None = None, **h
     def make(config: BrokerConfig, ha: HaConfig) -> Broker:
         return Broker(config, delivery=delivery, store=StoreConfig(**SMALL), ha=ha)
 
-    return BrokerKeeper(make, config, HaConfig(**{"role": role, **QUICK, **ha}))  # type: ignore[arg-type]
+    return HaSupervisor(make, config, HaConfig(**{"role": role, **QUICK, **ha}))  # type: ignore[arg-type]
 
 
 def admin(pair: Pair) -> ReplicationAdmin:
@@ -66,7 +66,7 @@ def test_a_slave_becomes_master_and_the_old_one_its_slave(run: Run, tmp_path: Pa
                 with pytest.raises(NotPromotedError, match="is alive"):
                     await tool.promote(second.address)
                 # The end of the log comes to nobody, nor how far it is: the master dies with it.
-                await second.broker.parts.replication.close()  # type: ignore[union-attr]
+                await second.broker.context.replication.close()  # type: ignore[union-attr]
                 await send_many(first.broker, 10)
                 ours = log_bytes(first.broker.store)
                 await first.broker.close()
@@ -100,17 +100,17 @@ def test_a_promoted_slave_has_the_topics_of_its_log(run: Run, tmp_path: Path) ->
             async with first, second:
                 await until(lambda: replicas(first) == 1)
                 await until(lambda: replication(second.broker).sync.count == 1)
-                assert first.broker.parts is not None
+                assert first.broker.context is not None
                 for topic in ("new", "deleted"):
                     assert (await told(first.broker, send(topic, queue_id=2))).code == 0
-                first.broker.parts.tables.topics.delete("deleted", 1)
+                first.broker.context.tables.topics.delete("deleted", 1)
                 await replication(second.broker).sync.copy()
                 assert (await told(first.broker, send("newer", queue_id=3))).code == 0
                 await caught_up(first.broker, second.broker)
                 await first.broker.close()
                 await tool.promote(second.address, force=True)
-                assert second.broker.parts is not None
-                topics = second.broker.parts.tables.topics
+                assert second.broker.context is not None
+                topics = second.broker.context.tables.topics
                 assert topics.find("deleted") is None
                 assert not topics.lacks_queue("new", 2)
                 assert not topics.lacks_queue("newer", 3)
@@ -118,10 +118,10 @@ def test_a_promoted_slave_has_the_topics_of_its_log(run: Run, tmp_path: Path) ->
     run(main())
 
 
-def replicas(one: BrokerKeeper) -> Any:
+def replicas(one: HaSupervisor) -> Any:
     """Slaves that have said how far they are."""
-    assert one.broker.parts is not None
-    slaves = one.broker.parts.replication.service.slaves()  # type: ignore[union-attr]
+    assert one.broker.context is not None
+    slaves = one.broker.context.replication.service.slaves()  # type: ignore[union-attr]
     return sum(slave.ack_offset >= 0 for slave in slaves)
 
 

@@ -6,7 +6,7 @@ from pyledger.config.ha import HaConfig
 from pyledger.model import names
 from pyledger.model.remoting_codes import RequestCode
 from pyledger.protocol.broker.timer_messages import TimerProgress
-from pyledger.servers.broker.ha.slave_synchronize import SlaveSync
+from pyledger.servers.broker.ha.slave_synchronize import SlaveSynchronize
 from pyledger.servers.broker.server import Broker
 from pyledger.store.messages.timer_files import TimerFile
 from pyledger.wire.remoting.bodies.statistics import TimerMetrics
@@ -38,10 +38,10 @@ def test_timer_messages_go_on_where_the_master_was(run: Run, tmp_path: Path) -> 
             await caught_up(master, slave)
             copies = replication(slave).sync
             assert await copies.copy()
-            assert slave.parts is not None
-            assert master.parts is not None
-            progress = slave.parts.tables.timers.progress
-            assert progress == master.parts.tables.timers.progress
+            assert slave.context is not None
+            assert master.context is not None
+            progress = slave.context.tables.timers.progress
+            assert progress == master.context.tables.timers.progress
             counts = TimerMetrics.decode((await told(master, asked(RequestCode.GET_TIMER_METRICS))).body)
             assert counts.timing_count["T"].count == 2
             await master.close()
@@ -70,12 +70,12 @@ def test_what_was_done_counts_when_all_that_it_speaks_of_is_here(run: Run, tmp_p
             slave = await pair.start(1, "slave", clock=clock, ha={"sync_first_ms": 3_600_000})
             await filled(master, clock)
             await caught_up(master, slave)
-            assert slave.parts is not None
-            assert master.parts is not None
-            master.parts.tables.offsets.commit("G", "T", 0, 3, clock.time_ms)
-            tables, end = slave.parts.tables, master.store.max_offset
+            assert slave.context is not None
+            assert master.context is not None
+            master.context.tables.offsets.commit("G", "T", 0, 3, clock.time_ms)
+            tables, end = slave.context.tables, master.store.max_offset
             reached, term = end - 1, 1
-            sync = SlaveSync(
+            sync = SlaveSynchronize(
                 tables,
                 HaConfig(role="slave"),
                 slave._client,  # type: ignore[arg-type]
@@ -89,7 +89,7 @@ def test_what_was_done_counts_when_all_that_it_speaks_of_is_here(run: Run, tmp_p
             assert tables.offsets.committed("G", "T", 0) is None
             # In another term the log may come to the same end with other messages: all is asked anew.
             reached, term = end, 2
-            master.parts.tables.offsets.commit("G", "T", 0, 2, clock.time_ms)
+            master.context.tables.offsets.commit("G", "T", 0, 2, clock.time_ms)
             assert await sync.copy(deliveries_only=True)
             assert tables.timers.progress.next_offset == 5
             assert tables.offsets.committed("G", "T", 0) == 2

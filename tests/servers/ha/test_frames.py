@@ -17,7 +17,7 @@ from pyledger.protocol.ha.master import REPORT
 from pyledger.protocol.ha.slave import FRAME_HEADER, SlaveConnection, SlaveState
 from pyledger.servers.ha.client import store_frames, take_frames
 from pyledger.store.messages.message_store import MessageStore
-from pyledger.store.messages.replica import ReplicaFeed, StoreReplica
+from pyledger.store.messages.replica import ReplicaReceiver, StoreReplica
 from tests.servers.ha.pair import log_bytes
 
 FILE_BYTES = 1 << 20
@@ -97,7 +97,7 @@ def test_a_frame_that_is_no_record_ends_it(tmp_path: Path, log: bytes) -> None:
 
 
 @contextmanager
-def fed(replica: StoreReplica) -> Iterator[tuple[socket.socket, ReplicaFeed]]:
+def fed(replica: StoreReplica) -> Iterator[tuple[socket.socket, ReplicaReceiver]]:
     """The master's end of a connection, and what takes from the other."""
     bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
     own, other = socket.socketpair()

@@ -30,8 +30,8 @@ HEADER = FRAME_HEADER.size
 
 
 def service_of(master: Broker) -> HaService:
-    assert master.parts is not None
-    return master.parts.replication.service  # type: ignore[union-attr]
+    assert master.context is not None
+    return master.context.replication.service  # type: ignore[union-attr]
 
 
 async def stands(slave: Broker) -> HaStatus:

@@ -8,7 +8,7 @@ from pyledger.errors import AnotherMasterError, NotPromotedError, StoreClosedErr
 from pyledger.model.remoting_codes import ResponseCode
 from pyledger.servers.broker.ha.replication import MasterReplication
 from pyledger.servers.broker.server import Broker
-from pyledger.servers.broker.supervisor.ha_supervisor import BrokerKeeper
+from pyledger.servers.broker.supervisor.ha_supervisor import HaSupervisor
 from tests.net.conftest import Run
 from tests.servers.broker.peers import pull, send
 from tests.servers.ha.pair import brokers, caught_up, log_bytes, same_view, until
@@ -17,15 +17,15 @@ from tests.servers.ha.test_pairs import send_many, told
 
 
 def masters_side(one: Broker) -> MasterReplication:
-    assert one.parts is not None
-    assert isinstance(one.parts.replication, MasterReplication)
-    return one.parts.replication
+    assert one.context is not None
+    assert isinstance(one.context.replication, MasterReplication)
+    return one.context.replication
 
 
-def has_all(one: BrokerKeeper, end_offset: int) -> bool:
+def has_all(one: HaSupervisor, end_offset: int) -> bool:
     """Whether a broker's log ends there; it may be closed at the moment, to become something else."""
     try:
-        return one.broker.parts is not None and one.broker.store.confirmed_where == end_offset
+        return one.broker.context is not None and one.broker.store.confirmed_where == end_offset
     except StoreClosedError:
         return False
 

@@ -75,7 +75,7 @@ def test_a_sync_master_answers_when_its_slave_has_the_message(run: Run, tmp_path
             alone = await told(master, send("T", b"alone"))
             assert alone.code == ResponseCode.SLAVE_NOT_AVAILABLE
             assert alone.ext_fields["queueOffset"] == "0"
-            service = master.parts.replication.service  # type: ignore[union-attr]
+            service = master.context.replication.service  # type: ignore[union-attr]
             async with linked(service.port) as link:
                 slave = await pair.start(1, "slave", ha={"master_address": link.address})
                 await caught_up(master, slave)
@@ -102,8 +102,8 @@ def test_a_sync_master_answers_when_its_slave_has_the_message(run: Run, tmp_path
 
 
 def slaves_of(master: Broker) -> Any:
-    assert master.parts is not None
-    return master.parts.replication.service.slaves()  # type: ignore[union-attr]
+    assert master.context is not None
+    return master.context.replication.service.slaves()  # type: ignore[union-attr]
 
 
 def test_many_sends_wait_together(run: Run, tmp_path: Path) -> None:
@@ -182,9 +182,9 @@ def test_a_pull_held_at_a_slave_is_answered_when_the_message_comes(run: Run, tmp
             master, slave = await following(pair, 4, ha={"sync_first_ms": 0})
             await until(lambda: replication(slave).sync.count > 0)
             await master.close()
-            await until(lambda: slave.parts is not None and not slave.parts.standing.master_alive)
-            assert slave.parts is not None
-            held = slave.parts.held
+            await until(lambda: slave.context is not None and not slave.context.broker_state.master_alive)
+            assert slave.context is not None
+            held = slave.context.held
             async with peer(slave) as client:
                 waiting = asyncio.ensure_future(
                     client.request(pull("T", 0, 1, flags=SUSPEND | WITH_SUBSCRIPTION, hold_ms=3_600_000))
@@ -234,9 +234,9 @@ def test_tables_are_copied_and_offsets_do_not_go_back(run: Run, tmp_path: Path) 
             await send_many(master, 20)
             await told(master, pull("T"))
             slave = await pair.start(1, "slave")
-            assert master.parts is not None
-            assert slave.parts is not None
-            ours, theirs = slave.parts.tables, master.parts.tables
+            assert master.context is not None
+            assert slave.context is not None
+            ours, theirs = slave.context.tables, master.context.tables
             theirs.offsets.commit("G", "T", 0, 4, 1)
             copies = replication(slave).sync
             await until(lambda: copies.count > 0)

@@ -319,8 +319,8 @@ def test_slave_signs_what_it_asks_a_master_with_access_control(run: Run, tmp_pat
                 slave = await pair.start(1, "slave", **rules)
                 await asyncio.to_thread(master.store.put, Message("T", b"%d" % number))
                 await caught_up(master, slave)
-                assert slave.parts is not None
-                await until(lambda parts=slave.parts: parts.replication.sync.count > 0)
+                assert slave.context is not None
+                await until(lambda parts=slave.context: parts.replication.sync.count > 0)
                 assert replication(slave).sync.master_role == "ASYNC_MASTER"
                 await slave.close()
             await master.close()

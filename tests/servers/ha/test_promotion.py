@@ -9,7 +9,7 @@ import pytest
 from pyledger.client.admin.ha import ReplicationAdmin
 from pyledger.config.client import ClientConfig
 from pyledger.errors import NotPromotedError, RemotingError
-from pyledger.servers.broker.supervisor.ha_supervisor import BrokerKeeper
+from pyledger.servers.broker.supervisor.ha_supervisor import HaSupervisor
 from tests.net.conftest import Run
 from tests.servers.ha.pair import Pair, brokers, caught_up, replication, until
 from tests.servers.ha.test_changes import keeper, replicas
@@ -25,7 +25,7 @@ def asking(*name_servers: str) -> ReplicationAdmin:
 @asynccontextmanager
 async def two_slaves(
     pair: Pair, role: str = "async_master"
-) -> AsyncIterator[tuple[BrokerKeeper, BrokerKeeper]]:
+) -> AsyncIterator[tuple[HaSupervisor, HaSupervisor]]:
     """A slave that lacks acknowledged messages and does not know it, and one that has them; no master."""
     first = keeper(pair, 0, role)
     behind, foremost = keeper(pair, 1, "slave"), keeper(pair, 2, "slave")

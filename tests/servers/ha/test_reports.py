@@ -11,14 +11,14 @@ import pytest
 
 from benchmarks.load.frames import FrameSource
 from pyledger.config.ha import HaConfig
-from pyledger.net.deferred import LateAnswer
+from pyledger.net.deferred import DeferredResponse
 from pyledger.protocol.broker.broker_stats import BrokerCounts
 from pyledger.protocol.ha.master import REPORT
 from pyledger.servers.broker.message_puts import MessagePuts, PutOutcome
 from pyledger.servers.ha.connection import HaConnection
 from pyledger.servers.ha.service import HaService
 from pyledger.store.messages.message_store import MessageStore
-from pyledger.wire.remoting.native_codec import RequestDecoder, SendRun
+from pyledger.wire.remoting.native_codec import RequestDecoder, SendBatch
 from tests.net.conftest import Run
 
 FAR = 1 << 40
@@ -38,14 +38,16 @@ class Master:
         self.slave, own = socket.socketpair()
         own.setblocking(False)
         self.connection = self.service.connections[1] = HaConnection(self.service, own, 1, "127.0.0.1", 1)
-        self._runs = self.store.send_runs(b"", (), "DefaultRegion", trace_on=True)
+        self._runs = self.store.send_batches(b"", (), "DefaultRegion", trace_on=True)
         self.report(0)
         self.connection.look()
 
     def report(self, offset: int) -> None:
         self.slave.send(REPORT.pack(offset))
 
-    def take(self, count: int, then: Callable[[PutOutcome], str]) -> tuple[SendRun, str | LateAnswer[str]]:
+    def take(
+        self, count: int, then: Callable[[PutOutcome], str]
+    ) -> tuple[SendBatch, str | DeferredResponse[str]]:
         frames = RequestDecoder(1 << 24).feed(b"".join(FrameSource("T").sends(count)))
         run = self._runs.append(frames, 0, ("127.0.0.1", 1), 10_000)
         assert run is not None
@@ -106,7 +108,7 @@ def test_sends_wait_for_a_report_that_reaches_their_end(run: Run, tmp_path: Path
             ends = []
             for _ in range(2):
                 sent, answer = master.take(count, told)
-                assert isinstance(answer, LateAnswer)
+                assert isinstance(answer, DeferredResponse)
                 answer.add_done_callback(lambda late: answers.append(late.result()))
                 ends.append(sent.end_offset)
             assert master.puts.waiting == 2 * count
@@ -131,15 +133,17 @@ def test_who_is_answered_may_put_again_at_once(
         async with serving(tmp_path) as master:
             answers: list[object] = []
 
-            def again(late: LateAnswer[str]) -> None:
+            def again(late: DeferredResponse[str]) -> None:
                 answers.append(late.result())
                 if len(answers) < 3:
                     _, answer = master.take(64, told)
-                    assert isinstance(answer, LateAnswer)  # its report is there, but a look is under way
+                    assert isinstance(
+                        answer, DeferredResponse
+                    )  # its report is there, but a look is under way
                     answer.add_done_callback(again)
 
             _, answer = master.take(64, told)
-            assert isinstance(answer, LateAnswer)
+            assert isinstance(answer, DeferredResponse)
             answer.add_done_callback(again)
             master.report(master.store.max_offset)
             reporting(master)

@@ -96,7 +96,7 @@ def test_a_slave_moves_no_consumer_to_another_offset(run: Run, tmp_path: Path) -
             assert ("Rare", 0) not in seen.queues
             assert seen.group_offsets["Rare", "G", 0] == 1
             await master.close()
-            await until(lambda: slave.parts is not None and not slave.parts.standing.master_alive)
+            await until(lambda: slave.context is not None and not slave.context.broker_state.master_alive)
             least, end = seen.queues["T", 3].min_offset, seen.queues["T", 3].max_offset
             again, nothing = ResponseCode.PULL_RETRY_IMMEDIATELY, ResponseCode.PULL_NOT_FOUND
             assert await pulled(slave, "T", 3, end) == (nothing, end)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from pyledger.config.dledger_store import RaftStoreConfig
+from pyledger.config.dledger_store import DLedgerStoreConfig
 from pyledger.errors import (
-    RaftTermError,
+    DLedgerTermError,
     StoreFormatError,
     StoreFullError,
     StoreIOError,
@@ -19,22 +19,22 @@ from pyledger.errors import (
 )
 from pyledger.protocol.dledger.messages import Entry, TermState
 from pyledger.store.dledger.durable_end import UNREADABLE, content_of, read_durable_end
-from pyledger.store.dledger.memory_store import RaftMemoryStore
-from pyledger.store.dledger.reader import RaftReader
+from pyledger.store.dledger.memory_store import DLedgerMemoryStore
+from pyledger.store.dledger.reader import DLedgerReader
 from pyledger.store.dledger.repair import last_term, repair_node
-from pyledger.store.dledger.store import RaftStore
-from pyledger.store.dledger.verify import verify_raft
+from pyledger.store.dledger.store import DLedgerStore
+from pyledger.store.dledger.verify import verify_dledger
 from tests.support.small_disk import small_disk
 
-SMALL = RaftStoreConfig(data_file_size_bytes=1024, index_file_size_bytes=128)
+SMALL = DLedgerStoreConfig(data_file_size_bytes=1024, index_file_size_bytes=128)
 BODY = b"twenty bytes of body"
 """Its entry has 68 bytes: 14 fit into a file of 1024, with room for a filler."""
 
 
-def written(path: Path, count: int, config: RaftStoreConfig = SMALL) -> list[Entry]:
+def written(path: Path, count: int, config: DLedgerStoreConfig = SMALL) -> list[Entry]:
     """A node's folder as a killed process leaves it: all is durable, the checkpoint is old."""
     image = path.with_name("image")
-    with RaftStore.open(path, config) as store:
+    with DLedgerStore.open(path, config) as store:
         store.save_term_state(TermState(3, "n0"))
         store.append_bodies(3, [BODY] * count)
         store.flush()
@@ -55,8 +55,8 @@ def spoil(path: Path, entry: Entry) -> None:
 
 
 def kinds(path: Path) -> set[str]:
-    with RaftReader.open(path) as reader:
-        return {found.kind for found in verify_raft(reader) if found.severity == "problem"}
+    with DLedgerReader.open(path) as reader:
+        return {found.kind for found in verify_dledger(reader) if found.severity == "problem"}
 
 
 def test_a_durable_entry_that_is_damaged_is_missed_without_a_checkpoint(tmp_path: Path) -> None:
@@ -65,43 +65,43 @@ def test_a_durable_entry_that_is_damaged_is_missed_without_a_checkpoint(tmp_path
     assert not (path / "checkpoint").exists()
     spoil(path, entries[9])
     assert kinds(path) == {"damaged-entry", "lost-tail"}
-    with RaftReader.open(path) as reader:
+    with DLedgerReader.open(path) as reader:
         assert len(list(reader.entries())) == 9
         assert reader.stop is not None
         assert "entry 9 was durable here" in (reader.shortfall(reader.stop) or "")
-    with RaftStore.open(path, SMALL) as store:
+    with DLedgerStore.open(path, SMALL) as store:
         assert (store.end_index, store.lost_tail, store.promised_index) == (8, True, 9)
         assert any("the log ends with entry 8" in notice and "checksum" in notice for notice in store.notices)
         assert any("neither votes" in notice for notice in store.notices)
-    with RaftStore.open(path, SMALL) as store:
+    with DLedgerStore.open(path, SMALL) as store:
         assert (store.lost_tail, store.promised_index) == (True, 9), "until a leader has filled it up"
         store.append_bodies(3, [b"again"])
         store.regained_tail()
         store.flush()
-    with RaftStore.open(path, SMALL) as store:
+    with DLedgerStore.open(path, SMALL) as store:
         assert (store.lost_tail, store.notices) == (False, [])
 
 
 def test_what_was_never_durable_is_not_missed(tmp_path: Path) -> None:
     path, image = tmp_path / "dledger-n1", tmp_path / "image"
-    with RaftStore.open(path, SMALL) as store:
+    with DLedgerStore.open(path, SMALL) as store:
         store.append_bodies(0, [BODY] * 5)
         store.flush()
         store.append_bodies(0, [BODY] * 5)
         shutil.copytree(path, image)
         torn = store.entry(7)
     spoil(image, torn)
-    with RaftStore.open(image, SMALL) as store:
+    with DLedgerStore.open(image, SMALL) as store:
         assert (store.end_index, store.lost_tail) == (6, False)
 
 
 def test_what_a_leader_cut_is_not_missed(tmp_path: Path) -> None:
     path = tmp_path / "dledger-n1"
     entries = written(path, 40)
-    with RaftStore.open(path, SMALL) as store:
+    with DLedgerStore.open(path, SMALL) as store:
         store.truncate(entries[20])
         shutil.copytree(path, tmp_path / "image")
-    with RaftStore.open(tmp_path / "image", SMALL) as store:
+    with DLedgerStore.open(tmp_path / "image", SMALL) as store:
         assert (store.end_index, store.lost_tail) == (20, False)
 
 
@@ -112,7 +112,7 @@ def test_a_mark_that_cannot_be_read_counts_as_entries_lost(tmp_path: Path, conte
     (path / "durable-end").write_bytes(content)
     assert read_durable_end(str(path)) == UNREADABLE
     assert kinds(path) == {"lost-tail"}
-    with RaftStore.open(path, SMALL) as store:
+    with DLedgerStore.open(path, SMALL) as store:
         assert (store.lost_tail, store.promised_index) == (True, -1)
     assert read_durable_end(str(path)) == 4
 
@@ -126,12 +126,12 @@ def test_a_damaged_checkpoint_is_written_anew(tmp_path: Path, content: bytes) ->
     written(path, 5)
     (path / "checkpoint").write_bytes(content)
     assert kinds(path) == {"checkpoint"}
-    with RaftStore.open(path, SMALL) as store:
+    with DLedgerStore.open(path, SMALL) as store:
         assert (store.end_index, store.committed_index, store.lost_tail) == (4, -1, False)
         (notice,) = store.notices
         assert f"{path / 'checkpoint'}: " in notice
         store.set_committed(3)
-    with RaftStore.open(path, SMALL) as store:
+    with DLedgerStore.open(path, SMALL) as store:
         assert (store.committed_index, store.notices) == (3, [])
 
 
@@ -141,11 +141,11 @@ def test_a_damaged_file_that_alone_may_tell_of_a_loss_counts_as_one(tmp_path: Pa
     written(path, 5)
     (path / "durable-end").unlink()  # as in a folder of Java's
     (path / "checkpoint").write_bytes(content)
-    with RaftStore.open(path, SMALL) as store:
+    with DLedgerStore.open(path, SMALL) as store:
         assert (store.end_index, store.lost_tail, store.promised_index) == (4, True, -1)
     (path / "lost-tail").write_bytes(content)
     assert kinds(path) == {"lost-tail"}
-    with RaftStore.open(path, SMALL) as store:
+    with DLedgerStore.open(path, SMALL) as store:
         assert store.lost_tail
 
 
@@ -154,7 +154,7 @@ def test_a_damaged_file_that_alone_may_tell_of_a_loss_counts_as_one(tmp_path: Pa
 def test_what_stands_where_a_small_file_is_kept_is_named(tmp_path: Path, name: str, sibling: str) -> None:
     path = tmp_path / "dledger-n1"
     written(path, 5)
-    with RaftStore.open(path, SMALL) as store:
+    with DLedgerStore.open(path, SMALL) as store:
         store.write_checkpoint()
         in_the_way = path / f"{name}{sibling}"
         in_the_way.unlink(missing_ok=True)
@@ -171,7 +171,7 @@ def test_what_stands_where_a_small_file_is_kept_is_named(tmp_path: Path, name: s
 
 def test_a_folder_that_cannot_be_made_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    for kind in (RaftStore, RaftMemoryStore):
+    for kind in (DLedgerStore, DLedgerMemoryStore):
         with pytest.raises(StoreIOError, match=r"make .*/file/dledger-n1: Not a directory"):
             kind(str(tmp_path / "file" / "dledger-n1"))
 
@@ -195,39 +195,39 @@ def test_a_lost_term_file_stops_the_start_until_it_is_set(tmp_path: Path, change
     assert kinds(path) == {"term"}
     for _ in range(2):
         with pytest.raises(StoreFormatError, match=r"might vote twice in a term.*pyledger raft repair"):
-            RaftStore.open(path, SMALL)
+            DLedgerStore.open(path, SMALL)
     assert last_term(str(path)) == 3
-    with pytest.raises(RaftTermError, match="term 3 is not above 3"):
+    with pytest.raises(DLedgerTermError, match="term 3 is not above 3"):
         repair_node(str(path), term=3)
     assert [step.action for step in repair_node(str(path), term=8, dry_run=True)] == ["set-term"]
     with pytest.raises(StoreFormatError):
-        RaftStore.open(path, SMALL)
+        DLedgerStore.open(path, SMALL)
     repair_node(str(path), term=8)
-    with RaftStore.open(path, SMALL) as store:
+    with DLedgerStore.open(path, SMALL) as store:
         assert store.saved == TermState(8, None)
         with pytest.raises(StoreLockedError):
             repair_node(str(path), term=9)
 
 
 def test_a_member_that_voted_misses_its_term_file_without_a_log_too(tmp_path: Path) -> None:
-    with RaftStore.open(tmp_path / "dledger-n1", SMALL) as store:
+    with DLedgerStore.open(tmp_path / "dledger-n1", SMALL) as store:
         assert store.saved == TermState(0, None)
         store.save_term_state(TermState(4, "n0"))
     (tmp_path / "dledger-n1" / "currterm").unlink()
     with pytest.raises(StoreFormatError, match="might vote twice"):
-        RaftStore.open(tmp_path / "dledger-n1", SMALL)
+        DLedgerStore.open(tmp_path / "dledger-n1", SMALL)
     (tmp_path / "dledger-n1" / "durable-end").unlink()
     (tmp_path / "dledger-n1" / "currterm").write_bytes(b"\xff\xfe")
     with pytest.raises(StoreFormatError, match="might vote twice"):
-        RaftStore.open(tmp_path / "dledger-n1", SMALL)
+        DLedgerStore.open(tmp_path / "dledger-n1", SMALL)
     memory = tmp_path / "dledger-n2"
-    store_in_memory = RaftMemoryStore(str(memory))
+    store_in_memory = DLedgerMemoryStore(str(memory))
     store_in_memory.save_term_state(TermState(4, "n0"))
     store_in_memory.close()
     for content in (b"", b"", b"\xff\xfe"):
         (memory / "currterm").write_bytes(content)
         with pytest.raises(StoreFormatError, match="might vote twice"):
-            RaftMemoryStore(str(memory))
+            DLedgerMemoryStore(str(memory))
 
 
 @pytest.mark.parametrize("length", [0, 1, 31, 64, 100, 127, 129])
@@ -237,7 +237,7 @@ def test_an_index_file_of_any_length_is_written_anew(tmp_path: Path, length: int
     entries = written(path, 40)
     files = sorted((path / "index").iterdir())
     os.truncate(files[which], length)
-    with RaftStore.open(path, SMALL) as store:
+    with DLedgerStore.open(path, SMALL) as store:
         assert list(store.entries(0, 40, 1 << 30)) == entries
         assert not store.lost_tail
         store.append_bodies(3, [b"more"])
@@ -245,13 +245,13 @@ def test_an_index_file_of_any_length_is_written_anew(tmp_path: Path, length: int
     assert kinds(path) == set()
 
 
-@pytest.mark.parametrize("config", [SMALL, RaftStoreConfig(data_file_size_bytes=1024)])
-def test_a_single_index_file_that_was_cut_is_written_anew(tmp_path: Path, config: RaftStoreConfig) -> None:
+@pytest.mark.parametrize("config", [SMALL, DLedgerStoreConfig(data_file_size_bytes=1024)])
+def test_a_single_index_file_that_was_cut_is_written_anew(tmp_path: Path, config: DLedgerStoreConfig) -> None:
     path = tmp_path / "dledger-n1"
     entries = written(path, 3, config)
     (file,) = (path / "index").iterdir()
     os.truncate(file, 50)
-    with RaftStore.open(path, config) as store:
+    with DLedgerStore.open(path, config) as store:
         assert list(store.entries(0, 3, 1 << 30)) == entries
         assert any("index" in notice for notice in store.notices)
     assert {one.stat().st_size for one in (path / "index").iterdir()} == {config.index_file_size_bytes}
@@ -261,7 +261,7 @@ def test_index_files_with_one_missing_between_are_written_anew(tmp_path: Path) -
     path = tmp_path / "dledger-n1"
     entries = written(path, 40)
     sorted((path / "index").iterdir())[3].unlink()
-    with RaftStore.open(path, SMALL) as store:
+    with DLedgerStore.open(path, SMALL) as store:
         assert list(store.entries(0, 40, 1 << 30)) == entries
 
 
@@ -278,7 +278,7 @@ def test_a_filler_without_an_entry_behind_it_does_not_last(tmp_path: Path) -> No
     path = tmp_path / "dledger-n1"
     entries = written(path, 10)
     filler_at(path, 680)
-    with RaftStore.open(path, SMALL) as store:
+    with DLedgerStore.open(path, SMALL) as store:
         assert store.end_position == 680
         assert store.append_bodies(3, [b"small"]) == [680]
     assert len(entries) == 10
@@ -290,15 +290,15 @@ def test_an_entry_opens_the_next_file_where_its_leader_has_it_there(tmp_path: Pa
     """A Java leader that crashed behind its filler goes on in the next file, though the entry would fit."""
     leader, path = tmp_path / "dledger-n0", tmp_path / "dledger-n1"
     written(leader, 10)
-    with RaftStore.open(path, SMALL) as store:
+    with DLedgerStore.open(path, SMALL) as store:
         store.save_term_state(TermState(3))
-        with RaftStore.open(leader, SMALL) as source:
+        with DLedgerStore.open(leader, SMALL) as source:
             store.append_entries(source.entries(0, 10, 1 << 30))
         new = [Entry(10 + number, 3, 1024 + 53 * number, 53, b"small") for number in range(3)]
         if one_by_one:
             assert store.append_entries(new) == 3
         else:
-            raw = RaftStore.open(tmp_path / "raw", SMALL)
+            raw = DLedgerStore.open(tmp_path / "raw", SMALL)
             raw.truncate(new[0])
             raw.append_entries(new[1:])
             assert store.append_entries(raw.entries(10, 3, 1 << 30)) == 3
@@ -307,16 +307,16 @@ def test_an_entry_opens_the_next_file_where_its_leader_has_it_there(tmp_path: Pa
         wrong = Entry(13, 3, 3072, 53, b"small")
         assert store.append_entries([wrong]) == 0
     assert kinds(path) == set()
-    with RaftStore.open(path, SMALL) as store:
+    with DLedgerStore.open(path, SMALL) as store:
         assert store.end_index == 12
 
 
 def test_an_append_that_the_full_disk_refuses_leaves_no_trace(tmp_path: Path) -> None:
     """At the border of two files: the filler that closes the first must not be there without the entry."""
-    config = RaftStoreConfig(data_file_size_bytes=1 << 18, index_file_size_bytes=1 << 12)
+    config = DLedgerStoreConfig(data_file_size_bytes=1 << 18, index_file_size_bytes=1 << 12)
     with small_disk(tmp_path / "disk", 1) as disk:
         path = disk / "dledger-n0"
-        with RaftStore.open(path, config) as store:
+        with DLedgerStore.open(path, config) as store:
             body = bytes(20_000)
             while (1 << 18) - store.end_position > 30_000:
                 store.append_bodies(0, [body])
@@ -359,7 +359,7 @@ def test_each_error_of_a_small_file_is_one_of_ours(
     def fails(*_: object, **__: object) -> None:
         raise OSError(number, os.strerror(number))
 
-    with RaftStore.open(tmp_path / "dledger-n0", SMALL) as store:
+    with DLedgerStore.open(tmp_path / "dledger-n0", SMALL) as store:
         store.append_bodies(0, [BODY])
         with monkeypatch.context() as patch:
             patch.setattr(os, "pwrite", fails)
@@ -379,18 +379,18 @@ def test_a_hole_is_cut_by_decision_and_the_node_knows_what_it_lost(tmp_path: Pat
     entries = written(path, 60)
     spoil(path, entries[20])
     with pytest.raises(Exception, match="entry 28 stands behind it"):
-        RaftStore.open(path, SMALL)
+        DLedgerStore.open(path, SMALL)
     steps = repair_node(str(path), cut=True)
     assert [step.action for step in steps] == ["cut"] * 4
     kept = {file.name for file in path.glob("cut-*/*")}
     assert kept == {f"{number * 1024:020d}" for number in (1, 2, 3, 4)}
-    with RaftStore.open(path, SMALL) as store:
+    with DLedgerStore.open(path, SMALL) as store:
         assert (store.end_index, store.lost_tail, store.promised_index) == (19, True, 59)
     assert repair_node(str(path), cut=True) == []
     (step,) = repair_node(str(path), accept_loss=True)
     assert "entries 20 to 59 are given up" in step.detail
     assert repair_node(str(path), accept_loss=True) == []
-    with RaftStore.open(path, SMALL) as store:
+    with DLedgerStore.open(path, SMALL) as store:
         assert (store.end_index, store.lost_tail, store.notices) == (19, False, [])
 
 
@@ -407,7 +407,7 @@ def test_entries_that_only_the_index_names_may_have_been_durable(tmp_path: Path,
         (path / name).unlink(missing_ok=True)
     assert kinds(path) == {"index-beyond"}
     for _ in range(2):
-        with RaftStore.open(path, SMALL) as store:
+        with DLedgerStore.open(path, SMALL) as store:
             assert (store.end_index, store.lost_tail, store.promised_index) == (55, True, 59)
 
 
@@ -422,5 +422,5 @@ def test_index_units_of_what_upstream_cut_off_prove_nothing(tmp_path: Path) -> N
     for name in ("durable-end", "checkpoint"):
         (path / name).unlink(missing_ok=True)
     assert "index-beyond" not in kinds(path)
-    with RaftStore.open(path, SMALL) as store:
+    with DLedgerStore.open(path, SMALL) as store:
         assert (store.end_index, store.lost_tail) == (57, False)

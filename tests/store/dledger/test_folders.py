@@ -5,22 +5,22 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.config.dledger_store import RaftStoreConfig
+from pyledger.config.dledger_store import DLedgerStoreConfig
 from pyledger.errors import ConfigError, OffsetOutOfRangeError, StoreFormatError, StoreFullError
 from pyledger.protocol.dledger.messages import Entry, TermState
-from pyledger.store.dledger.memory_store import RaftMemoryStore
-from pyledger.store.dledger.reader import RaftReader
-from pyledger.store.dledger.store import RaftStore
+from pyledger.store.dledger.memory_store import DLedgerMemoryStore
+from pyledger.store.dledger.reader import DLedgerReader
+from pyledger.store.dledger.store import DLedgerStore
 
 FILE_BYTES = 4096
 BODIES = [b"%d" % n + bytes(200) for n in range(100)]
 
 
-def spread(tmp_path: Path, names: str = "a,b,c", read_only: str = "") -> RaftStoreConfig:
+def spread(tmp_path: Path, names: str = "a,b,c", read_only: str = "") -> DLedgerStoreConfig:
     def absolute(words: str) -> str:
         return ",".join(str(tmp_path / word) for word in words.split(",") if word)
 
-    return RaftStoreConfig(
+    return DLedgerStoreConfig(
         data_file_size_bytes=FILE_BYTES,
         index_file_size_bytes=1024,
         data_store_path=absolute(names),
@@ -33,8 +33,8 @@ def files_in(folder: Path) -> list[int]:
     return sorted(int(path.name) // FILE_BYTES for path in folder.iterdir())
 
 
-def filled(path: Path, config: RaftStoreConfig) -> list[Entry]:
-    with RaftStore(str(path), config) as store:
+def filled(path: Path, config: DLedgerStoreConfig) -> list[Entry]:
+    with DLedgerStore(str(path), config) as store:
         store.save_term_state(TermState(1))
         store.append_bodies(1, BODIES)
         store.set_committed(store.end_index)
@@ -48,7 +48,7 @@ def test_new_files_go_to_one_folder_after_the_other(tmp_path: Path) -> None:
     assert all(number % 3 == "abc".index(name) for name, numbers in found.items() for number in numbers)
     assert sorted(chain(*found.values())) == list(range(sum(map(len, found.values()))))
     assert not (node / "data").exists()
-    with RaftStore(str(node), config) as store:
+    with DLedgerStore(str(node), config) as store:
         assert list(store.entries(0, len(BODIES), 1 << 30)) == entries
         assert store.recovered.unit_fault == -1
         store.truncate(entries[40])
@@ -57,7 +57,7 @@ def test_new_files_go_to_one_folder_after_the_other(tmp_path: Path) -> None:
         gone = store.delete_head(2)
         assert {Path(path).parent.name for path in gone if "index" not in path} == {"a", "b"}
         begin = store.begin_index
-    with RaftReader.open(node, data_paths=[str(tmp_path / name) for name in "abc"]) as reader:
+    with DLedgerReader.open(node, data_paths=[str(tmp_path / name) for name in "abc"]) as reader:
         assert list(reader.entries()) == entries[begin:]
 
 
@@ -65,7 +65,7 @@ def test_folders_may_be_added_and_closed_to_new_files(tmp_path: Path) -> None:
     node = tmp_path / "dledger-n0"
     entries = filled(node, spread(tmp_path, "a"))
     before = files_in(tmp_path / "a")
-    with RaftStore(str(node), spread(tmp_path, "a,b", read_only="a")) as store:
+    with DLedgerStore(str(node), spread(tmp_path, "a,b", read_only="a")) as store:
         assert list(store.entries(0, len(BODIES), 1 << 30)) == entries
         store.append_bodies(2, BODIES)
         assert store.end_index == 2 * len(BODIES) - 1
@@ -79,7 +79,7 @@ def test_a_file_in_two_folders_is_refused(tmp_path: Path) -> None:
     copy = tmp_path / "b" / f"{0:020d}"
     copy.write_bytes((tmp_path / "a" / copy.name).read_bytes())
     with pytest.raises(StoreFormatError, match="also"):
-        RaftStore(str(node), config)
+        DLedgerStore(str(node), config)
 
 
 def test_no_folder_for_new_files_is_refused(tmp_path: Path) -> None:
@@ -88,10 +88,10 @@ def test_no_folder_for_new_files_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_log_in_memory_is_read_and_cut_as_one_in_files(tmp_path: Path) -> None:
-    store = RaftMemoryStore(str(tmp_path / "dledger-n0"))
+    store = DLedgerMemoryStore(str(tmp_path / "dledger-n0"))
     assert (store.begin_index, store.end_index, store.end_term, store.lost_tail) == (-1, -1, -1, False)
     places = store.append_bodies(1, BODIES)
-    other = RaftStore(str(tmp_path / "dledger-n1"), RaftStoreConfig(seal_entries=False))
+    other = DLedgerStore(str(tmp_path / "dledger-n1"), DLedgerStoreConfig(seal_entries=False))
     with other:
         assert other.append_bodies(1, BODIES) == places
         run = store.entries(3, 10, 1 << 20)
@@ -111,13 +111,13 @@ def test_a_log_in_memory_is_read_and_cut_as_one_in_files(tmp_path: Path) -> None
         store.entry(69)
     store.save_term_state(TermState(4, "n0"))
     store.close()
-    again = RaftMemoryStore(str(tmp_path / "dledger-n0"))
+    again = DLedgerMemoryStore(str(tmp_path / "dledger-n0"))
     assert (again.saved, again.end_index, again.lost_tail) == (TermState(4, "n0"), -1, True)
     again.close()
 
 
 def test_memory_has_a_bound(tmp_path: Path) -> None:
-    store = RaftMemoryStore(str(tmp_path), RaftStoreConfig(memory_size_bytes_max=1 << 16))
+    store = DLedgerMemoryStore(str(tmp_path), DLedgerStoreConfig(memory_size_bytes_max=1 << 16))
     while not store.disk_full:
         store.append_bodies(1, BODIES)
     entry = store.entry(store.end_index)

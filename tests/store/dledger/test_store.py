@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyledger._core import seal_entry
-from pyledger.config.dledger_store import RaftStoreConfig
+from pyledger.config.dledger_store import DLedgerStoreConfig
 from pyledger.errors import (
     ConfigError,
     CorruptRecordError,
@@ -19,26 +19,26 @@ from pyledger.errors import (
     StoreFormatError,
     StoreLockedError,
 )
-from pyledger.protocol.dledger.messages import BodyRun, Entry, EntryRun, TermState
-from pyledger.store.dledger.reader import RaftReader
-from pyledger.store.dledger.store import RaftStore
-from pyledger.store.dledger.verify import verify_raft
+from pyledger.protocol.dledger.messages import BodyBatch, Entry, EntryBatch, TermState
+from pyledger.store.dledger.reader import DLedgerReader
+from pyledger.store.dledger.store import DLedgerStore
+from pyledger.store.dledger.verify import verify_dledger
 from tests.golden.dledger_folders import golden_node, golden_nodes
 
-SMALL = RaftStoreConfig(data_file_size_bytes=1024, index_file_size_bytes=128)
+SMALL = DLedgerStoreConfig(data_file_size_bytes=1024, index_file_size_bytes=128)
 
 
 def bodies_of(path: Path) -> list[tuple[int, int, bytes]]:
-    with RaftReader.open(path) as reader:
+    with DLedgerReader.open(path) as reader:
         return [(entry.index, entry.term, entry.body) for entry in reader.entries()]
 
 
 def problems(path: Path) -> list[Any]:
-    with RaftReader.open(path) as reader:
-        return [found for found in verify_raft(reader) if found.severity == "problem"]
+    with DLedgerReader.open(path) as reader:
+        return [found for found in verify_dledger(reader) if found.severity == "problem"]
 
 
-def append(store: RaftStore, term: int, bodies: list[bytes]) -> list[Entry]:
+def append(store: DLedgerStore, term: int, bodies: list[bytes]) -> list[Entry]:
     first = store.end_index + 1
     places = store.append_bodies(term, bodies)
     entries = list(store.entries(first, len(bodies), 1 << 30))
@@ -46,12 +46,12 @@ def append(store: RaftStore, term: int, bodies: list[bytes]) -> list[Entry]:
     return entries
 
 
-def as_sent(bodies: list[bytes]) -> BodyRun:
-    return BodyRun(b"".join(len(body).to_bytes(4) + body for body in bodies), len(bodies))
+def as_sent(bodies: list[bytes]) -> BodyBatch:
+    return BodyBatch(b"".join(len(body).to_bytes(4) + body for body in bodies), len(bodies))
 
 
-def filled(path: Path, count: int, config: RaftStoreConfig = SMALL, term: int = 1) -> list[Entry]:
-    with RaftStore.open(path, config) as store:
+def filled(path: Path, count: int, config: DLedgerStoreConfig = SMALL, term: int = 1) -> list[Entry]:
+    with DLedgerStore.open(path, config) as store:
         store.save_term_state(TermState(term, "n0"))
         entries = append(store, term, [f"body {n} ".encode() * (n % 7) for n in range(count)])
         store.set_committed(store.end_index)
@@ -61,12 +61,12 @@ def filled(path: Path, count: int, config: RaftStoreConfig = SMALL, term: int = 
 def test_the_bytes_are_those_that_java_wrote(tmp_path: Path) -> None:
     """Every way in which a data file can end, and an empty body."""
     node = golden_node("filler")
-    config = RaftStoreConfig(data_file_size_bytes=1536, index_file_size_bytes=128, seal_entries=False)
-    with RaftReader.open(node.path) as reader:
+    config = DLedgerStoreConfig(data_file_size_bytes=1536, index_file_size_bytes=128, seal_entries=False)
+    with DLedgerReader.open(node.path) as reader:
         entries = list(reader.entries())
     for number, follower in enumerate((False, True)):
         path = tmp_path / f"dledger-n{number}"
-        with RaftStore.open(path, config) as store:
+        with DLedgerStore.open(path, config) as store:
             store.save_term_state(TermState(0, "n0"))
             if follower:
                 assert store.append_entries(entries) == len(entries)
@@ -89,9 +89,9 @@ def test_recovery_of_what_java_left_gives_what_java_finds(node: Any, tmp_path: P
     shutil.copytree(node.path, path)
     if node.case in ("hole-second-last", "hole-third-last", "stray-file", "short-file", "term-missing"):
         with pytest.raises((CorruptRecordError, StoreFormatError)):
-            RaftStore.open(path)
+            DLedgerStore.open(path)
         return
-    with RaftStore.open(path) as store:
+    with DLedgerStore.open(path) as store:
         skip = 1 if node.case == "head-filler" else 0
         assert (store.begin_index, store.end_index) == (skip, len(node.expected) - 1)
         assert store.committed_index == min(node.summary["committed"], store.end_index)
@@ -103,7 +103,7 @@ def test_recovery_of_what_java_left_gives_what_java_finds(node: Any, tmp_path: P
         store.append_bodies(9, [b"more"])
         end = store.end_index
     assert bodies_of(path)[-1] == (end, 9, b"more")
-    with RaftReader.open(path) as reader:
+    with DLedgerReader.open(path) as reader:
         stop = reader.scan()
         assert (stop.unit_fault, stop.last_index, stop.sealed_count) == (-1, end, 1)
 
@@ -112,16 +112,16 @@ def test_a_tail_that_the_checkpoint_promised_is_missed_until_it_is_regained(tmp_
     path = tmp_path / "dledger-n0"
     filled(path, 12)
     (path / "checkpoint").write_text("committedIndex=15\nendIndex=20\n")
-    with RaftStore.open(path, SMALL) as store:
+    with DLedgerStore.open(path, SMALL) as store:
         assert store.lost_tail
         assert store.committed_index == 11
-    with RaftStore.open(path, SMALL) as store:
+    with DLedgerStore.open(path, SMALL) as store:
         assert store.lost_tail, "until a leader has filled it up"
         store.save_term_state(TermState(2))
         store.append_bodies(2, [b"x"] * 10)
         store.regained_tail()
         store.flush()
-    with RaftStore.open(path, SMALL) as store:
+    with DLedgerStore.open(path, SMALL) as store:
         assert not store.lost_tail
 
 
@@ -141,14 +141,14 @@ def test_entries_are_sealed_and_a_torn_body_ends_the_log(tmp_path: Path) -> None
         file.seek(last.pos % 1024 + 48)
         file.write(b"\xff")
     assert [found.kind for found in problems(path)] == ["damaged-entry", "lost-tail"]
-    with RaftStore.open(path, SMALL) as store:
+    with DLedgerStore.open(path, SMALL) as store:
         assert store.end_index == 7
     assert [found.kind for found in problems(path)] == ["lost-tail"]
 
 
 def test_a_read_checks_the_seal(tmp_path: Path) -> None:
     path = tmp_path / "dledger-n0"
-    with RaftStore.open(path, SMALL) as store:
+    with DLedgerStore.open(path, SMALL) as store:
         entry = append(store, 1, [b"hello"])[0]
         with (path / "data" / f"{0:020d}").open("r+b") as file:
             file.seek(entry.pos + 48)
@@ -159,7 +159,7 @@ def test_a_read_checks_the_seal(tmp_path: Path) -> None:
 
 def test_a_follower_takes_only_what_fits(tmp_path: Path) -> None:
     entries = filled(tmp_path / "leader", 30)
-    with RaftStore.open(tmp_path / "follower", SMALL) as store:
+    with DLedgerStore.open(tmp_path / "follower", SMALL) as store:
         assert store.append_entries(entries[3:]) == 0
         assert store.append_entries(entries[:20]) == 20
         wrong = entries[20]._replace(pos=entries[20].pos + 1)
@@ -179,11 +179,11 @@ def test_a_follower_takes_only_what_fits(tmp_path: Path) -> None:
 
 def test_truncation_installs_the_entry_also_where_another_layout_was(tmp_path: Path) -> None:
     """The leader's entry did not fit into the file in which the follower has its own: nothing stale stays."""
-    with RaftStore.open(tmp_path / "leader", SMALL) as leader:
+    with DLedgerStore.open(tmp_path / "leader", SMALL) as leader:
         common = append(leader, 1, [b"a" * 700])
         long = append(leader, 3, [b"b" * 300])[0]
     path = tmp_path / "dledger-n1"
-    with RaftStore.open(path, SMALL) as store:
+    with DLedgerStore.open(path, SMALL) as store:
         store.append_entries(common)
         store.append_bodies(2, [b"short", b"tail"])
         store.truncate(long)
@@ -196,12 +196,12 @@ def test_a_follower_far_behind_starts_anew_within_a_file(tmp_path: Path) -> None
     entries = filled(tmp_path / "leader", 40)
     path = tmp_path / "dledger-n1"
     filled(path, 3, term=0)
-    with RaftStore.open(path, SMALL) as store:
+    with DLedgerStore.open(path, SMALL) as store:
         store.save_term_state(TermState(1))
         store.truncate(entries[25])
         assert store.append_entries(entries[26:]) == len(entries) - 26
         assert (store.begin_index, store.end_index) == (25, 39)
-    with RaftStore.open(path, SMALL) as store:
+    with DLedgerStore.open(path, SMALL) as store:
         assert (store.begin_index, store.end_index) == (25, 39)
         assert store.entries(25, 99, 1 << 20) == entries[25:]
 
@@ -209,21 +209,24 @@ def test_a_follower_far_behind_starts_anew_within_a_file(tmp_path: Path) -> None
 def test_files_go_from_the_head_but_never_uncommitted_ones(tmp_path: Path) -> None:
     path = tmp_path / "dledger-n0"
     entries = filled(path, 60)
-    with RaftStore.open(path, SMALL) as store:
+    with DLedgerStore.open(path, SMALL) as store:
         store.set_committed(20)
         gone = store.delete_head(99)
         assert gone
         begin = store.begin_index
         assert 0 < begin <= 20
         assert store.entries(begin, 99, 1 << 20) == entries[begin:]
-    with RaftStore.open(path, SMALL) as store:
+    with DLedgerStore.open(path, SMALL) as store:
         assert (store.begin_index, store.end_index) == (begin, 59)
 
 
 def test_a_run_is_taken_as_its_entries_are_up_to_what_is_wrong(tmp_path: Path) -> None:
     """Over the ends of files; damaged, not the next, or elsewhere."""
     entries = filled(tmp_path / "a", 40)
-    with RaftStore.open(tmp_path / "a", SMALL) as leader, RaftStore.open(tmp_path / "b", SMALL) as store:
+    with (
+        DLedgerStore.open(tmp_path / "a", SMALL) as leader,
+        DLedgerStore.open(tmp_path / "b", SMALL) as store,
+    ):
         run = leader.entries(0, 100, 1 << 20)
         assert run == entries
         assert leader.entries(0, 100, 1 << 20) is run, "asked again, for another follower"
@@ -232,25 +235,25 @@ def test_a_run_is_taken_as_its_entries_are_up_to_what_is_wrong(tmp_path: Path) -
         second = leader.entries(9, 3, 1 << 20)
         damaged = bytearray(second.data)
         damaged[second[0].size + second[1].size - 1] ^= 1
-        assert store.append_entries(EntryRun(bytes(damaged), 9, 3)) == 1
+        assert store.append_entries(EntryBatch(bytes(damaged), 9, 3)) == 1
         assert store.append_entries(leader.entries(10, 99, 1 << 20)) == 30
         assert store.entries(0, 99, 1 << 20) == entries
         leader.truncate(leader.entry(38))
         assert len(leader.entries(0, 100, 1 << 20)) == 39
-        other = EntryRun(store.entries(39, 1, 1).data, 39, 1)
-    with RaftStore.open(tmp_path / "c", RaftStoreConfig(data_file_size_bytes=4096)) as store:
+        other = EntryBatch(store.entries(39, 1, 1).data, 39, 1)
+    with DLedgerStore.open(tmp_path / "c", DLedgerStoreConfig(data_file_size_bytes=4096)) as store:
         assert store.append_entries(other) == 0
         elsewhere = store.append_entries(run)
         assert 0 < elsewhere < 40, "its files have another size"
 
 
 def test_one_writer_at_a_time_and_settings_are_checked(tmp_path: Path) -> None:
-    with RaftStore.open(tmp_path / "n", SMALL), pytest.raises(StoreLockedError):
-        RaftStore.open(tmp_path / "n", SMALL)
+    with DLedgerStore.open(tmp_path / "n", SMALL), pytest.raises(StoreLockedError):
+        DLedgerStore.open(tmp_path / "n", SMALL)
     with pytest.raises(ConfigError):
-        RaftStoreConfig(index_file_size_bytes=100)
+        DLedgerStoreConfig(index_file_size_bytes=100)
     with pytest.raises(ConfigError):
-        RaftStoreConfig(delete_when="4;25")
+        DLedgerStoreConfig(delete_when="4;25")
 
 
 class Model:
@@ -268,7 +271,7 @@ def test_any_history_gives_what_a_list_gives(tmp_path_factory: pytest.TempPathFa
     rng = random.Random(seed)
     path = tmp_path_factory.mktemp("raft") / "dledger-n0"
     model, term = Model(), 0
-    store = RaftStore.open(path, SMALL)
+    store = DLedgerStore.open(path, SMALL)
     for _ in range(rng.randrange(1, 25)):
         match rng.choice(["append", "append", "append", "cut", "flush", "reopen", "crash"]):
             case "append":
@@ -295,7 +298,7 @@ def test_any_history_gives_what_a_list_gives(tmp_path_factory: pytest.TempPathFa
             case "reopen":
                 store.close()
                 model.durable = len(model.entries)
-                store = RaftStore.open(path, SMALL)
+                store = DLedgerStore.open(path, SMALL)
             case "crash":
                 store = crash(store, path, rng)
                 assert not store.lost_tail, "what was never durable is not missed"
@@ -308,7 +311,7 @@ def test_any_history_gives_what_a_list_gives(tmp_path_factory: pytest.TempPathFa
     assert bodies_of(path) == [(n, *entry) for n, entry in enumerate(model.entries)]
 
 
-def crash(store: RaftStore, path: Path, rng: random.Random) -> RaftStore:
+def crash(store: DLedgerStore, path: Path, rng: random.Random) -> DLedgerStore:
     """A power cut: of the bytes that were not flushed, some sectors are lost; the index is lost anywhere."""
     image = path.with_name("image")
     flushed = store.log.data.flushed_where
@@ -328,4 +331,4 @@ def crash(store: RaftStore, path: Path, rng: random.Random) -> RaftStore:
     shutil.rmtree(path)
     image.rename(path)
     (path / "lock").unlink(missing_ok=True)
-    return RaftStore.open(path, SMALL)
+    return DLedgerStore.open(path, SMALL)

@@ -9,7 +9,7 @@ import pytest
 from pyledger.errors import StoreNotFoundError
 from pyledger.store.files import checkpoint
 from pyledger.store.files.checkpoint import StoreCheckpoint
-from pyledger.store.files.finding import KINDS, Problem
+from pyledger.store.files.finding import KINDS, Finding
 from pyledger.store.maintenance.verify import verify
 from pyledger.store.reading.reader import StoreReader
 from tests.golden.archive import GoldenCase, golden_case
@@ -17,7 +17,7 @@ from tests.golden.archive import GoldenCase, golden_case
 FIRST = f"{0:020d}"
 
 
-def problems(store: Path) -> list[Problem]:
+def problems(store: Path) -> list[Finding]:
     return [found for found in verify(store) if found.severity == "problem"]
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyledger import arrow
 from pyledger._core import CommitLog, scan
 from pyledger.clock import SystemClock
-from pyledger.config.dledger_store import RaftStoreConfig
+from pyledger.config.dledger_store import DLedgerStoreConfig
 from pyledger.errors import (
     CorruptRecordError,
     RecordTooLargeError,
@@ -22,9 +22,9 @@ from pyledger.errors import (
 )
 from pyledger.model.message import Message
 from pyledger.protocol.dledger.messages import TermState
-from pyledger.store.dledger.reader import RaftReader
-from pyledger.store.dledger.store import RaftStore
-from pyledger.store.dledger.verify import verify_raft
+from pyledger.store.dledger.reader import DLedgerReader
+from pyledger.store.dledger.store import DLedgerStore
+from pyledger.store.dledger.verify import verify_dledger
 from pyledger.store.maintenance.rebuild import rebuild
 from pyledger.store.maintenance.verify import verify
 from pyledger.store.messages.dledger_message_store import MemberStore
@@ -35,7 +35,7 @@ from pyledger.wire.record.record import decode_records
 from tests.core.log.log_files import RecordFields
 
 FILE_BYTES = 4096
-SMALL = RaftStoreConfig(data_file_size_bytes=FILE_BYTES, index_file_size_bytes=320)
+SMALL = DLedgerStoreConfig(data_file_size_bytes=FILE_BYTES, index_file_size_bytes=320)
 HEAD = 48
 
 
@@ -102,7 +102,7 @@ def test_what_a_truncation_left_behind_is_no_message(tmp_path: Path) -> None:
     """Java's truncation leaves bytes: sound records, but of a lower term or of no next index."""
     records = [RecordFields(body=b"%04d" % n, queue_offset=n) for n in range(20)]
     write_entries(tmp_path, records, [1] * 20)
-    with RaftReader.open(tmp_path / "dledger-n0") as reader:
+    with DLedgerReader.open(tmp_path / "dledger-n0") as reader:
         tenth = list(reader.entries())[10]
     file = tmp_path / "dledger-n0" / "data" / f"{0:020d}"
     content = bytearray(file.read_bytes())
@@ -133,16 +133,16 @@ def test_records_become_entries(
 ) -> None:
     """What the commit log appends is what a node reads: entries without a gap, with their units."""
     path = tmp_path_factory.mktemp("member")
-    config = RaftStoreConfig(data_file_size_bytes=4096, index_file_size_bytes=320, seal_entries=seal)
-    with RaftStore(str(path / "dledger-n0"), config) as entries:
+    config = DLedgerStoreConfig(data_file_size_bytes=4096, index_file_size_bytes=320, seal_entries=seal)
+    with DLedgerStore(str(path / "dledger-n0"), config) as entries:
         log = CommitLog(entries.log.data, entries=entries.log)
         entries.save_term_state(TermState(7, "n0"))
         entries.log.term = 7
         places = [log.append("T", 0, bytes(size))[:2] for size in sizes]
         assert scan(entries.log.data.view(), 0).record_count == len(sizes)
         entries.flush()
-    with RaftReader.open(path / "dledger-n0") as reader:
-        assert [p for p in verify_raft(reader) if p.severity == "problem"] == []
+    with DLedgerReader.open(path / "dledger-n0") as reader:
+        assert [p for p in verify_dledger(reader) if p.severity == "problem"] == []
         found = list(reader.entries())
     assert [(entry.index, entry.term) for entry in found] == [(n, 7) for n in range(len(sizes))]
     assert [(entry.pos + HEAD, len(entry.body)) for entry in found] == places
@@ -153,7 +153,7 @@ def test_records_become_entries(
 
 
 def test_batches_and_limits(tmp_path: Path) -> None:
-    with RaftStore(str(tmp_path / "dledger-n0"), SMALL) as entries:
+    with DLedgerStore(str(tmp_path / "dledger-n0"), SMALL) as entries:
         log = CommitLog(entries.log.data, entries=entries.log)
         bodies = [b"a" * 300, b"b" * 400, b"c"]
         for _ in range(12):
@@ -173,7 +173,7 @@ class Member:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.entries = RaftStore(str(path / "dledger-n0"), SMALL)
+        self.entries = DLedgerStore(str(path / "dledger-n0"), SMALL)
 
     def open(self, *, leads: bool = True) -> MemberStore:
         store = MemberStore.open_on(
@@ -298,7 +298,7 @@ def test_writers_of_plain_logs_leave_it_alone(tmp_path: Path) -> None:
     with MessageStore.open(plain) as store:
         store.put(Message("T", b"x"))
     with (
-        RaftStore(str(plain / "dledger-n0"), SMALL) as entries,
+        DLedgerStore(str(plain / "dledger-n0"), SMALL) as entries,
         pytest.raises(StoreFormatError, match="group"),
     ):
         MemberStore.open_on(str(plain), entries, leads=True, clock=SystemClock())

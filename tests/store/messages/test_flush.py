@@ -107,7 +107,7 @@ def test_what_a_flush_on_demand_covers_can_be_read(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path, flush_disk_type="sync", **SMALL) as store:
         for _ in range(20):
             result = store.put(Message("t", b"x", properties={"WAIT": "false"}))
-            store._parts.log.flush(0)
+            store._components.log.flush(0)
             store.flush_log()
             assert store.message_at(result.physical_offset).body == b"x"
 

@@ -13,7 +13,7 @@ import pytest
 
 from pyledger.clock import SystemClock
 from pyledger.config.bookie import BookieConfig
-from pyledger.config.dledger_store import RaftStoreConfig
+from pyledger.config.dledger_store import DLedgerStoreConfig
 from pyledger.errors import LedgerMetadataError, MetadataUnreachableError, PyLedgerError, StoreIOError
 from pyledger.metadata.sqlite import SqliteStore
 from pyledger.protocol.bookkeeper.bookie import LedgerAtBookie
@@ -22,7 +22,7 @@ from pyledger.store.bookkeeper.disks import LedgerDisks
 from pyledger.store.bookkeeper.folder import BookiePaths
 from pyledger.store.bookkeeper.journal import Journal
 from pyledger.store.bookkeeper.store import BookieStore
-from pyledger.store.dledger.store import RaftStore
+from pyledger.store.dledger.store import DLedgerStore
 from tests.servers.bookkeeper.bookie_peer import KEY, entry_of
 
 SETTINGS = BookieConfig()
@@ -104,8 +104,8 @@ def test_a_bookie_whose_disk_fails_at_the_end(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_log_of_a_group_that_was_emptied_or_closed(tmp_path: Path) -> None:
-    config = RaftStoreConfig(data_file_size_bytes=1024, index_file_size_bytes=128)
-    store = RaftStore.open(tmp_path, config)
+    config = DLedgerStoreConfig(data_file_size_bytes=1024, index_file_size_bytes=128)
+    store = DLedgerStore.open(tmp_path, config)
     held = open_below(tmp_path)
     store.append_bodies(1, [b"x" * 100] * 3)
     store.log.clear()

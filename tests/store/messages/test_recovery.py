@@ -369,7 +369,7 @@ def test_a_store_without_keys_is_not_walked_whole_at_every_opening(tmp_path: Pat
     with MessageStore.open(tmp_path, **SMALL) as store:
         for _ in range(200):
             store.put(Message("t", bytes(300)))
-        last_file = store._parts.log.files[-1].start_offset
+        last_file = store._components.log.files[-1].start_offset
     with MessageStore.open(tmp_path, **SMALL) as store:
         assert store.recovery.dispatched == sum(m.physical_offset >= last_file for m in store.messages())
         assert store.queue_range("t", 0) == QueueRange(0, 200)

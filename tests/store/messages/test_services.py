@@ -32,7 +32,7 @@ def test_queues_are_flushed_by_one_thread_at_a_time(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path) as store:
         store.put(Message("t", b"x"))
         store.flush()
-        parts = store._parts
+        components = store._components
 
         class Queues:
             """The queues of the store; whoever flushes them waits a moment for another."""
@@ -42,16 +42,22 @@ def test_queues_are_flushed_by_one_thread_at_a_time(tmp_path: Path) -> None:
                     both_inside.wait(timeout=0.3)
                     met.append(least_pages)
                 except threading.BrokenBarrierError:
-                    parts.queues.flush(least_pages)
+                    components.queues.flush(least_pages)
 
-        flusher = LogFlusher(parts.commit_log, parts.group, parts.config, SystemClock(), parts.dispatch_waker)
+        flusher = LogFlusher(
+            components.commit_log,
+            components.group,
+            components.config,
+            SystemClock(),
+            components.dispatch_notifier,
+        )
         config = StoreConfig(consume_queue_flush_interval_ms=1)
         known, clock = StoreCheckpoint(), SystemClock()
         queue_flusher = QueueFlusher(
             str(tmp_path),
             Queues(),  # type: ignore[arg-type]
             None,
-            parts.dispatcher,
+            components.dispatcher,
             flusher,
             known,
             config,
@@ -144,7 +150,7 @@ def test_the_folder_is_looked_at_again_once_it_is_locked(
 def test_close_of_a_store_ends_dispatch(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path) as store:
         store.put(Message("t", b"x"))
-        dispatcher = store._parts.dispatcher
+        dispatcher = store._components.dispatcher
     assert dispatcher.closed
 
 

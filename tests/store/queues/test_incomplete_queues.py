@@ -114,7 +114,7 @@ def test_a_queue_that_was_cut_to_nothing_does_not_make_every_opening_slow(tmp_pa
     with MessageStore.open(tmp_path, **SMALL):
         pass
     with MessageStore.open(tmp_path, **SMALL) as store:
-        last_file = [place for place in places if place >= store._parts.log.files[-1].start_offset]
+        last_file = [place for place in places if place >= store._components.log.files[-1].start_offset]
         assert store.recovery.dispatched == len(last_file), "only the last file is looked at again"
 
 
@@ -129,7 +129,7 @@ def test_an_emptied_queue_keeps_its_numbers_when_others_are_made_anew(tmp_path: 
         assert store.delete_expired()
         before = store.queues()
         assert before["idle", 0] == QueueRange(5, 5)
-        assert len(store._parts.log.files) > 1, "opening looks at less than the whole log"
+        assert len(store._components.log.files) > 1, "opening looks at less than the whole log"
     shutil.rmtree(tmp_path / "consumequeue" / "t" / "1")
     with MessageStore.open(tmp_path, **SMALL) as store:
         assert store.queues() == before
@@ -157,7 +157,7 @@ def test_batches_that_one_queue_lost_come_back(tmp_path: Path, kept: int) -> Non
     with MessageStore.open(tmp_path, **options) as store:
         for _ in range(16):
             store.put_inner_batch("b", 0, body)
-        assert len(store._parts.log.files) > 1
+        assert len(store._components.log.files) > 1
     (path,) = (tmp_path / "batchconsumequeue" / "b" / "0").iterdir()
     path.write_bytes(path.read_bytes()[: kept * 46].ljust(46 * 20, b"\0"))
     with MessageStore.open(tmp_path, **options) as store:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from pyledger import arrow
-from pyledger._core import CommitLog, MappedFileQueue, MessageScan, RaftLog, scan
+from pyledger._core import CommitLog, DLedgerLog, MappedFileQueue, MessageScan, scan
 from pyledger.errors import CorruptRecordError, PyLedgerError, StoreFailedError, StoreIOError
 from pyledger.model.message import Message
 from pyledger.store.messages.message_store import MessageStore
@@ -125,7 +125,7 @@ def test_an_entry_of_a_dledger_log_that_is_cut(tmp_path: Path) -> None:
     data, units = (MappedFileQueue(str(tmp_path / name), FILE_BYTES) for name in ("data", "index"))
     data.load()
     units.load()
-    log = RaftLog(data, units)
+    log = DLedgerLog(data, units)
     log.set_range(0, -1, -1)
     log.append_many(1, [bytes([number]) * 3000 for number in range(30)])
     assert log.read(3)[4] == b"\x03" * 3000

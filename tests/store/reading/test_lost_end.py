@@ -140,7 +140,7 @@ def test_batch_queues_tell(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path, **options) as store:
         for _ in range(16):
             store.put_inner_batch("b", 0, body)
-        last = store._parts.log.files[-1]
+        last = store._components.log.files[-1]
         start, path = last.start_offset, last.path
         kept = sum(m.physical_offset < start for m in store.messages())
     os.unlink(path)

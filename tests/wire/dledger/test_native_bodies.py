@@ -11,9 +11,9 @@ from pyledger.protocol.dledger.messages import (
     ENTRY_HEADER,
     AppendEntryRequest,
     AppendEntryResponse,
-    BodyRun,
+    BodyBatch,
     Entry,
-    EntryRun,
+    EntryBatch,
     PushEntryRequest,
 )
 from pyledger.protocol.dledger.response_codes import APPEND_RAW, RequestCode
@@ -33,7 +33,7 @@ from pyledger.wire.remoting.command import (
     encode_frame,
     encode_plain_frame,
 )
-from pyledger.wire.remoting.native_codec import AnswerDecoder, AppendCall, AppendDecoder, AppendRun
+from pyledger.wire.remoting.native_codec import AnswerDecoder, AppendBatch, AppendCall, AppendDecoder
 
 names = st.text(min_size=1, max_size=9)
 
@@ -51,8 +51,8 @@ def entries_of(bodies: list[bytes], first: int = 5) -> list[Entry]:
     ]
 
 
-def run_of(entries: list[Entry]) -> EntryRun:
-    return EntryRun(b"".join(map(stored, entries)), entries[0].index, len(entries))
+def run_of(entries: list[Entry]) -> EntryBatch:
+    return EntryBatch(b"".join(map(stored, entries)), entries[0].index, len(entries))
 
 
 @given(st.lists(st.binary(max_size=40), min_size=1, max_size=9), names)
@@ -113,7 +113,7 @@ def test_an_append_is_read_as_it_was_written(bodies: list[bytes], group: str, me
     if len(bodies) == 1:
         assert (found.body, found.batch_msgs) == (bodies[0], None)
     else:
-        assert isinstance(found.batch_msgs, BodyRun)
+        assert isinstance(found.batch_msgs, BodyBatch)
         assert (found.batch_msgs, len(found.batch_msgs)) == (tuple(bodies), len(bodies))
         assert found.batch_msgs[1:] == tuple(bodies[1:])
     for damaged in (bytes(command.body)[:-1], bytes(command.body) + b"\0"):
@@ -139,7 +139,7 @@ def test_appends_that_come_together_are_runs_of_what_python_reads(data: st.DataO
         opaques.append(opaque)
     found: list[tuple[int, AppendEntryRequest]] = []
     for item in AppendDecoder().feed(b"".join(frames)):
-        if isinstance(item, AppendRun):
+        if isinstance(item, AppendBatch):
             assert [decode(frame).opaque for frame in item.frames] == item.opaques
             for opaque, body, frame in zip(item.opaques, item.bodies, item.frames, strict=True):
                 request = AppendEntryRequest(group=item.group, remote_id=item.remote_id, body=body)
@@ -156,8 +156,8 @@ def test_appends_for_one_member_are_one_run() -> None:
     other = append_head("h", "n0").encode(3, (b"three",))
     received = head.encode(1, (b"one",)) + java + other + head.encode(4, (b"",))
     runs = AppendDecoder().feed(received)
-    assert all(isinstance(run, AppendRun) for run in runs)
-    assert [(run.group, run.opaques, run.bodies) for run in runs if isinstance(run, AppendRun)] == [
+    assert all(isinstance(run, AppendBatch) for run in runs)
+    assert [(run.group, run.opaques, run.bodies) for run in runs if isinstance(run, AppendBatch)] == [
         ("g", [1, 2], [b"one", b"two"]),
         ("h", [3], [b"three"]),
         ("g", [4], [b""]),
@@ -171,7 +171,7 @@ def test_a_damaged_append_is_what_python_reads_or_left_to_it(data: st.DataObject
     frame = bytearray(data.draw(st.sampled_from([java, append_head("g", "n0").encode(1, (b"abcdefg",))])))
     frame[data.draw(st.integers(4, len(frame) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     for item in AppendDecoder().feed(bytes(frame)):
-        if isinstance(item, AppendRun):
+        if isinstance(item, AppendBatch):
             wanted = plain(item.frames[0])
             assert (item.group, item.remote_id, item.bodies) == (
                 wanted.group,
@@ -186,7 +186,7 @@ def test_base64_is_read_as_python_reads_it(body: bytes, behind: str) -> None:
     json = f'{{"body":"{text}","group":"g","remoteId":"n0"}}'.encode()
     frame = encode_frame(RemotingCommand(RequestCode.APPEND, opaque=2, body=json))
     (item,) = AppendDecoder().feed(frame)
-    if isinstance(item, AppendRun):
+    if isinstance(item, AppendBatch):
         assert item.bodies == [unbase64(text)]
     else:
         assert behind

@@ -25,7 +25,7 @@ from pyledger.wire.remoting.framing import FrameDecoder
 from pyledger.wire.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from pyledger.wire.remoting.headers.send import SendMessageRequestHeader, SendMessageResponseHeader
 from pyledger.wire.remoting.native_codec import (
-    HotRequest,
+    DecodedRequest,
     PullRequest,
     RequestDecoder,
     SendRequest,
@@ -62,7 +62,7 @@ def native(frame: bytes) -> Any:
     return found
 
 
-def assert_equals_model(found: HotRequest, frame: bytes) -> None:
+def assert_equals_model(found: DecodedRequest, frame: bytes) -> None:
     command = model(frame)
     kind = SendMessageRequestHeader if isinstance(found, SendRequest) else PullMessageRequestHeader
     header = command.header(kind)
@@ -129,7 +129,7 @@ def test_any_send_or_pull_is_what_python_decodes(
     command.opaque, command.version = opaque, version
     frame = encode_frame(command)[4:]
     found = native(frame)
-    if isinstance(found, HotRequest):
+    if isinstance(found, DecodedRequest):
         assert_equals_model(found, frame)
         assert found.has_other_fields
     else:
@@ -229,9 +229,9 @@ def test_requests_come_out_however_the_stream_is_cut(frames: list[Any], cuts: li
         found += decoder.feed(stream[start:end])
         wanted += plain.feed(stream[start:end])
     assert decoder.pending_bytes == plain.pending_bytes == 0
-    assert [bytes(one.frame if isinstance(one, HotRequest) else one) for one in found] == wanted
+    assert [bytes(one.frame if isinstance(one, DecodedRequest) else one) for one in found] == wanted
     for one in found:
-        assert command_of(one).code == (one.code if isinstance(one, HotRequest) else decode(one).code)
+        assert command_of(one).code == (one.code if isinstance(one, DecodedRequest) else decode(one).code)
 
 
 @pytest.mark.parametrize("length", [-1, 0, 3, LIMIT - 3, 0x16030100])
@@ -255,7 +255,7 @@ def test_a_request_keeps_its_bytes_alive() -> None:
 
 
 def test_requests_are_made_by_decoding_only() -> None:
-    for kind in (HotRequest, SendRequest, PullRequest):
+    for kind in (DecodedRequest, SendRequest, PullRequest):
         with pytest.raises(TypeError):
             kind()
     with pytest.raises(TypeError):

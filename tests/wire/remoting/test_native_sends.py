@@ -16,7 +16,7 @@ from pyledger.wire.record.properties import encode_properties
 from pyledger.wire.remoting.command import RemotingCommand, SerializeType, decode_in_python, encode_frame
 from pyledger.wire.remoting.headers.send import SendMessageRequestHeader, SendMessageResponseHeader
 from pyledger.wire.remoting.native_codec import (
-    Outgoing,
+    PendingSend,
     SendHead,
     UniqueIds,
     decode_frames,
@@ -153,13 +153,13 @@ def test_encoded_request(
         {letter: fields[letter] for letter in "abcde"},
         {letter: value for letter, value in fields.items() if letter > "i"},
     )
-    out = Outgoing(topic, body, properties.encode(), "", flag, sys_flag)
+    out = PendingSend(topic, body, properties.encode(), "", flag, sys_flag)
     assert head.encode(out, opaque, born_ms, True) == encode_frame(command)
     assert head.encode(out, opaque, born_ms, False) + body == encode_frame(command)
 
 
-def waiting(queue_id: int) -> Outgoing:
-    out = Outgoing("T", b"x", b"", "key")
+def waiting(queue_id: int) -> PendingSend:
+    out = PendingSend("T", b"x", b"", "key")
     out.target = MessageQueue("T", "broker", queue_id)
     return out
 

@@ -81,9 +81,9 @@ def cat(
 
     Exit 1 where the log ends before entries that it once had, or before damage: all that is left is printed.
     """
-    from pyledger.store.dledger.reader import RaftReader
+    from pyledger.store.dledger.reader import DLedgerReader
 
-    with RaftReader.open(folder, data_paths=data_paths, generation=generation) as reader:
+    with DLedgerReader.open(folder, data_paths=data_paths, generation=generation) as reader:
         for stranger in reader.folder.unusual:
             tell(f"note: {stranger.path}: {stranger.what}")
         printed = 0
@@ -117,14 +117,14 @@ def verify(
 
     Exit 0 when it is sound, 1 when there are problems. Notes are no problems: recovery mends what they name.
     """
-    from pyledger.store.dledger.reader import RaftReader
-    from pyledger.store.dledger.verify import verify_raft
+    from pyledger.store.dledger.reader import DLedgerReader
+    from pyledger.store.dledger.verify import verify_dledger
 
     counts = {"problem": 0, "note": 0}
-    with RaftReader.open(folder, data_paths=data_paths, generation=generation) as reader:
+    with DLedgerReader.open(folder, data_paths=data_paths, generation=generation) as reader:
         total = sum(file.size_bytes for file in reader.folder.data_files)
         with progress("checking", total, start=reader.start_offset, show=not as_json) as advance:
-            for found in verify_raft(reader, advance):
+            for found in verify_dledger(reader, advance):
                 counts[found.severity] += 1
                 print_problem(found, as_json=as_json)
         stop = reader.scan()

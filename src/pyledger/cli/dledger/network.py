@@ -71,20 +71,22 @@ def node(
     begin_start()
 
     from pyledger.cli.servers.freed_memory import keep_buffers
-    from pyledger.config.dledger import UPSTREAM_TIMES, RaftConfig
-    from pyledger.config.dledger_store import RaftStoreConfig
+    from pyledger.config.dledger import UPSTREAM_TIMES, DLedgerConfig
+    from pyledger.config.dledger_store import DLedgerStoreConfig
     from pyledger.config.loader import ConfigFile
     from pyledger.config.net import NetConfig
-    from pyledger.servers.dledger.server import RaftServer
+    from pyledger.servers.dledger.server import DLedgerServer
 
     log_to_stderr(log_level)
     keep_buffers()
     file = ConfigFile(config_path)
     times = UPSTREAM_TIMES if upstream_times else None
-    config, net = file.load(RaftConfig, "raft", times), file.load(NetConfig, "net")
-    store = file.load(RaftStoreConfig, "raft_store")
+    config, net = file.load(DLedgerConfig, "raft", times), file.load(NetConfig, "net")
+    store = file.load(DLedgerStoreConfig, "raft_store")
     log_ignored(file.ignored({}), "raft")
-    serve("raft", lambda: RaftServer(group, self_id, peers, store_path, config=config, store=store, net=net))
+    serve(
+        "raft", lambda: DLedgerServer(group, self_id, peers, store_path, config=config, store=store, net=net)
+    )
 
 
 @click.command("append")
@@ -95,12 +97,12 @@ def node(
 @json_option
 def append(group: str, peers: str, timeout_ms: int, bodies: tuple[str, ...], as_json: bool) -> None:
     """Append BODIES, or the lines of stdin, each as one entry; prints where they stand."""
-    from pyledger.client.dledger import RaftClient
+    from pyledger.client.dledger import DLedgerClient
 
     async def work() -> None:
         stdin = (line.rstrip(b"\r\n") for line in read_lines(sys.stdin.buffer))
         lines = (body.encode() for body in bodies) if bodies else stdin
-        async with RaftClient(group, peers, timeout_ms=timeout_ms) as client:
+        async with DLedgerClient(group, peers, timeout_ms=timeout_ms) as client:
             for body in lines:
                 done = await client.append(body)
                 if as_json:
@@ -121,10 +123,10 @@ def append(group: str, peers: str, timeout_ms: int, bodies: tuple[str, ...], as_
 @json_option
 def get(group: str, peers: str, timeout_ms: int, index: int, as_json: bool) -> None:
     """Print the committed entry at INDEX; exit 1 when there is none."""
-    from pyledger.client.dledger import RaftClient
+    from pyledger.client.dledger import DLedgerClient
 
     async def work() -> Any:
-        async with RaftClient(group, peers, timeout_ms=timeout_ms) as client:
+        async with DLedgerClient(group, peers, timeout_ms=timeout_ms) as client:
             return await client.get(index)
 
     entry = run_client(work())
@@ -146,10 +148,10 @@ def status(group: str, peers: str, as_json: bool) -> None:
     Members that do not answer stand without, and Java's say less. Exit 1 when nobody leads; then the last
     line says what is lacking.
     """
-    from pyledger.client.dledger import RaftClient
+    from pyledger.client.dledger import DLedgerClient
 
     async def work() -> list[dict[str, Any]]:
-        async with RaftClient(group, peers) as client:
+        async with DLedgerClient(group, peers) as client:
             return [await _ask(client, member, address) for member, address in client.peers.items()]
 
     members = run_client(work())
@@ -227,13 +229,13 @@ def highest_term(folder: str, group: str, peers: str) -> int:
     Raises:
         CannotReachError: one of them does not answer; this member may have voted for it.
     """
-    from pyledger.client.dledger import RaftClient
+    from pyledger.client.dledger import DLedgerClient
     from pyledger.errors import PyLedgerError
 
     self_id = Path(folder).resolve().name.removeprefix("dledger-")
 
     async def work() -> int:
-        async with RaftClient(group, peers) as client:
+        async with DLedgerClient(group, peers) as client:
             if self_id not in client.peers:
                 raise WrongUseError(f"{self_id}, of whom the folder is, is not among the peers")
             highest = 0
@@ -257,10 +259,10 @@ def highest_term(folder: str, group: str, peers: str) -> int:
 @json_option
 def transfer(group: str, peers: str, to: str, as_json: bool) -> None:
     """Let member TO lead the group."""
-    from pyledger.client.dledger import RaftClient
+    from pyledger.client.dledger import DLedgerClient
 
     async def work() -> int:
-        async with RaftClient(group, peers) as client:
+        async with DLedgerClient(group, peers) as client:
             return await client.transfer(to)
 
     term = run_client(work())
@@ -290,7 +292,7 @@ def bench(
     import asyncio
     import time
 
-    from pyledger.client.dledger import RaftClient
+    from pyledger.client.dledger import DLedgerClient
     from pyledger.errors import OutcomeUnknownError
 
     body, unknown = bytes(size), 0
@@ -307,7 +309,7 @@ def bench(
 
     async def work() -> list[float]:
         waits: list[float] = []
-        async with RaftClient(group, peers, timeout_ms=timeout_ms) as client:
+        async with DLedgerClient(group, peers, timeout_ms=timeout_ms) as client:
             await client.append(body)
             end = time.perf_counter() + seconds
             await asyncio.gather(*(worker(client, end, waits) for _ in range(in_flight)))

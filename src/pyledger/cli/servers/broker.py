@@ -49,14 +49,14 @@ def command(
 
     from pyledger.config.broker import FIXED, BrokerConfig
     from pyledger.config.delivery import DeliveryConfig
-    from pyledger.config.dledger import RaftConfig
+    from pyledger.config.dledger import DLedgerConfig
     from pyledger.config.dledger_broker import DledgerConfig
     from pyledger.config.ha import HaConfig
     from pyledger.config.loader import ConfigFile
     from pyledger.config.net import NetConfig, TlsConfig
     from pyledger.config.store import StoreConfig
     from pyledger.servers.broker.server import Broker
-    from pyledger.servers.broker.supervisor.ha_supervisor import BrokerKeeper
+    from pyledger.servers.broker.supervisor.ha_supervisor import HaSupervisor
 
     log_to_stderr(log_level)
     file = ConfigFile(config_path)
@@ -66,7 +66,7 @@ def command(
     config = file.load(BrokerConfig, "broker", options)
     delivery, store = file.load(DeliveryConfig, "delivery"), file.load(StoreConfig, "store")
     ha, dledger = file.load(HaConfig, "ha"), file.load(DledgerConfig, "dledger")
-    raft = file.load(RaftConfig, "raft")
+    raft = file.load(DLedgerConfig, "raft")
     net, tls = file.load(NetConfig, "net"), file.load(TlsConfig, "tls")
     log_ignored(file.ignored(FIXED), "broker")
 
@@ -74,9 +74,9 @@ def command(
         return Broker(config, delivery=delivery, store=store, net=net, tls=tls, ha=ha, membership=membership)
 
     if not dledger.enabled:
-        serve("broker", lambda: BrokerKeeper(made, config, ha))
+        serve("broker", lambda: HaSupervisor(made, config, ha))
         return
-    from pyledger.servers.broker.supervisor.dledger_supervisor import GroupKeeper, member_of
+    from pyledger.servers.broker.supervisor.dledger_supervisor import DLedgerSupervisor, member_of
 
     member = member_of(dledger, raft, config, store, net)
-    serve("broker", lambda: GroupKeeper(made, config, ha, member, dledger.slave_id))
+    serve("broker", lambda: DLedgerSupervisor(made, config, ha, member, dledger.slave_id))

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from pyledger.client.blocking.base import Blocking, background
 from pyledger.client.bookkeeper.client import AsyncLedgerClient
-from pyledger.client.bookkeeper.managed_ledger import AsyncLedgerLog, AsyncLogCursor, LogEntry
+from pyledger.client.bookkeeper.managed_ledger import AsyncManagedCursor, AsyncManagedLedger, LogEntry
 from pyledger.client.bookkeeper.reader import AsyncLedgerReader
 from pyledger.client.bookkeeper.writer import AsyncAdvancedLedgerWriter, AsyncLedgerWriter
 from pyledger.metadata.bookies import RegisteredBookies
@@ -168,13 +168,13 @@ class LedgerClient(Blocking[AsyncLedgerClient]):
         made = self._inner.create_advanced(ensemble, write_quorum, ack_quorum, **options)
         return AdvancedLedgerWriter(background().wait(made))
 
-    def open_log(self, name: str, **options: Any) -> "LedgerLog":
-        """Append to a log over many ledgers; takes what `AsyncLedgerLog` takes."""
-        return LedgerLog(AsyncLedgerLog(self._inner, name, **options))
+    def open_log(self, name: str, **options: Any) -> "ManagedLedger":
+        """Append to a log over many ledgers; takes what `AsyncManagedLedger` takes."""
+        return ManagedLedger(AsyncManagedLedger(self._inner, name, **options))
 
-    def open_cursor(self, log: str, name: str, **options: Any) -> "LogCursor":
-        """Read a log from where the last user of a cursor was; takes what `AsyncLogCursor` takes."""
-        return LogCursor(AsyncLogCursor(self._inner, log, name, **options))
+    def open_cursor(self, log: str, name: str, **options: Any) -> "ManagedCursor":
+        """Read a log from where the last user of a cursor was; takes what `AsyncManagedCursor` takes."""
+        return ManagedCursor(AsyncManagedCursor(self._inner, log, name, **options))
 
     def open(self, ledger_id: int, password: bytes = b"", **options: Any) -> LedgerReader:
         """Read a ledger; see `AsyncLedgerClient.open`."""
@@ -201,11 +201,11 @@ class LedgerClient(Blocking[AsyncLedgerClient]):
         return background().wait(self._inner.bookies())
 
 
-class LedgerLog(Blocking[AsyncLedgerLog]):
+class ManagedLedger(Blocking[AsyncManagedLedger]):
     """Appends to a log over many ledgers. Made by `LedgerClient.open_log`; use it with `with`."""
 
     def append(self, payload: bytes) -> Position:
-        """Append an entry and wait until it is confirmed; see `AsyncLedgerLog.append`."""
+        """Append an entry and wait until it is confirmed; see `AsyncManagedLedger.append`."""
         return background().wait(self._inner.append(payload))
 
     def trim(self) -> tuple[int, ...]:
@@ -213,11 +213,11 @@ class LedgerLog(Blocking[AsyncLedgerLog]):
         return background().wait(self._inner.trim())
 
 
-class LogCursor(Blocking[AsyncLogCursor]):
+class ManagedCursor(Blocking[AsyncManagedCursor]):
     """Reads a log. Made by `LedgerClient.open_cursor`; use it with `with`."""
 
     def read(self, count_max: int) -> list[LogEntry]:
-        """The next entries that are there, perhaps none; see `AsyncLogCursor.read`."""
+        """The next entries that are there, perhaps none; see `AsyncManagedCursor.read`."""
         return background().wait(self._inner.read(count_max))
 
     def acknowledge(self, *positions: Position) -> None:

@@ -12,7 +12,7 @@ from pyledger.errors import MetadataUnreachableError, NotEnoughBookiesError
 from pyledger.metadata.bookies import RegisteredBookies
 from pyledger.metadata.cluster import Cluster
 from pyledger.net.bookkeeper.bookie_client import BookieClient, BookieConnection, Codec
-from pyledger.protocol.bookkeeper.fragments import Lack
+from pyledger.protocol.bookkeeper.fragments import MissingReplicas
 from pyledger.protocol.bookkeeper.ledger_writer import Replacements
 from pyledger.protocol.bookkeeper.messages import AddRequest, Request
 from pyledger.protocol.bookkeeper.placement import Placement, RackOf
@@ -23,7 +23,7 @@ from pyledger.wire.bookkeeper.request_frames import ADDED, AnswerFrames, Asked, 
 RETRY_PAUSE_S = 0.1
 
 
-class Bookies:
+class BookieWatcher:
     """Asks bookies, and chooses them. Belongs to one event loop."""
 
     def __init__(
@@ -113,7 +113,7 @@ class Bookies:
             needed=needed,
         )
 
-    def successors(self, lack: Lack) -> Repair | None:
+    def successors(self, lack: MissingReplicas) -> Repair | None:
         """Bookies for copies that are missing; None: there is none for any of them."""
         return repair_of(lack, self._placement, self._writable(), self._failed())
 

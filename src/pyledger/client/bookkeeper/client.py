@@ -3,8 +3,8 @@
 from collections.abc import AsyncIterator, Mapping
 from random import Random
 
-from pyledger.client.bookkeeper.bookie_watcher import Bookies
-from pyledger.client.bookkeeper.fragment_replicator import LedgerRepairs
+from pyledger.client.bookkeeper.bookie_watcher import BookieWatcher
+from pyledger.client.bookkeeper.fragment_replicator import LedgerReplication
 from pyledger.client.bookkeeper.reader import AsyncLedgerReader
 from pyledger.client.bookkeeper.recovery import RecoveryShell
 from pyledger.client.bookkeeper.writer import AsyncAdvancedLedgerWriter, AsyncLedgerWriter
@@ -56,7 +56,9 @@ class AsyncLedgerClient(Lifecycle):
         if racks is None:
             racks = racks_from(self.config.racks)
         rack_of = racks.get if isinstance(racks, Mapping) else racks
-        self._bookies = Bookies(self.cluster, self.config, tls=tls, random=self._random, rack_of=rack_of)
+        self._bookies = BookieWatcher(
+            self.cluster, self.config, tls=tls, random=self._random, rack_of=rack_of
+        )
 
     async def start(self) -> None:
         """Connect to the metadata store, and learn which bookies there are.
@@ -195,9 +197,9 @@ class AsyncLedgerClient(Lifecycle):
         """
         return (await self.cluster.ledgers.get(ledger_id)).metadata
 
-    def repairs(self, settings: AutoRecoveryConfig | None = None) -> LedgerRepairs:
+    def repairs(self, settings: AutoRecoveryConfig | None = None) -> LedgerReplication:
         """What finds and makes missing copies of ledgers."""
-        return LedgerRepairs(
+        return LedgerReplication(
             self._bookies, self.cluster.ledgers, self.config, settings or AutoRecoveryConfig()
         )
 

@@ -11,13 +11,13 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from pyledger.client.bookkeeper.bookie_watcher import Bookies
+from pyledger.client.bookkeeper.bookie_watcher import BookieWatcher
 from pyledger.client.bookkeeper.reader import AsyncLedgerReader
 from pyledger.client.bookkeeper.throttle import Pace
 from pyledger.config.bookkeeper_client import LedgerConfig
 from pyledger.errors import AddFailedError
 from pyledger.metadata.change_signal import Signal
-from pyledger.net.bookkeeper.bookie_client import RunOfCalls
+from pyledger.net.bookkeeper.bookie_client import RequestBatch
 from pyledger.protocol.bookkeeper.entry import LedgerEntry
 from pyledger.protocol.bookkeeper.messages import AddRequest, BatchReadRequest, BatchReadResponse, Status
 from pyledger.protocol.bookkeeper.re_replication import Repair
@@ -37,12 +37,12 @@ FIRST_ENTRIES = 16
 """Read at once as long as nobody knows how large they are."""
 
 
-class FragmentCopier:
+class FragmentReplicator:
     """Copies of one ledger. Belongs to one event loop."""
 
     def __init__(
         self,
-        bookies: Bookies,
+        bookies: BookieWatcher,
         reader: AsyncLedgerReader,
         digest: EntryDigest,
         key: bytes,
@@ -174,7 +174,7 @@ class FragmentCopier:
             late_at = self._loop.time() + self._config.add_timeout_ms / 1000
             done = partial(self._run_answered, entries, number)
             one = partial(self._one_answered, bookie, entries, number)
-            connections[0].send_run(RunOfCalls(number, number + count, late_at, done, one), frames)
+            connections[0].send_run(RequestBatch(number, number + count, late_at, done, one), frames)
         return size_bytes
 
     def _is_long(self, entry: bytes) -> bool:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from pyledger.client.bookkeeper.bookie_watcher import Bookies
-from pyledger.client.bookkeeper.entry_copier import FragmentCopier
+from pyledger.client.bookkeeper.bookie_watcher import BookieWatcher
+from pyledger.client.bookkeeper.entry_copier import FragmentReplicator
 from pyledger.client.bookkeeper.reader import AsyncLedgerReader
 from pyledger.client.bookkeeper.recovery import RecoveryShell
 from pyledger.client.bookkeeper.throttle import Pace
@@ -19,7 +19,7 @@ from pyledger.errors import NodeVersionError
 from pyledger.metadata.change_signal import Signal
 from pyledger.metadata.ledgers import LedgerTable, StoredMetadata
 from pyledger.protocol.bookkeeper.entry import DigestType
-from pyledger.protocol.bookkeeper.fragments import Lack, LedgerCheck
+from pyledger.protocol.bookkeeper.fragments import LedgerCheck, MissingReplicas
 from pyledger.protocol.bookkeeper.messages import ReadRequest
 from pyledger.protocol.bookkeeper.re_replication import Repair, Step, left_to_writer, next_step
 from pyledger.wire.bookkeeper.entry import EntryDigest, master_key
@@ -42,7 +42,7 @@ class Examination:
     stored: StoredMetadata
     last_add_confirmed: int
     there: frozenset[str]
-    lacking: tuple[Lack, ...]
+    lacking: tuple[MissingReplicas, ...]
 
     def next_step(self, waited_for: Collection[str]) -> Step:
         """What to do now; see `protocol.bookkeeper.repair.next_step`."""
@@ -55,11 +55,11 @@ class Examination:
         return left_to_writer(self.stored.metadata, self.last_add_confirmed, self.lacking, self.there)
 
 
-class LedgerRepairs:
+class LedgerReplication:
     """Examines and mends ledgers without their passwords, which the metadata tells."""
 
     def __init__(
-        self, bookies: Bookies, table: LedgerTable, config: LedgerConfig, settings: AutoRecoveryConfig
+        self, bookies: BookieWatcher, table: LedgerTable, config: LedgerConfig, settings: AutoRecoveryConfig
     ) -> None:
         """Made by `AsyncLedgerClient.repairs`."""
         self._bookies, self._table, self._config, self._settings = bookies, table, config, settings
@@ -107,7 +107,7 @@ class LedgerRepairs:
             repair = self._bookies.successors(lack) if lack.fragment.sealed else None
             if repair is None:
                 continue
-            copier = FragmentCopier(
+            copier = FragmentReplicator(
                 self._bookies,
                 reader,
                 digest,
@@ -177,7 +177,7 @@ class LedgerRepairs:
                 return
 
 
-def lacking_bookies(lacking: tuple[Lack, ...]) -> tuple[str, ...]:
+def lacking_bookies(lacking: tuple[MissingReplicas, ...]) -> tuple[str, ...]:
     """Bookies whose copies are missing, each once."""
     found: Mapping[str, None] = dict.fromkeys(bookie for lack in lacking for bookie in lack.bookies)
     return tuple(found)

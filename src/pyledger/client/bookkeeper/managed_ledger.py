@@ -99,7 +99,7 @@ class LogNodes:
         return await self.store.children(self.path)
 
 
-class AsyncLedgerLog(Lifecycle):
+class AsyncManagedLedger(Lifecycle):
     """Appends to a log. Use it with `async with`, or start and close it. Belongs to one event loop."""
 
     def __init__(
@@ -251,7 +251,7 @@ class AsyncLedgerLog(Lifecycle):
             await self._client.delete(ledger_id)
 
 
-class AsyncLogCursor(Lifecycle):
+class AsyncManagedCursor(Lifecycle):
     """Reads a log from where its last user was. Belongs to one event loop; one user at a time."""
 
     def __init__(

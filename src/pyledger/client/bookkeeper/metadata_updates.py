@@ -10,7 +10,7 @@ from pyledger.protocol.bookkeeper.metadata import LedgerMetadata
 RETRY_PAUSE_S = 0.1
 
 
-class MetadataChanges:
+class MetadataUpdateLoop:
     """Changes of one ledger's metadata.
 
     Attributes:

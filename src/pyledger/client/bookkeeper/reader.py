@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from functools import partial
 from typing import Any, Self
 
-from pyledger.client.bookkeeper.bookie_watcher import RETRY_PAUSE_S, Bookies
+from pyledger.client.bookkeeper.bookie_watcher import RETRY_PAUSE_S, BookieWatcher
 from pyledger.config.bookkeeper_client import LedgerConfig
 from pyledger.errors import (
     EntryReadError,
@@ -53,7 +53,7 @@ class AsyncLedgerReader:
 
     def __init__(
         self,
-        bookies: Bookies,
+        bookies: BookieWatcher,
         table: LedgerTable,
         stored: StoredMetadata,
         digest: EntryDigest,

@@ -4,8 +4,8 @@ import asyncio
 from functools import partial
 from typing import Any
 
-from pyledger.client.bookkeeper.bookie_watcher import Bookies
-from pyledger.client.bookkeeper.metadata_updates import MetadataChanges
+from pyledger.client.bookkeeper.bookie_watcher import BookieWatcher
+from pyledger.client.bookkeeper.metadata_updates import MetadataUpdateLoop
 from pyledger.config.bookkeeper_client import LedgerConfig
 from pyledger.errors import LedgerPasswordError, LedgerRecoveryError, PyLedgerError
 from pyledger.metadata.ledgers import LedgerTable, StoredMetadata
@@ -22,7 +22,7 @@ class RecoveryShell:
 
     def __init__(
         self,
-        bookies: Bookies,
+        bookies: BookieWatcher,
         table: LedgerTable,
         stored: StoredMetadata,
         digest: EntryDigest,
@@ -32,7 +32,7 @@ class RecoveryShell:
         """Begin with the metadata as it is stored."""
         self._bookies, self._config, self._digest = bookies, config, digest
         self._ledger_id, self._key = stored.ledger_id, master_key(password)
-        self._changes = MetadataChanges(table, stored, config)
+        self._changes = MetadataUpdateLoop(table, stored, config)
         self._machine = LedgerRecovery(
             stored.metadata, bookies.replace, read_ahead=config.recovery_read_batch_size
         )

@@ -7,8 +7,8 @@ from functools import partial
 from itertools import islice
 from typing import Any, Self
 
-from pyledger.client.bookkeeper.bookie_watcher import Bookies
-from pyledger.client.bookkeeper.metadata_updates import MetadataChanges
+from pyledger.client.bookkeeper.bookie_watcher import BookieWatcher
+from pyledger.client.bookkeeper.metadata_updates import MetadataUpdateLoop
 from pyledger.client.bookkeeper.throttle import Pace
 from pyledger.config.bookkeeper_client import LedgerConfig
 from pyledger.errors import (
@@ -23,9 +23,9 @@ from pyledger.errors import (
     PyLedgerError,
 )
 from pyledger.metadata.ledgers import LedgerTable, StoredMetadata
-from pyledger.net.bookkeeper.bookie_client import RunOfCalls
+from pyledger.net.bookkeeper.bookie_client import RequestBatch
 from pyledger.protocol.bookkeeper.entry import DigestType
-from pyledger.protocol.bookkeeper.ledger_writer import LedgerWriter, Proposal, SendAdd, SendRun
+from pyledger.protocol.bookkeeper.ledger_writer import LedgerWriter, Proposal, SendAdd, SendBatch
 from pyledger.protocol.bookkeeper.messages import ForceLedgerRequest, Status, WriteLacRequest
 from pyledger.protocol.bookkeeper.metadata import INVALID_ENTRY_ID, LedgerMetadata
 from pyledger.protocol.bookkeeper.result_codes import Result
@@ -62,7 +62,7 @@ class AsyncLedgerWriter:
 
     def __init__(
         self,
-        bookies: Bookies,
+        bookies: BookieWatcher,
         table: LedgerTable,
         stored: StoredMetadata,
         digest: EntryDigest,
@@ -74,7 +74,7 @@ class AsyncLedgerWriter:
         self.ledger_id = stored.ledger_id
         self._bookies, self._config, self._digest = bookies, config, digest
         self._loop = asyncio.get_running_loop()
-        self._changes = MetadataChanges(table, stored, config)
+        self._changes = MetadataUpdateLoop(table, stored, config)
         self._key = master_key(stored.metadata.password or b"")
         self._machine = LedgerWriter(
             stored.metadata,
@@ -312,7 +312,7 @@ class AsyncLedgerWriter:
         entry = pack_entry(self._digest, self.ledger_id, *about)
         return frames.ask_add(self.ledger_id, send.entry_id, self._key, entry, deferred_sync=self._deferred)
 
-    def _send_run(self, run: SendRun) -> None:
+    def _send_run(self, run: SendBatch) -> None:
         connections = self._bookies.connections(run.bookies)
         assert self._encoder is not None
         assert connections is not None
@@ -326,7 +326,7 @@ class AsyncLedgerWriter:
             done = partial(self._run_answered, bookie, first - number)
             one = partial(self._one_answered, bookie, first - number)
             self._unanswered[bookie] += count
-            connection.send_run(RunOfCalls(number, number + count, late_at, done, one), frames)
+            connection.send_run(RequestBatch(number, number + count, late_at, done, one), frames)
 
     def _run_answered(self, bookie: str, shift: int, number: int, count: int) -> None:
         self._unanswered[bookie] -= count

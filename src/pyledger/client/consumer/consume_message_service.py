@@ -13,9 +13,9 @@ from typing import Any, Protocol
 from pyledger.client.consumer.assignment import Assignment, Turn
 from pyledger.client.consumer.offset_store import OffsetStore, text
 from pyledger.client.consumer.pull_api import delivered
-from pyledger.client.consumer.send_message_back import GivingBack
+from pyledger.client.consumer.send_message_back import SendMessageBack
 from pyledger.client.instance import ClientInstance
-from pyledger.client.listener import SKIPPED, Later, ListenerRunner
+from pyledger.client.listener import SKIPPED, ListenerRunner, ReconsumeLater
 from pyledger.config.client import ConsumerConfig
 from pyledger.log_events import event, logger
 from pyledger.protocol.client.consume_rules import suspend_ms, times_max
@@ -35,7 +35,7 @@ LockAgain = Callable[[Assignment], Awaitable[None]]
 """Asks for a lock that we had; ends the queue where somebody else has it."""
 
 
-class Consumption(Protocol):
+class ConsumeMessageService(Protocol):
     """Works on the messages of all queues of a consumer."""
 
     def begin(self, assignment: Assignment) -> None:
@@ -67,7 +67,7 @@ class ByListener:
         self._config = config
         self._runner = runner
         self._offsets = offsets
-        self._giving_back = GivingBack(client, group, config.reconsume_times_max)
+        self._giving_back = SendMessageBack(client, group, config.reconsume_times_max)
         self._is_broadcasting = config.message_model == "broadcasting"
         self._batch_count = config.batch_count_max if runner.is_batch else 1
 
@@ -79,7 +79,7 @@ class Concurrent(ByListener):
         """Nothing is to be prepared."""
 
     def arrived(self, assignment: Assignment, messages: Sequence[ReceivedMessage]) -> None:
-        """Hand messages to the listener; see `Consumption`."""
+        """Hand messages to the listener; see `ConsumeMessageService`."""
         for at in range(0, len(messages), self._batch_count):
             self._submit(assignment, messages[at : at + self._batch_count])
 
@@ -133,7 +133,13 @@ class Concurrent(ByListener):
         if outcome is SKIPPED:
             self._over(assignment)
             return
-        later = Later() if error is not None else outcome if isinstance(outcome, Later) else None
+        later = (
+            ReconsumeLater()
+            if error is not None
+            else outcome
+            if isinstance(outcome, ReconsumeLater)
+            else None
+        )
         now_ms = self._client.monotonic_ms()
         turn = assignment.begun.pop(batch[0].queue_offset, None)
         took_ms = 0.0 if turn is None else now_ms - turn.begun_ms
@@ -213,7 +219,7 @@ class Orderly(ByListener):
         assignment.moved.set()
 
     async def end(self, assignment: Assignment) -> bool:
-        """Wait a moment for the listener; see `Consumption`."""
+        """Wait a moment for the listener; see `ConsumeMessageService`."""
         assignment.moved.set()
         assignment.ended.set()
         task = assignment.consuming
@@ -242,12 +248,14 @@ class Orderly(ByListener):
                 [delivered(message) for message in batch] if assignment.is_retry else batch
             )
             messages.last_consume_ms = now_ms = self._client.monotonic_ms()
-            failed = error is not None or isinstance(outcome, Later)
+            failed = error is not None or isinstance(outcome, ReconsumeLater)
             assignment.rates.consumed(len(batch), now_ms - begun_ms, now_ms, failed=failed)
             if error is not None:
                 log.warning("listener failed group=%s message=%s", self._group, batch[0], exc_info=error)
             if failed:
-                await self._failed(assignment, batch, outcome if isinstance(outcome, Later) else Later())
+                await self._failed(
+                    assignment, batch, outcome if isinstance(outcome, ReconsumeLater) else ReconsumeLater()
+                )
             else:
                 self._commit(assignment)
 
@@ -258,7 +266,9 @@ class Orderly(ByListener):
             self._offsets.table.update(assignment.queue, offset, increase_only=False)
         assignment.moved.set()
 
-    async def _failed(self, assignment: Assignment, batch: Sequence[ReceivedMessage], outcome: Later) -> None:
+    async def _failed(
+        self, assignment: Assignment, batch: Sequence[ReceivedMessage], outcome: ReconsumeLater
+    ) -> None:
         """Give up what failed too often; the rest comes again after a pause."""
         if assignment.is_lost:
             return

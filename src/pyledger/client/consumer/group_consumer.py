@@ -10,11 +10,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from pyledger.client.consumer.assignment import Assignment
-from pyledger.client.consumer.consume_message_service import Consumption
+from pyledger.client.consumer.consume_message_service import ConsumeMessageService
 from pyledger.client.consumer.offset_store import LocalOffsets, OffsetStore, RemoteOffsets, text
 from pyledger.client.consumer.pull_api import PullResult
-from pyledger.client.consumer.pull_message_service import PullLoop
-from pyledger.client.consumer.rebalance import QueueSharing
+from pyledger.client.consumer.pull_message_service import PullMessageService
+from pyledger.client.consumer.rebalance import Rebalance
 from pyledger.client.identity import now_ms
 from pyledger.client.instance import ClientInstance, own_client
 from pyledger.client.lifecycle import Lifecycle
@@ -55,7 +55,7 @@ was not told is consumed again. Upstream reads offsets at once, and waits before
 class GroupConsumer(Lifecycle):
     """What consumers of all kinds have in common; how messages are consumed is the subclass's."""
 
-    _consumption: Consumption
+    _consumption: ConsumeMessageService
 
     def __init__(
         self,
@@ -84,8 +84,8 @@ class GroupConsumer(Lifecycle):
             if self.is_broadcasting
             else RemoteOffsets(self.client, group)
         )
-        self._sharing = QueueSharing(self.client, group, config, strategy or Averagely(), self._offsets)
-        self._loop = PullLoop(self.client, self, group, config, orderly=orderly, lite=lite)
+        self._sharing = Rebalance(self.client, group, config, strategy or Averagely(), self._offsets)
+        self._loop = PullMessageService(self.client, self, group, config, orderly=orderly, lite=lite)
         self._is_lite = lite
         self._subscriptions: dict[str, Subscription] = {}
         self._assignments: dict[MessageQueue, Assignment] = {}

@@ -54,7 +54,7 @@ class PullResult:
     messages: tuple[ReceivedMessage, ...] = ()
 
 
-class Puller:
+class PullApi:
     """Pulls for one group; remembers which broker id each queue is best read from."""
 
     def __init__(

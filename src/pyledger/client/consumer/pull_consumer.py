@@ -5,7 +5,7 @@ Source: RocketMQ client/.../impl/consumer/DefaultMQPullConsumerImpl.java.
 
 from pyledger.client.consumer.group_consumer import DEFAULT_GROUP
 from pyledger.client.consumer.offset_store import RemoteOffsets
-from pyledger.client.consumer.pull_api import Puller, PullResult
+from pyledger.client.consumer.pull_api import PullApi, PullResult
 from pyledger.client.identity import now_ms
 from pyledger.client.instance import OWN_CLIENT, ClientInstance, own_client
 from pyledger.client.lifecycle import Lifecycle
@@ -51,7 +51,7 @@ class AsyncPullConsumer(Lifecycle):
         self.group = group
         self.config = changed(ConsumerConfig, config, options, OWN_CLIENT)
         self.client = own_client(name_servers, client, net, tls)
-        self._puller = Puller(self.client, group, self.config)
+        self._puller = PullApi(self.client, group, self.config)
         self._offsets = RemoteOffsets(self.client, group)
         self._version = now_ms()
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from pyledger.client.consumer.assignment import Assignment
 from pyledger.client.consumer.offset_store import text
-from pyledger.client.consumer.pull_api import Puller, PullResult, PullStatus
+from pyledger.client.consumer.pull_api import PullApi, PullResult, PullStatus
 from pyledger.client.instance import ClientInstance
 from pyledger.config.client import ConsumerConfig
 from pyledger.errors import BrokerError, PyLedgerError, RemotingConnectError
@@ -48,7 +48,7 @@ class PullingConsumer(Protocol):
         """The queue does not reach to where it was pulled; it does to `offset`."""
 
 
-class PullLoop:
+class PullMessageService:
     """Pulls the queues of one consumer."""
 
     def __init__(
@@ -63,7 +63,7 @@ class PullLoop:
     ) -> None:
         self._client = client
         self._consumer = consumer
-        self._puller = Puller(client, group, config, lite=lite)
+        self._puller = PullApi(client, group, config, lite=lite)
         self._limits = FlowLimits(
             config.cached_count_max, config.cached_mib_max, None if orderly else config.span_max
         )

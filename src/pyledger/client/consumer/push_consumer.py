@@ -10,7 +10,7 @@ from pyledger.client.consumer.consume_message_service import Concurrent, Orderly
 from pyledger.client.consumer.group_consumer import GroupConsumer
 from pyledger.client.consumer.pull_api import delivered
 from pyledger.client.instance import OWN_CLIENT, ClientInstance
-from pyledger.client.listener import BatchListener, Later, Listener, ListenerRunner
+from pyledger.client.listener import BatchListener, Listener, ListenerRunner, ReconsumeLater
 from pyledger.client.tracing import Tracer
 from pyledger.config.client import ClientConfig, ConsumerConfig
 from pyledger.config.fields import changed
@@ -45,7 +45,7 @@ class AsyncPushConsumer(GroupConsumer):
             group: The group; all its members subscribe to the same.
             name_servers: `host:port;host:port`; empty: as `ClientConfig.name_servers` says.
             listener: Processes a message: a coroutine function, or one that runs on a thread. A message is
-                processed unless it returns `Later` or raises.
+                processed unless it returns `ReconsumeLater` or raises.
             batch_listener: Instead of `listener`; gets up to `batch_count_max` messages at once.
             orderly: The messages of a queue come one after the other, and a failed one holds its queue.
             strategy: How members share queues; None: neighbouring queues, parts of one size.
@@ -123,7 +123,7 @@ class AsyncPushConsumer(GroupConsumer):
         result = ConsumeResult.SUCCESS
         if error is not None:
             result = ConsumeResult.THROW_EXCEPTION
-        elif isinstance(outcome, Later):
+        elif isinstance(outcome, ReconsumeLater):
             result = ConsumeResult.LATER
         return ConsumeMessageDirectlyResult(
             order=self.is_orderly,

@@ -30,7 +30,7 @@ LOCK_INTERVAL_MS = 20_000
 HALF_AN_HOUR_MS = 1_800_000
 
 
-class QueueSharing:
+class Rebalance:
     """The questions of one consumer."""
 
     def __init__(

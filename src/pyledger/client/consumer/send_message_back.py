@@ -8,7 +8,7 @@ import logging
 
 from pyledger.client.identity import PROCESS_IDS
 from pyledger.client.instance import ClientInstance
-from pyledger.client.producer.message_preparation import Packer
+from pyledger.client.producer.message_preparation import MessageEncoder
 from pyledger.client.producer.sender import Sender
 from pyledger.config.client import ProducerConfig
 from pyledger.errors import PyLedgerError, RemotingError
@@ -24,7 +24,7 @@ log = logger("client")
 DEAD_LETTER = -1
 
 
-class GivingBack:
+class SendMessageBack:
     """Gives messages back for one group."""
 
     def __init__(self, client: ClientInstance, group: str, reconsume_times_max: int) -> None:
@@ -81,7 +81,7 @@ class GivingBack:
         try:
             # Of a topic that is not known the sender would make up queues.
             await self._client.routes.refresh(again.topic)
-            out = Packer(self._config, PROCESS_IDS.of(self._client.address)).message(again)
+            out = MessageEncoder(self._config, PROCESS_IDS.of(self._client.address)).message(again)
             await self._sender.start(out, SendMode.SYNC)
         except PyLedgerError as error:
             event(log, logging.WARNING, "message not sent again", message=message, error=error)

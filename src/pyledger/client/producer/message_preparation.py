@@ -17,7 +17,7 @@ from pyledger.protocol.broker.name_rules import group_problem, is_internal_topic
 from pyledger.wire.compression import CompressionType, compress
 from pyledger.wire.record.batch import BatchItem, encode_batch
 from pyledger.wire.record.properties import encode_properties
-from pyledger.wire.remoting.native_codec import Outgoing, UniqueIds, prepare_message, prepare_messages
+from pyledger.wire.remoting.native_codec import PendingSend, UniqueIds, prepare_message, prepare_messages
 
 COMPRESSION = {
     "zlib": CompressionType.ZLIB,
@@ -81,7 +81,7 @@ def properties_of(message: Message) -> dict[str, str]:
     return found
 
 
-class Packer:
+class MessageEncoder:
     """Makes messages ready to be sent; they stay as they are."""
 
     def __init__(self, config: ProducerConfig, ids: UniqueIds) -> None:
@@ -98,7 +98,7 @@ class Packer:
         self._ordinary_topics: set[str] = set()
         """Those that were checked, and are of no retries."""
 
-    def message(self, message: Message, *, group: str | None = None) -> Outgoing:
+    def message(self, message: Message, *, group: str | None = None) -> PendingSend:
         """Make a message ready.
 
         Args:
@@ -130,7 +130,9 @@ class Packer:
         if len(body) >= self._config.compress_above_bytes and self._config.compression != "none":
             body, bits = compress(body, COMPRESSION[self._config.compression], self._config.compression_level)
             sys_flag |= bits
-        out = Outgoing(message.topic, body, encode_properties(properties), unique_key, message.flag, sys_flag)
+        out = PendingSend(
+            message.topic, body, encode_properties(properties), unique_key, message.flag, sys_flag
+        )
         if message.topic.startswith(names.RETRY_PREFIX):
             out.reconsume_times = int(properties.get(names.RECONSUME_TIME, "0"))
             if names.MAX_RECONSUME_TIMES in properties:
@@ -138,7 +140,7 @@ class Packer:
         out.is_reply = properties.get(names.MESSAGE_TYPE) == names.REPLY
         return out
 
-    def batch(self, messages: Sequence[Message]) -> Outgoing:
+    def batch(self, messages: Sequence[Message]) -> PendingSend:
         """Make messages ready to be sent in one request. A batch is never packed.
 
         Raises:
@@ -175,7 +177,7 @@ class Packer:
                 f"the batch for {topic}", len(body), self._config.message_size_max_bytes
             )
         # Upstream gives the batch a key of its own; brokers then write it over those of the messages.
-        out = Outgoing(topic, body, b"", ",".join(keys))
+        out = PendingSend(topic, body, b"", ",".join(keys))
         out.is_batch = True
         return out
 

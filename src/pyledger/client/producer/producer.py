@@ -11,7 +11,7 @@ from dataclasses import replace
 from pyledger.client.identity import PROCESS_IDS
 from pyledger.client.instance import OWN_CLIENT, ClientInstance, own_client
 from pyledger.client.lifecycle import Lifecycle
-from pyledger.client.producer.message_preparation import Packer, check_group, timed
+from pyledger.client.producer.message_preparation import MessageEncoder, check_group, timed
 from pyledger.client.producer.send_result import SendResult
 from pyledger.client.producer.sender import Select, Sender
 from pyledger.client.tracing import Tracer
@@ -24,7 +24,7 @@ from pyledger.model.message import Message, MessageQueue, tags_code
 from pyledger.protocol.client.send_retry import SendMode
 from pyledger.wire.record.record import ReceivedMessage
 from pyledger.wire.remoting.headers.send import CheckTransactionStateRequestHeader
-from pyledger.wire.remoting.native_codec import Outgoing
+from pyledger.wire.remoting.native_codec import PendingSend
 
 DEFAULT_GROUP = "DEFAULT_PRODUCER"
 
@@ -63,7 +63,7 @@ class AsyncProducer(Lifecycle):
         self.config = changed(ProducerConfig, config, options, OWN_CLIENT)
         self.client = own_client(name_servers, client, net, tls)
         self._sender = Sender(self.client, group, self.config)
-        self._packer = Packer(self.config, PROCESS_IDS.of(self.client.address))
+        self._packer = MessageEncoder(self.config, PROCESS_IDS.of(self.client.address))
         self._tracer = Tracer(self.client, group, "PRODUCE") if self.client.config.trace_enabled else None
         if self._tracer is not None:
             self._sender.traced = self._tracer.sent
@@ -76,7 +76,7 @@ class AsyncProducer(Lifecycle):
             ClientStateError: the client has a producer of this group.
         """
         # A fork may have come since, and has ids of its own.
-        self._packer = Packer(self.config, PROCESS_IDS.of(self.client.address))
+        self._packer = MessageEncoder(self.config, PROCESS_IDS.of(self.client.address))
         await self.client.start()
         try:
             await self.client.add_producer(self)
@@ -370,14 +370,14 @@ class AsyncProducer(Lifecycle):
     def _not_running(self) -> ClientStateError:
         return ClientStateError(f"producer {self.group}", "it does not run", "start it, or use `with`")
 
-    def _prepare(self, message: Message | Sequence[Message]) -> Outgoing:
+    def _prepare(self, message: Message | Sequence[Message]) -> PendingSend:
         if isinstance(message, Message):
             return self._packer.message(message)
         return self._packer.batch(message)
 
     def _start(
         self,
-        out: Outgoing,
+        out: PendingSend,
         mode: SendMode,
         queue: MessageQueue | None = None,
         select: Select | None = None,

@@ -28,15 +28,15 @@ from pyledger.model.message import MessageQueue
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.model.route import MASTER_ID
 from pyledger.net.remoting.connection import Connection
-from pyledger.protocol.client.queue_selection import FaultTable, QueueChooser
+from pyledger.protocol.client.queue_selection import FaultStrategy, FaultTable
 from pyledger.protocol.client.send_retry import SendMode, tries_again
 from pyledger.wire.remoting.command import FLAG_ONEWAY, RemotingCommand
 from pyledger.wire.remoting.headers.send import SendMessageRequestHeader, SendMessageResponseHeader
-from pyledger.wire.remoting.native_codec import Outgoing, SendHead
+from pyledger.wire.remoting.native_codec import PendingSend, SendHead
 
 Select = Callable[[Sequence[MessageQueue]], MessageQueue]
 """Chooses one of the queues of a topic."""
-Traced = Callable[[Outgoing, SendResult, RemotingCommand, str, int], None]
+Traced = Callable[[PendingSend, SendResult, RemotingCommand, str, int], None]
 """Gets a message, what became of it, the answer, who gave it, and when it was sent (ms since 1970)."""
 
 COPIED_BODY_BYTES_MAX = 32 << 10
@@ -45,7 +45,7 @@ OWN_FIELDS = ("f", "g", "h", "i")
 """Letters of the fields that each message has of its own."""
 
 
-class Lane:
+class PublishRoute:
     """The way of ordinary sends to one queue, while its route stands."""
 
     __slots__ = ("address", "connection", "heads", "queue")
@@ -65,15 +65,15 @@ class Sender:
         self._client = client
         self._group = group
         self._config = config
-        self._choosers: dict[str, QueueChooser] = {}
+        self._choosers: dict[str, FaultStrategy] = {}
         self._faults = FaultTable()
         self._fields: dict[tuple[MessageQueue, RequestCode], dict[str, str]] = {}
         """What requests to a queue have in common."""
-        self._lanes: dict[MessageQueue, Lane] = {}
-        self._topic_lanes: dict[str, tuple[list[Lane], QueueChooser]] = {}
+        self._lanes: dict[MessageQueue, PublishRoute] = {}
+        self._topic_lanes: dict[str, tuple[list[PublishRoute], FaultStrategy]] = {}
         """Of the queues of a topic, in their order, and whose turn it is."""
         self._routes_version = -1
-        self._waiting: deque[Outgoing] = deque()
+        self._waiting: deque[PendingSend] = deque()
         self._in_flight = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._watchers: list[tuple[int, asyncio.Future[None]]] = []
@@ -106,7 +106,7 @@ class Sender:
 
     def start(
         self,
-        out: Outgoing,
+        out: PendingSend,
         mode: SendMode,
         queue: MessageQueue | None = None,
         select: Select | None = None,
@@ -166,7 +166,7 @@ class Sender:
 
     # --- turns
 
-    def _begin(self, out: Outgoing, loop: asyncio.AbstractEventLoop) -> None:
+    def _begin(self, out: PendingSend, loop: asyncio.AbstractEventLoop) -> None:
         """A send has its turn, and its time begins."""
         self._in_flight += 1
         out.deadline = loop.time() + out.timeout_ms / 1000
@@ -179,7 +179,7 @@ class Sender:
         if not started:
             self._go_on(out, loop)
 
-    def _end(self, out: Outgoing, result: SendResult | None, error: BaseException | None) -> None:
+    def _end(self, out: PendingSend, result: SendResult | None, error: BaseException | None) -> None:
         """A send is over; the next one has its turn."""
         self._in_flight -= 1
         future = out.future
@@ -209,7 +209,7 @@ class Sender:
 
     # --- the first attempt, without a task
 
-    def _start_at_once(self, out: Outgoing) -> bool:
+    def _start_at_once(self, out: PendingSend) -> bool:
         """Write the request now; False: it is not that simple."""
         if out.mode is SendMode.ONEWAY or out.reconsume_times or out.is_reply:
             return False
@@ -232,7 +232,7 @@ class Sender:
         connection.start_encoded(out, opaque, (frame,) if is_small else (frame, body), out.timeout_ms)
         return True
 
-    def _lane_of(self, out: Outgoing) -> Lane | None:
+    def _lane_of(self, out: PendingSend) -> PublishRoute | None:
         """The way to the queue of a send; None while a route has to be asked for."""
         routes = self._client.routes
         if routes.version != self._routes_version:
@@ -255,17 +255,17 @@ class Sender:
             out.queue = out.select(queues)
         return self._lane(out.queue)
 
-    def _lane(self, queue: MessageQueue) -> Lane | None:
+    def _lane(self, queue: MessageQueue) -> PublishRoute | None:
         lane = self._lanes.get(queue)
         if lane is None:
             address = self._client.routes.addresses.get(queue.broker_name, {}).get(MASTER_ID)
             if address is None:
                 return None
             heads = (self._head(queue, is_batch=False), self._head(queue, is_batch=True))
-            lane = self._lanes[queue] = Lane(queue, address, heads)
+            lane = self._lanes[queue] = PublishRoute(queue, address, heads)
         return lane
 
-    def finished(self, out: Outgoing, outcome: RemotingCommand | RemotingError | None) -> None:
+    def finished(self, out: PendingSend, outcome: RemotingCommand | RemotingError | None) -> None:
         """The first attempt is over; None: `result` was read from its answer."""
         if outcome is None:
             result: SendResult = out.result
@@ -287,7 +287,7 @@ class Sender:
         out.result = result
         self._go_on(out, asyncio.get_running_loop())
 
-    def _failed(self, out: Outgoing, error: RemotingError) -> None:
+    def _failed(self, out: PendingSend, error: RemotingError) -> None:
         """The first attempt failed: try again in a task, where that may help."""
         self._note_failure(out, error)
         loop = asyncio.get_running_loop()
@@ -300,7 +300,7 @@ class Sender:
         else:
             self._end(out, None, given_up(out, error))
 
-    def _go_away(self, out: Outgoing) -> None:
+    def _go_away(self, out: PendingSend) -> None:
         """The broker goes down in good order: the same attempt again, over a new connection."""
         address = self._client.routes.master(out.target.broker_name)
         self._client.calls.remoting.retire(address)
@@ -310,13 +310,13 @@ class Sender:
     # --- all attempts, in a task
 
     def _go_on(
-        self, out: Outgoing, loop: asyncio.AbstractEventLoop, failure: RemotingError | None = None
+        self, out: PendingSend, loop: asyncio.AbstractEventLoop, failure: RemotingError | None = None
     ) -> None:
         task = loop.create_task(self._run(out, failure))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _run(self, out: Outgoing, failure: RemotingError | None) -> None:
+    async def _run(self, out: PendingSend, failure: RemotingError | None) -> None:
         result, error = None, None
         try:
             result = await self._send(out, failure)
@@ -324,15 +324,15 @@ class Sender:
             error = raised
         self._end(out, result, error)
 
-    def _note_failure(self, out: Outgoing, error: RemotingError) -> None:
+    def _note_failure(self, out: PendingSend, error: RemotingError) -> None:
         if isinstance(error, RemotingConnectError):
             self._client.routes.doubt(out.topic)
 
-    def _attempts(self, out: Outgoing) -> int:
+    def _attempts(self, out: PendingSend) -> int:
         chosen = out.queue is not None or out.select is not None
         return 1 if chosen or out.mode is SendMode.ONEWAY else 1 + self._config.retries
 
-    async def _send(self, out: Outgoing, failure: RemotingError | None) -> SendResult:
+    async def _send(self, out: PendingSend, failure: RemotingError | None) -> SendResult:
         """Attempt after attempt."""
         chooser = self._chooser(out.topic)
         loop = asyncio.get_running_loop()
@@ -369,14 +369,14 @@ class Sender:
             return result
         raise given_up(out, failure)
 
-    def _turn(self, out: Outgoing, queues: Sequence[MessageQueue]) -> MessageQueue | None:
+    def _turn(self, out: PendingSend, queues: Sequence[MessageQueue]) -> MessageQueue | None:
         """The queue whose turn it was when there was no connection yet: no queue is passed over for that."""
         return out.target if not out.tried and out.target in queues else None
 
-    def _chooser(self, topic: str) -> QueueChooser:
+    def _chooser(self, topic: str) -> FaultStrategy:
         found = self._choosers.get(topic)
         if found is None:
-            found = self._choosers[topic] = QueueChooser(self._client.random.randrange)
+            found = self._choosers[topic] = FaultStrategy(self._client.random.randrange)
         return found
 
     async def _queues(self, topic: str, queue: MessageQueue | None, left_ms: int) -> tuple[MessageQueue, ...]:
@@ -384,7 +384,7 @@ class Sender:
             return (queue,)
         return await self.queues(topic, left_ms)
 
-    async def _attempt(self, out: Outgoing, queue: MessageQueue, mode: SendMode) -> SendResult:
+    async def _attempt(self, out: PendingSend, queue: MessageQueue, mode: SendMode) -> SendResult:
         """Send once, and note how the broker did."""
         loop = asyncio.get_running_loop()
         started = loop.time()
@@ -420,7 +420,7 @@ class Sender:
             self.traced(out, result, answer, address, begun_ms)
         return result
 
-    def _request(self, out: Outgoing, queue: MessageQueue) -> RemotingCommand:
+    def _request(self, out: PendingSend, queue: MessageQueue) -> RemotingCommand:
         if out.is_batch:
             code: RequestCode = RequestCode.SEND_BATCH_MESSAGE
         elif out.is_reply:
@@ -469,14 +469,14 @@ class Sender:
         return found
 
 
-def given_up(out: Outgoing, failure: RemotingError) -> SendError:
+def given_up(out: PendingSend, failure: RemotingError) -> SendError:
     """The error of a send that was tried for the last time."""
     error = SendError(out.topic, len(out.tried), ", ".join(dict.fromkeys(out.tried)), str(failure))
     error.__cause__ = failure
     return error
 
 
-def result_of(out: Outgoing, queue: MessageQueue, answer: RemotingCommand, address: str) -> SendResult:
+def result_of(out: PendingSend, queue: MessageQueue, answer: RemotingCommand, address: str) -> SendResult:
     """What a broker's answer says.
 
     Raises:

@@ -51,7 +51,7 @@ class Codec:
 
 
 @dataclass(slots=True)
-class RunOfCalls:
+class RequestBatch:
     """Requests with numbers that follow one another.
 
     Attributes:
@@ -80,7 +80,7 @@ class BookieConnection(FrameStream):
         self.problem = ""
         """Why it ended."""
         self.calls: dict[Hashable, list[tuple[float, Done]]] = {}
-        self._runs: deque[RunOfCalls] = deque()
+        self._runs: deque[RequestBatch] = deque()
         self._codec = codec
         self._sweep = Alarm(self._end_late)
 
@@ -107,7 +107,7 @@ class BookieConnection(FrameStream):
         self.calls.setdefault(key, []).append(call)
         self.write(parts)
 
-    def send_run(self, run: RunOfCalls, frames: bytes) -> None:
+    def send_run(self, run: RequestBatch, frames: bytes) -> None:
         """Send frames of requests that follow one another; nothing of `run` is called before this returns."""
         if not (self.calls or self._runs):
             self.endpoint.wheel.arm(self._sweep, SWEEP_MS)

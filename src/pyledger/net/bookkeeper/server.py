@@ -18,7 +18,7 @@ from pyledger.log_events import event, logger
 from pyledger.net.endpoint import Endpoint, Received
 from pyledger.net.remoting.server import RemotingServer
 from pyledger.net.stream import FrameStream
-from pyledger.wire.bookkeeper.protocol_version import Dialect
+from pyledger.wire.bookkeeper.protocol_version import VersionNegotiation
 
 log = logger("net")
 
@@ -53,7 +53,7 @@ class LedgerConnection(FrameStream):
         """Made by a server."""
         super().__init__(endpoint, own, secure=secure)
         self._server = server
-        self.dialect = Dialect()
+        self.dialect = VersionNegotiation()
         self.in_work = 0
         self.must_secure = server.requires_tls and not secure
         self._upgrading = False

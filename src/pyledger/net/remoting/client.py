@@ -267,7 +267,7 @@ class RemotingClient:
         connection = self._connections.get(address or "")
         return None if connection is None or not connection.has_room else connection
 
-    def standing(self, address: str) -> Connection | None:
+    def open_connection(self, address: str) -> Connection | None:
         """The connection to an address, if a call could be queued on it now, however much waits there."""
         connection = self._connections.get(address)
         return None if connection is None or not connection.takes_calls else connection

@@ -24,15 +24,15 @@ from pyledger.errors import (
 )
 from pyledger.log_events import logger
 from pyledger.model.remoting_codes import ResponseCode
-from pyledger.net.deferred import Late
+from pyledger.net.deferred import Deferred
 from pyledger.net.endpoint import Answer, Endpoint, Frame, Received
 from pyledger.net.remoting.pending_requests import (
     TOGETHER_S,
     Call,
     Done,
     Outcome,
-    PendingCall,
-    SentTogether,
+    ResponseFuture,
+    TimeoutBucket,
     settle,
 )
 from pyledger.net.stream import FrameStream
@@ -44,7 +44,7 @@ from pyledger.wire.remoting.command import (
     command_of,
     encode_head,
 )
-from pyledger.wire.remoting.native_codec import AnswerDecoder, AnsweredCall, AppendRun, HotRequest
+from pyledger.wire.remoting.native_codec import AnswerDecoder, AnsweredCall, AppendBatch, DecodedRequest
 
 log = logger("net")
 
@@ -100,9 +100,9 @@ class Connection(FrameStream):
         self.calls: dict[int, Call] = {}
         if endpoint.quick is None:
             self._decoder = AnswerDecoder(endpoint.limits.frame_max_bytes, self.calls)
-        self._together: SentTogether | None = None
+        self._together: TimeoutBucket | None = None
         # What handlers are still at: how many requests each answers, and of how many bytes.
-        self._work: dict[Late[Any], tuple[int, int]] = {}
+        self._work: dict[Deferred[Any], tuple[int, int]] = {}
         self._requests_in_work = self._bytes_in_work = 0
         # Where in the stream of written bytes each one-way request ends that holds a permit.
         self._oneway_ends: deque[int] = deque()
@@ -172,7 +172,7 @@ class Connection(FrameStream):
             raise
         return answer
 
-    def start_call(self, command: RemotingCommand, timeout_ms: int, done: Done) -> PendingCall:
+    def start_call(self, command: RemotingCommand, timeout_ms: int, done: Done) -> ResponseFuture:
         """Send a request; `done` gets its answer, or the error, from the event loop.
 
         Args:
@@ -218,7 +218,7 @@ class Connection(FrameStream):
         now = endpoint.loop.time()
         together = self._together
         if together is None or now >= together.closes_at or together.timeout_ms != timeout_ms:
-            together = self._together = SentTogether(now, timeout_ms, self._late)
+            together = self._together = TimeoutBucket(now, timeout_ms, self._late)
             endpoint.wheel.arm(together, timeout_ms + TOGETHER_S * 1000)
         together.opaques.append(opaque)
         self.write(parts)
@@ -268,9 +268,9 @@ class Connection(FrameStream):
                 permits.give()
                 frame.finish(None)
                 continue
-            taken = self._serve_quickly(frames, index) if isinstance(frame, HotRequest) else 0
+            taken = self._serve_quickly(frames, index) if isinstance(frame, DecodedRequest) else 0
             if not taken:
-                if isinstance(frame, AppendRun):
+                if isinstance(frame, AppendBatch):
                     frames[index : index + 1] = frame.frames
                     continue
                 taken = 1
@@ -349,7 +349,7 @@ class Connection(FrameStream):
     def _serve_quickly(self, frames: list[Received], index: int) -> int:
         """Let the quick handler answer one frame, and perhaps more; how many need not go the usual way."""
         quick, request = self.endpoint.quick, frames[index]
-        assert isinstance(request, HotRequest)
+        assert isinstance(request, DecodedRequest)
         requests = cast("list[Frame]", frames)  # who has a quick handler decodes no answers
         if quick is None or self.endpoint.going_away:
             return 0
@@ -371,18 +371,18 @@ class Connection(FrameStream):
             answer.add_done_callback(partial(self._quick_work_done, taken_now))
         return taken
 
-    def _begin_work(self, work: Late[Any], requests: int, size_bytes: int) -> None:
+    def _begin_work(self, work: Deferred[Any], requests: int, size_bytes: int) -> None:
         self._work[work] = requests, size_bytes
         self._requests_in_work += requests
         self._bytes_in_work += size_bytes
 
-    def _end_work(self, work: Late[Any]) -> None:
+    def _end_work(self, work: Deferred[Any]) -> None:
         requests, size_bytes = self._work.pop(work, (0, 0))
         self._requests_in_work -= requests
         self._bytes_in_work -= size_bytes
         self._count()
 
-    def _quick_work_done(self, requests: list[Frame], work: Late[bytes]) -> None:
+    def _quick_work_done(self, requests: list[Frame], work: Deferred[bytes]) -> None:
         if work.cancelled() or work.exception() is not None:
             for request in requests:
                 self._work_done(command_of(request), work)
@@ -395,7 +395,7 @@ class Connection(FrameStream):
         if self._finishing:
             self._wake_drained()
 
-    def _work_done(self, request: RemotingCommand, work: Late[Any]) -> None:
+    def _work_done(self, request: RemotingCommand, work: Deferred[Any]) -> None:
         self._end_work(work)
         if work.cancelled():
             return
@@ -424,12 +424,12 @@ class Connection(FrameStream):
 
     # --- requests of ours
 
-    def _start(self, command: RemotingCommand, left_ms: float, timeout_ms: int, done: Done) -> PendingCall:
+    def _start(self, command: RemotingCommand, left_ms: float, timeout_ms: int, done: Done) -> ResponseFuture:
         """Send a request that holds a permit; `left_ms` are left of its time."""
         self._check_room(command)
         opaque = command.opaque = self.endpoint.next_opaque()
         permits, address = self.endpoint.async_permits, self.remote_address
-        pending = PendingCall(self.calls, opaque, permits, address, timeout_ms, done)
+        pending = ResponseFuture(self.calls, opaque, permits, address, timeout_ms, done)
         self.endpoint.wheel.arm(pending, left_ms)
         try:
             self.send(command)
@@ -441,11 +441,11 @@ class Connection(FrameStream):
 
     def _finish(self, call: Call, outcome: Outcome) -> None:
         """Tell a call its outcome."""
-        if not isinstance(call, PendingCall):
+        if not isinstance(call, ResponseFuture):
             self.endpoint.async_permits.give()
         call.finish(outcome)
 
-    def _late(self, together: SentTogether) -> None:
+    def _late(self, together: TimeoutBucket) -> None:
         """Calls that were sent together got no answer in time, perhaps some of them."""
         late = [call for opaque in together.opaques if (call := self.calls.pop(opaque, None)) is not None]
         if late and self.endpoint.limits.close_on_timeout and self._received_at <= together.sent_at:

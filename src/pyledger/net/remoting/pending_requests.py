@@ -24,7 +24,7 @@ class Call(Protocol):
         """Take the answer, or the error; None: it was handed over already."""
 
 
-class PendingCall(Timer):
+class ResponseFuture(Timer):
     """One request in flight. It ends once: answered, late, cut off with its connection, or abandoned."""
 
     __slots__ = ("_address", "_done", "_opaque", "_permits", "_table", "_timeout_ms")
@@ -80,12 +80,12 @@ class PendingCall(Timer):
         return self._table.pop(self._opaque, None) is not None
 
 
-class SentTogether(Timer):
+class TimeoutBucket(Timer):
     """Calls of one moment with one limit of time: one timer for all of them."""
 
     __slots__ = ("_late", "closes_at", "opaques", "sent_at", "timeout_ms")
 
-    def __init__(self, sent_at: float, timeout_ms: int, late: Callable[["SentTogether"], None]) -> None:
+    def __init__(self, sent_at: float, timeout_ms: int, late: Callable[["TimeoutBucket"], None]) -> None:
         """Begin with none.
 
         Args:

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Protocol
 
+from pyledger.model.lazy_dataclass import lazy_dataclass
 from pyledger.model.remoting_codes import ResponseCode
-from pyledger.model.value_type import value_type
 
 
 class Action(StrEnum):
@@ -33,7 +33,7 @@ class ResourceKind(StrEnum):
     CLUSTER = "Cluster"
 
 
-@value_type()
+@lazy_dataclass()
 class Need:
     """One right that a request needs: any of some actions on a resource."""
 
@@ -45,7 +45,7 @@ class Need:
         return f"{' or '.join(self.any_of)} on {self.kind}:{self.name}"
 
 
-@value_type()
+@lazy_dataclass()
 class User:
     """Somebody who signs requests."""
 
@@ -58,7 +58,7 @@ class User:
         return f"User({self.name!r})"
 
 
-@value_type()
+@lazy_dataclass()
 class Objection:
     """Why users or policies are not changed: the code and the remark of the response."""
 
@@ -66,7 +66,7 @@ class Objection:
     remark: str
 
 
-class AccessRules(Protocol):
+class AuthRules(Protocol):
     """Decides; one class for each form of the file."""
 
     def user(self, name: str) -> User | None:

@@ -16,7 +16,7 @@ from dataclasses import field
 from typing import Any, Self
 
 from pyledger.errors import ConfigError
-from pyledger.model.value_type import value_type
+from pyledger.model.lazy_dataclass import lazy_dataclass
 from pyledger.protocol.auth.model import Action, Need, ResourceKind, User
 from pyledger.protocol.auth.policies import listed
 
@@ -35,7 +35,7 @@ SPAN = re.compile(r"(\d+)-(\d+)")
 Matcher = Callable[[str], bool]
 
 
-@value_type()
+@lazy_dataclass()
 class Account:
     """One account of the file."""
 

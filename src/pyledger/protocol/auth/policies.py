@@ -14,7 +14,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Any, Self
 
 from pyledger.errors import ConfigError
-from pyledger.model.value_type import value_type
+from pyledger.model.lazy_dataclass import lazy_dataclass
 from pyledger.protocol.auth.model import Action, Need, ResourceKind, User
 
 ANY = "*"
@@ -27,7 +27,7 @@ DECISIONS = {"allow": True, "deny": False}
 POLICY_TYPES = {"custom": True, "default": False}
 
 
-@value_type()
+@lazy_dataclass()
 class Entry:
     """Allows or denies some actions on one resource."""
 

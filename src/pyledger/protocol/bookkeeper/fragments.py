@@ -39,7 +39,7 @@ class Fragment:
 
 
 @dataclass(frozen=True, slots=True)
-class Lack:
+class MissingReplicas:
     """Places of a fragment without their copies, and how that was seen."""
 
     fragment: Fragment
@@ -156,10 +156,10 @@ class LedgerCheck:
         return self._asked_all and not self._waiting
 
     @property
-    def lacking(self) -> tuple[Lack, ...]:
+    def lacking(self) -> tuple[MissingReplicas, ...]:
         """Fragments without some of their copies."""
         return tuple(
-            Lack(fragment, dict(sorted(self._lacking[fragment.first_entry_id].items())))
+            MissingReplicas(fragment, dict(sorted(self._lacking[fragment.first_entry_id].items())))
             for fragment in self.fragments
             if fragment.first_entry_id in self._lacking
         )

@@ -17,7 +17,7 @@ from itertools import accumulate
 
 from pyledger.errors import InvariantError
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata, LedgerState
-from pyledger.protocol.bookkeeper.pending_adds import PendingAdd, PendingRun
+from pyledger.protocol.bookkeeper.pending_adds import PendingAdd, PendingBatch
 from pyledger.protocol.bookkeeper.result_codes import FATAL_TO_WRITERS, Result
 
 
@@ -52,7 +52,7 @@ class SendAdd:
 
 
 @dataclass(frozen=True, slots=True)
-class SendRun:
+class SendBatch:
     """Send entries that follow one another to some bookies.
 
     Attributes:
@@ -95,7 +95,7 @@ class WriterReady:
     added: tuple[Added, ...]
     closed: Result | None
     """A close that was asked for has ended."""
-    runs: tuple[SendRun, ...] = ()
+    runs: tuple[SendBatch, ...] = ()
 
 
 class LedgerWriter:
@@ -145,7 +145,7 @@ class LedgerWriter:
         self._pushed_length = length
         self._pending: deque[PendingAdd] = deque()
         # Entries behind those. While there are any, nothing has failed that they would have to be told of.
-        self._runs: deque[PendingRun] = deque()
+        self._runs: deque[PendingBatch] = deque()
         # What pending entries were sent to; follows the metadata once a change is stored.
         self._ensemble = metadata.segments[-1].ensemble
         # Bookies that failed, by place; those that the proposal replaces.
@@ -158,7 +158,7 @@ class LedgerWriter:
         self._closing = False
         self._asked: Proposal | None = None
         self._sends: list[SendAdd] = []
-        self._send_runs: list[SendRun] = []
+        self._send_runs: list[SendBatch] = []
         self._added: list[Added] = []
         self._closed: Result | None = None
 
@@ -209,9 +209,9 @@ class LedgerWriter:
         lengths = list(accumulate(map(len, payloads), initial=before))[1:]
         self.last_add_pushed, self._pushed_length = first + len(payloads) - 1, lengths[-1]
         confirmed = self.last_add_confirmed
-        self._send_runs.append(SendRun(self._ensemble, first, confirmed, before, payloads.copy()))
+        self._send_runs.append(SendBatch(self._ensemble, first, confirmed, before, payloads.copy()))
         nobody = [0] * len(self._ensemble)
-        self._runs.append(PendingRun(first, payloads, lengths, confirmed, now_ms, nobody))
+        self._runs.append(PendingBatch(first, payloads, lengths, confirmed, now_ms, nobody))
         return self.last_add_pushed
 
     def answered_run(self, bookie: str, entry_id: int, count: int) -> None:

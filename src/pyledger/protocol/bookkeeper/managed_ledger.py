@@ -20,7 +20,7 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
-class LogLedger:
+class ManagedLedgerSegment:
     """One ledger of a log.
 
     Attributes:
@@ -37,7 +37,7 @@ class LogLedger:
 class LogIndex:
     """The ledgers of a log, oldest first. Only the last one may grow."""
 
-    ledgers: tuple[LogLedger, ...] = ()
+    ledgers: tuple[ManagedLedgerSegment, ...] = ()
 
     def check(self) -> Self:
         """Itself, when its ledgers agree with each other.
@@ -53,7 +53,7 @@ class LogIndex:
         return self
 
     @property
-    def growing(self) -> LogLedger | None:
+    def growing(self) -> ManagedLedgerSegment | None:
         """The ledger that may grow."""
         last = self.ledgers[-1] if self.ledgers else None
         return last if last is not None and last.last_entry_id is None else None
@@ -67,7 +67,7 @@ class LogIndex:
 
     def begun(self, ledger_id: int) -> "LogIndex":
         """Another ledger follows, and may grow."""
-        return LogIndex((*self.ledgers, LogLedger(ledger_id))).check()
+        return LogIndex((*self.ledgers, ManagedLedgerSegment(ledger_id))).check()
 
     def place_of(self, ledger_id: int) -> int:
         """How many ledgers stand before one; of one that was trimmed, none."""

@@ -24,7 +24,7 @@ class PendingAdd:
 
 
 @dataclass(slots=True)
-class PendingRun:
+class PendingBatch:
     """Entries that were given together, as long as nothing goes wrong and answers come in order.
 
     Attributes:

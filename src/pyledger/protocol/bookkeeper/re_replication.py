@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from pyledger.protocol.bookkeeper.fragments import Fragment, Lack
+from pyledger.protocol.bookkeeper.fragments import Fragment, MissingReplicas
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata, Segment
 from pyledger.protocol.bookkeeper.placement import Placement
 
@@ -67,7 +67,7 @@ class Repair:
 
 
 def repair_of(
-    lack: Lack, placement: Placement, writable: Sequence[str], avoid: Sequence[str] = ()
+    lack: MissingReplicas, placement: Placement, writable: Sequence[str], avoid: Sequence[str] = ()
 ) -> Repair | None:
     """Where a fragment's missing copies go; None: there is no bookie for any of them.
 
@@ -106,7 +106,7 @@ class Step(Enum):
 def next_step(
     metadata: LedgerMetadata,
     last_add_confirmed: int,
-    lacking: Sequence[Lack],
+    lacking: Sequence[MissingReplicas],
     there: Collection[str],
     waited_for: Collection[str],
 ) -> Step:
@@ -128,7 +128,10 @@ def next_step(
 
 
 def left_to_writer(
-    metadata: LedgerMetadata, last_add_confirmed: int, lacking: Sequence[Lack], there: Collection[str]
+    metadata: LedgerMetadata,
+    last_add_confirmed: int,
+    lacking: Sequence[MissingReplicas],
+    there: Collection[str],
 ) -> frozenset[str]:
     """Bookies that only a ledger's writer can replace.
 

@@ -2,12 +2,12 @@
 
 from dataclasses import field
 
+from pyledger.model.lazy_dataclass import lazy_dataclass
 from pyledger.model.topic import Permission
-from pyledger.model.value_type import value_type
 
 
-@value_type(kw_only=True)
-class BrokerStanding:
+@lazy_dataclass(kw_only=True)
+class BrokerState:
     """Facts of the broker that rules look at; a change is a new one."""
 
     cluster: str = "DefaultCluster"

@@ -3,7 +3,7 @@
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from pyledger.model.value_type import value_type
+from pyledger.model.lazy_dataclass import lazy_dataclass
 
 Channel = Hashable
 """A connection, as the shell names it."""
@@ -25,7 +25,7 @@ class Client:
         return now_ms - self.seen_ms > timeout_ms
 
 
-@value_type()
+@lazy_dataclass()
 class Notice:
     """Tell these connections that the members of a group have changed."""
 

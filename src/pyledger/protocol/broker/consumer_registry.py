@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from pyledger.config.delivery import DeliveryConfig
-from pyledger.model.value_type import value_type
+from pyledger.model.lazy_dataclass import lazy_dataclass
 from pyledger.protocol.broker.client_channel import Channel, Client, Notice
 from pyledger.protocol.broker.subscription import Subscription
 
@@ -22,7 +22,7 @@ CLUSTERING = "CLUSTERING"
 FROM_LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
 
 
-@value_type()
+@lazy_dataclass()
 class ConsumerState:
     """How a group consumes, in upstream's words."""
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from pyledger.model import names
+from pyledger.model.lazy_dataclass import lazy_dataclass
 from pyledger.model.message import QueueRange
 from pyledger.model.topic import NO_VERSION, DataVersion
-from pyledger.model.value_type import value_type
 from pyledger.protocol.broker.name_rules import is_internal_topic
 
 DELAY_LEVELS_MS = tuple(
@@ -29,7 +29,7 @@ DIGITS_MAX = 10
 TIMER_PROPERTIES = frozenset({names.TIMER_DELAY_SECONDS, names.TIMER_DELIVER_MS, names.TIMER_DELAY_MS})
 
 
-@value_type()
+@lazy_dataclass()
 class Destination:
     """A topic and a queue."""
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from pyledger.model import names
+from pyledger.model.lazy_dataclass import lazy_dataclass
 from pyledger.model.remoting_codes import ResponseCode
-from pyledger.model.value_type import value_type
-from pyledger.protocol.broker.rejection import Refusal
+from pyledger.protocol.broker.rejection import Rejection
 
 
 class RequestMode(StrEnum):
@@ -19,7 +19,7 @@ class RequestMode(StrEnum):
     POP = "POP"
 
 
-@value_type()
+@lazy_dataclass()
 class GroupMode:
     """How a group asks for the messages of a topic."""
 
@@ -31,7 +31,7 @@ class GroupMode:
 PULLING = GroupMode()
 
 
-class RequestModes:
+class MessageRequestModeTable:
     """The modes that an operator has set; `modes` is what `messageRequestMode.json` holds."""
 
     def __init__(self, modes: Mapping[tuple[str, str], GroupMode] | None = None) -> None:
@@ -50,16 +50,16 @@ class RequestModes:
 
     def update(
         self, topic: str, group: str, mode: GroupMode, *, topic_known: bool, group_known: bool
-    ) -> Refusal | None:
+    ) -> Rejection | None:
         """Set how a group asks, as an operator wants."""
         if topic.startswith(names.RETRY_PREFIX):
-            return Refusal(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
+            return Rejection(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
         if not topic_known:
             problem = f"topic[{topic}] not exist, apply first please!"
-            return Refusal(ResponseCode.TOPIC_NOT_EXIST, problem)
+            return Rejection(ResponseCode.TOPIC_NOT_EXIST, problem)
         if not group_known:
             problem = f"subscription group [{group}] does not exist"
-            return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, problem)
+            return Rejection(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, problem)
         self.modes[topic, group] = mode
         self.change_count += 1
         return None

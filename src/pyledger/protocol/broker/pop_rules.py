@@ -8,16 +8,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyledger.errors import SubscriptionSyntaxError
+from pyledger.model.lazy_dataclass import lazy_dataclass
 from pyledger.model.message import QueueRange
 from pyledger.model.remoting_codes import ResponseCode
 from pyledger.model.subscription_group import SubscriptionGroup
 from pyledger.model.topic import TopicConfig
-from pyledger.model.value_type import value_type
-from pyledger.protocol.broker.broker_state import BrokerStanding
+from pyledger.protocol.broker.broker_state import BrokerState
 from pyledger.protocol.broker.name_rules import is_internal_topic
 from pyledger.protocol.broker.pop import RETRY, TOPIC_ITSELF, pop_retry_topic
 from pyledger.protocol.broker.pull_rules import READ_BIT
-from pyledger.protocol.broker.rejection import Refusal
+from pyledger.protocol.broker.rejection import Rejection
 from pyledger.protocol.broker.subscription import Subscription, parse_subscription
 from pyledger.protocol.broker.subscription_groups import BrokerGroups
 from pyledger.protocol.broker.topics import BrokerTopics
@@ -53,7 +53,7 @@ class PopPlan:
     """Until when it may wait, by the wall clock."""
 
 
-@value_type()
+@lazy_dataclass()
 class PopSource:
     """A queue that a pop reads."""
 
@@ -67,7 +67,7 @@ class PopRules:
 
     def __init__(
         self,
-        standing: BrokerStanding,
+        broker_state: BrokerState,
         topics: BrokerTopics,
         groups: BrokerGroups,
         compile_filter: Callable[[Subscription], object],
@@ -76,34 +76,34 @@ class PopRules:
         """Take the tables that the checks look into.
 
         Args:
-            standing: What this broker is and may do.
+            broker_state: What this broker is and may do.
             topics: The topics.
             groups: The groups.
             compile_filter: Reads an SQL92 expression; raises `SubscriptionSyntaxError`.
             random_below: A random number from 0 up to below its argument.
         """
-        self.standing, self.topics, self.groups = standing, topics, groups
+        self.broker_state, self.topics, self.groups = broker_state, topics, groups
         self.compile_filter, self.random_below = compile_filter, random_below
 
-    def check(self, request: PopRequest, now_ms: int) -> PopPlan | Refusal:
+    def check(self, request: PopRequest, now_ms: int) -> PopPlan | Rejection:
         """Serve a pop or turn it down."""
-        name = self.standing.broker_name
+        name = self.broker_state.broker_name
         deadline_ms = (request.born_ms or now_ms) + request.poll_ms
         if now_ms - deadline_ms > LATE_MS:
             problem = f"the broker[{name}] pop message is timeout too much"
-            return Refusal(ResponseCode.POLLING_TIMEOUT, problem)
-        if not self.standing.readable:
-            return Refusal(ResponseCode.NO_PERMISSION, f"the broker[{name}] pop message is forbidden")
+            return Rejection(ResponseCode.POLLING_TIMEOUT, problem)
+        if not self.broker_state.readable:
+            return Rejection(ResponseCode.NO_PERMISSION, f"the broker[{name}] pop message is forbidden")
         if request.count > POP_COUNT_MAX:
             problem = f"the broker[{name}] pop message's num is greater than {POP_COUNT_MAX}"
-            return Refusal(ResponseCode.INVALID_PARAMETER, problem)
+            return Rejection(ResponseCode.INVALID_PARAMETER, problem)
         topic = self.check_queue(request.topic, request.queue_id)
-        if isinstance(topic, Refusal):
+        if isinstance(topic, Rejection):
             return topic
         if is_internal_topic(topic.name):
             return internal_topic(topic.name)
         group = self._check_group(request.group)
-        if isinstance(group, Refusal):
+        if isinstance(group, Rejection):
             return group
         try:
             wanted = parse_subscription(request.topic, request.expression, request.expression_type)
@@ -111,23 +111,23 @@ class PopRules:
                 self.compile_filter(wanted)
         except SubscriptionSyntaxError:
             problem = "parse the consumer's subscription failed"
-            return Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, problem)
+            return Rejection(ResponseCode.SUBSCRIPTION_PARSE_FAILED, problem)
         self.groups.keep(group, now_ms)
         return PopPlan(topic, wanted, min(deadline_ms, now_ms + request.poll_ms))
 
-    def check_queue(self, name: str, queue_id: int) -> TopicConfig | Refusal:
+    def check_queue(self, name: str, queue_id: int) -> TopicConfig | Rejection:
         """A topic that may be read, and that has the queue; a negative one is all."""
         topic = self.topics.find(name)
         if topic is None:
             return unknown_topic(name)
         if not int(topic.permission) & READ_BIT:
-            return Refusal(ResponseCode.NO_PERMISSION, f"the topic[{name}] peeking message is forbidden")
+            return Rejection(ResponseCode.NO_PERMISSION, f"the topic[{name}] peeking message is forbidden")
         if queue_id >= topic.read_queue_count:
             problem = (
                 f"queueId[{queue_id}] is illegal, topic:[{name}] "
                 f"topicConfig.readQueueNums:[{topic.read_queue_count}]"
             )
-            return Refusal(ResponseCode.INVALID_PARAMETER, problem)
+            return Rejection(ResponseCode.INVALID_PARAMETER, problem)
         return topic
 
     def sources(
@@ -150,7 +150,7 @@ class PopRules:
 
     def check_place(
         self, topic_name: str, queue_id: int, offset: int, held: QueueRange, *, end_allowed: bool
-    ) -> Refusal | None:
+    ) -> Rejection | None:
         """Whether a message that a client names may stand at a queue offset, units."""
         topic = self.topics.find(topic_name)
         if topic is None:
@@ -162,31 +162,33 @@ class PopRules:
                 f"queueId[{queue_id}] is illegal, topic:[{topic_name}] "
                 f"topicConfig.readQueueNums:[{topic.read_queue_count}]"
             )
-            return Refusal(ResponseCode.MESSAGE_ILLEGAL, problem)
+            return Rejection(ResponseCode.MESSAGE_ILLEGAL, problem)
         end = held.max_offset if end_allowed else held.max_offset - 1
         if not held.min_offset <= offset <= end:
             problem = (
                 f"offset is illegal, key:{topic_name}@{queue_id}, commit:{offset}, "
                 f"store:{held.min_offset}~{held.max_offset}"
             )
-            return Refusal(ResponseCode.NO_MESSAGE, problem)
+            return Rejection(ResponseCode.NO_MESSAGE, problem)
         return None
 
-    def _check_group(self, name: str) -> SubscriptionGroup | Refusal:
+    def _check_group(self, name: str) -> SubscriptionGroup | Rejection:
         group = self.groups.usable(name)
         if group is None:
             problem = f"subscription group [{name}] does not exist"
-            return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, problem)
+            return Rejection(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, problem)
         if not group.consume:
-            return Refusal(ResponseCode.NO_PERMISSION, f"subscription group no permission, {name}")
+            return Rejection(ResponseCode.NO_PERMISSION, f"subscription group no permission, {name}")
         return group
 
 
-def internal_topic(name: str) -> Refusal:
+def internal_topic(name: str) -> Rejection:
     """Pops store copies of what is not acknowledged, and none of what only the broker handles."""
-    return Refusal(ResponseCode.NO_PERMISSION, f"the topic[{name}] is the broker's own and cannot be popped")
+    return Rejection(
+        ResponseCode.NO_PERMISSION, f"the topic[{name}] is the broker's own and cannot be popped"
+    )
 
 
-def unknown_topic(name: str) -> Refusal:
+def unknown_topic(name: str) -> Rejection:
     """The topic is not here."""
-    return Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!")
+    return Rejection(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!")

@@ -13,9 +13,9 @@ from pyledger.errors import SubscriptionSyntaxError
 from pyledger.model.remoting_codes import ResponseCode
 from pyledger.model.subscription_group import SubscriptionGroup
 from pyledger.model.topic import Permission
-from pyledger.protocol.broker.broker_state import BrokerStanding
+from pyledger.protocol.broker.broker_state import BrokerState
 from pyledger.protocol.broker.consumer_registry import BROADCASTING, ConsumerTable
-from pyledger.protocol.broker.rejection import ForbiddenType, Refusal
+from pyledger.protocol.broker.rejection import ForbiddenType, Rejection
 from pyledger.protocol.broker.subscription import Subscription, parse_subscription
 from pyledger.protocol.broker.subscription_groups import BrokerGroups
 from pyledger.protocol.broker.topics import BrokerTopics
@@ -64,7 +64,7 @@ class PullRules:
     def __init__(
         self,
         config: DeliveryConfig,
-        standing: BrokerStanding,
+        broker_state: BrokerState,
         topics: BrokerTopics,
         groups: BrokerGroups,
         consumers: ConsumerTable,
@@ -74,27 +74,27 @@ class PullRules:
 
         Args:
             config: Which kinds of pulls are served.
-            standing: What this broker is and may do.
+            broker_state: What this broker is and may do.
             topics: The topics.
             groups: The groups.
             consumers: Members and subscriptions.
             compile_filter: Reads an SQL92 expression; raises `SubscriptionSyntaxError`.
         """
-        self.config, self.standing = config, standing
+        self.config, self.broker_state = config, broker_state
         self.topics, self.groups, self.consumers = topics, groups, consumers
         self.compile_filter = compile_filter
 
-    def check(self, request: PullRequest, now_ms: int) -> PullPlan | Refusal:
+    def check(self, request: PullRequest, now_ms: int) -> PullPlan | Rejection:
         """Serve a pull or turn it down."""
         group = self._check_group(request)
-        if isinstance(group, Refusal):
+        if isinstance(group, Rejection):
             return group
         if (refusal := self._check_queue(request)) is not None:
             return refusal
         found = (
             self._stated(request) if request.flags & SUBSCRIPTION_BIT else self._subscribed(request, group)
         )
-        if isinstance(found, Refusal):
+        if isinstance(found, Rejection):
             return found
         if not found.by_tag and not self.config.property_filter:
             return unsupported(found)
@@ -102,7 +102,7 @@ class PullRules:
             self.consumers.note_pulled(request.group, found, now_ms)
         return PullPlan(self.groups.keep(group, now_ms), found)
 
-    def check_subscription(self, subscription: Subscription) -> Refusal | None:
+    def check_subscription(self, subscription: Subscription) -> Rejection | None:
         """Whether a consumer could use a subscription; it asks when it starts."""
         if subscription.by_tag:
             return None
@@ -111,29 +111,29 @@ class PullRules:
         try:
             self.compile_filter(subscription)
         except SubscriptionSyntaxError as error:
-            return Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
+            return Rejection(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
         return None
 
-    def _check_group(self, request: PullRequest) -> SubscriptionGroup | Refusal:
-        if self.standing.slave and not self.config.slave_read:
-            return Refusal(ResponseCode.SYSTEM_BUSY, "this broker is a slave and serves no pulls")
-        if not self.standing.readable:
+    def _check_group(self, request: PullRequest) -> SubscriptionGroup | Rejection:
+        if self.broker_state.slave and not self.config.slave_read:
+            return Rejection(ResponseCode.SYSTEM_BUSY, "this broker is a slave and serves no pulls")
+        if not self.broker_state.readable:
             return forbidden(ForbiddenType.BROKER, "the broker pulling message is forbidden")
         if request.lite_code and not self.config.lite_pull:
             return forbidden(ForbiddenType.BROKER, "the broker for lite pull message is forbidden")
         group = self.groups.usable(request.group)
         if group is None:
             problem = f"subscription group [{request.group}] does not exist"
-            return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, problem)
+            return Rejection(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, problem)
         if not group.consume:
             return forbidden(ForbiddenType.GROUP, f"subscription group no permission, {request.group}")
         return group
 
-    def _check_queue(self, request: PullRequest) -> Refusal | None:
+    def _check_queue(self, request: PullRequest) -> Rejection | None:
         topic = self.topics.find(request.topic)
         if topic is None:
             problem = f"topic[{request.topic}] not exist, apply first please!"
-            return Refusal(ResponseCode.TOPIC_NOT_EXIST, problem)
+            return Rejection(ResponseCode.TOPIC_NOT_EXIST, problem)
         if not int(topic.permission) & READ_BIT:
             return forbidden(ForbiddenType.TOPIC, f"the topic[{request.topic}] pulling message is forbidden")
         if not 0 <= request.queue_id < topic.read_queue_count:
@@ -141,10 +141,10 @@ class PullRules:
                 f"queueId[{request.queue_id}] is illegal, topic:[{request.topic}] "
                 f"topicConfig.readQueueNums:[{topic.read_queue_count}]"
             )
-            return Refusal(ResponseCode.INVALID_PARAMETER, problem)
+            return Rejection(ResponseCode.INVALID_PARAMETER, problem)
         return None
 
-    def _stated(self, request: PullRequest) -> Subscription | Refusal:
+    def _stated(self, request: PullRequest) -> Subscription | Rejection:
         """The subscription that the pull itself carries."""
         text, kind = request.subscription, request.expression_type
         try:
@@ -152,14 +152,16 @@ class PullRules:
             if not found.by_tag:
                 self.compile_filter(found)
         except SubscriptionSyntaxError:
-            return Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed")
+            return Rejection(
+                ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed"
+            )
         return found
 
-    def _subscribed(self, request: PullRequest, group: SubscriptionGroup) -> Subscription | Refusal:
+    def _subscribed(self, request: PullRequest, group: SubscriptionGroup) -> Subscription | Rejection:
         """The subscription that the group's heartbeats have stated."""
         online = self.consumers.groups.get(request.group)
         if online is None:
-            return Refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
+            return Rejection(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
         if not group.consume_broadcast and online.state.message_model == BROADCASTING:
             problem = f"the consumer group[{request.group}] can not consume by broadcast way"
             return forbidden(ForbiddenType.BROADCASTING, problem)
@@ -168,27 +170,27 @@ class PullRules:
             return forbidden(ForbiddenType.SUBSCRIPTION, problem)
         found = online.subscriptions.get(request.topic)
         if found is None:
-            return Refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist")
+            return Rejection(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist")
         if found.version < request.subscription_version:
-            return Refusal(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
+            return Rejection(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
         if not found.by_tag:
             try:
                 self.compile_filter(found)
             except SubscriptionSyntaxError:
                 problem = "the broker's consumer filter data is not exist!"
-                return Refusal(ResponseCode.FILTER_DATA_NOT_EXIST, problem)
+                return Rejection(ResponseCode.FILTER_DATA_NOT_EXIST, problem)
         return found
 
 
-def forbidden(kind: ForbiddenType, remark: str) -> Refusal:
+def forbidden(kind: ForbiddenType, remark: str) -> Rejection:
     """A pull that somebody forbids."""
-    return Refusal(ResponseCode.NO_PERMISSION, remark, kind)
+    return Rejection(ResponseCode.NO_PERMISSION, remark, kind)
 
 
-def unsupported(subscription: Subscription) -> Refusal:
+def unsupported(subscription: Subscription) -> Rejection:
     """A kind of filter that is switched off."""
     problem = f"The broker does not support consumer to filter message by {subscription.expression_type}"
-    return Refusal(ResponseCode.SYSTEM_ERROR, problem)
+    return Rejection(ResponseCode.SYSTEM_ERROR, problem)
 
 
 CODE_OF_STATUS = {
@@ -227,7 +229,7 @@ def answer_pull(
     next_offset: int,
     *,
     config: DeliveryConfig,
-    standing: BrokerStanding,
+    broker_state: BrokerState,
     group: SubscriptionGroup,
     suggest_slave: bool,
 ) -> PullAnswer:
@@ -241,7 +243,7 @@ def answer_pull(
         queue_offset: What was asked for, units.
         next_offset: Where the store's queue goes on, units.
         config: Whether slaves serve pulls.
-        standing: What this broker is.
+        broker_state: What this broker is.
         group: The group, which names the brokers to read at.
         suggest_slave: The store holds the messages on disk only, so a slave should serve them.
     """
@@ -252,12 +254,12 @@ def answer_pull(
     broker_id = 0
     if config.slave_read:
         broker_id = group.slow_broker_id if suggest_slave else group.broker_id
-    if standing.slave and not config.offset_check_on_slave:
+    if broker_state.slave and not config.offset_check_on_slave:
         if status in NOT_HERE:
             next_offset = queue_offset
         if code == ResponseCode.PULL_OFFSET_MOVED:
             code, broker_id = ResponseCode.PULL_RETRY_IMMEDIATELY, group.broker_id
-    if standing.broker_id != 0 and not suggest_slave and standing.master_alive:
+    if broker_state.broker_id != 0 and not suggest_slave and broker_state.master_alive:
         broker_id = 0
         if code != ResponseCode.SUCCESS:
             code = ResponseCode.PULL_RETRY_IMMEDIATELY

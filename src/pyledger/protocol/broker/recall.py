@@ -9,10 +9,10 @@ from typing import Self
 
 from pyledger.config.delivery import DeliveryConfig
 from pyledger.model import names
+from pyledger.model.lazy_dataclass import lazy_dataclass
 from pyledger.model.remoting_codes import ResponseCode
-from pyledger.model.value_type import value_type
-from pyledger.protocol.broker.broker_state import BrokerStanding
-from pyledger.protocol.broker.rejection import Refusal
+from pyledger.protocol.broker.broker_state import BrokerState
+from pyledger.protocol.broker.rejection import Rejection
 from pyledger.protocol.broker.topics import BrokerTopics
 
 HANDLE_VERSION = "v1"
@@ -21,7 +21,7 @@ RECALL_TAG = "_RECALL_TAG_"
 UNAVAILABLE = "recall failed, broker service not available"
 
 
-@value_type()
+@lazy_dataclass()
 class RecallHandle:
     """Names one timer message; clients see it as text without meaning."""
 
@@ -51,41 +51,41 @@ def check_recall(
     topic: str,
     handle_text: str,
     *,
-    standing: BrokerStanding,
+    broker_state: BrokerState,
     topics: BrokerTopics,
     config: DeliveryConfig,
     now_ms: int,
-) -> RecallHandle | Refusal:
+) -> RecallHandle | Rejection:
     """Whether a message may be recalled; if so, send `recall_properties` with `RECALL_BODY` to its topic."""
     if not config.recall:
-        return Refusal(ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden")
-    if standing.slave:
-        return Refusal(ResponseCode.SLAVE_NOT_AVAILABLE, UNAVAILABLE)
-    if now_ms < standing.accept_sends_from_ms or not standing.writable:
-        return Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, UNAVAILABLE)
-    return check_handle(topic, handle_text, standing, topics, config, now_ms)
+        return Rejection(ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden")
+    if broker_state.slave:
+        return Rejection(ResponseCode.SLAVE_NOT_AVAILABLE, UNAVAILABLE)
+    if now_ms < broker_state.accept_sends_from_ms or not broker_state.writable:
+        return Rejection(ResponseCode.SERVICE_NOT_AVAILABLE, UNAVAILABLE)
+    return check_handle(topic, handle_text, broker_state, topics, config, now_ms)
 
 
 def check_handle(
     topic: str,
     handle_text: str,
-    standing: BrokerStanding,
+    broker_state: BrokerState,
     topics: BrokerTopics,
     config: DeliveryConfig,
     now_ms: int,
-) -> RecallHandle | Refusal:
+) -> RecallHandle | Rejection:
     """Whether a handle names a message of a topic that this broker may still have."""
     if topics.find(topic) is None:
-        return Refusal(ResponseCode.TOPIC_NOT_EXIST, f"recall failed, the topic[{topic}] not exist")
+        return Rejection(ResponseCode.TOPIC_NOT_EXIST, f"recall failed, the topic[{topic}] not exist")
     handle = RecallHandle.decode(handle_text)
     if handle is None:
-        return Refusal(ResponseCode.ILLEGAL_OPERATION, "recall failed, recall handle is invalid")
+        return Rejection(ResponseCode.ILLEGAL_OPERATION, "recall failed, recall handle is invalid")
     if handle.topic != topic:
-        return Refusal(ResponseCode.ILLEGAL_OPERATION, "recall failed, topic not match")
-    if handle.broker_name != standing.broker_name:
-        return Refusal(ResponseCode.ILLEGAL_OPERATION, UNAVAILABLE)
+        return Rejection(ResponseCode.ILLEGAL_OPERATION, "recall failed, topic not match")
+    if handle.broker_name != broker_state.broker_name:
+        return Rejection(ResponseCode.ILLEGAL_OPERATION, UNAVAILABLE)
     if not 0 < handle.deliver_ms + 1 - now_ms < config.timer_delay_max_ms:
-        return Refusal(ResponseCode.ILLEGAL_OPERATION, "recall failed, timestamp invalid")
+        return Rejection(ResponseCode.ILLEGAL_OPERATION, "recall failed, timestamp invalid")
     return handle
 
 

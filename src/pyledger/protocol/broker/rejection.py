@@ -2,8 +2,8 @@
 
 from enum import IntEnum
 
+from pyledger.model.lazy_dataclass import lazy_dataclass
 from pyledger.model.remoting_codes import ResponseCode
-from pyledger.model.value_type import value_type
 
 
 class ForbiddenType(IntEnum):
@@ -19,8 +19,8 @@ class ForbiddenType(IntEnum):
     SUBSCRIPTION = 5
 
 
-@value_type()
-class Refusal:
+@lazy_dataclass()
+class Rejection:
     """The code and the remark of the response."""
 
     code: ResponseCode

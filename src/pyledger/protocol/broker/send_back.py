@@ -6,12 +6,12 @@ Source: RocketMQ broker/.../AbstractSendMessageProcessor.java (consumerSendMsgBa
 from collections.abc import Callable, Mapping
 
 from pyledger.model import names
+from pyledger.model.lazy_dataclass import lazy_dataclass
 from pyledger.model.remoting_codes import ResponseCode
 from pyledger.model.topic import Permission
-from pyledger.model.value_type import value_type
-from pyledger.protocol.broker.broker_state import BrokerStanding
+from pyledger.protocol.broker.broker_state import BrokerState
 from pyledger.protocol.broker.name_rules import is_internal_topic, is_retry_or_dlq
-from pyledger.protocol.broker.rejection import Refusal
+from pyledger.protocol.broker.rejection import Rejection
 from pyledger.protocol.broker.send_rules import DLQ_QUEUE_COUNT, VERSION_OF_REQUEST_LIMIT, drop_internal
 from pyledger.protocol.broker.subscription_groups import BrokerGroups
 from pyledger.protocol.broker.topics import BrokerTopics
@@ -20,7 +20,7 @@ FIRST_DELAY_LEVEL = 3
 """Of the first retry: 10 s; each further one a level more."""
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class SendBackRequest:
     """What the rules look at of a message sent back."""
 
@@ -32,7 +32,7 @@ class SendBackRequest:
     """Of the client."""
 
 
-@value_type()
+@lazy_dataclass()
 class Returned:
     """What is stored for a message sent back; body, flags, birth and hosts stay as they were."""
 
@@ -49,7 +49,7 @@ class SendBackRules:
 
     def __init__(
         self,
-        standing: BrokerStanding,
+        broker_state: BrokerState,
         topics: BrokerTopics,
         groups: BrokerGroups,
         random_below: Callable[[int], int],
@@ -57,29 +57,29 @@ class SendBackRules:
         """Take the tables.
 
         Args:
-            standing: What this broker may do.
+            broker_state: What this broker may do.
             topics: The topics; retry and dead-letter topics are made here.
             groups: The groups, which say how often to try.
             random_below: A random number from 0 up to below its argument.
         """
-        self.standing, self.topics, self.groups = standing, topics, groups
+        self.broker_state, self.topics, self.groups = broker_state, topics, groups
         self.random_below = random_below
 
-    def check(self, request: SendBackRequest) -> Refusal | None:
+    def check(self, request: SendBackRequest) -> Rejection | None:
         """Look at a request before its message is looked up; SUCCESS means: drop it, all is said."""
         group = self.groups.usable(request.group)
         if group is None:
             problem = f"subscription group not exist, {request.group}"
-            return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, problem)
-        if not self.standing.writable:
-            problem = f"the broker[{self.standing.broker_name}] sending message is forbidden"
-            return Refusal(ResponseCode.NO_PERMISSION, problem)
+            return Rejection(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, problem)
+        if not self.broker_state.writable:
+            problem = f"the broker[{self.broker_state.broker_name}] sending message is forbidden"
+            return Rejection(ResponseCode.NO_PERMISSION, problem)
         if group.retry_queue_count <= 0:
-            return Refusal(ResponseCode.SUCCESS, "")
+            return Rejection(ResponseCode.SUCCESS, "")
         retry = names.retry_topic(request.group)
         topic = self.topics.find(retry)
         if topic is not None and not topic.permission & Permission.WRITE:
-            return Refusal(ResponseCode.NO_PERMISSION, f"the topic[{retry}] sending message is forbidden")
+            return Rejection(ResponseCode.NO_PERMISSION, f"the topic[{retry}] sending message is forbidden")
         return None
 
     def place(
@@ -91,7 +91,7 @@ class SendBackRules:
         msg_id: str,
         properties: Mapping[str, str],
         now_ms: int,
-    ) -> Returned | Refusal:
+    ) -> Returned | Rejection:
         """Where the message goes, after `check` found nothing.
 
         Args:
@@ -104,7 +104,7 @@ class SendBackRules:
         """
         if is_internal_topic(topic):
             problem = f"a message of topic[{topic}] cannot be sent back"
-            return Refusal(ResponseCode.NO_PERMISSION, problem)
+            return Rejection(ResponseCode.NO_PERMISSION, problem)
         group = self.groups.usable(request.group)
         assert group is not None
         self.groups.keep(group, now_ms)

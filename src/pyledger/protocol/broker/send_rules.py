@@ -14,11 +14,11 @@ from pyledger.model import names
 from pyledger.model.remoting_codes import ResponseCode
 from pyledger.model.sys_flag import MULTI_TAGS
 from pyledger.model.topic import TopicConfig
-from pyledger.protocol.broker.broker_state import BrokerStanding
+from pyledger.protocol.broker.broker_state import BrokerState
 from pyledger.protocol.broker.delay_levels import delay_level
 from pyledger.protocol.broker.name_rules import TOPIC_LENGTH_MAX, is_internal_topic, topic_problem
 from pyledger.protocol.broker.queue_locks import QueueLocks
-from pyledger.protocol.broker.rejection import Refusal
+from pyledger.protocol.broker.rejection import Rejection
 from pyledger.protocol.broker.subscription_groups import BrokerGroups
 from pyledger.protocol.broker.topics import BrokerTopics
 
@@ -89,7 +89,7 @@ class SendRules:
     def __init__(
         self,
         config: DeliveryConfig,
-        standing: BrokerStanding,
+        broker_state: BrokerState,
         topics: BrokerTopics,
         groups: BrokerGroups,
         locks: QueueLocks,
@@ -99,18 +99,18 @@ class SendRules:
 
         Args:
             config: What may be created and sent.
-            standing: What this broker is and may do.
+            broker_state: What this broker is and may do.
             topics: The topics.
             groups: The groups, for messages that come back.
             locks: Tells which groups consume in order.
             random_below: A random number from 0 up to below its argument.
         """
-        self.config, self.standing = config, standing
+        self.config, self.broker_state = config, broker_state
         self.topics, self.groups, self.locks = topics, groups, locks
         self.random_below = random_below
         self._open: dict[str, TopicConfig] = {}
 
-    def check(self, request: SendRequest, properties: dict[str, str], now_ms: int) -> SendPlan | Refusal:
+    def check(self, request: SendRequest, properties: dict[str, str], now_ms: int) -> SendPlan | Rejection:
         """Store a send or turn it down.
 
         Args:
@@ -121,19 +121,19 @@ class SendRules:
         if (refusal := self._check_broker(request, now_ms)) is not None:
             return refusal
         topic = self.topics.find(request.topic) or self._new_topic(request)
-        if isinstance(topic, Refusal):
+        if isinstance(topic, Rejection):
             return topic
         plan = self._plan(request, topic, properties, now_ms)
-        if not isinstance(plan, Refusal):
+        if not isinstance(plan, Rejection):
             self.topics.keep(topic, now_ms)
         return plan
 
     def _plan(
         self, request: SendRequest, topic: TopicConfig, properties: dict[str, str], now_ms: int
-    ) -> SendPlan | Refusal:
+    ) -> SendPlan | Rejection:
         if request.queue_id >= max(topic.read_queue_count, topic.write_queue_count):
             problem = f"request queueId[{request.queue_id}] is illegal, {topic.name} has fewer queues"
-            return Refusal(ResponseCode.INVALID_PARAMETER, problem)
+            return Rejection(ResponseCode.INVALID_PARAMETER, problem)
         queue_id = request.queue_id
         if queue_id < 0:
             queue_id = self.random_below(max(1, topic.write_queue_count))
@@ -141,17 +141,17 @@ class SendRules:
         retry = topic.name.startswith(names.RETRY_PREFIX)
         if request.batch and (retry or len(topic.name) > TOPIC_LENGTH_MAX):
             problem = "batch request does not support retry group" if retry else "message topic is too long"
-            return Refusal(ResponseCode.MESSAGE_ILLEGAL, f"{problem} {topic.name}")
+            return Rejection(ResponseCode.MESSAGE_ILLEGAL, f"{problem} {topic.name}")
         sys_flag = request.sys_flag | (MULTI_TAGS if topic.filter_type == "MULTI_TAG" else 0)
         if retry:
             return self._check_retry(request, SendPlan(topic, queue_id, properties, sys_flag), now_ms)
         if topic.attributes.get("cleanup.policy") == "COMPACTION" and not properties.get(names.KEYS):
             problem = "Required message key is missing"
-            return Refusal(ResponseCode.MESSAGE_ILLEGAL, problem)
+            return Rejection(ResponseCode.MESSAGE_ILLEGAL, problem)
         half = not request.batch and is_half(request.reconsume_times, properties)
         if half and self.config.reject_transactions:
-            problem = f"the broker[{self.standing.broker_name}] sending transaction message is forbidden"
-            return Refusal(ResponseCode.NO_PERMISSION, problem)
+            problem = f"the broker[{self.broker_state.broker_name}] sending transaction message is forbidden"
+            return Rejection(ResponseCode.NO_PERMISSION, problem)
         return SendPlan(topic, queue_id, properties, sys_flag, half)
 
     def open_queue_count(self, topic: str, now_ms: int) -> int:
@@ -161,7 +161,7 @@ class SendRules:
         `SPECIAL_PROPERTIES`.
         """
         known = self.topics.find(topic)
-        if known is None or self.standing.slave or now_ms < self.standing.accept_sends_from_ms:
+        if known is None or self.broker_state.slave or now_ms < self.broker_state.accept_sends_from_ms:
             return 0
         if known is not self._open.get(topic):
             special = topic.startswith(names.RETRY_PREFIX) or is_internal_topic(topic)
@@ -178,45 +178,45 @@ class SendRules:
         self._set_properties(added)
         return added
 
-    def _check_broker(self, request: SendRequest, now_ms: int) -> Refusal | None:
-        standing = self.standing
-        if standing.slave:
-            return Refusal(ResponseCode.SYSTEM_BUSY, "this broker is a slave and takes no messages")
-        if now_ms < standing.accept_sends_from_ms:
-            problem = f"broker unable to service, until {standing.accept_sends_from_ms}"
-            return Refusal(ResponseCode.SYSTEM_ERROR, problem)
+    def _check_broker(self, request: SendRequest, now_ms: int) -> Rejection | None:
+        broker_state = self.broker_state
+        if broker_state.slave:
+            return Rejection(ResponseCode.SYSTEM_BUSY, "this broker is a slave and takes no messages")
+        if now_ms < broker_state.accept_sends_from_ms:
+            problem = f"broker unable to service, until {broker_state.accept_sends_from_ms}"
+            return Rejection(ResponseCode.SYSTEM_ERROR, problem)
         known = self.topics.find(request.topic)
-        if not standing.writable and known is not None and known.order:
-            problem = f"the broker[{standing.broker_name}] sending message is forbidden"
-            return Refusal(ResponseCode.NO_PERMISSION, problem)
+        if not broker_state.writable and known is not None and known.order:
+            problem = f"the broker[{broker_state.broker_name}] sending message is forbidden"
+            return Rejection(ResponseCode.NO_PERMISSION, problem)
         if known is None and (wrong := topic_problem(request.topic)) is not None:
-            return Refusal(ResponseCode.INVALID_PARAMETER, wrong)
+            return Rejection(ResponseCode.INVALID_PARAMETER, wrong)
         if is_internal_topic(request.topic):
             problem = f"Sending message to topic[{request.topic}] is forbidden."
-            return Refusal(ResponseCode.NO_PERMISSION, problem)
+            return Rejection(ResponseCode.NO_PERMISSION, problem)
         if request.reconsume_times < 0:
             # Counted from below zero it would come again more often than its group allows.
             problem = f"reconsumeTimes[{request.reconsume_times}] is negative"
-            return Refusal(ResponseCode.MESSAGE_ILLEGAL, problem)
+            return Rejection(ResponseCode.MESSAGE_ILLEGAL, problem)
         return None
 
-    def _new_topic(self, request: SendRequest) -> TopicConfig | Refusal:
+    def _new_topic(self, request: SendRequest) -> TopicConfig | Rejection:
         count = request.default_topic_queue_count
         topic = self.topics.for_send(request.topic, request.default_topic, count)
         if topic is None and request.topic.startswith(names.RETRY_PREFIX):
             topic = TopicConfig(request.topic, 1, 1)
         if topic is None:
             problem = f"topic[{request.topic}] not exist, apply first please!"
-            return Refusal(ResponseCode.TOPIC_NOT_EXIST, problem)
+            return Rejection(ResponseCode.TOPIC_NOT_EXIST, problem)
         return topic
 
-    def _check_retry(self, request: SendRequest, plan: SendPlan, now_ms: int) -> SendPlan | Refusal:
+    def _check_retry(self, request: SendRequest, plan: SendPlan, now_ms: int) -> SendPlan | Rejection:
         """A message for a retry topic: again, or a dead letter after too many times or when kept in order."""
         name = plan.topic.name.removeprefix(names.RETRY_PREFIX)
         group = self.groups.usable(name)
         if group is None:
             problem = f"subscription group not exist, {name}"
-            return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, problem)
+            return Rejection(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, problem)
         self.groups.keep(group, now_ms)
         times_max = group.retry_times_max
         if request.version >= VERSION_OF_REQUEST_LIMIT and request.max_reconsume_times is not None:
@@ -228,9 +228,9 @@ class SendRules:
         return SendPlan(topic, 0, plan.properties, plan.sys_flag, dead_letter=True)
 
     def _set_properties(self, properties: dict[str, str]) -> None:
-        properties[names.MSG_REGION] = self.standing.region
-        properties[names.TRACE_ON] = "true" if self.standing.trace else "false"
-        properties[names.CLUSTER] = self.standing.cluster
+        properties[names.MSG_REGION] = self.broker_state.region
+        properties[names.TRACE_ON] = "true" if self.broker_state.trace else "false"
+        properties[names.CLUSTER] = self.broker_state.cluster
 
 
 def drop_internal(properties: dict[str, str]) -> None:

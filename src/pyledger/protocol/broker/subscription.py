@@ -4,15 +4,15 @@ Source: RocketMQ common/.../FilterAPI.java, SubscriptionData.java, ExpressionTyp
 """
 
 from pyledger.errors import SubscriptionSyntaxError
+from pyledger.model.lazy_dataclass import lazy_dataclass
 from pyledger.model.message import ALL_TAGS as ALL
 from pyledger.model.message import parse_tags, tags_code
-from pyledger.model.value_type import value_type
 
 TAG = "TAG"
 SQL92 = "SQL92"
 
 
-@value_type()
+@lazy_dataclass()
 class Subscription:
     """One topic of a group's subscriptions, as its members state it."""
 

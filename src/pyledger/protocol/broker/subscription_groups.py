@@ -13,7 +13,7 @@ from pyledger.model.remoting_codes import ResponseCode
 from pyledger.model.subscription_group import SubscriptionGroup
 from pyledger.model.topic import NO_VERSION, DataVersion
 from pyledger.protocol.broker.name_rules import INTERNAL_GROUPS, group_problem, is_system_group
-from pyledger.protocol.broker.rejection import Refusal
+from pyledger.protocol.broker.rejection import Rejection
 
 PREDEFINED = (
     "TOOLS_CONSUMER",
@@ -93,17 +93,17 @@ class BrokerGroups:
         """Have a usable group from now on: what it was asked for has succeeded."""
         return self.groups.get(group.name) or self._put(group, now_ms)
 
-    def update(self, group: SubscriptionGroup, now_ms: int) -> Refusal | None:
+    def update(self, group: SubscriptionGroup, now_ms: int) -> Rejection | None:
         """Create or change a group as an administrator asks."""
         if (problem := group_problem(group.name)) is not None:
-            return Refusal(ResponseCode.INVALID_PARAMETER, problem)
+            return Rejection(ResponseCode.INVALID_PARAMETER, problem)
         if group.name in INTERNAL_GROUPS:
             return internal_group(group.name)
         if self.groups.get(group.name) != group:
             self._put(group, now_ms)
         return None
 
-    def delete(self, name: str, now_ms: int) -> Refusal | None:
+    def delete(self, name: str, now_ms: int) -> Rejection | None:
         """Delete a group; an unknown one is no error."""
         if name in INTERNAL_GROUPS:
             return internal_group(name)
@@ -144,6 +144,6 @@ class BrokerGroups:
         return group
 
 
-def internal_group(name: str) -> Refusal:
+def internal_group(name: str) -> Rejection:
     """Nobody changes a group by whose offsets the broker knows what it has done."""
-    return Refusal(ResponseCode.INVALID_PARAMETER, f"the group[{name}] is the broker's own")
+    return Rejection(ResponseCode.INVALID_PARAMETER, f"the group[{name}] is the broker's own")

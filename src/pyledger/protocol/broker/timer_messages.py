@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from pyledger.config.delivery import DeliveryConfig
 from pyledger.model import names
-from pyledger.model.value_type import value_type
+from pyledger.model.lazy_dataclass import lazy_dataclass
 from pyledger.protocol.broker.ack_blocks import OffsetBlocks
 
 AT_ONCE_MS = 0
@@ -26,7 +26,7 @@ WAYS = (names.TIMER_DELAY_SECONDS, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)
 """Properties that ask for a time, in the order they are looked at."""
 
 
-@value_type()
+@lazy_dataclass()
 class TimerPlan:
     """When a message is to be delivered."""
 
@@ -34,7 +34,7 @@ class TimerPlan:
     """Already floored to the precision."""
 
 
-@value_type()
+@lazy_dataclass()
 class TimerProblem:
     """The message asks for what cannot be."""
 
@@ -113,7 +113,7 @@ class Timed:
         return other is not None and (self.deliver_ms, self.topic) == (other.deliver_ms, other.topic)
 
 
-@value_type()
+@lazy_dataclass()
 class TimerProgress:
     """Where delivery stands; with the timer topic it says what waits.
 

@@ -7,12 +7,12 @@ import re
 from collections.abc import Mapping
 
 from pyledger.errors import TopicAttributeError
-from pyledger.model.value_type import value_type
+from pyledger.model.lazy_dataclass import lazy_dataclass
 
 INT64_MAX = (1 << 63) - 1
 
 
-@value_type()
+@lazy_dataclass()
 class Attribute:
     """One attribute: the words that it may be, or any whole number."""
 

@@ -15,7 +15,7 @@ from pyledger.model import names
 from pyledger.model.remoting_codes import ResponseCode
 from pyledger.model.topic import NO_VERSION, DataVersion, Permission, TopicConfig
 from pyledger.protocol.broker.name_rules import is_system_topic, topic_problem
-from pyledger.protocol.broker.rejection import Refusal
+from pyledger.protocol.broker.rejection import Rejection
 from pyledger.protocol.broker.topic_attributes import alter_attributes
 
 READ_WRITE = Permission.READ | Permission.WRITE
@@ -136,7 +136,7 @@ class BrokerTopics:
             now_ms,
         )
 
-    def update(self, wanted: TopicConfig, now_ms: int, *, mixed_allowed: bool = False) -> Refusal | None:
+    def update(self, wanted: TopicConfig, now_ms: int, *, mixed_allowed: bool = False) -> Rejection | None:
         """Create or change a topic as an administrator asks.
 
         Args:
@@ -145,30 +145,30 @@ class BrokerTopics:
             mixed_allowed: Whether a topic may hold messages of all types.
         """
         if (problem := topic_problem(wanted.name)) is not None:
-            return Refusal(ResponseCode.INVALID_PARAMETER, problem)
+            return Rejection(ResponseCode.INVALID_PARAMETER, problem)
         if self.is_system(wanted.name):
             problem = f"The topic[{wanted.name}] is conflict with system topic."
-            return Refusal(ResponseCode.INVALID_PARAMETER, problem)
+            return Rejection(ResponseCode.INVALID_PARAMETER, problem)
         if wanted.attributes.get("+message.type") == "MIXED" and not mixed_allowed:
-            return Refusal(ResponseCode.INVALID_PARAMETER, "MIXED message type is not supported.")
+            return Rejection(ResponseCode.INVALID_PARAMETER, "MIXED message type is not supported.")
         known = self.topics.get(wanted.name)
         current = known.attributes if known else {}
         try:
             attributes = alter_attributes(current, wanted.attributes, create=known is None)
         except TopicAttributeError as error:
-            return Refusal(ResponseCode.SYSTEM_ERROR, str(error))
+            return Rejection(ResponseCode.SYSTEM_ERROR, str(error))
         topic = replace(wanted, attributes=attributes)
         if topic != known:
             self._put(topic, now_ms)
         return None
 
-    def delete(self, name: str, now_ms: int) -> Refusal | None:
+    def delete(self, name: str, now_ms: int) -> Rejection | None:
         """Delete a topic as an administrator asks; an unknown one is no error."""
         if not name.strip():
-            return Refusal(ResponseCode.INVALID_PARAMETER, "The specified topic is blank.")
+            return Rejection(ResponseCode.INVALID_PARAMETER, "The specified topic is blank.")
         if self.is_system(name):
             problem = f"The topic[{name}] is conflict with system topic."
-            return Refusal(ResponseCode.INVALID_PARAMETER, problem)
+            return Rejection(ResponseCode.INVALID_PARAMETER, problem)
         if self.topics.pop(name, None) is not None:
             self.version = self.version.next(now_ms)
         return None

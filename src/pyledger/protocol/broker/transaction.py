@@ -16,11 +16,11 @@ from enum import Enum, IntEnum, auto
 
 from pyledger.config.delivery import DeliveryConfig
 from pyledger.model import names
+from pyledger.model.lazy_dataclass import lazy_dataclass
 from pyledger.model.remoting_codes import ResponseCode
 from pyledger.model.sys_flag import TRANSACTION_MASK, TransactionType
-from pyledger.model.value_type import value_type
 from pyledger.protocol.broker.delay_levels import Destination, restore
-from pyledger.protocol.broker.rejection import Refusal
+from pyledger.protocol.broker.rejection import Rejection
 
 OP_TAG = "d"
 OP_BATCH_MAX = 32
@@ -36,7 +36,7 @@ class TransactionEnd(IntEnum):
     ROLLBACK = 12
 
 
-@value_type()
+@lazy_dataclass()
 class HalfMessage:
     """What the rules look at of a stored half message."""
 
@@ -89,7 +89,7 @@ def check_end(
     from_check: bool,
     now_ms: int,
     config: DeliveryConfig,
-) -> Destination | Refusal:
+) -> Destination | Rejection:
     """Whether a commit or rollback fits the half message it names; returns where a commit is delivered.
 
     Args:
@@ -102,19 +102,19 @@ def check_end(
         config: The broker's timeout.
     """
     if half is None:
-        return Refusal(ResponseCode.SYSTEM_ERROR, "find prepared transaction message failed")
+        return Rejection(ResponseCode.SYSTEM_ERROR, "find prepared transaction message failed")
     asked = names.CHECK_IMMUNITY_SECONDS in half.properties
     if asked and not from_check and now_ms - half.born_ms > half.immunity_ms(config.transaction_timeout_ms):
         problem = "the half message is past its immunity: its producer is being asked, answer that"
-        return Refusal(ResponseCode.ILLEGAL_OPERATION, problem)
+        return Rejection(ResponseCode.ILLEGAL_OPERATION, problem)
     if half.properties.get(names.PRODUCER_GROUP) != group:
-        return Refusal(ResponseCode.SYSTEM_ERROR, "the producer group wrong")
+        return Rejection(ResponseCode.SYSTEM_ERROR, "the producer group wrong")
     if half.queue_offset != queue_offset:
-        return Refusal(ResponseCode.SYSTEM_ERROR, "the transaction state table offset wrong")
+        return Rejection(ResponseCode.SYSTEM_ERROR, "the transaction state table offset wrong")
     if half.physical_offset != physical_offset:
-        return Refusal(ResponseCode.SYSTEM_ERROR, "the commit log offset wrong")
+        return Rejection(ResponseCode.SYSTEM_ERROR, "the commit log offset wrong")
     destination = restore(half.properties)
-    return destination or Refusal(ResponseCode.SYSTEM_ERROR, "the half message has no destination")
+    return destination or Rejection(ResponseCode.SYSTEM_ERROR, "the half message has no destination")
 
 
 class OpBuffer:
@@ -154,7 +154,7 @@ class OpBuffer:
         return self.oldest_ms + self.interval_ms if self.half_offsets else None
 
 
-class EndedHalves:
+class EndedHalfMessages:
     """Half messages that are done and whose op message cannot be read yet, by queue offset in units."""
 
     def __init__(self, config: DeliveryConfig) -> None:
@@ -187,7 +187,7 @@ def parse_op(body: bytes) -> list[int]:
     return [int(part) for part in parts if part.isascii() and part.isdecimal() and len(part) < 19]
 
 
-@value_type()
+@lazy_dataclass()
 class OpMessage:
     """What a round looks at of an op message."""
 

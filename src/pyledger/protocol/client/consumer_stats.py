@@ -3,7 +3,7 @@
 Source: RocketMQ client/.../stat/ConsumerStatsManager.java.
 """
 
-from pyledger.model.value_type import value_type
+from pyledger.model.lazy_dataclass import lazy_dataclass
 
 MINUTE_MS = 60_000
 HOUR_MS = 3_600_000
@@ -42,7 +42,7 @@ class Window:
         return self._newest % PARTS
 
 
-@value_type()
+@lazy_dataclass()
 class Rates:
     """Over the last minute; times are averages in ms, rates messages a second."""
 

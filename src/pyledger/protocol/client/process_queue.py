@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from operator import lt
 from typing import Generic, Protocol, TypeVar
 
-from pyledger.model.value_type import value_type
+from pyledger.model.lazy_dataclass import lazy_dataclass
 
 MIB = 1 << 20
 LOCK_VALID_MS = 30_000
@@ -32,7 +32,7 @@ class Cached(Protocol):
 M = TypeVar("M", bound=Cached)
 
 
-@value_type()
+@lazy_dataclass()
 class FlowLimits:
     """How much of one queue may wait."""
 

@@ -79,7 +79,7 @@ class FaultTable:
         )
 
 
-class QueueChooser:
+class FaultStrategy:
     """Takes the queues of one topic in turn."""
 
     def __init__(self, draw: Callable[[int], int]) -> None:

@@ -15,7 +15,7 @@ from pyledger.protocol.dledger.member_state import FULL_PAUSE_MS, MemberState
 from pyledger.protocol.dledger.messages import (
     NO_INDEX,
     Entry,
-    EntryRun,
+    EntryBatch,
     PushEntryRequest,
     PushEntryResponse,
     PushType,
@@ -119,7 +119,7 @@ class EntryDispatcher:
 
     def _request(self, kind: PushType, entries: Sequence[Entry]) -> PushEntryRequest:
         state = self.state
-        many = len(entries) > 1 or isinstance(entries, EntryRun)
+        many = len(entries) > 1 or isinstance(entries, EntryBatch)
         return PushEntryRequest(
             group=state.group,
             remote_id=self.peer,

@@ -110,8 +110,8 @@ class HeartBeats:
         if state.is_quorum(this.count(ResponseCode.SUCCESS, ResponseCode.TERM_NOT_READY)):
             self.next_send_ms = now_ms + PASS_MS
             return
-        patience_ms = state.config.max_heart_beat_leak * self.interval_ms
-        silent = self.quorum_ms is None or now_ms - self.quorum_ms > patience_ms
+        election_timeout_ms = state.config.max_heart_beat_leak * self.interval_ms
+        silent = self.quorum_ms is None or now_ms - self.quorum_ms > election_timeout_ms
         if silent or this.count(ResponseCode.INCONSISTENT_LEADER):
             state.change_to_candidate(state.term)
 

@@ -26,7 +26,7 @@ class Elector:
         self.last_result = ParseResult.WAIT_TO_VOTE_NEXT if first else ParseResult.WAIT_TO_REVOTE
         self.round: VoteRound | None = None
         self.heard_ms = now_ms
-        self.patience_ms = self._draw_patience_ms()
+        self.election_timeout_ms = self._draw_patience_ms()
         # Who was a member before waits for the heart beat of a leader that may be there.
         known = state.storage.end_index > NO_INDEX or state.term > 0
         wait_ms = self.config.heart_beat_time_interval_ms + self._draw_pause_ms() if known else 0
@@ -50,7 +50,7 @@ class Elector:
     def heard(self, now_ms: int) -> None:
         """A heart beat of the leader was accepted."""
         self.heard_ms = now_ms
-        self.patience_ms = self._draw_patience_ms()
+        self.election_timeout_ms = self._draw_patience_ms()
 
     def raise_term(self, term: int) -> None:
         """Somebody is at a higher term: become candidate, and take that term before anything else."""
@@ -60,7 +60,7 @@ class Elector:
     def run(self, now_ms: int) -> None:
         """Do what is due."""
         state = self.state
-        if state.role is Role.FOLLOWER and now_ms - self.heard_ms > self.patience_ms:
+        if state.role is Role.FOLLOWER and now_ms - self.heard_ms > self.election_timeout_ms:
             state.change_to_candidate(state.term)
         if state.role is not Role.CANDIDATE:
             self.round = None
@@ -162,7 +162,7 @@ class Elector:
         """When `run` has something to do, in ms; None: not before something happens."""
         state = self.state
         if state.role is Role.FOLLOWER:
-            return self.heard_ms + self.patience_ms + 1
+            return self.heard_ms + self.election_timeout_ms + 1
         if state.role is Role.LEADER:
             return None
         if self.need_increase_term:

@@ -5,7 +5,7 @@ Source: DLedger MemberState.java.
 
 from collections.abc import Callable, Mapping
 
-from pyledger.config.dledger import RaftConfig
+from pyledger.config.dledger import DLedgerConfig
 from pyledger.errors import CorruptRecordError, InvariantError
 from pyledger.protocol.dledger.messages import NO_INDEX, NO_TERM, TermState
 from pyledger.protocol.dledger.outbox import Outbox
@@ -30,7 +30,7 @@ class MemberState:
         storage: LogStorage,
         outbox: Outbox,
         random: RandomSource,
-        config: RaftConfig,
+        config: DLedgerConfig,
         saved: TermState,
         incarnation: int,
     ) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple, TypeAlias, overload
 
-from pyledger.model.value_type import value_type
+from pyledger.model.lazy_dataclass import lazy_dataclass
 from pyledger.protocol.dledger.response_codes import ResponseCode
 
 NO_INDEX = -1
@@ -41,7 +41,7 @@ class Entry(NamedTuple):
         return self[:7] == other[:7]
 
 
-class EntryRun(Sequence[Entry]):
+class EntryBatch(Sequence[Entry]):
     """Entries that follow one another, as they are stored: no entry is decoded before it is looked at.
 
     Attributes:
@@ -82,7 +82,7 @@ class EntryRun(Sequence[Entry]):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"EntryRun({len(self.data)} bytes, first_index={self.first_index}, count={self._count})"
+        return f"EntryBatch({len(self.data)} bytes, first_index={self.first_index}, count={self._count})"
 
     def _decoded(self, place: int) -> Entry:
         head = ENTRY_HEADER.unpack_from(self.data, place)
@@ -91,7 +91,7 @@ class EntryRun(Sequence[Entry]):
         return Entry(index, term, pos, size, body, magic, channel, chain_crc, body_crc)
 
 
-class BodyRun(Sequence[bytes]):
+class BodyBatch(Sequence[bytes]):
     """Bodies as a client sent them, each with its length (i32) before it; copied when they are looked at.
 
     Attributes:
@@ -129,12 +129,12 @@ class BodyRun(Sequence[bytes]):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"BodyRun({len(self.data)} bytes, count={self._count})"
+        return f"BodyBatch({len(self.data)} bytes, count={self._count})"
 
 
 def size_of(entries: Sequence[Entry]) -> int:
     """Bytes of stored entries."""
-    return len(entries.data) if isinstance(entries, EntryRun) else sum(entry.size for entry in entries)
+    return len(entries.data) if isinstance(entries, EntryBatch) else sum(entry.size for entry in entries)
 
 
 class TermState(NamedTuple):
@@ -170,7 +170,7 @@ class VoteResult(Enum):
     REJECT_TAKING_LEADERSHIP = "REJECT_TAKING_LEADERSHIP"
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class RequestOrResponse:
     """The members that everything has."""
 
@@ -182,7 +182,7 @@ class RequestOrResponse:
     term: int = NO_TERM
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class VoteRequest(RequestOrResponse):
     """`leader_id` asks to be the leader of `term`; the end of its log comes along."""
 
@@ -190,24 +190,24 @@ class VoteRequest(RequestOrResponse):
     ledger_end_term: int = NO_TERM
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class VoteResponse(RequestOrResponse):
     """The ids are those of the request, not exchanged."""
 
     vote_result: VoteResult = VoteResult.UNKNOWN
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class HeartBeatRequest(RequestOrResponse):
     """`leader_id` leads `term`."""
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class HeartBeatResponse(RequestOrResponse):
     """Success says nothing but its code; a refusal for a term brings the receiver's."""
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class PushEntryRequest(RequestOrResponse):
     """A leader tells a follower: take this, compare this, cut here, so much is committed.
 
@@ -229,7 +229,7 @@ class PushEntryRequest(RequestOrResponse):
         return () if self.entry is None else (self.entry,)
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class PushEntryResponse(RequestOrResponse):
     """`index` is the first of the request, `begin_index` and `end_index` where the follower's log stands."""
 
@@ -243,7 +243,7 @@ class PushEntryResponse(RequestOrResponse):
     """Of the follower; None: one of Java's."""
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class LeadershipTransferRequest(RequestOrResponse):
     """From a client to the leader `transfer_id`, and from there to `transferee_id`."""
 
@@ -252,12 +252,12 @@ class LeadershipTransferRequest(RequestOrResponse):
     take_leadership_ledger_index: int = NO_INDEX
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class LeadershipTransferResponse(RequestOrResponse):
     """`term` is the transferee's after it won."""
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class AppendEntryRequest(RequestOrResponse):
     """What to append. Several (`batch_msgs`) come only from the leader's own process."""
 
@@ -265,7 +265,7 @@ class AppendEntryRequest(RequestOrResponse):
     batch_msgs: Sequence[bytes] | None = None
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class AppendEntryResponse(RequestOrResponse):
     """Where the entry stands (the last one of a batch). The body begins at `pos` + 48."""
 
@@ -275,7 +275,7 @@ class AppendEntryResponse(RequestOrResponse):
     """Of a batch, one for each entry; not on the wire."""
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class GetEntriesRequest(RequestOrResponse):
     """One entry, by its index."""
 
@@ -283,14 +283,14 @@ class GetEntriesRequest(RequestOrResponse):
     max_size: int = 0
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class GetEntriesResponse(RequestOrResponse):
     """No entry, or one."""
 
     entries: tuple[Entry, ...] = ()
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class MetadataRequest(RequestOrResponse):
     """Who leads, and who is a member?"""
 
@@ -311,7 +311,7 @@ class MemberStatus(NamedTuple):
     disk_full: bool
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class MetadataResponse(RequestOrResponse):
     """The leader as far as it is known; members with their addresses. The term stays -1."""
 
@@ -319,12 +319,12 @@ class MetadataResponse(RequestOrResponse):
     status: MemberStatus | None = None
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class ReadIndexRequest(RequestOrResponse):
     """How far must be applied to see all that was acknowledged before? Ours; Java has none."""
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class ReadIndexResponse(RequestOrResponse):
     """`index` was committed when the request came, and the leader still led after that."""
 

@@ -6,7 +6,7 @@
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Protocol
 
-from pyledger.config.dledger import RaftConfig
+from pyledger.config.dledger import DLedgerConfig
 from pyledger.errors import (
     CorruptRecordError,
     OffsetOutOfRangeError,
@@ -84,7 +84,7 @@ class Part(Protocol):
         """When that will be, in ms; None: not before something happens."""
 
 
-class RaftNode:
+class DLedgerNode:
     """A member of a DLedger group, without disk, network, clock and chance of its own."""
 
     def __init__(
@@ -98,7 +98,7 @@ class RaftNode:
         saved: TermState,
         now_ms: int,
         incarnation: int,
-        config: RaftConfig | None = None,
+        config: DLedgerConfig | None = None,
     ) -> None:
         """Begin as a candidate.
 
@@ -113,7 +113,7 @@ class RaftNode:
             incarnation: A number above 0 that no earlier process of this member had.
             config: None: the defaults.
         """
-        self.config = config or RaftConfig()
+        self.config = config or DLedgerConfig()
         self.now_ms = now_ms
         self.storage = storage
         self.outbox = Outbox(storage.end_index, flush_before_ack=self.config.flush_before_ack)

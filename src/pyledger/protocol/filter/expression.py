@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
-from pyledger.model.value_type import value_type
+from pyledger.model.lazy_dataclass import lazy_dataclass
 from pyledger.protocol.filter.values import Value, compare, equal
 
 Properties = Mapping[str, str]
@@ -40,56 +40,56 @@ SEARCHES: dict[Search, Callable[[str, str], bool]] = {
 }
 
 
-@value_type()
+@lazy_dataclass()
 class Constant:
     """A literal."""
 
     value: Value
 
 
-@value_type()
+@lazy_dataclass()
 class Property:
     """The value of a property; null where a message has none."""
 
     name: str
 
 
-@value_type()
+@lazy_dataclass()
 class Negate:
     """A number with the other sign; null for anything else."""
 
     operand: "Node"
 
 
-@value_type()
+@lazy_dataclass()
 class Truth:
     """A property where a condition is expected: text is never true."""
 
     operand: Property
 
 
-@value_type()
+@lazy_dataclass()
 class Not:
     """The contrary; of null, null."""
 
     operand: "Node"
 
 
-@value_type()
+@lazy_dataclass()
 class AnyOf:
     """True if one is true, else null if one is null."""
 
     operands: tuple["Node", ...]
 
 
-@value_type()
+@lazy_dataclass()
 class AllOf:
     """False if one is false, else null if one is null."""
 
     operands: tuple["Node", ...]
 
 
-@value_type()
+@lazy_dataclass()
 class Equal:
     """Both the same."""
 
@@ -97,14 +97,14 @@ class Equal:
     right: "Node"
 
 
-@value_type()
+@lazy_dataclass()
 class IsNull:
     """Null."""
 
     operand: "Node"
 
 
-@value_type()
+@lazy_dataclass()
 class Order:
     """Two numbers in an order."""
 
@@ -113,7 +113,7 @@ class Order:
     right: "Node"
 
 
-@value_type()
+@lazy_dataclass()
 class OneOf:
     """A property that is one of some texts."""
 
@@ -122,7 +122,7 @@ class OneOf:
     negated: bool
 
 
-@value_type()
+@lazy_dataclass()
 class Matches:
     """A text in which another is found; null and the empty search are not found, nor found missing."""
 

@@ -9,8 +9,8 @@ Source: RocketMQ client/.../impl/consumer/RebalanceImpl.java.
 from collections.abc import Collection, Mapping
 
 from pyledger.errors import RebalanceError
+from pyledger.model.lazy_dataclass import lazy_dataclass
 from pyledger.model.message import MessageQueue
-from pyledger.model.value_type import value_type
 from pyledger.protocol.rebalance.strategies import Strategy, java_order
 
 PULL_IDLE_MAX_MS = 120_000
@@ -18,7 +18,7 @@ INTERVAL_MS = 20_000
 MIN_INTERVAL_MS = 1_000
 
 
-@value_type()
+@lazy_dataclass()
 class Plan:
     """What to do about one topic. A queue in both parts is to be started anew."""
 

@@ -13,8 +13,8 @@ from dataclasses import field
 from typing import Protocol, TypeVar
 
 from pyledger.errors import RebalanceError
+from pyledger.model.lazy_dataclass import lazy_dataclass
 from pyledger.model.message import MessageQueue
-from pyledger.model.value_type import value_type
 
 T = TypeVar("T")
 Queues = Sequence[MessageQueue]
@@ -56,7 +56,7 @@ def check(own_id: str, queues: Queues, consumer_ids: Sequence[str]) -> bool:
     return own_id in consumer_ids
 
 
-@value_type()
+@lazy_dataclass()
 class Averagely:
     """Neighbouring queues, sizes that differ by one at most, longer parts first."""
 
@@ -72,7 +72,7 @@ class Averagely:
         return list(queues[start : start + size + (index < longer)])
 
 
-@value_type()
+@lazy_dataclass()
 class AveragelyByCircle:
     """Every n-th queue, so that a broker's queues go to many consumers."""
 
@@ -85,7 +85,7 @@ class AveragelyByCircle:
         return list(queues[consumer_ids.index(own_id) :: len(consumer_ids)])
 
 
-@value_type()
+@lazy_dataclass()
 class ByConfig:
     """A fixed list, whatever queues and consumers there are."""
 
@@ -102,7 +102,7 @@ class ByConfig:
         return list(self.queues)
 
 
-@value_type()
+@lazy_dataclass()
 class ByMachineRoom:
     """Queues of brokers named `room@name` in some rooms; neighbouring ones, the rest one by one."""
 
@@ -126,7 +126,7 @@ def room_of(broker_name: str) -> str | None:
     return parts[0] if len(parts) == 2 else None
 
 
-@value_type()
+@lazy_dataclass()
 class MachineRoomNearby:
     """Queues go to consumers of their room; those of rooms without consumers are shared by all."""
 
@@ -172,7 +172,7 @@ def md5_hash(key: str) -> int:
     return int.from_bytes(digest[:4], "big")
 
 
-@value_type()
+@lazy_dataclass()
 class ConsistentHash:
     """Points on a ring; few queues move when a consumer comes or goes."""
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from pyledger.client.bookkeeper.client import AsyncLedgerClient
-from pyledger.client.bookkeeper.fragment_replicator import LedgerRepairs
+from pyledger.client.bookkeeper.fragment_replicator import LedgerReplication
 from pyledger.errors import (
     BookieExistsError,
     LedgerError,
@@ -86,7 +86,7 @@ async def mend_ledgers_of(
             continue  # deleted meanwhile: it lacks nothing
 
 
-async def _mended(repairs: LedgerRepairs, ledger_id: int, dry_run: bool) -> MendedLedger:
+async def _mended(repairs: LedgerReplication, ledger_id: int, dry_run: bool) -> MendedLedger:
     done = MendedLedger(ledger_id)
     try:
         for _ in range(ROUNDS_MAX):

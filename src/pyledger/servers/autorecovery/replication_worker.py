@@ -25,7 +25,7 @@ from pyledger.errors import (
 from pyledger.log_events import event, logger
 from pyledger.metadata.cancellation import end_if_cancelled
 from pyledger.metadata.change_signal import Signal
-from pyledger.metadata.underreplication import LEDGERS, LOCKS, TakenMark
+from pyledger.metadata.underreplication import LEDGERS, LOCKS, LockedLedger
 from pyledger.protocol.bookkeeper.re_replication import Step
 from pyledger.protocol.bookkeeper.result_codes import Result
 from pyledger.servers.autorecovery.clock import Clock, first_of
@@ -127,7 +127,7 @@ class ReplicationWorker:
 
     # --- one ledger
 
-    async def _care(self, taken: TakenMark, waited_for: Collection[str] = ()) -> None:
+    async def _care(self, taken: LockedLedger, waited_for: Collection[str] = ()) -> None:
         """Bring a ledger on as far as it goes now.
 
         Args:
@@ -182,7 +182,7 @@ class ReplicationWorker:
 
         task.add_done_callback(over)
 
-    async def _leave_to_writer(self, taken: TakenMark, bookies: Collection[str]) -> None:
+    async def _leave_to_writer(self, taken: LockedLedger, bookies: Collection[str]) -> None:
         await self._clock.wait(self._config.open_ledger_rereplication_grace_period_ms)
         try:
             await self._care(taken, bookies)

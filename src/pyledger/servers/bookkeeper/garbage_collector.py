@@ -23,7 +23,7 @@ T = TypeVar("T")
 END = -1
 
 
-class BookieCollector:
+class GarbageCollector:
     """Collects the garbage of one bookie; belongs to one event loop.
 
     Attributes:

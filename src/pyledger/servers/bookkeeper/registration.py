@@ -26,7 +26,7 @@ NAME_TIMEOUT_MS = 30_000
 """A session that a bookie of before has left lasts 10 s; the servers end it at a tick of theirs only."""
 
 
-class BookieMembership:
+class BookieRegistration:
     """One bookie of a cluster, from `start` to `close`.
 
     Attributes:

@@ -83,7 +83,7 @@ class Held(NamedTuple):
     timer: asyncio.TimerHandle
 
 
-class BookieDesk:
+class BookieRequestProcessor:
     """Takes requests and answers them; belongs to one event loop.
 
     Attributes:

@@ -19,9 +19,9 @@ from pyledger.metadata.cluster import Cluster
 from pyledger.net.alarms import Alarms
 from pyledger.net.bookkeeper.server import IDLE_SECONDS, LedgerConnection, LedgerServer
 from pyledger.protocol.bookkeeper.bookie import BookieRules
-from pyledger.servers.bookkeeper.garbage_collector import BookieCollector
-from pyledger.servers.bookkeeper.registration import BookieMembership
-from pyledger.servers.bookkeeper.request_processor import BookieDesk
+from pyledger.servers.bookkeeper.garbage_collector import GarbageCollector
+from pyledger.servers.bookkeeper.registration import BookieRegistration
+from pyledger.servers.bookkeeper.request_processor import BookieRequestProcessor
 from pyledger.store.bookkeeper.disks import LedgerDisks
 from pyledger.store.bookkeeper.folder import BookiePaths
 from pyledger.store.bookkeeper.store import BookieStore, Checkpoint
@@ -73,13 +73,13 @@ class BookieServer:
         self._clock = SystemClock()
         self._host = host
         self._advertised_host = advertised_host or host
-        self._member: BookieMembership | None = None
+        self._member: BookieRegistration | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         if cluster is not None:
             if not bookie_id and not port:
                 raise ConfigError("bookie_id", "is empty, and the port that would name it is any", "give one")
             name = bookie_id or f"{self._advertised_host}:{port}"
-            self._member = BookieMembership(
+            self._member = BookieRegistration(
                 cluster, name, self._paths, self._give_up, may_grow=self.config.allow_storage_expansion
             )
         net = NetConfig(
@@ -101,11 +101,11 @@ class BookieServer:
         self._alarms = Alarms(log)
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._moving: asyncio.Future[None] | None = None
-        self._collector: BookieCollector | None = None
+        self._collector: GarbageCollector | None = None
         self._started = self._closing = self._collecting = False
         self._ending = self._disk_failed = False
         self._store: BookieStore
-        self._desk: BookieDesk
+        self._desk: BookieRequestProcessor
 
     @property
     def address(self) -> str:
@@ -148,7 +148,7 @@ class BookieServer:
             await self._require_indexes(self._member)
         self.rules = BookieRules(store, store.ledgers)
         await self._run(store.begin)
-        self._desk = BookieDesk(store, self.rules, self._reads, self._clock, self._checkpoint)
+        self._desk = BookieRequestProcessor(store, self.rules, self._reads, self._clock, self._checkpoint)
         self._started = True
         if not self._ending:
             self._look_at_disk()
@@ -158,12 +158,12 @@ class BookieServer:
             where = (self._advertised_host, self._server.port)
             extensions = () if self._server.context is None else (TLS_EXTENSION,)
             await self._member.register(*where, read_only=self.rules.read_only, extensions=extensions)
-            self._collector = BookieCollector(
+            self._collector = GarbageCollector(
                 store, self.config, self._disk, self._member.deleted_ledgers, self._settled
             )
             self._arm("collect", self.config.gc_wait_time_ms / 1000, self._collect)
 
-    async def _require_indexes(self, member: BookieMembership) -> None:
+    async def _require_indexes(self, member: BookieRegistration) -> None:
         """Refuse folders without a list of ledgers, Java's or older ones, that have lost an index.
 
         Raises:
@@ -198,7 +198,7 @@ class BookieServer:
             self._reads.shutdown()
             self._disk.shutdown()
 
-    async def _leave(self, member: BookieMembership) -> None:
+    async def _leave(self, member: BookieRegistration) -> None:
         """Leave the cluster. Where that fails, the registration ends with the process."""
         try:
             await member.close()
@@ -313,7 +313,7 @@ class BookieServer:
             self._collecting = True
             self._spawn(self._collect_garbage(self._collector))
 
-    async def _collect_garbage(self, collector: BookieCollector) -> None:
+    async def _collect_garbage(self, collector: GarbageCollector) -> None:
         try:
             await collector.collect()
         except StoreFullError as error:

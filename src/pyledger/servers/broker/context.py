@@ -16,13 +16,13 @@ from pyledger.model.topic import Permission
 from pyledger.net.endpoint import Answer
 from pyledger.net.remoting.client import RemotingClient
 from pyledger.net.remoting.connection import Connection
-from pyledger.protocol.broker.broker_state import BrokerStanding
+from pyledger.protocol.broker.broker_state import BrokerState
 from pyledger.protocol.broker.broker_stats import BrokerCounts
 from pyledger.protocol.broker.client_channel import Notice
 from pyledger.servers.broker.ha.replication import Replication
 from pyledger.servers.broker.message_puts import MessagePuts
-from pyledger.servers.broker.pop_service import PopBook
-from pyledger.servers.broker.pull_request_hold import HeldPulls
+from pyledger.servers.broker.pop_service import PopService
+from pyledger.servers.broker.pull_request_hold import PullRequestHold
 from pyledger.servers.broker.tables import BrokerTables
 from pyledger.servers.broker.topic_routes import TopicRoutes
 from pyledger.servers.broker.transaction_service import Transactions
@@ -37,19 +37,19 @@ HEADER_ROOM_BYTES = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerParts:
-    """One broker's parts; `store` and the tables are open and read."""
+class BrokerContext:
+    """What the processors and services of one broker share; `store` and the tables are open and read."""
 
     config: BrokerConfig
     delivery: DeliveryConfig
-    standing: BrokerStanding
+    broker_state: BrokerState
     store: MessageStore
     tables: BrokerTables
     puts: MessagePuts
-    held: HeldPulls
+    held: PullRequestHold
     replication: Replication
     transactions: Transactions
-    pops: PopBook
+    pops: PopService
     routes: TopicRoutes
     counts: BrokerCounts
     access_rules: "WatchedRules | None"
@@ -101,9 +101,9 @@ async def both(changed: "asyncio.Future[None]", result: "T | asyncio.Future[T]")
     return result
 
 
-def standing_of(config: BrokerConfig, *, slave: bool, master_alive: bool) -> BrokerStanding:
+def standing_of(config: BrokerConfig, *, slave: bool, master_alive: bool) -> BrokerState:
     """What a broker is by its settings and its role."""
-    return BrokerStanding(
+    return BrokerState(
         slave=slave,
         master_alive=master_alive,
         cluster=config.cluster,

@@ -24,7 +24,7 @@ from pyledger.errors import (
 from pyledger.model import names
 from pyledger.model.message import Message, PutResult
 from pyledger.model.sys_flag import TRANSACTION_MASK, TransactionType
-from pyledger.net.deferred import LateAnswer
+from pyledger.net.deferred import DeferredResponse
 from pyledger.protocol.broker.broker_stats import BrokerCounts
 from pyledger.protocol.broker.delay_levels import Destination, delay_level, redirect_properties
 from pyledger.protocol.broker.name_rules import is_internal_topic
@@ -32,10 +32,10 @@ from pyledger.protocol.broker.timer_messages import TimerProblem, TimerQueue, is
 from pyledger.servers.broker.addresses import address_of
 from pyledger.store.messages.message_store import MessageStore
 from pyledger.store.queues.get_result import StoredMessage
-from pyledger.wire.remoting.native_codec import SendRun
+from pyledger.wire.remoting.native_codec import SendBatch
 
 T = TypeVar("T")
-L = TypeVar("L", bound="asyncio.Future[Any] | LateAnswer[Any]")
+L = TypeVar("L", bound="asyncio.Future[Any] | DeferredResponse[Any]")
 DELAYED = (TransactionType.NONE, TransactionType.COMMIT)
 """What may be delayed: not the halves of transactions."""
 Arrived = Callable[[str, int, int, Mapping[str, str] | bytes | None], None]
@@ -192,12 +192,12 @@ class MessagePuts:
             return None, self._refused(problem)
         return place, self._stored(message, (place,), message.properties)
 
-    def take_run(self, run: SendRun, then: Callable[[PutOutcome], T]) -> T | LateAnswer[T]:
+    def take_run(self, run: SendBatch, then: Callable[[PutOutcome], T]) -> T | DeferredResponse[T]:
         """Tell of sends that were appended by the run; they have one outcome, which `then` gets."""
         self._counts.count_put(run.topic, run.message_count, run.size_bytes, len(run.requests))
         tell = partial(self._arrived, run.topic, run.queue_id, run.queue_end, run.properties)
         answer = PreparedAnswer(then)
-        return self._settled(run.end_offset, (), tell, answer, LateAnswer, len(run.requests))
+        return self._settled(run.end_offset, (), tell, answer, DeferredResponse, len(run.requests))
 
     def put_batch(self, batch: Message) -> Outcome:
         """Store the messages of a client's batch body, each as a message of its own."""
@@ -324,7 +324,7 @@ class PendingPut(Generic[T]):
         self._tell = tell
         self._then = then
         self._requests = requests
-        self.late: asyncio.Future[T] | LateAnswer[T] | None = None
+        self.late: asyncio.Future[T] | DeferredResponse[T] | None = None
         self.flushed = False
         """Whether it is as durable here as it should be."""
         self.status: str | None = PUT_OK

@@ -39,7 +39,7 @@ RETRY_MS = 100
 PAUSE_MAX_MS = 1000
 
 
-class PopBook:
+class PopService:
     """Notes what is popped and acknowledged, and puts back what is not."""
 
     def __init__(

@@ -28,7 +28,7 @@ Again = Callable[[], None]
 """Runs a held pull again, without holding it."""
 
 
-class HeldPulls:
+class PullRequestHold:
     """The held pulls of a broker."""
 
     def __init__(

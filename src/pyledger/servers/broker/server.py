@@ -31,7 +31,7 @@ from pyledger.net.remoting.server import RemotingServer
 from pyledger.protocol.broker.broker_stats import BrokerCounts
 from pyledger.protocol.broker.client_channel import Notice
 from pyledger.servers.broker.addresses import joined
-from pyledger.servers.broker.context import BrokerParts, T, client_of, standing_of, watched_rules
+from pyledger.servers.broker.context import BrokerContext, T, client_of, standing_of, watched_rules
 from pyledger.servers.broker.delay_service import DelayDelivery
 from pyledger.servers.broker.ha.dledger_roles import GroupFollower
 from pyledger.servers.broker.ha.replication import (
@@ -41,11 +41,11 @@ from pyledger.servers.broker.ha.replication import (
     replication_of,
 )
 from pyledger.servers.broker.message_puts import MessagePuts
-from pyledger.servers.broker.pop_service import PopBook
+from pyledger.servers.broker.pop_service import PopService
 from pyledger.servers.broker.processors.fast_path import Answered, QuickAnswers
 from pyledger.servers.broker.processors.request_table import BrokerHandlers
 from pyledger.servers.broker.processors.role_filter import check_role
-from pyledger.servers.broker.pull_request_hold import HeldPulls
+from pyledger.servers.broker.pull_request_hold import PullRequestHold
 from pyledger.servers.broker.registration import NameServerReports
 from pyledger.servers.broker.tables import BrokerTables
 from pyledger.servers.broker.timer_service import TimerDelivery
@@ -130,11 +130,11 @@ class Broker:
         """Told the physical offset (bytes) where a slave's log parts from its master's."""
         self.change_role: Callable[[str, int], None] | None = None
         """Takes another role and broker id; None: the broker cannot change."""
-        self.before_serving: Callable[[BrokerParts], None] = lambda _parts: None
-        """Told of the parts when the store is open, before requests are answered."""
+        self.before_serving: Callable[[BrokerContext], None] = lambda _context: None
+        """Called with the context when the store is open, before requests are answered."""
         self.ports_are_free = not self.config.port
         """Whether any port will do for slaves."""
-        self.parts: BrokerParts | None = None
+        self.context: BrokerContext | None = None
         """What its processors work with; None while it is not started."""
 
     @property
@@ -150,9 +150,9 @@ class Broker:
         Raises:
             RuntimeError: the broker is not started.
         """
-        if self.parts is None:
+        if self.context is None:
             raise RuntimeError("the broker is not started")
-        return self.parts.store
+        return self.context.store
 
     async def start(self) -> None:
         """Open the store and serve.
@@ -168,14 +168,14 @@ class Broker:
                 await self._listen(0)
             port = self._servers[0].port if self._servers else self.config.port
             store = await self._open_store(port)
-            self.parts = await self._assemble(store)
-            self.before_serving(self.parts)
-            self._answer_with(self.parts)
+            self.context = await self._assemble(store)
+            self.before_serving(self.context)
+            self._answer_with(self.context)
             if not self._servers:
                 await self._listen(port)
                 if self.config.vip_port and not self.ports_are_free and port > VIP_DISTANCE:
                     await self._listen(port - VIP_DISTANCE)
-            await self._begin(self.parts, port)
+            await self._begin(self.context, port)
         except BaseException:
             await self.close()
             raise
@@ -196,21 +196,21 @@ class Broker:
             self._delays.close()
         if self._timers is not None:
             self._timers.close()
-        if self.parts is not None:
-            await self.parts.replication.close()
-            self.parts.pops.close()
-            self.parts.held.close()
+        if self.context is not None:
+            await self.context.replication.close()
+            self.context.pops.close()
+            self.context.held.close()
         for server in self._servers:
             await server.close(grace_ms)
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._client.close()
-        if self.parts is not None:
-            await self.parts.transactions.close()
-            await self.parts.tables.save_changed()
-            await self.parts.tables.hand_over(self.parts.store)
-            await asyncio.to_thread(self.parts.store.close)
+        if self.context is not None:
+            await self.context.transactions.close()
+            await self.context.tables.save_changed()
+            await self.context.tables.hand_over(self.context.store)
+            await asyncio.to_thread(self.context.store.close)
             event(log, logging.INFO, "broker closed", name=self.config.name)
 
     def change_settings(self, wanted: Mapping[str, str]) -> None:
@@ -227,34 +227,36 @@ class Broker:
             CHANGEABLE,
         )
 
-        assert self.parts is not None
+        assert self.context is not None
         assert self._reports is not None
-        config = changed_settings(self.parts.config, wanted, CHANGEABLE)
-        delivery = changed_settings(self.parts.delivery, wanted, CHANGEABLE)
-        permission = self.parts.config.permission
-        before = self.parts.standing
-        standing = standing_of(config, slave=before.slave, master_alive=before.master_alive)
-        self.parts = replace(self.parts, config=config, delivery=delivery, standing=standing)
-        self.parts.tables.configure(delivery, self._now_ms())
-        self.parts.held.configure(delivery)
-        self._answer_with(self.parts)
+        config = changed_settings(self.context.config, wanted, CHANGEABLE)
+        delivery = changed_settings(self.context.delivery, wanted, CHANGEABLE)
+        permission = self.context.config.permission
+        before = self.context.broker_state
+        broker_state = standing_of(config, slave=before.slave, master_alive=before.master_alive)
+        self.context = replace(self.context, config=config, delivery=delivery, broker_state=broker_state)
+        self.context.tables.configure(delivery, self._now_ms())
+        self.context.held.configure(delivery)
+        self._answer_with(self.context)
         if config.permission != permission:
             self._reports.permission = Permission(config.permission)
-            self.parts.tables.topics.advance(self._now_ms())
+            self.context.tables.topics.advance(self._now_ms())
             self._run(self._report_again())
 
     def _stand_down(self) -> None:
         """Another broker has become the master: serve neither sends nor pulls, and report nothing."""
-        assert self.parts is not None
-        self.parts = replace(self.parts, standing=replace(self.parts.standing, permission=Permission(0)))
+        assert self.context is not None
+        self.context = replace(
+            self.context, broker_state=replace(self.context.broker_state, permission=Permission(0))
+        )
         if self._reports is not None:
             self._reports.name_servers = []
-        self._answer_with(self.parts)
+        self._answer_with(self.context)
 
-    def _answer_with(self, parts: BrokerParts) -> None:
-        self._handlers.answer_with(parts)
+    def _answer_with(self, context: BrokerContext) -> None:
+        self._handlers.answer_with(context)
         # The quick way sees no signatures.
-        self._quick = QuickAnswers(parts) if parts.access_rules is None else None
+        self._quick = QuickAnswers(context) if context.access_rules is None else None
 
     # --- the start, step by step
 
@@ -285,14 +287,14 @@ class Broker:
             await self._membership.settle(store)
         return store
 
-    async def _assemble(self, store: MessageStore) -> BrokerParts:
+    async def _assemble(self, store: MessageStore) -> BrokerContext:
         try:
             tables = BrokerTables(self.config, self._delivery, store, self._clock.now_ms)
         except BaseException:
             await asyncio.to_thread(store.close)
             raise
         counts, wall_ms = BrokerCounts(), self._clock.now_ms
-        held = HeldPulls(
+        held = PullRequestHold(
             self._delivery, self._now_ms, lambda topic, queue: store.queue_range(topic, queue).max_offset
         )
         puts = MessagePuts(
@@ -308,16 +310,16 @@ class Broker:
         side = replication_of if self._membership is None else self._membership.replication
         replication = side(self.config, self._ha, store, tables, self._client, self._now_ms, told, self._tls)
         puts.replication = replication
-        return BrokerParts(
+        return BrokerContext(
             config=self.config,
             delivery=self._delivery,
-            standing=standing_of(self.config, slave=self._ha.role == SLAVE, master_alive=False),
+            broker_state=standing_of(self.config, slave=self._ha.role == SLAVE, master_alive=False),
             store=store,
             tables=tables,
             puts=puts,
             held=held,
             replication=replication,
-            pops=PopBook(
+            pops=PopService(
                 store,
                 puts,
                 tables,
@@ -352,15 +354,15 @@ class Broker:
             notify=self._notify,
         )
 
-    async def _begin(self, parts: BrokerParts, port: int) -> None:
+    async def _begin(self, context: BrokerContext, port: int) -> None:
         host = self.config.advertised_host or self.config.host
         ha_port = self._ha.port or (0 if self.ports_are_free else port + HA_DISTANCE)
-        replication = parts.replication
+        replication = context.replication
         if isinstance(replication, MasterReplication):
             ha_port = await replication.start(self.config.host, ha_port, self.address) or ha_port
         self._reports = NameServerReports(
             self.config,
-            parts.tables.topics,
+            context.tables.topics,
             self._client,
             address=self.address,
             ha_address=joined(host, ha_port),
@@ -370,25 +372,25 @@ class Broker:
         if isinstance(replication, SlaveReplication | GroupFollower):
             replication.start()
         else:
-            self._deliver(parts)
+            self._deliver(context)
         await self._reports.report_all()
         self._run(self._keep_reporting(self._reports))
-        self._run(self._every(self.config.offsets_flush_interval_ms, parts.tables.save_changed))
+        self._run(self._every(self.config.offsets_flush_interval_ms, context.tables.save_changed))
         self._run(self._every(SCAN_INTERVAL_MS, self._expire_clients))
         if self._access_rules is not None:
             self._run(self._every(ACCESS_INTERVAL_MS, self._read_access_rules))
         self._run(self._every(COUNT_INTERVAL_MS, self._sample_counts))
 
-    def _deliver(self, parts: BrokerParts) -> None:
+    def _deliver(self, context: BrokerContext) -> None:
         """What only a master does: deliver what was delayed, check transactions, give back pops."""
-        self._delays = DelayDelivery(parts.tables.delays, parts.store, parts.puts, self._clock.now_ms)
+        self._delays = DelayDelivery(context.tables.delays, context.store, context.puts, self._clock.now_ms)
         self._delays.start()
         self._timers = TimerDelivery(
-            parts.tables.timers, parts.store, parts.puts, self._clock.now_ms, parts.pops.forward
+            context.tables.timers, context.store, context.puts, self._clock.now_ms, context.pops.forward
         )
         self._timers.start()
-        parts.transactions.start()
-        parts.pops.start()
+        context.transactions.start()
+        context.pops.start()
 
     # --- by the clock
 
@@ -424,8 +426,8 @@ class Broker:
             told = await reports.report_all()
 
     async def _sample_counts(self) -> None:
-        assert self.parts is not None
-        self.parts.counts.sample(self._now_ms(), self._clock.hour_of_day())
+        assert self.context is not None
+        self.context.counts.sample(self._now_ms(), self._clock.hour_of_day())
 
     async def _read_access_rules(self) -> None:
         assert self._access_rules is not None
@@ -433,8 +435,8 @@ class Broker:
 
     async def _expire_clients(self) -> None:
         """Close connections of clients that are silent; that of others that went tells by itself."""
-        assert self.parts is not None
-        now_ms, tables = self._now_ms(), self.parts.tables
+        assert self.context is not None
+        now_ms, tables = self._now_ms(), self.context.tables
         for channel in dict.fromkeys(tables.consumers.expire(now_ms) + tables.producers.expire(now_ms)):
             if isinstance(channel, Connection):
                 event(log, logging.WARNING, "client expired", peer=channel.remote_address)
@@ -447,16 +449,18 @@ class Broker:
 
     def _master_changed(self, alive: bool) -> None:
         """A slave hears that its master is there, or is gone: pulls are answered otherwise from now on."""
-        if self.parts is not None and not self._closing:
-            self.parts = replace(self.parts, standing=replace(self.parts.standing, master_alive=alive))
-            self._answer_with(self.parts)
+        if self.context is not None and not self._closing:
+            self.context = replace(
+                self.context, broker_state=replace(self.context.broker_state, master_alive=alive)
+            )
+            self._answer_with(self.context)
 
     def _tables_changed(self) -> "asyncio.Future[None]":
         return self._run(self._store_tables())
 
     async def _store_tables(self) -> None:
-        assert self.parts is not None
-        tables = self.parts.tables
+        assert self.context is not None
+        tables = self.context.tables
         await tables.topics_file.save()
         await tables.groups_file.save()
         if self._reports is not None and not self._closing:
@@ -472,11 +476,11 @@ class Broker:
         self._report_now.set()
 
     def _connection_closed(self, connection: Connection) -> None:
-        if self.parts is None:
+        if self.context is None:
             return
-        self.parts.held.close_channel(connection)
-        self.parts.tables.producers.close_channel(connection)
-        self._notify(self.parts.tables.consumers.close_channel(connection))
+        self.context.held.close_channel(connection)
+        self.context.tables.producers.close_channel(connection)
+        self._notify(self.context.tables.consumers.close_channel(connection))
 
     def _notify(self, notices: Iterable[Notice]) -> None:
         if self._closing:

@@ -19,7 +19,7 @@ from pyledger.model.subscription_group import SubscriptionGroup
 from pyledger.protocol.broker.consumer_offsets import OffsetTable
 from pyledger.protocol.broker.consumer_registry import ConsumerTable
 from pyledger.protocol.broker.delay_levels import DelaySchedule
-from pyledger.protocol.broker.message_request_modes import RequestModes
+from pyledger.protocol.broker.message_request_modes import MessageRequestModeTable
 from pyledger.protocol.broker.pop_order import OrderedBatch, OrderedPops
 from pyledger.protocol.broker.producer_registry import ProducerTable
 from pyledger.protocol.broker.queue_locks import QueueLocks
@@ -79,7 +79,7 @@ class BrokerTables:
         self.timers = TimerQueue(delivery, bounded(TimerFile.read(self.folder).progress, store))
         self.ordered_pops = OrderedPops(without_lost(OrderedPopTable.read(self.folder).batches, store))
         self._now_ms = now_ms
-        self.modes = RequestModes(RequestModeTable.read(self.folder).modes)
+        self.modes = MessageRequestModeTable(RequestModeTable.read(self.folder).modes)
         self.consumers = ConsumerTable(delivery)
         self.producers = ProducerTable(delivery)
         self.locks = QueueLocks(delivery)

@@ -21,13 +21,13 @@ from pyledger.model.message import Message, PutResult
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.remoting.connection import Connection
 from pyledger.protocol.broker.delay_levels import Destination, restore
-from pyledger.protocol.broker.rejection import Refusal
+from pyledger.protocol.broker.rejection import Rejection
 from pyledger.protocol.broker.transaction import (
     HOUR_MS,
     OP_BATCH_MAX,
     OP_TAG,
     CheckRound,
-    EndedHalves,
+    EndedHalfMessages,
     HalfMessage,
     OpMessage,
     Step,
@@ -80,7 +80,7 @@ class Transactions:
         self._broker_name = broker_name
         self._now_ms = now_ms
         self._rules = rules
-        self._ended = EndedHalves(config)
+        self._ended = EndedHalfMessages(config)
         self._put_back: dict[int, bool] = {}
         self._again: list[tuple[Step, StoredMessage, dict[str, str], PutResult]] = []
         """What was put back and perhaps cannot be read yet."""
@@ -124,7 +124,7 @@ class Transactions:
             self._unread[place.queue_offset] = place.physical_offset
         return place, outcome
 
-    def find(self, asked: EndTransactionRequestHeader) -> tuple[StoredMessage, Destination] | Refusal:
+    def find(self, asked: EndTransactionRequestHeader) -> tuple[StoredMessage, Destination] | Rejection:
         """The half message that a request ends, and where a commit is delivered."""
         try:
             found: StoredMessage | None = self._store.message_at(asked.commit_log_offset)
@@ -141,11 +141,11 @@ class Transactions:
             now_ms=self._now_ms(),
             config=self._config,
         )
-        if isinstance(place, Refusal):
+        if isinstance(place, Rejection):
             return place
         assert found is not None
         if not self._stands(found):
-            return Refusal(ResponseCode.SYSTEM_ERROR, "no half message of the queue stands there")
+            return Rejection(ResponseCode.SYSTEM_ERROR, "no half message of the queue stands there")
         return found, place
 
     def _stands(self, half: StoredMessage) -> bool:

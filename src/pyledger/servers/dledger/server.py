@@ -14,8 +14,8 @@ from random import Random
 from typing import NamedTuple, overload
 
 from pyledger.clock import Clock, SystemClock
-from pyledger.config.dledger import RaftConfig
-from pyledger.config.dledger_store import RaftStoreConfig
+from pyledger.config.dledger import DLedgerConfig
+from pyledger.config.dledger_store import DLedgerStoreConfig
 from pyledger.config.net import NetConfig
 from pyledger.errors import ConfigError, MalformedBodyError, StoreError, StoreFullError
 from pyledger.log_events import event, logger
@@ -25,8 +25,8 @@ from pyledger.net.remoting.client import RemotingClient
 from pyledger.net.remoting.connection import Connection
 from pyledger.net.remoting.request_table import refuse_unknown
 from pyledger.net.remoting.server import RemotingServer
-from pyledger.protocol.dledger.messages import EntryRun, PushEntryRequest, RequestOrResponse, Response
-from pyledger.protocol.dledger.node import RaftNode
+from pyledger.protocol.dledger.messages import EntryBatch, PushEntryRequest, RequestOrResponse, Response
+from pyledger.protocol.dledger.node import DLedgerNode
 from pyledger.protocol.dledger.ready import (
     Answered,
     Appended,
@@ -43,9 +43,9 @@ from pyledger.protocol.dledger.ready import (
 )
 from pyledger.protocol.dledger.response_codes import APPEND_RAW, PUSH_RAW, RequestCode, ResponseCode
 from pyledger.servers.dledger.work_thread import WorkThread
-from pyledger.store.dledger.memory_store import RaftMemoryStore
+from pyledger.store.dledger.memory_store import DLedgerMemoryStore
 from pyledger.store.dledger.retention import clean, disk_is_full
-from pyledger.store.dledger.store import RaftStore
+from pyledger.store.dledger.store import DLedgerStore
 from pyledger.wire.dledger.bodies import (
     CODES,
     REQUEST_TYPES,
@@ -62,7 +62,7 @@ from pyledger.wire.dledger.native_bodies import (
     encode_raw_push,
 )
 from pyledger.wire.remoting.command import RemotingCommand, encode_frame, encode_plain_frame
-from pyledger.wire.remoting.native_codec import AppendDecoder, AppendRun
+from pyledger.wire.remoting.native_codec import AppendBatch, AppendDecoder
 from pyledger.wire.remoting.request_bodies import too_large
 
 log = logger("raft")
@@ -84,7 +84,7 @@ class Asked(NamedTuple):
     command: RemotingCommand
 
 
-class AskedRun(Sequence[Asked]):
+class AppendRequestBatch(Sequence[Asked]):
     """Who waits for the answers to appends that came together on one connection."""
 
     __slots__ = ("connection", "opaques")
@@ -99,11 +99,11 @@ class AskedRun(Sequence[Asked]):
     def __getitem__(self, at: int) -> Asked: ...
 
     @overload
-    def __getitem__(self, at: slice) -> "AskedRun": ...
+    def __getitem__(self, at: slice) -> "AppendRequestBatch": ...
 
-    def __getitem__(self, at: int | slice) -> "Asked | AskedRun":
+    def __getitem__(self, at: int | slice) -> "Asked | AppendRequestBatch":
         if isinstance(at, slice):
-            return AskedRun(self.connection, self.opaques[at])
+            return AppendRequestBatch(self.connection, self.opaques[at])
         return Asked(self.connection, RemotingCommand(RequestCode.APPEND, opaque=self.opaques[at]))
 
 
@@ -120,7 +120,7 @@ class RawCall:
         self._done(outcome)
 
 
-class RaftServer:
+class DLedgerServer:
     """Serves one member from `start` to `close`."""
 
     def __init__(
@@ -130,8 +130,8 @@ class RaftServer:
         peers: str,
         store_path: str,
         *,
-        config: RaftConfig | None = None,
-        store: RaftStoreConfig | None = None,
+        config: DLedgerConfig | None = None,
+        store: DLedgerStoreConfig | None = None,
         net: NetConfig | None = None,
         listen: tuple[str, int] | None = None,
         random: Random | None = None,
@@ -160,7 +160,7 @@ class RaftServer:
             )
         self.group, self.self_id = group, self_id
         self.path = os.path.join(store_path, f"dledger-{self_id}")
-        self.config, self.store_config = config or RaftConfig(), store or RaftStoreConfig()
+        self.config, self.store_config = config or DLedgerConfig(), store or DLedgerStoreConfig()
         self.on_role: Callable[[RoleChange], None] | None = None
         self.on_committed: Callable[[int], None] | None = None
         self.ended: asyncio.Event | None = None
@@ -174,8 +174,8 @@ class RaftServer:
         )
         self._client = RemotingClient(config=net)
         in_memory = self.store_config.store_type == "memory"
-        self._store_class: Callable[[str, RaftStoreConfig], RaftStore | RaftMemoryStore]
-        self._store_class = RaftMemoryStore if in_memory else RaftStore
+        self._store_class: Callable[[str, DLedgerStoreConfig], DLedgerStore | DLedgerMemoryStore]
+        self._store_class = DLedgerMemoryStore if in_memory else DLedgerStore
         self._inbox: list[Event] = []
         self._answers: dict[Connection, list[bytes]] = {}
         self._raw_peers: set[str] = set()
@@ -188,8 +188,8 @@ class RaftServer:
         self._alarms = Alarms(log)
         self._closing = False
         self._disk: WorkThread
-        self.store: RaftStore | RaftMemoryStore
-        self.node: RaftNode
+        self.store: DLedgerStore | DLedgerMemoryStore
+        self.node: DLedgerNode
 
     @property
     def address(self) -> str:
@@ -197,13 +197,13 @@ class RaftServer:
         return self.peers[self.self_id]
 
     @property
-    def file_store(self) -> RaftStore:
+    def file_store(self) -> DLedgerStore:
         """The log on disk.
 
         Raises:
             ConfigError: it is in memory.
         """
-        if not isinstance(self.store, RaftStore):
+        if not isinstance(self.store, DLedgerStore):
             raise ConfigError("store_type", "memory keeps no files", "choose file")
         return self.store
 
@@ -229,7 +229,7 @@ class RaftServer:
             raise
 
     async def _take_part(self) -> None:
-        self.node = RaftNode(
+        self.node = DLedgerNode(
             group=self.group,
             self_id=self.self_id,
             peers=self.peers,
@@ -301,11 +301,11 @@ class RaftServer:
     ) -> tuple[bytes | asyncio.Future[bytes] | None, int]:
         """Note appends of one entry each that came together; those for others go the usual way."""
         run = frames[at]
-        assert isinstance(run, AppendRun)
+        assert isinstance(run, AppendBatch)
         mine = run.group == self.group and run.remote_id == self.self_id
         if not (mine and self._serve_appends):
             return None, 0
-        self._take(Appends(AskedRun(connection, run.opaques), run.bodies))
+        self._take(Appends(AppendRequestBatch(connection, run.opaques), run.bodies))
         return None, 1
 
     def _take(self, what: Event) -> None:
@@ -394,7 +394,7 @@ class RaftServer:
 
     def _answer_run(self, run: AppendedEach) -> None:
         asked = run.tokens
-        assert isinstance(asked, AskedRun)
+        assert isinstance(asked, AppendRequestBatch)
         first = run.last_index + 1 - len(asked)
         frames = self._append_answers.encode(asked.opaques, first, run.places, run.term)
         self._answers.setdefault(asked.connection, []).append(frames)
@@ -412,8 +412,8 @@ class RaftServer:
     def _call(self, call: Call) -> None:
         request, timeout_ms = call.request, self.config.rpc_timeout_ms
         done = partial(self._called, call)
-        if isinstance(request, PushEntryRequest) and isinstance(request.batch_entry, EntryRun):
-            connection = self._client.standing(self.peers[call.peer])
+        if isinstance(request, PushEntryRequest) and isinstance(request.batch_entry, EntryBatch):
+            connection = self._client.open_connection(self.peers[call.peer])
             if call.peer in self._raw_peers and connection is not None:
                 opaque = connection.endpoint.next_opaque()
                 parts = encode_raw_push(request), request.batch_entry.data
@@ -471,7 +471,7 @@ class RaftServer:
 
     def _maintain(self) -> None:
         self._care = self._loop.call_later(MAINTENANCE_MS / 1000, self._maintain)
-        if isinstance(store := self.store, RaftStore):
+        if isinstance(store := self.store, DLedgerStore):
             try:
                 store.disk_full = disk_is_full(store)
                 clean(store, self._clock)

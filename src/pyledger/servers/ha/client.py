@@ -23,7 +23,7 @@ from pyledger.net.tls import client_context
 from pyledger.net.tls_socket import TlsSocket
 from pyledger.protocol.ha.slave import SlaveConnection, SlaveState
 from pyledger.store.messages.message_store import MessageStore
-from pyledger.store.messages.replica import ReplicaFeed, StoreReplica
+from pyledger.store.messages.replica import ReplicaReceiver, StoreReplica
 
 log = logger("ha")
 
@@ -222,7 +222,7 @@ def store_frames(machine: SlaveConnection, replica: StoreReplica, chunk: memoryv
 def take_frames(
     machine: SlaveConnection,
     replica: StoreReplica,
-    feed: ReplicaFeed,
+    feed: ReplicaReceiver,
     timeout_ms: int,
     now_ms: Callable[[], int],
 ) -> bool:
@@ -247,7 +247,7 @@ def take_frames(
 class SlaveLink:
     """One connection to a master: a thread of its own around `SlaveConnection`.
 
-    What is ordinary never comes to Python (`ReplicaFeed`): a send at the master waits for it. The machine
+    What is ordinary never comes to Python (`ReplicaReceiver`): a send at the master waits for it. The machine
     hears of it afterwards, decides all else, and says when something is due.
     """
 

@@ -18,7 +18,7 @@ GRACE_MS_MAX = 400
 SESSION_MS_MAX = 800
 
 
-class MarkBoard:
+class UnderreplicatedLedgers:
     """Marks and locks of ledgers, as the metadata store keeps them."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class MarkBoard:
 class Worker:
     """Takes one marked ledger after the other."""
 
-    def __init__(self, cluster: Cluster, board: MarkBoard, name: str, grace_ms: int) -> None:
+    def __init__(self, cluster: Cluster, board: UnderreplicatedLedgers, name: str, grace_ms: int) -> None:
         """A worker that begins with `work`."""
         self.cluster, self.world, self.board, self.name = cluster, cluster.world, board, name
         self.grace_ms, self.alive = grace_ms, True
@@ -104,7 +104,7 @@ class Worker:
         self.world.after(delay_ms, partial(self.board.end_session, self.name))
 
 
-class RepairCrew:
+class AutorecoveryProcesses:
     """Autorecovery of one cluster.
 
     Attributes:
@@ -114,7 +114,7 @@ class RepairCrew:
 
     def __init__(self, cluster: Cluster) -> None:
         """Begin."""
-        self.cluster, self.world, self.board = cluster, cluster.world, MarkBoard()
+        self.cluster, self.world, self.board = cluster, cluster.world, UnderreplicatedLedgers()
         random = self.world.random
         self.clean = False
         self.workers: list[Worker] = []

@@ -13,7 +13,7 @@ from typing import Any
 from pyledger.protocol.bookkeeper import messages as m
 from pyledger.protocol.bookkeeper.entry import LedgerEntry
 from pyledger.protocol.bookkeeper.entry_reader import EntryRead, SendRead
-from pyledger.protocol.bookkeeper.fragments import Lack, LedgerCheck
+from pyledger.protocol.bookkeeper.fragments import LedgerCheck, MissingReplicas
 from pyledger.protocol.bookkeeper.ledger_writer import SendAdd
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata
 from pyledger.protocol.bookkeeper.re_replication import Repair, Step, left_to_writer, next_step, repair_of
@@ -37,7 +37,7 @@ class Found:
 
     metadata: LedgerMetadata
     last_add_confirmed: int
-    lacking: tuple[Lack, ...]
+    lacking: tuple[MissingReplicas, ...]
     there: frozenset[str]
 
 

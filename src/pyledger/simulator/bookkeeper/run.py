@@ -11,7 +11,7 @@ from functools import partial
 
 from pyledger.errors import PyLedgerError
 from pyledger.protocol.bookkeeper.result_codes import Result
-from pyledger.simulator.bookkeeper.autorecovery import RepairCrew
+from pyledger.simulator.bookkeeper.autorecovery import AutorecoveryProcesses
 from pyledger.simulator.bookkeeper.bookie import SPOILT, SimulatedBookie
 from pyledger.simulator.bookkeeper.checks import LedgerChecks
 from pyledger.simulator.bookkeeper.client_process import LedgerProcess, ReaderProcess, WriterProcess
@@ -123,9 +123,9 @@ class LedgerRun:
             self.cluster.add_bookie()
         self.writers: list[WriterProcess] = []
         self.readers: list[ReaderProcess] = []
-        self.crew: RepairCrew | None = None
+        self.crew: AutorecoveryProcesses | None = None
         if seed % 8 in REPAIRED:
-            self.crew = RepairCrew(self.cluster)
+            self.crew = AutorecoveryProcesses(self.cluster)
             self.kinds += REPAIR_KINDS
         for at in range(LEDGERS_MAX):
             self.world.after(random.randint(0, 100 * at), self.write)
@@ -348,7 +348,7 @@ class LedgerRun:
             require(not reader.missing, "what is acknowledged can be read", missing)
         return self.report()
 
-    def lose_again(self, crew: RepairCrew, time_ms: int) -> None:
+    def lose_again(self, crew: AutorecoveryProcesses, time_ms: int) -> None:
         """Lose disks of a cluster whose ledgers are closed, again and again, once all copies are there."""
         self.kinds = LOSING_KINDS
         for _ in range(LOSSES):
@@ -363,7 +363,7 @@ class LedgerRun:
             self.heal_cluster()
         self.wait_for_copies(crew)
 
-    def wait_for_copies(self, crew: RepairCrew) -> None:
+    def wait_for_copies(self, crew: AutorecoveryProcesses) -> None:
         """Let a healed cluster make all copies that are missing."""
         crew.heal()
         crew.clean = False
@@ -461,7 +461,7 @@ TROUBLES: dict[str, Callable[[LedgerRun], None]] = {
     "power": LedgerRun.crash_all,
     "collect": LedgerRun.collect,
 }
-WORKER_TROUBLES: dict[str, Callable[[RepairCrew], None]] = {
-    "worker dies": RepairCrew.worker_dies,
-    "worker stands still": RepairCrew.worker_stands_still,
+WORKER_TROUBLES: dict[str, Callable[[AutorecoveryProcesses], None]] = {
+    "worker dies": AutorecoveryProcesses.worker_dies,
+    "worker stands still": AutorecoveryProcesses.worker_stands_still,
 }

@@ -33,7 +33,7 @@ class Stage(Protocol):
         """Crash a bookie; it comes back later."""
 
 
-class Plot:
+class Scenario:
     """One plot in a run."""
 
     def __init__(self, run: Stage) -> None:
@@ -70,7 +70,7 @@ class Plot:
         return [self.cluster.bookies[name] for name in segment.ensemble]
 
 
-class LateWriter(Plot):
+class LateWriter(Scenario):
     """A ledger is closed before its writer sent anything; its bookies crash at once, and the writer goes on.
 
     Nobody but a fence on disk can stop it then: its bookies know nothing else of the ledger.
@@ -97,7 +97,7 @@ class LateWriter(Plot):
         self.when(lambda: reader.result is not None, crash, LATE_MS, crash)
 
 
-class LoneCopy(Plot):
+class LoneCopy(Scenario):
     """Entries are on one bookie; a recovery copies them to bookies that no metadata names yet, and dies.
 
     The next recovery does not see that one bookie. What nobody may have been told by then is that they are

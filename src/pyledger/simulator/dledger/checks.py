@@ -16,7 +16,7 @@ class Committed:
 
 
 @dataclass
-class RaftChecks:
+class DLedgerChecks:
     """All members together, as nobody inside can see them."""
 
     members: int

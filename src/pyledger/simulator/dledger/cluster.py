@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from pyledger.config.dledger import RaftConfig
+from pyledger.config.dledger import DLedgerConfig
 from pyledger.protocol.dledger.messages import (
     NO_INDEX,
     AppendEntryRequest,
@@ -19,9 +19,9 @@ from pyledger.protocol.dledger.messages import (
     ReadIndexResponse,
     Response,
 )
-from pyledger.simulator.dledger.checks import RaftChecks
-from pyledger.simulator.dledger.leader_faults import LeaderHunt
-from pyledger.simulator.dledger.member import Fault, RaftMember
+from pyledger.simulator.dledger.checks import DLedgerChecks
+from pyledger.simulator.dledger.leader_faults import LeaderFaults
+from pyledger.simulator.dledger.member import DLedgerMember, Fault
 from pyledger.simulator.safety import require
 from pyledger.simulator.world import Faults, Network, World
 
@@ -43,7 +43,7 @@ SICK_EVERY, SICK_AT = 10, 3
 KINDS_SICK = (*KINDS, *("full", "error", "term", "damage") * 2)
 """What can happen there: no room for a while, a write that fails half done, a term file that is lost."""
 
-CONFIG = RaftConfig(
+CONFIG = DLedgerConfig(
     heart_beat_time_interval_ms=200,
     max_heart_beat_leak=3,
     heart_beat_jitter_ms=100,
@@ -85,7 +85,7 @@ class Report:
 class Client:
     """Appends and reads, one operation after the other; it does not try again what it does not know."""
 
-    def __init__(self, group: "RaftGroup", number: int) -> None:
+    def __init__(self, group: "DLedgerGroup", number: int) -> None:
         self.group, self.number, self.count, self.turn = group, number, 0, 0
         self.target = number % len(group.names)
 
@@ -113,7 +113,7 @@ class Client:
             group.network.send(name, self.number, lambda: self.answered(turn, known, bodies, response))
 
         group.network.send(self.number, name, lambda: member.receive(life, reply, request))
-        world.after(group.patience_ms, lambda: self.give_up(turn))
+        world.after(group.election_timeout_ms, lambda: self.give_up(turn))
 
     def answered(self, turn: int, known: int, bodies: tuple[bytes, ...], response: Response) -> None:
         """Take an answer; also one that comes late says what is true."""
@@ -143,7 +143,7 @@ class Client:
             self.group.world.after(self.group.world.random.randint(5, 80), self.act)
 
 
-class RaftGroup:
+class DLedgerGroup:
     """One run of one seed."""
 
     def __init__(
@@ -161,7 +161,7 @@ class RaftGroup:
         )
         self.real = folder is not None
         self.network = Network(self.world, ordered=random.random() < 0.3)
-        self.checks = RaftChecks(nodes)
+        self.checks = DLedgerChecks(nodes)
         self.names = [f"n{number}" for number in range(nodes)]
         peers = {name: f"{name}:1" for name in self.names}
         config = replace(
@@ -171,7 +171,7 @@ class RaftGroup:
             preferred_leader_ids="n0" if random.random() < 0.1 else "",
         )
         self.members = {
-            name: RaftMember(self.world, self.network, self.checks, name, peers, config, fault, folder)
+            name: DLedgerMember(self.world, self.network, self.checks, name, peers, config, fault, folder)
             for name in self.names
         }
         self.reads = self.crashes = 0
@@ -184,7 +184,7 @@ class RaftGroup:
             self.world.after(random.randint(300, 900), Client(self, number).act)
         self.world.after(random.randint(100, 1000), self.trouble)
         self.kinds = KINDS
-        self.patience_ms = OPERATION_TIMEOUT_MS
+        self.election_timeout_ms = OPERATION_TIMEOUT_MS
         """How long a client waits for an answer."""
         if seed % SICK_EVERY == SICK_AT:
             self.kinds = KINDS_SICK
@@ -193,10 +193,10 @@ class RaftGroup:
             if "crash" not in self.kinds:
                 for member in self.members.values():
                     member.crash_at_write = 0.0
-            hunt = LeaderHunt(self.world, self.network, self.members, self.hand_over)
-            self.patience_ms = 30 if hunt.returns else random.choice((200, 500, OPERATION_TIMEOUT_MS))
+            hunt = LeaderFaults(self.world, self.network, self.members, self.hand_over)
+            self.election_timeout_ms = 30 if hunt.returns else random.choice((200, 500, OPERATION_TIMEOUT_MS))
 
-    def _starter(self, member: RaftMember) -> Callable[[], None]:
+    def _starter(self, member: DLedgerMember) -> Callable[[], None]:
         def start() -> None:
             if member.node is None:
                 member.start()
@@ -211,7 +211,7 @@ class RaftGroup:
         member = self.members[random.choice(self.names)]
         kind = random.choice(self.kinds)
         world.note(f"trouble {kind} {member.name}")
-        deeds: dict[str, Callable[[RaftMember], None]] = {
+        deeds: dict[str, Callable[[DLedgerMember], None]] = {
             "crash": self.stop,
             "power": self.stop_all,
             "cut": self.cut_links,
@@ -227,7 +227,7 @@ class RaftGroup:
         deeds[kind](member)
         world.after(random.randint(1, 2 * world.faults.crash_interval_ms), self.trouble)
 
-    def stop(self, member: RaftMember) -> None:
+    def stop(self, member: DLedgerMember) -> None:
         """Crash a member; it comes back later."""
         if member.node is None:
             return
@@ -236,28 +236,28 @@ class RaftGroup:
         random = self.world.random
         self.world.after(random.choice((5, 100, 3000)) + random.randint(0, 500), self._starter(member))
 
-    def stop_all(self, _: RaftMember) -> None:
+    def stop_all(self, _: DLedgerMember) -> None:
         """Cut the power of all, at times."""
         if self.world.random.random() < 0.3:
             for one in self.members.values():
                 self.stop(one)
 
-    def mend_links(self, _: RaftMember) -> None:
+    def mend_links(self, _: DLedgerMember) -> None:
         """Let everybody be reached again."""
         self.network.cut.clear()
 
     @staticmethod
-    def set_clock(member: RaftMember) -> None:
+    def set_clock(member: DLedgerMember) -> None:
         """Let the clock of a member jump."""
         member.clock.jump()
         member.tick(member.life)
 
     @staticmethod
-    def break_write(member: RaftMember) -> None:
+    def break_write(member: DLedgerMember) -> None:
         """Let the next write of a member fail, half done."""
         member.log.breaks = True
 
-    def isolate_leader(self, _: RaftMember | None = None) -> None:
+    def isolate_leader(self, _: DLedgerMember | None = None) -> None:
         """Leave the newest leader with less than half of the group; often the next one soon after."""
         leaders = [one for one in self.members.values() if one.leads and one.node is not None]
         if self.world.healed or not leaders:
@@ -272,7 +272,7 @@ class RaftGroup:
         if random.random() < 0.7:
             self.world.after(random.randint(700, 1800), self.isolate_leader)
 
-    def cut_links(self, _: RaftMember) -> None:
+    def cut_links(self, _: DLedgerMember) -> None:
         """Cut some members off, in one direction or both."""
         self.network.cut.clear()
         random = self.world.random
@@ -293,7 +293,7 @@ class RaftGroup:
                 if ways != 0:
                     cut.add((b, a))
 
-    def damage(self, member: RaftMember) -> None:
+    def damage(self, member: DLedgerMember) -> None:
         """Spoil a stored entry, as long as a majority of the group is sound."""
         unsound = sum(one.log.durable_lost_tail or bool(one.log.corrupt) for one in self.members.values())
         if self.real:
@@ -301,24 +301,24 @@ class RaftGroup:
         if unsound < (len(self.names) - 1) // 2 and member.log.log and not member.log.lost_tail:
             member.log.corrupt.add(self.world.random.randrange(len(member.log.log)))
 
-    def fill_disk(self, member: RaftMember) -> None:
+    def fill_disk(self, member: DLedgerMember) -> None:
         """Leave no room for entries, for a while."""
         member.log.disk_full = True
         self.world.after(self.world.random.randint(50, 2000), partial(self.free_disk, member))
 
     @staticmethod
-    def free_disk(member: RaftMember) -> None:
+    def free_disk(member: DLedgerMember) -> None:
         """Make room again."""
         member.log.disk_full = False
 
-    def lose_term(self, member: RaftMember) -> None:
+    def lose_term(self, member: DLedgerMember) -> None:
         """Let a member start without its term file; the others' are there, as the way out asks for."""
         if any(one.log.term_lost for one in self.members.values()):
             return
         self.stop(member)
         member.log.term_lost = True
 
-    def hand_over(self, member: RaftMember) -> None:
+    def hand_over(self, member: DLedgerMember) -> None:
         """Ask the leader to make way for a member."""
         for leader in self.members.values():
             if leader.leads and leader.node is not None:

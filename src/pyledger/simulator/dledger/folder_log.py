@@ -5,16 +5,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
-from pyledger.config.dledger_store import RaftStoreConfig
+from pyledger.config.dledger_store import DLedgerStoreConfig
 from pyledger.protocol.dledger.messages import Entry, TermState
 from pyledger.simulator.dledger.model_log import ModelLog
-from pyledger.store.dledger.store import RaftStore
+from pyledger.store.dledger.store import DLedgerStore
 
-SIZES = RaftStoreConfig(data_file_size_bytes=1 << 16, index_file_size_bytes=1 << 15)
+SIZES = DLedgerStoreConfig(data_file_size_bytes=1 << 16, index_file_size_bytes=1 << 15)
 
 
 class FolderLog(ModelLog):
-    """A model log whose entries are those of a `RaftStore`.
+    """A model log whose entries are those of a `DLedgerStore`.
 
     A crash leaves all files as they are, as after `kill -9`, or as they were copied at the last flush.
     """
@@ -22,7 +22,7 @@ class FolderLog(ModelLog):
     def __init__(self, random: Random, wrote: Callable[[Entry, int], None], folder: Path) -> None:
         super().__init__(random, wrote)
         self.folder, self.image = folder / "now", folder / "flushed"
-        self.store = RaftStore(str(self.folder), SIZES)
+        self.store = DLedgerStore(str(self.folder), SIZES)
         self._copy()
 
     def _copy(self) -> None:
@@ -81,7 +81,7 @@ class FolderLog(ModelLog):
         if self.random.random() < 0.5:
             shutil.rmtree(self.folder)
             shutil.copytree(self.image, self.folder)
-        self.store = RaftStore(str(self.folder), SIZES)
+        self.store = DLedgerStore(str(self.folder), SIZES)
         self.flushing = None
         found = [self.store.entry(index) for index in range(self.store.end_index + 1)]
         written = self.log[: len(found)]

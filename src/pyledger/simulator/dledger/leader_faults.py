@@ -7,7 +7,7 @@ Frames on links that are cut are often not lost but late, as on connections that
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from pyledger.simulator.dledger.member import Moment, RaftMember
+from pyledger.simulator.dledger.member import DLedgerMember, Moment
 from pyledger.simulator.world import Network, World
 
 CHANCES = (0.03, 0.15, 0.5)
@@ -15,15 +15,15 @@ ISOLATION_MS_MAX = 2500
 HELD_MS_MAX = 8000
 
 
-class LeaderHunt:
+class LeaderFaults:
     """Follows the leaders of a group, whoever they are."""
 
     def __init__(
         self,
         world: World,
         network: Network,
-        members: Mapping[str, RaftMember],
-        hand_over: Callable[[RaftMember], None],
+        members: Mapping[str, DLedgerMember],
+        hand_over: Callable[[DLedgerMember], None],
     ) -> None:
         """Watch all members; `hand_over` asks whoever leads to make way for one."""
         random = world.random
@@ -52,7 +52,7 @@ class LeaderHunt:
         for member in members.values():
             member.seen = self.saw
 
-    def saw(self, member: RaftMember, moment: Moment) -> None:
+    def saw(self, member: DLedgerMember, moment: Moment) -> None:
         """A leader is at a moment that matters."""
         random, victim = self.world.random, self.victim
         if (

@@ -5,11 +5,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
-from pyledger.config.dledger import RaftConfig
+from pyledger.config.dledger import DLedgerConfig
 from pyledger.protocol.dledger.messages import NO_INDEX, Entry, Request, Response, TermState
-from pyledger.protocol.dledger.node import RaftNode
+from pyledger.protocol.dledger.node import DLedgerNode
 from pyledger.protocol.dledger.ready import Answered, CallFailed, Event, Persist, Ready, Received, Role
-from pyledger.simulator.dledger.checks import RaftChecks
+from pyledger.simulator.dledger.checks import DLedgerChecks
 from pyledger.simulator.dledger.model_log import ModelLog
 from pyledger.simulator.world import Clock, Network, World
 
@@ -29,11 +29,11 @@ class Moment(Enum):
 class Fault(Protocol):
     """A known bug to be built into a member; only tests have such."""
 
-    def __call__(self, member: "RaftMember") -> None:
+    def __call__(self, member: "DLedgerMember") -> None:
         """Change the machine that has just been made."""
 
 
-def watch_cuts(member: "RaftMember", log: ModelLog) -> None:
+def watch_cuts(member: "DLedgerMember", log: ModelLog) -> None:
     """Look at what is committed before each cut."""
     truncate = log.truncate
 
@@ -46,23 +46,23 @@ def watch_cuts(member: "RaftMember", log: ModelLog) -> None:
     log.truncate = watched  # type: ignore[method-assign]
 
 
-class RaftMember:
+class DLedgerMember:
     """One process after the other, on one disk."""
 
     def __init__(
         self,
         world: World,
         network: Network,
-        checks: RaftChecks,
+        checks: DLedgerChecks,
         name: str,
         peers: Mapping[str, str],
-        config: RaftConfig,
+        config: DLedgerConfig,
         fault: Fault | None,
         folder: Path | None,
     ) -> None:
         self.world, self.network, self.checks = world, network, checks
         self.name, self.peers, self.config, self.fault = name, peers, config, fault
-        self.members: Mapping[str, RaftMember] = {}
+        self.members: Mapping[str, DLedgerMember] = {}
         self.clock = Clock(world)
         if folder is None:
             self.log = ModelLog(world.random, self._wrote)
@@ -72,7 +72,7 @@ class RaftMember:
             self.log = FolderLog(world.random, self._wrote, folder / name)
         watch_cuts(self, self.log)
         self.life = 0
-        self.node: RaftNode | None = None
+        self.node: DLedgerNode | None = None
         self.told_committed = NO_INDEX
         self.tick_at_ms = -1
         self.crash_at_write = world.random.choice((0.0, 0.002, 0.02))
@@ -80,7 +80,7 @@ class RaftMember:
         self.leaving = False
         """It found damage, and is about to start again."""
         self.stop: Callable[[], None] = self.crash
-        self.seen: Callable[[RaftMember, Moment], None] = lambda *_: None
+        self.seen: Callable[[DLedgerMember, Moment], None] = lambda *_: None
         """Told of each moment at which this member, as the leader, is worth an attack."""
 
     @property
@@ -100,7 +100,7 @@ class RaftMember:
         self.world.note(f"{self.name} starts at {self.log.end_index}@{self.log.end_term}")
         if self.log.term_lost:
             self._repair_term()
-        self.node = RaftNode(
+        self.node = DLedgerNode(
             group="g",
             self_id=self.name,
             peers=self.peers,
@@ -169,7 +169,7 @@ class RaftMember:
                 life = self.life
                 self.world.after(delay_ms, lambda: self.tick(life))
 
-    def _do(self, node: RaftNode, ready: Ready) -> None:
+    def _do(self, node: DLedgerNode, ready: Ready) -> None:
         for change in ready.role_changes:
             self.world.note(f"{self.name} {change.role.value} of {change.leader_id} in {change.term}")
             if change.role is Role.LEADER:

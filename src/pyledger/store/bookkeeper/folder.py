@@ -21,7 +21,7 @@ from pyledger.errors import (
     StoreNotFoundError,
 )
 from pyledger.regular_file import open_regular
-from pyledger.store.files.folder import Unusual, is_folder, names_in
+from pyledger.store.files.folder import SkippedFile, is_folder, names_in
 from pyledger.wire.bookkeeper.bookies import Cookie, decode_cookie
 from pyledger.wire.bookkeeper.journal import decode_mark
 
@@ -98,7 +98,7 @@ class BookieFolder:
     has_rocksdb: bool
     dirty: bool
     """A writer runs, or did not end in good order; told by newer releases only."""
-    unusual: tuple[Unusual, ...]
+    unusual: tuple[SkippedFile, ...]
     lists: tuple[str, ...] = ()
     """Lists of ledgers, in bookies of ours."""
     marks: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -152,7 +152,7 @@ class _Found:
         self.marks: dict[int, tuple[int, int]] = {}
         self.cookies: list[Cookie] = []
         self.has_rocksdb = self.dirty = False
-        self.unusual: list[Unusual] = []
+        self.unusual: list[SkippedFile] = []
         self.lists: list[str] = []
 
     def look(self, current: str) -> None:
@@ -205,16 +205,16 @@ class _Found:
         if (mark := decode_mark(_small_file(path))) is not None:
             self.marks[which] = max(mark, self.marks.get(which, mark))
         else:
-            self.unusual.append(Unusual(path, "no mark of a journal, as its length is wrong"))
+            self.unusual.append(SkippedFile(path, "no mark of a journal, as its length is wrong"))
 
     def _cookie(self, path: str) -> None:
         try:
             cookie = decode_cookie(_small_file(path))
         except LedgerMetadataError as error:
-            self.unusual.append(Unusual(path, str(error)))
+            self.unusual.append(SkippedFile(path, str(error)))
             return
         if self.cookies and cookie != self.cookies[0]:
-            self.unusual.append(Unusual(path, "a cookie that differs from that of another folder"))
+            self.unusual.append(SkippedFile(path, "a cookie that differs from that of another folder"))
         self.cookies.append(cookie)
 
 

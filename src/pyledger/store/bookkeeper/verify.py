@@ -20,7 +20,7 @@ from pyledger.store.bookkeeper.index import EMPTY, SLOT_BYTES, Filled, written_s
 from pyledger.store.bookkeeper.journal import replayed_records
 from pyledger.store.bookkeeper.ledger_list import read_list
 from pyledger.store.bookkeeper.reader import FileMaps
-from pyledger.store.files.finding import Problem, Severity
+from pyledger.store.files.finding import Finding, Severity
 from pyledger.wire.bookkeeper.entry import digest_found
 from pyledger.wire.bookkeeper.entry_log import (
     INDEX_HEADER_BYTES,
@@ -57,12 +57,12 @@ class BookieCheck:
         self._filled: dict[int, Filled] = {}
         self._unnamed: dict[int, set[int]] = {}
 
-    def problems(self) -> Iterator[Problem]:
+    def problems(self) -> Iterator[Finding]:
         """What is wrong, as it is found."""
         for stranger in self.folder.unusual:
-            yield Problem("unusual", stranger.path, None, stranger.what, "note")
+            yield Finding("unusual", stranger.path, None, stranger.what, "note")
         if self.folder.dirty:
-            yield Problem("unclean", self.folder.path, None, "its writer runs, or was killed", "note")
+            yield Finding("unclean", self.folder.path, None, "its writer runs, or was killed", "note")
         for journal in self.folder.journals:
             for number, path in journal.files.items():
                 yield from self._journal(number, path)
@@ -74,7 +74,7 @@ class BookieCheck:
             yield from self._lost_entries()
         yield from self._digest_problems()
 
-    def _journal(self, number: int, path: str) -> Iterator[Problem]:
+    def _journal(self, number: int, path: str) -> Iterator[Finding]:
         data = self._files.map(path)
         try:
             start = start_of(path, data)
@@ -84,9 +84,9 @@ class BookieCheck:
                         one.record.ledger_id, one.record.entry_id, path, one.position, one.record.entry
                     )
         except LedgerFileError as error:
-            yield Problem("bookie-journal", path, error.position, error.problem)
+            yield Finding("bookie-journal", path, error.position, error.problem)
 
-    def _entry_log(self, path: str) -> Iterator[Problem]:
+    def _entry_log(self, path: str) -> Iterator[Finding]:
         data, sizes = self._files.map(path), Counter[int]()
         try:
             told = ledgers_map(path, data)
@@ -96,28 +96,28 @@ class BookieCheck:
                 if not self._is_named(one.ledger_id, one.entry_id):
                     self._unnamed.setdefault(one.ledger_id, set()).add(one.entry_id)
         except LedgerFileError as error:
-            yield Problem("bookie-log", path, error.position, error.problem)
+            yield Finding("bookie-log", path, error.position, error.problem)
             return
         if told is not None and told != sizes:
             wrong = sorted(ledger for ledger in {*told, *sizes} if told.get(ledger) != sizes[ledger])
-            yield Problem("bookie-log", path, None, f"its map of ledgers is wrong for {wrong[:5]}")
+            yield Finding("bookie-log", path, None, f"its map of ledgers is wrong for {wrong[:5]}")
 
-    def _index(self, ledger_id: int, path: str) -> Iterator[Problem]:
+    def _index(self, ledger_id: int, path: str) -> Iterator[Finding]:
         try:
             decode_index(path, self._files.map(path))
         except LedgerFileError as error:
-            yield Problem("bookie-index", path, error.position, error.problem)
+            yield Finding("bookie-index", path, error.position, error.problem)
             return
         for entry_id, location in written_slots(path):
             self._filled[ledger_id] = Filled(entry_id, self._filled.get(ledger_id, EMPTY).entries + 1)
             log, position = location >> 32, location & 0xFFFFFFFF
             if (log_path := self.folder.entry_logs.get(log)) is None:
-                yield Problem("bookie-index", path, entry_id, f"entry {entry_id}: no entry log {log:x}")
+                yield Finding("bookie-index", path, entry_id, f"entry {entry_id}: no entry log {log:x}")
                 continue
             try:
                 entry_at(log_path, self._files.map(log_path), position, ledger_id, entry_id)
             except LedgerFileError as error:
-                yield Problem("bookie-index", path, entry_id, str(error))
+                yield Finding("bookie-index", path, entry_id, str(error))
 
     def _is_named(self, ledger_id: int, entry_id: int) -> bool:
         if (path := self.folder.indexes.get(ledger_id)) is None:
@@ -136,14 +136,14 @@ class BookieCheck:
                         found.setdefault(one.record.ledger_id, set()).add(one.record.entry_id)
         return found
 
-    def _lost_entries(self) -> Iterator[Problem]:
+    def _lost_entries(self) -> Iterator[Finding]:
         """Entries that were there once, or are there, and that no index names."""
         listed: dict[int, ListedLedger] | None = None
         try:
             if (content := read_list(self.folder.lists, self.folder.marks)) is not None:
                 listed = content.ledgers
         except LedgerFileError as error:
-            yield Problem("bookie-list", error.path, error.position, error.problem, "note")
+            yield Finding("bookie-list", error.path, error.position, error.problem, "note")
         for ledger_id, one in sorted((listed or {}).items()):
             there = self._filled.get(ledger_id, EMPTY)
             if there.entries >= one.count and there.last >= one.last_entry_id:
@@ -152,7 +152,7 @@ class BookieCheck:
             count = there.entries + sum(not self._is_named(ledger_id, entry_id) for entry_id in more)
             if count < one.count or max(there.last, *more, -1) < one.last_entry_id:
                 detail = f"ledger {ledger_id}: its index names {count} of {one.count} entries"
-                yield Problem("bookie-lost", self._index_of(ledger_id), None, detail)
+                yield Finding("bookie-lost", self._index_of(ledger_id), None, detail)
                 self._unnamed.pop(ledger_id, None)
         for ledger_id, found in sorted(self._unnamed.items()):
             unnamed = found - self._replayed.get(ledger_id, set())
@@ -165,7 +165,7 @@ class BookieCheck:
             else:
                 detail += "are not in its index" if has_index else "and no index: deleted, or it is lost"
             severity: Severity = "problem" if has_index and listed is None else "note"
-            yield Problem("bookie-lost", self._index_of(ledger_id), None, detail, severity)
+            yield Finding("bookie-lost", self._index_of(ledger_id), None, detail, severity)
 
     def _index_of(self, ledger_id: int) -> str:
         return self.folder.indexes.get(ledger_id, self.folder.path)
@@ -179,11 +179,11 @@ class BookieCheck:
         else:
             self._odd.setdefault(ledger_id, []).append((path, position, entry_id))
 
-    def _digest_problems(self) -> Iterator[Problem]:
+    def _digest_problems(self) -> Iterator[Finding]:
         for ledger_id, places in self._odd.items():
             if (kind := self._digests.get(ledger_id)) is None:
                 self.unguarded += len(places)
                 continue
             for path, position, entry_id in places:
                 detail = f"entry {entry_id} of ledger {ledger_id} does not match its {kind.name}"
-                yield Problem("bookie-digest", path, position, detail)
+                yield Finding("bookie-digest", path, position, detail)

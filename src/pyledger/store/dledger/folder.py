@@ -15,8 +15,8 @@ from pyledger.errors import StoreFormatError, StoreIOError, StoreNotFoundError
 from pyledger.regular_file import open_regular
 from pyledger.store.dledger.durable_end import DURABLE_END_FILE, UNREADABLE, read_durable_end
 from pyledger.store.files.folder import (
+    SkippedFile,
     StoreFile,
-    Unusual,
     is_folder,
     length_of,
     names_in,
@@ -52,7 +52,7 @@ class VoteState:
 
 
 @dataclass(frozen=True, slots=True)
-class RaftFolder:
+class DLedgerFolder:
     """The files of one node."""
 
     path: str
@@ -75,11 +75,11 @@ class RaftFolder:
     checkpoint_problem: str | None
     """How it is damaged."""
     has_snapshots: bool
-    unusual: tuple[Unusual, ...]
+    unusual: tuple[SkippedFile, ...]
     """What makes Java refuse the folder, or is merely strange."""
 
 
-def read_raft_folder(path: str | os.PathLike[str], data_paths: Sequence[str] = ()) -> RaftFolder:
+def read_dledger_folder(path: str | os.PathLike[str], data_paths: Sequence[str] = ()) -> DLedgerFolder:
     """Look at the folder of a node.
 
     Args:
@@ -98,22 +98,22 @@ def read_raft_folder(path: str | os.PathLike[str], data_paths: Sequence[str] = (
         inside = [name for name in sorted(names) if name.startswith("dledger-")]
         remedy = f"did you mean {os.path.join(root, inside[0])}?" if inside else "it has no `data` folder"
         raise StoreNotFoundError(root, "this is not the folder of a DLedger node", remedy)
-    unusual: list[Unusual] = []
+    unusual: list[SkippedFile] = []
     data = _files(list(data_paths) or [os.path.join(root, DATA_FOLDER)], unusual)
     units = _files([os.path.join(root, INDEX_FOLDER)], unusual)
     data_size = whole_file_size(data, DATA_FILE_BYTES)
     unit_size = whole_file_size(units, INDEX_FILE_BYTES)
     for file, size_bytes in [*((f, data_size) for f in data), *((f, unit_size) for f in units)]:
         if file.size_bytes != size_bytes:
-            unusual.append(Unusual(file.path, f"has {file.size_bytes} bytes, the others {size_bytes}"))
+            unusual.append(SkippedFile(file.path, f"has {file.size_bytes} bytes, the others {size_bytes}"))
     known = {*_KNOWN, *(name + end for name in _REPLACED for end in _SIBLINGS)}
-    unusual += [Unusual(os.path.join(root, n), "not a part of a node") for n in names if n not in known]
+    unusual += [SkippedFile(os.path.join(root, n), "not a part of a node") for n in names if n not in known]
     vote = read_vote(os.path.join(root, TERM_FILE))
     checkpoint, checkpoint_problem = _read_checkpoint(os.path.join(root, CHECKPOINT_FILE))
     durable_end = read_durable_end(root)
     if checkpoint_problem and durable_end is None:
         durable_end = UNREADABLE  # only the checkpoint said which entries were durable
-    return RaftFolder(
+    return DLedgerFolder(
         path=root,
         data_files=data,
         data_file_size_bytes=data_size,
@@ -131,7 +131,7 @@ def read_raft_folder(path: str | os.PathLike[str], data_paths: Sequence[str] = (
     )
 
 
-def promised_index(folder: RaftFolder) -> int:
+def promised_index(folder: DLedgerFolder) -> int:
     """The last entry that was durable and never cut on purpose, by what the folder says; -1: it says nothing.
 
     Where `durable-end` is sound the end in the checkpoint may be older than a cut.
@@ -142,7 +142,7 @@ def promised_index(folder: RaftFolder) -> int:
     return max(*said.values(), (folder.lost_tail or {}).get("promisedIndex", -1), -1)
 
 
-def committed_end(folder: RaftFolder) -> int | None:
+def committed_end(folder: DLedgerFolder) -> int | None:
     """Offset (bytes) in the data files where the last entry ends that the checkpoint calls committed.
 
     None: there is no checkpoint, or the index does not tell.
@@ -231,7 +231,7 @@ def _read_numbers(path: str) -> dict[str, int] | None:
         raise StoreFormatError(path, f"holds no numbers ({error})", "restore it") from error
 
 
-def _files(paths: Sequence[str], unusual: list[Unusual]) -> tuple[StoreFile, ...]:
+def _files(paths: Sequence[str], unusual: list[SkippedFile]) -> tuple[StoreFile, ...]:
     """The files of folders that together hold one log, in order."""
     found: dict[int, StoreFile] = {}
     for path in paths:
@@ -239,11 +239,11 @@ def _files(paths: Sequence[str], unusual: list[Unusual]) -> tuple[StoreFile, ...
         known = {file.path for file in files}
         for file in files:
             if file.start_offset in found:
-                unusual.append(Unusual(file.path, f"is also at {found[file.start_offset].path}"))
+                unusual.append(SkippedFile(file.path, f"is also at {found[file.start_offset].path}"))
             found.setdefault(file.start_offset, file)
         strange = (os.path.join(path, name) for name in sorted(names_in(path)))
         for whole in strange:
             if whole not in known:
                 what = "an empty file" if length_of(whole) == 0 else "not a file of a log"
-                unusual.append(Unusual(whole, f"{what}: Java refuses to start with it"))
+                unusual.append(SkippedFile(whole, f"{what}: Java refuses to start with it"))
     return tuple(found[start] for start in sorted(found))

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from pyledger._core import read_message
 from pyledger.protocol.dledger.messages import ENTRY_HEADER_BYTES
-from pyledger.store.dledger.store import RaftStore
+from pyledger.store.dledger.store import DLedgerStore
 
 
 class LastRecord(NamedTuple):
@@ -17,7 +17,7 @@ class LastRecord(NamedTuple):
     store_timestamp_ms: int
 
 
-def last_record(entries: RaftStore, index: int) -> LastRecord | None:
+def last_record(entries: DLedgerStore, index: int) -> LastRecord | None:
     """The record in an entry; None: there is no such entry, or it holds none."""
     log = entries.log
     if not log.begin_index <= index <= log.end_index:
@@ -32,7 +32,7 @@ def last_record(entries: RaftStore, index: int) -> LastRecord | None:
 class EntriesFlusher:
     """Stands where `LogFlusher` stands for a log of the store's own."""
 
-    def __init__(self, entries: RaftStore) -> None:
+    def __init__(self, entries: DLedgerStore) -> None:
         self._entries = entries
         self.vouched_timestamp_ms = 0
         """Records stored before this time are committed, and on this disk."""

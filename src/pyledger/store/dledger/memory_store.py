@@ -1,4 +1,4 @@
-"""RaftMemoryStore: the log of a DLedger node in memory; only its term and vote are a file.
+"""DLedgerMemoryStore: the log of a DLedger node in memory; only its term and vote are a file.
 
 A member that ends has lost its entries. It says so when it starts again, and does not vote before a leader
 filled it up; a group of which a majority ended at once elects nobody, as what it acknowledged is gone.
@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from pyledger.config.dledger_store import RaftStoreConfig
+from pyledger.config.dledger_store import DLedgerStoreConfig
 from pyledger.errors import OffsetOutOfRangeError, RecordTooLargeError, StoreFormatError, StoreFullError
 from pyledger.protocol.dledger.messages import (
     ENTRY_HEADER,
@@ -18,7 +18,7 @@ from pyledger.protocol.dledger.messages import (
     NO_INDEX,
     NO_TERM,
     Entry,
-    EntryRun,
+    EntryBatch,
     TermState,
 )
 from pyledger.store.dledger.folder import TERM_FILE, read_vote
@@ -28,7 +28,7 @@ from pyledger.store.files.lock import StoreLock
 from pyledger.store.files.meta_file import make_folder
 
 
-class RaftMemoryStore:
+class DLedgerMemoryStore:
     """One node's log in memory, as the machine asks for it.
 
     Args:
@@ -36,9 +36,9 @@ class RaftMemoryStore:
         config: The bound of memory.
     """
 
-    def __init__(self, path: str, config: RaftStoreConfig | None = None) -> None:
+    def __init__(self, path: str, config: DLedgerStoreConfig | None = None) -> None:
         self.path = path
-        self.config = config or RaftStoreConfig()
+        self.config = config or DLedgerStoreConfig()
         self.committed_index = NO_INDEX
         self._log: list[Entry] = []
         self._first = 0
@@ -118,7 +118,7 @@ class RaftMemoryStore:
             raise OffsetOutOfRangeError(index, self.begin_index, self.end_index)
         return self._log[index - self._first]
 
-    def entries(self, index: int, count_max: int, size_bytes_max: int) -> EntryRun:
+    def entries(self, index: int, count_max: int, size_bytes_max: int) -> EntryBatch:
         """Entries from `index` on: at least one, then as many as the limits (bytes) and the end allow."""
         stored = [stored_bytes(self.entry(index))]
         size_bytes = len(stored[0])
@@ -128,7 +128,7 @@ class RaftMemoryStore:
             if size_bytes > size_bytes_max:
                 break
             stored.append(stored_bytes(entry))
-        return EntryRun(b"".join(stored), index, len(stored))
+        return EntryBatch(b"".join(stored), index, len(stored))
 
     # -- changing it
 

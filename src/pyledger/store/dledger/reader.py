@@ -15,22 +15,22 @@ from typing import Literal, Self
 from pyledger._core import EntryScan, EntryStop, LogView, MappedFile, read_entry, scan_entries
 from pyledger.errors import CorruptRecordError
 from pyledger.protocol.dledger.messages import Entry
-from pyledger.store.dledger.folder import RaftFolder, promised_index, read_raft_folder
+from pyledger.store.dledger.folder import DLedgerFolder, promised_index, read_dledger_folder
 from pyledger.store.files.folder import StoreFile
 
 Generation = Literal["auto", "a", "b"]
 
 
-class RaftReader:
+class DLedgerReader:
     """A node's log, opened for reading.
 
     Args:
-        folder: What `read_raft_folder` found.
+        folder: What `read_dledger_folder` found.
         generation: Whose rules hold: `a` for releases up to 0.3, `b` for 0.4; `auto` finds out. B's entries
             may name another position than their own, and may be no-ops.
     """
 
-    def __init__(self, folder: RaftFolder, generation: Generation = "auto") -> None:
+    def __init__(self, folder: DLedgerFolder, generation: Generation = "auto") -> None:
         self.folder = folder
         self._files: list[MappedFile] = []
         self.view = self._open(folder.data_files, folder.data_file_size_bytes)
@@ -49,8 +49,8 @@ class RaftReader:
         data_paths: Sequence[str] = (),
         generation: Generation = "auto",
     ) -> Self:
-        """Open the folder of a node; see `read_raft_folder` for what may go wrong."""
-        return cls(read_raft_folder(path, data_paths), generation)
+        """Open the folder of a node; see `read_dledger_folder` for what may go wrong."""
+        return cls(read_dledger_folder(path, data_paths), generation)
 
     def __enter__(self) -> Self:
         return self

@@ -12,14 +12,14 @@ import struct
 from bisect import bisect_left
 from itertools import pairwise
 
-from pyledger._core import EntryStop, LogView, MappedFileQueue, RaftLog, read_entry, scan_entries
+from pyledger._core import DLedgerLog, EntryStop, LogView, MappedFileQueue, read_entry, scan_entries
 from pyledger.errors import OffsetOutOfRangeError, StoreFormatError
-from pyledger.store.dledger.folder import INDEX_UNIT_BYTES, RaftFolder
+from pyledger.store.dledger.folder import INDEX_UNIT_BYTES, DLedgerFolder
 from pyledger.store.dledger.reader import refuse_hole
 from pyledger.store.files.disk_error import disk_error
 
 
-def drop_unfit_index(folder: RaftFolder) -> str | None:
+def drop_unfit_index(folder: DLedgerFolder) -> str | None:
     """Remove index files that cannot be used as they are; `recover_log` makes all anew.
 
     Returns:
@@ -50,7 +50,7 @@ def drop_unfit_index(folder: RaftFolder) -> str | None:
     return f"{unfit.path}: does not fit the index ({unfit.size_bytes} bytes); the index is written anew"
 
 
-def recover_log(log: RaftLog) -> tuple[EntryStop, int]:
+def recover_log(log: DLedgerLog) -> tuple[EntryStop, int]:
     """Bring a log whose files are loaded into the state that its entries give.
 
     Returns:
@@ -124,7 +124,7 @@ def _refuse_gaps(queue: MappedFileQueue) -> None:
             raise StoreFormatError(after.path, problem, "restore it, or see `pyledger raft repair --cut`")
 
 
-def _mend_index(log: RaftLog, stop: EntryStop) -> None:
+def _mend_index(log: DLedgerLog, stop: EntryStop) -> None:
     units, fault = log.units, stop.unit_fault
     if fault < 0:
         units.truncate((stop.last_index + 1) * INDEX_UNIT_BYTES)

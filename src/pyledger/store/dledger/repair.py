@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from pyledger._core import EntryStop
 from pyledger.atomic_file import flush_folder
-from pyledger.errors import RaftTermError
+from pyledger.errors import DLedgerTermError
 from pyledger.protocol.dledger.messages import TermState
 from pyledger.store.dledger.durable_end import DURABLE_END_FILE, UNREADABLE, content_of
 from pyledger.store.dledger.folder import CHECKPOINT_FILE, LOST_TAIL_FILE, TERM_FILE, promised_index
-from pyledger.store.dledger.reader import RaftReader
+from pyledger.store.dledger.reader import DLedgerReader
 from pyledger.store.dledger.store import write_lost_tail, write_term_state
 from pyledger.store.files.disk_error import disk_error
 from pyledger.store.files.lock import StoreLock
@@ -52,11 +52,11 @@ def repair_node(
 
     Raises:
         StoreLockedError: it runs.
-        RaftTermError: the term is not above those in the folder.
+        DLedgerTermError: the term is not above those in the folder.
         StoreIOError: a file cannot be written or moved.
     """
     steps: list[RepairStep] = []
-    with RaftReader.open(path, data_paths=data_paths) as reader:
+    with DLedgerReader.open(path, data_paths=data_paths) as reader:
         lock = None if dry_run else StoreLock(path).acquire()
         try:
             stop = reader.scan()
@@ -74,20 +74,20 @@ def repair_node(
 
 def last_term(path: str, data_paths: Sequence[str] = ()) -> int:
     """The highest term that a folder knows: of its entries and its term file; at least 0."""
-    with RaftReader.open(path, data_paths=data_paths) as reader:
+    with DLedgerReader.open(path, data_paths=data_paths) as reader:
         return max(reader.scan().last_term, reader.folder.vote.term, 0)
 
 
-def _set_term(reader: RaftReader, stop: EntryStop, term: int, *, dry_run: bool) -> RepairStep:
+def _set_term(reader: DLedgerReader, stop: EntryStop, term: int, *, dry_run: bool) -> RepairStep:
     path, known = reader.folder.path, max(stop.last_term, reader.folder.vote.term)
     if term <= known:
-        raise RaftTermError(path, term, known)
+        raise DLedgerTermError(path, term, known)
     if not dry_run:
         write_term_state(path, TermState(term))
     return RepairStep("set-term", os.path.join(path, TERM_FILE), f"term {term}, no vote")
 
 
-def _cut(reader: RaftReader, stop: EntryStop, *, dry_run: bool) -> list[RepairStep]:
+def _cut(reader: DLedgerReader, stop: EntryStop, *, dry_run: bool) -> list[RepairStep]:
     """End the log before a hole: the file with the fault is copied, later ones are moved."""
     beyond = reader.entry_beyond(stop)
     if beyond is None:
@@ -113,7 +113,7 @@ def _cut(reader: RaftReader, stop: EntryStop, *, dry_run: bool) -> list[RepairSt
     return [RepairStep("cut", file.path, detail) for file in (*within, *later)]
 
 
-def _accept_loss(reader: RaftReader, stop: EntryStop, *, dry_run: bool) -> list[RepairStep]:
+def _accept_loss(reader: DLedgerReader, stop: EntryStop, *, dry_run: bool) -> list[RepairStep]:
     path, end = reader.folder.path, stop.last_index
     promised = promised_index(reader.folder)
     marker = Path(path, LOST_TAIL_FILE)

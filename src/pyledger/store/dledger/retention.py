@@ -7,24 +7,24 @@ stay, whatever the disk says.
 """
 
 from pyledger.clock import Clock
-from pyledger.store.dledger.store import RaftStore
+from pyledger.store.dledger.store import DLedgerStore
 from pyledger.store.files.retention import MS_PER_HOUR, count_expired, disk_usage
 
 FILES_MAX = 10
 """Most files of one round, as upstream."""
 
 
-def disk_is_full(store: RaftStore) -> bool:
+def disk_is_full(store: DLedgerStore) -> bool:
     """Whether there is too little room for appends, in any of the folders."""
     return usage_of(store) > store.config.disk_full_percent
 
 
-def usage_of(store: RaftStore) -> int:
+def usage_of(store: DLedgerStore) -> int:
     """How full the fullest file system of a log's data is, in percent."""
     return max(map(disk_usage, store.data_paths))
 
 
-def clean(store: RaftStore, clock: Clock) -> list[str]:
+def clean(store: DLedgerStore, clock: Clock) -> list[str]:
     """Remove files whose time has come; returns their paths."""
     config, used = store.config, usage_of(store)
     force = used > config.disk_ratio_to_force_clean and config.disk_force_clean_enabled

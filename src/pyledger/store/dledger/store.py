@@ -1,4 +1,4 @@
-"""RaftStore: the log of a DLedger node on mapped files, with its term file and checkpoint.
+"""DLedgerStore: the log of a DLedger node on mapped files, with its term file and checkpoint.
 
 The machine in `protocol.raft` sees it as its `LogStorage`. One thread appends and reads; another may flush.
 Invariant: committed_index <= end_index, and what `flush` returned after survives a power cut.
@@ -15,9 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from pyledger._core import EntryScan, MappedFileQueue, RaftLog
+from pyledger._core import DLedgerLog, EntryScan, MappedFileQueue
 from pyledger.atomic_file import flush_folder
-from pyledger.config.dledger_store import RaftStoreConfig
+from pyledger.config.dledger_store import DLedgerStoreConfig
 from pyledger.errors import (
     EntryPositionError,
     OffsetOutOfRangeError,
@@ -25,7 +25,7 @@ from pyledger.errors import (
     StoreFormatError,
     StoreFullError,
 )
-from pyledger.protocol.dledger.messages import BodyRun, Entry, EntryRun, TermState
+from pyledger.protocol.dledger.messages import BodyBatch, Entry, EntryBatch, TermState
 from pyledger.store.dledger.durable_end import UNREADABLE, DurableEnd
 from pyledger.store.dledger.folder import (
     CHECKPOINT_FILE,
@@ -34,9 +34,9 @@ from pyledger.store.dledger.folder import (
     INDEX_UNIT_BYTES,
     LOST_TAIL_FILE,
     TERM_FILE,
-    RaftFolder,
+    DLedgerFolder,
     promised_index,
-    read_raft_folder,
+    read_dledger_folder,
 )
 from pyledger.store.dledger.recovery import drop_unfit_index, recover_log
 from pyledger.store.files.disk_error import disk_error
@@ -49,18 +49,18 @@ ENTRY_BYTES_MAX = 4 << 20
 NOTHING_ASKED = (-1, 0, 0, -1)
 
 
-class RaftStore:
+class DLedgerStore:
     """One node's log, opened for writing.
 
     Args:
         path: The node's folder, `dledger-<id>`; made when it is not there.
         config: Sizes and rules; a folder that has files keeps the sizes of those.
-        patch_at: See `RaftLog`.
+        patch_at: See `DLedgerLog`.
     """
 
-    def __init__(self, path: str, config: RaftStoreConfig | None = None, *, patch_at: int = -1) -> None:
+    def __init__(self, path: str, config: DLedgerStoreConfig | None = None, *, patch_at: int = -1) -> None:
         self.path = path
-        self.config = config or RaftStoreConfig()
+        self.config = config or DLedgerStoreConfig()
         self.patch_at = patch_at
         self.disk_full = False
         self.lost_tail = False
@@ -74,7 +74,7 @@ class RaftStore:
         self._committed = -1
         self._checkpoint = (-1, -1)
         self._checkpoint_ms = 0
-        self._run_asked, self._run = NOTHING_ASKED, EntryRun(b"", 0, 0)
+        self._run_asked, self._run = NOTHING_ASKED, EntryBatch(b"", 0, 0)
         make_folder(Path(path))
         self.lock = StoreLock(path).acquire()
         try:
@@ -86,7 +86,7 @@ class RaftStore:
             raise
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], config: RaftStoreConfig | None = None) -> Self:
+    def open(cls, path: str | os.PathLike[str], config: DLedgerStoreConfig | None = None) -> Self:
         """Open a node's folder; see `recover_log` for what may go wrong, and `StoreLockedError`."""
         return cls(os.fspath(path), config)
 
@@ -94,10 +94,10 @@ class RaftStore:
         self.data_paths = self.config.data_paths or (os.path.join(self.path, DATA_FOLDER),)
         self._flush_names()
         known = sorted({*self.data_paths, *self.config.read_only_data_paths})
-        folder = read_raft_folder(self.path, known)
+        folder = read_dledger_folder(self.path, known)
         if unfit := drop_unfit_index(folder):
             self.notices.append(unfit)
-            folder = read_raft_folder(self.path, known)
+            folder = read_dledger_folder(self.path, known)
         if folder.checkpoint_problem:
             path = os.path.join(self.path, CHECKPOINT_FILE)
             self.notices.append(f"{path}: {folder.checkpoint_problem}; it is written anew")
@@ -121,7 +121,7 @@ class RaftStore:
         self._flushed_index = end_index
         self._durable_end = DurableEnd(self.path, end_index)
 
-    def _miss_tail(self, folder: RaftFolder, indexed: int) -> None:
+    def _miss_tail(self, folder: DLedgerFolder, indexed: int) -> None:
         """Find out whether entries are gone that were durable: then this member must not vote.
 
         The marker outlives crashes until a leader filled the log up. Where nobody says what was durable,
@@ -142,7 +142,7 @@ class RaftStore:
             "stands for election until a leader has filled it up; `pyledger raft status` says more"
         )
 
-    def _take_term(self, folder: RaftFolder) -> None:
+    def _take_term(self, folder: DLedgerFolder) -> None:
         """Take over term and vote. Without them a member might vote twice in a term.
 
         Raises:
@@ -168,7 +168,7 @@ class RaftStore:
         flush_folder(Path(self.path))
         flush_folder(Path(self.path).absolute().parent)
 
-    def _make_log(self, folder: RaftFolder) -> None:
+    def _make_log(self, folder: DLedgerFolder) -> None:
         data_size, index_size = self.config.data_file_size_bytes, self.config.index_file_size_bytes
         if folder.data_files:
             data_size = folder.data_file_size_bytes
@@ -189,7 +189,7 @@ class RaftStore:
         )
         data.load()
         units.load()
-        self._log = RaftLog(data, units, seal=self.config.seal_entries, patch_at=self.patch_at)
+        self._log = DLedgerLog(data, units, seal=self.config.seal_entries, patch_at=self.patch_at)
 
     def _folder_for(self, data_size: int, start_offset: int) -> str:
         """Where a new data file goes, as upstream chooses."""
@@ -256,7 +256,7 @@ class RaftStore:
         return self._log.position_of(self._committed) + entry[3]
 
     @property
-    def log(self) -> RaftLog:
+    def log(self) -> DLedgerLog:
         """The files below; for readers of ranges."""
         return self._log
 
@@ -273,14 +273,14 @@ class RaftStore:
         """One entry, its checksum verified."""
         return Entry._make(self._log.read(index))
 
-    def entries(self, index: int, count_max: int, size_bytes_max: int) -> EntryRun:
+    def entries(self, index: int, count_max: int, size_bytes_max: int) -> EntryBatch:
         """Entries from `index` on: at least one, then as many as the limits (bytes) and the end allow.
 
         Cost: one copy of their bytes, each checksum verified; none when asked the same as before.
         """
         asked = (index, count_max, size_bytes_max, self._log.end_index)
         if asked != self._run_asked:
-            self._run = EntryRun(*self._log.read_run(index, count_max, size_bytes_max))
+            self._run = EntryBatch(*self._log.read_run(index, count_max, size_bytes_max))
             self._run_asked = asked
         return self._run
 
@@ -295,7 +295,7 @@ class RaftStore:
         """
         log, end = self._log, self._log.end_index
         try:
-            if isinstance(bodies, BodyRun):
+            if isinstance(bodies, BodyBatch):
                 return log.append_bodies(term, bodies.data)
             return log.append_many(term, bodies)
         except StoreFullError:
@@ -312,7 +312,7 @@ class RaftStore:
             StoreFullError: there is no room for the first of them.
         """
         log = self._log
-        if isinstance(entries, EntryRun):
+        if isinstance(entries, EntryBatch):
             return log.append_run(entries.data)
         for count, entry in enumerate(entries):
             try:

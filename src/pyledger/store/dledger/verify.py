@@ -15,17 +15,17 @@ from pyledger.store.dledger.folder import (
     INDEX_UNIT_BYTES,
     LOST_TAIL_FILE,
     TERM_FILE,
-    RaftFolder,
+    DLedgerFolder,
     promised_index,
 )
-from pyledger.store.dledger.reader import RaftReader
+from pyledger.store.dledger.reader import DLedgerReader
 from pyledger.store.dledger.recovery import indexed_beyond
-from pyledger.store.files.finding import Problem, Severity
+from pyledger.store.files.finding import Finding, Severity
 
 TAIL_SLICE_BYTES = 1 << 20
 
 
-def verify_raft(reader: RaftReader, progress: Callable[[int], None] | None = None) -> Iterator[Problem]:
+def verify_dledger(reader: DLedgerReader, progress: Callable[[int], None] | None = None) -> Iterator[Finding]:
     """Check a node's folder whole.
 
     Args:
@@ -39,7 +39,7 @@ def verify_raft(reader: RaftReader, progress: Callable[[int], None] | None = Non
     """
     folder = reader.folder
     for stranger in folder.unusual:
-        yield Problem("unusual", stranger.path, None, stranger.what, "note")
+        yield Finding("unusual", stranger.path, None, stranger.what, "note")
     yield from _check_run(folder)
     stop = reader.scan(progress)
     yield from _check_end(reader, stop)
@@ -47,7 +47,7 @@ def verify_raft(reader: RaftReader, progress: Callable[[int], None] | None = Non
     yield from _check_small_files(folder, stop)
 
 
-def _check_run(folder: RaftFolder) -> Iterator[Problem]:
+def _check_run(folder: DLedgerFolder) -> Iterator[Finding]:
     for files, size_bytes in (
         (folder.data_files, folder.data_file_size_bytes),
         (folder.index_files, folder.index_file_size_bytes),
@@ -56,28 +56,28 @@ def _check_run(folder: RaftFolder) -> Iterator[Problem]:
             gap = after.start_offset - before.start_offset - size_bytes
             if gap:
                 detail = f"{gap} bytes lie between it and the file before it"
-                yield Problem("missing-file", after.path, after.start_offset, detail)
+                yield Finding("missing-file", after.path, after.start_offset, detail)
         for file in files:
             if file.size_bytes != size_bytes:
                 detail = f"has {file.size_bytes} bytes instead of {size_bytes}: no node starts with it"
-                yield Problem("cut-file", file.path, file.start_offset, detail)
+                yield Finding("cut-file", file.path, file.start_offset, detail)
 
 
-def _check_end(reader: RaftReader, stop: EntryStop) -> Iterator[Problem]:
+def _check_end(reader: DLedgerReader, stop: EntryStop) -> Iterator[Finding]:
     path = reader.path_at(stop.next_offset)
     beyond = reader.entry_beyond(stop)
     if beyond is not None:
         why = stop.problem or "zeroes stand where an entry should"
         detail = f"{why}; the log goes on with entry {beyond.index} after entry {stop.last_index}"
-        yield Problem("lost-entries", path, stop.next_offset, detail)
+        yield Finding("lost-entries", path, stop.next_offset, detail)
     elif stop.status == "bad crc":
-        yield Problem("damaged-entry", path, stop.next_offset, stop.problem)
+        yield Finding("damaged-entry", path, stop.next_offset, stop.problem)
     elif _bytes_behind(reader, stop.next_offset):
         detail = "bytes behind the last entry: a torn entry, or what a truncation left; recovery drops them"
-        yield Problem("stale-tail", path, stop.next_offset, detail, "note")
+        yield Finding("stale-tail", path, stop.next_offset, detail, "note")
 
 
-def _bytes_behind(reader: RaftReader, offset: int) -> bool:
+def _bytes_behind(reader: DLedgerReader, offset: int) -> bool:
     """Whether any byte behind the end is not zero."""
     for file in reader.view.files:
         start = max(offset, file.start_offset)
@@ -89,12 +89,12 @@ def _bytes_behind(reader: RaftReader, offset: int) -> bool:
     return False
 
 
-def _check_index(reader: RaftReader, stop: EntryStop) -> Iterator[Problem]:
+def _check_index(reader: DLedgerReader, stop: EntryStop) -> Iterator[Finding]:
     folder = reader.folder
     path = os.path.join(folder.path, "index")
     if stop.unit_fault >= 0:
         detail = "index units are missing or wrong from here on; recovery writes them anew"
-        yield Problem("index-unit", path, stop.unit_fault, detail, "note")
+        yield Finding("index-unit", path, stop.unit_fault, detail, "note")
     beyond = (stop.last_index + 1) * INDEX_UNIT_BYTES
     # `durable-end` tells whether such entries were on disk. Without it they may have been.
     lost = folder.durable_end is None and indexed_beyond(reader.view, reader.units, stop) >= 0
@@ -105,26 +105,26 @@ def _check_index(reader: RaftReader, stop: EntryStop) -> Iterator[Problem]:
             unit = reader.units.read(beyond, INDEX_UNIT_BYTES)
             if any(unit):
                 detail = "an index unit names an entry that the data files do not have"
-                yield Problem("index-beyond", file.path, stop.last_index + 1, detail, severity)
+                yield Finding("index-beyond", file.path, stop.last_index + 1, detail, severity)
 
 
-def _check_small_files(folder: RaftFolder, stop: EntryStop) -> Iterator[Problem]:
+def _check_small_files(folder: DLedgerFolder, stop: EntryStop) -> Iterator[Finding]:
     path = os.path.join(folder.path, TERM_FILE)
     if not folder.has_vote and stop.entry_count:
         detail = f"not there: a node would vote in term 0 again, though its log reaches term {stop.last_term}"
-        yield Problem("term", path, None, detail)
+        yield Finding("term", path, None, detail)
     elif folder.vote.term < stop.last_term:
         detail = f"names term {folder.vote.term}, but the log reaches term {stop.last_term}"
-        yield Problem("term", path, None, detail)
+        yield Finding("term", path, None, detail)
     if folder.durable_end == UNREADABLE:
         path = os.path.join(folder.path, DURABLE_END_FILE)
-        yield Problem("lost-tail", path, None, "cannot be read: which entries were durable here is not known")
+        yield Finding("lost-tail", path, None, "cannot be read: which entries were durable here is not known")
     elif folder.lost_tail is not None or (folder.durable_end or -1) > stop.last_index:
         path = os.path.join(folder.path, DURABLE_END_FILE if folder.lost_tail is None else LOST_TAIL_FILE)
         detail = f"entry {promised_index(folder)} was durable here, the log ends with entry {stop.last_index}"
-        yield Problem("lost-tail", path, None, detail)
+        yield Finding("lost-tail", path, None, detail)
     if folder.checkpoint_problem is not None:
-        yield Problem(
+        yield Finding(
             "checkpoint", os.path.join(folder.path, CHECKPOINT_FILE), None, folder.checkpoint_problem
         )
     if folder.checkpoint is not None:
@@ -132,4 +132,4 @@ def _check_small_files(folder: RaftFolder, stop: EntryStop) -> Iterator[Problem]
         committed = folder.checkpoint.get("committedIndex", -1)
         if committed > stop.last_index:
             detail = f"says that entry {committed} is committed; the log ends with entry {stop.last_index}"
-            yield Problem("checkpoint", path, None, detail)
+            yield Finding("checkpoint", path, None, detail)

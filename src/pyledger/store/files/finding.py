@@ -7,7 +7,7 @@ Severity = Literal["problem", "note"]
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class Finding:
     """One finding of `verify`."""
 
     kind: str

@@ -83,7 +83,7 @@ class StoreFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Unusual:
+class SkippedFile:
     """Something in the folder that an ordinary store does not have, or has in another way."""
 
     path: str
@@ -107,7 +107,7 @@ class StoreFolder:
     dledger_folders: tuple[str, ...]
     entry_files: tuple[StoreFile, ...]
     """Those of `log_files` that are of a DLedger log: each record is the body of an entry."""
-    unusual: tuple[Unusual, ...]
+    unusual: tuple[SkippedFile, ...]
 
     @property
     def cut_files(self) -> tuple[StoreFile, ...]:
@@ -176,20 +176,20 @@ def read_folder(path: str | os.PathLike[str], *, entries: bool = False) -> Store
     size_bytes = whole_file_size(log_files, DEFAULT_LOG_FILE_BYTES)
     for file in log_files:
         if file.size_bytes != size_bytes:
-            unusual.append(Unusual(file.path, f"has {file.size_bytes} bytes, the others {size_bytes}"))
+            unusual.append(SkippedFile(file.path, f"has {file.size_bytes} bytes, the others {size_bytes}"))
         if size_bytes and file.start_offset % size_bytes and len(log_files) > 1:
-            unusual.append(Unusual(file.path, f"its start offset is no multiple of {size_bytes}"))
+            unusual.append(SkippedFile(file.path, f"its start offset is no multiple of {size_bytes}"))
     index_home = home_of(root, INDEX_FOLDER)
     index_names = []
     for name in sorted(n for n in names_in(index_home) if _INDEX_NAME.fullmatch(n)):
         if length_of(whole := os.path.join(index_home, name)) >= 0:
             index_names.append(name)
         else:
-            unusual.append(Unusual(whole, "not an index file"))
+            unusual.append(SkippedFile(whole, "not an index file"))
     rocksdb = tuple(p for name in sorted(names) if _holds_rocksdb(p := os.path.join(root, name)))
-    unusual += [Unusual(p, "what is in RocksDB is not read; the commit log is") for p in rocksdb]
+    unusual += [SkippedFile(p, "what is in RocksDB is not read; the commit log is") for p in rocksdb]
     if entry_files is None:
-        unusual += [Unusual(p, "a DLedger log is not read here; only `commitlog` is") for p in dledger]
+        unusual += [SkippedFile(p, "a DLedger log is not read here; only `commitlog` is") for p in dledger]
     return StoreFolder(
         path=root,
         log_files=tuple(log_files),
@@ -396,23 +396,23 @@ def _refuse(root: str, names: Sequence[str], dledger: Sequence[str], *, reads_en
     raise StoreNotFoundError(root, f"{hint} `{LOG_FOLDER}` folder in it")
 
 
-def _judge(root: str, name: str) -> Unusual | None:
+def _judge(root: str, name: str) -> SkippedFile | None:
     path = os.path.join(root, name)
     known = _KNOWN_FOLDERS if is_folder(path) else _KNOWN_FILES
     if name in known or name.startswith(_ENTRY_FOLDER_PREFIX) or _holds_rocksdb(path):
         return None
     if name.startswith(REPAIR_PREFIX):
-        return Unusual(path, "bytes that a repair cut off")
+        return SkippedFile(path, "bytes that a repair cut off")
     if name == REBUILD_FOLDER:
-        return Unusual(path, "left over from a rebuild that did not end")
-    return Unusual(path, "not a part of a store")
+        return SkippedFile(path, "left over from a rebuild that did not end")
+    return SkippedFile(path, "not a part of a store")
 
 
 def _holds_rocksdb(path: str) -> bool:
     return length_of(os.path.join(path, "CURRENT")) >= 0
 
 
-def _log_files(path: str, unusual: list[Unusual]) -> list[StoreFile]:
+def _log_files(path: str, unusual: list[SkippedFile]) -> list[StoreFile]:
     names: list[str] = []
 
     def look() -> list[StoreFile]:
@@ -431,10 +431,10 @@ def _log_files(path: str, unusual: list[Unusual]) -> list[StoreFile]:
             continue
         whole = os.path.join(path, name)
         if _COLD_NAME.fullmatch(name):
-            unusual.append(Unusual(whole, "a cold segment whose plain file is there too"))
+            unusual.append(SkippedFile(whole, "a cold segment whose plain file is there too"))
             continue
         empty = _OFFSET_NAME.fullmatch(name) and length_of(whole) >= 0
-        unusual.append(Unusual(whole, "an empty file" if empty else "not a commit-log file"))
+        unusual.append(SkippedFile(whole, "an empty file" if empty else "not a commit-log file"))
     return files
 
 

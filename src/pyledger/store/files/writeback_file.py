@@ -11,7 +11,7 @@ BEGIN_BYTES = 8 << 20
 """The kernel is asked to write whenever there is so much more."""
 
 
-class SteadyFile:
+class WritebackFile:
     """Write to `sink`, call `go_on` after each part, and `flush` in the end."""
 
     def __init__(self, path: Path) -> None:

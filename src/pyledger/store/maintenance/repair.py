@@ -21,7 +21,7 @@ from pyledger.regular_file import open_regular
 from pyledger.store.files import checkpoint
 from pyledger.store.files.archive_leftovers import settle_archive
 from pyledger.store.files.checkpoint import StoreCheckpoint
-from pyledger.store.files.finding import Problem
+from pyledger.store.files.finding import Finding
 from pyledger.store.files.folder import (
     CHECKPOINT_FILE,
     DEFAULT_LOG_FILE_BYTES,
@@ -163,7 +163,7 @@ def cut_steps(folder: StoreFolder, end: int) -> list[RepairStep]:
 
 
 def _extend_steps(
-    folder: StoreFolder, problems: list[Problem], file_size_bytes: int | None, cut: int | None
+    folder: StoreFolder, problems: list[Finding], file_size_bytes: int | None, cut: int | None
 ) -> list[RepairStep]:
     whole = file_size_bytes or folder.log_file_size_bytes
     cut_paths = {p.file for p in problems if p.kind == "cut-file"}

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 
 from pyledger._core import LogView
 from pyledger.clock import SystemClock
-from pyledger.store.dledger.folder import committed_end, read_raft_folder
-from pyledger.store.files.finding import Problem
+from pyledger.store.dledger.folder import committed_end, read_dledger_folder
+from pyledger.store.files.finding import Finding
 from pyledger.store.files.folder import ABORT_FILE, CHECKPOINT_FILE
 from pyledger.store.files.staged_rows import find_staged
 from pyledger.store.maintenance.verify_index import IndexCheck
@@ -23,7 +23,7 @@ from pyledger.store.reading.reader import StoreReader
 
 def verify(
     path: str | os.PathLike[str], *, progress: Callable[[int], None] | None = None
-) -> Iterator[Problem]:
+) -> Iterator[Finding]:
     """Check a store whole.
 
     Args:
@@ -71,37 +71,37 @@ def _indexed_view(reader: StoreReader) -> LogView:
     if not (folder.entry_files and folder.clean):
         return reader.view
     home = os.path.dirname(os.path.dirname(folder.entry_files[0].path))
-    end = committed_end(read_raft_folder(home))
+    end = committed_end(read_dledger_folder(home))
     return reader.view if end is None else LogView(reader.view.files, min(end, reader.max_offset))
 
 
-def _check_lost_end(reader: StoreReader) -> Iterator[Problem]:
+def _check_lost_end(reader: StoreReader) -> Iterator[Finding]:
     lost = reader.lost_end or find_lost_end(reader.path)
     if lost is not None:
-        yield Problem("lost-end", lost.path, lost.end_offset, lost.problem)
+        yield Finding("lost-end", lost.path, lost.end_offset, lost.problem)
 
 
 def _ignore(_done: int) -> None:
     """Progress that nobody asked for."""
 
 
-def _check_folder(reader: StoreReader) -> Iterator[Problem]:
+def _check_folder(reader: StoreReader) -> Iterator[Finding]:
     folder = reader.layout
     for stranger in folder.unusual:
-        yield Problem("unusual", stranger.path, None, stranger.what, "note")
+        yield Finding("unusual", stranger.path, None, stranger.what, "note")
     for job in find_staged(folder.path, SystemClock().now_ms()):
         if job.state != "active":
-            yield Problem("staged-rows", job.path, None, f"{job.detail} ({job.size_bytes:,} bytes)", "note")
+            yield Finding("staged-rows", job.path, None, f"{job.detail} ({job.size_bytes:,} bytes)", "note")
     if not folder.clean:
         detail = "recovery runs at the next opening for writing"
-        yield Problem("unclean", os.path.join(folder.path, ABORT_FILE), None, detail, "note")
+        yield Finding("unclean", os.path.join(folder.path, ABORT_FILE), None, detail, "note")
     path = os.path.join(folder.path, CHECKPOINT_FILE)
     if not folder.has_checkpoint:
         if folder.log_files:
-            yield Problem("checkpoint", path, None, "not there; recovery walks the whole log", "note")
+            yield Finding("checkpoint", path, None, "not there; recovery walks the whole log", "note")
         return
     if reader.checkpoint is None:
-        yield Problem("checkpoint", path, 0, "too short, or names a time before 1970")
+        yield Finding("checkpoint", path, 0, "too short, or names a time before 1970")
         return
     last_ms = reader.stop.last_store_timestamp
     if (
@@ -111,4 +111,4 @@ def _check_folder(reader: StoreReader) -> Iterator[Problem]:
     ):
         promised_ms = reader.checkpoint.physic_msg_timestamp
         detail = f"says that records up to {promised_ms} ms are on disk; the last one is of {last_ms} ms"
-        yield Problem("checkpoint", path, 0, detail)
+        yield Finding("checkpoint", path, 0, detail)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pyledger._core import IndexFile, KeyCollector, LogView, MappedFile, find_next_record, index_chain_faults
 from pyledger.errors import StoreFormatError
 from pyledger.store.files.checkpoint import StoreCheckpoint
-from pyledger.store.files.finding import Problem, Severity
+from pyledger.store.files.finding import Finding, Severity
 from pyledger.store.files.folder import StoreFolder
 from pyledger.store.queues.unit_views import (
     IndexEntries,
@@ -43,14 +43,14 @@ class IndexCheck:
     _missing: int = 0
     _first_missing: int = -1
 
-    def check_files(self) -> Iterator[Problem]:
+    def check_files(self) -> Iterator[Finding]:
         """Headers and hash chains of all files."""
         safe_ms = self.checkpoint.index_msg_timestamp if self.checkpoint else 0
         for path in self.folder.index_files:
             try:
                 file = IndexFile(path, readonly=True)
             except StoreFormatError as error:
-                yield Problem("index-header", path, 0, error.problem)
+                yield Finding("index-header", path, 0, error.problem)
                 continue
             raw = MappedFile.open(path)
             entries = index_entries(raw, file.slot_count, file.entry_count)
@@ -61,10 +61,10 @@ class IndexCheck:
                 yield from _check_chains(path, raw, file)
             else:
                 detail = "not known to be on disk, so recovery drops it and indexes its records again"
-                yield Problem("index-missing", path, None, detail, "note")
+                yield Finding("index-missing", path, None, detail, "note")
             file.close()
 
-    def check_range(self, start: int, end: int) -> Iterator[Problem]:
+    def check_range(self, start: int, end: int) -> Iterator[Finding]:
         """Compare the entries of records in a range of the log (bytes)."""
         keys = KeyCollector(with_tags=True)
         where = keys.collect(self.view, start, end)
@@ -86,40 +86,40 @@ class IndexCheck:
                 file.faults += 1
                 if file.faults <= _SHOWN_MAX:
                     place = first + int(numbers[number]) + 1
-                    yield Problem("index-entry", file.path, place, detail)
+                    yield Finding("index-entry", file.path, place, detail)
         if found < len(wanted):
             self._missing += len(wanted) - found
             if self._first_missing < 0:
                 self._first_missing = start
 
-    def check_rest(self) -> Iterator[Problem]:
+    def check_rest(self) -> Iterator[Finding]:
         """Entries behind the log's end, and keys without an entry."""
         for file in self._files:
             left = len(file.entries) - file.taken
             if left and file.safe:
                 detail = f"{left} entries name no record of the log, which ends at {self.view.end_offset}"
                 severity: Severity = "problem" if self.folder.clean else "note"
-                yield Problem("index-entry", file.path, file.taken + 1, detail, severity)
+                yield Finding("index-entry", file.path, file.taken + 1, detail, severity)
         if self._missing:
             path = os.path.join(self.folder.path, "index")
             detail = f"{self._missing} keys of records from physical offset {self._first_missing} on"
-            yield Problem("index-missing", path, None, detail, "note")
+            yield Finding("index-missing", path, None, detail, "note")
 
 
-def _check_chains(path: str, raw: MappedFile, file: IndexFile) -> Iterator[Problem]:
+def _check_chains(path: str, raw: MappedFile, file: IndexFile) -> Iterator[Finding]:
     faults = index_chain_faults(raw, file.slot_count, file.entry_count, _SHOWN_MAX)
     for kind, place, stated, wanted in faults:
         if kind == "hash":
-            yield Problem("index-chain", path, place, f"its key hash is negative: {stated}")
+            yield Finding("index-chain", path, place, f"its key hash is negative: {stated}")
         elif kind == "previous":
             detail = f"names entry {stated} as the one before it in its slot, that is {wanted}"
-            yield Problem("index-chain", path, place, detail)
+            yield Finding("index-chain", path, place, detail)
         else:
             detail = f"slot {place} begins its chain here, its newest entry is {wanted}"
-            yield Problem("index-chain", path, stated, detail)
+            yield Finding("index-chain", path, stated, detail)
 
 
-def _check_header(file: IndexFile) -> Iterator[Problem]:
+def _check_header(file: IndexFile) -> Iterator[Finding]:
     last = file.entry_count - 1
     if last < 1:
         return
@@ -129,7 +129,7 @@ def _check_header(file: IndexFile) -> Iterator[Problem]:
             f"says physical offsets {file.begin_physical_offset} to {file.end_physical_offset}, "
             f"its entries {first_place} to {last_place}"
         )
-        yield Problem("index-header", file.path, 0, detail)
+        yield Finding("index-header", file.path, 0, detail)
     if file.begin_timestamp > file.end_timestamp:
         detail = f"begins at {file.begin_timestamp} ms, after its end at {file.end_timestamp} ms"
-        yield Problem("index-header", file.path, 0, detail)
+        yield Finding("index-header", file.path, 0, detail)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 from pyledger._core import LogView, MappedFile, ScanStop, find_next_record, read_message, scan
-from pyledger.store.files.finding import Problem
+from pyledger.store.files.finding import Finding
 from pyledger.store.files.folder import StoreFolder
 from pyledger.store.reading.log_end import LogEnd, whole_view
 
@@ -15,7 +15,7 @@ ENTRY_FILLER = -1
 
 def check_log_file(
     view: LogView, file: MappedFile, file_end: int, progress: Callable[[int], None]
-) -> Iterator[Problem]:
+) -> Iterator[Finding]:
     """Check the records of one file, `file_end` (bytes) being its end or the log's.
 
     Cost: one pass over the bytes, every digest checked.
@@ -29,12 +29,12 @@ def check_log_file(
         where = find_next_record(view, stop.next_offset + 1, file_end) or file_end
         problem = stop.problem or "zeroes where a record should start"
         size = where - stop.next_offset
-        yield Problem(
+        yield Finding(
             "damaged-record", file.path, stop.next_offset, f"{problem}; {size} bytes cannot be read"
         )
 
 
-def _check_blank(view: LogView, file: MappedFile, stop: ScanStop) -> Iterator[Problem]:
+def _check_blank(view: LogView, file: MappedFile, stop: ScanStop) -> Iterator[Finding]:
     if not stop.blank_count:
         return
     at = file.start_offset
@@ -47,24 +47,24 @@ def _check_blank(view: LogView, file: MappedFile, stop: ScanStop) -> Iterator[Pr
     if stated == ENTRY_FILLER:
         stated = int.from_bytes(view.read(at + 4, 4), "big", signed=True)
     if stated != left:
-        yield Problem("blank-record", file.path, at, f"states {stated} bytes, {left} are left in the file")
+        yield Finding("blank-record", file.path, at, f"states {stated} bytes, {left} are left in the file")
 
 
-def check_run_of_files(folder: StoreFolder) -> Iterator[Problem]:
+def check_run_of_files(folder: StoreFolder) -> Iterator[Finding]:
     """Files that are missing or shorter than the others."""
     size = folder.log_file_size_bytes
     for file in folder.cut_files:
         detail = f"has {file.size_bytes} of {size} bytes; `pyledger repair` gives it its size back"
-        yield Problem("cut-file", file.path, file.start_offset + file.size_bytes, detail)
+        yield Finding("cut-file", file.path, file.start_offset + file.size_bytes, detail)
     for file, after in pairwise(folder.log_files):
         missing = after.start_offset - file.start_offset - size
         if missing > 0:
             where = file.start_offset + size
             detail = f"{missing} bytes of the log are not there, up to {after.start_offset}"
-            yield Problem("missing-file", folder.path, where, detail)
+            yield Finding("missing-file", folder.path, where, detail)
 
 
-def check_log_end(files: list[MappedFile], stop: LogEnd) -> Iterator[Problem]:
+def check_log_end(files: list[MappedFile], stop: LogEnd) -> Iterator[Finding]:
     """What stands behind the end: nothing, half a record, or sound ones that recovery would drop."""
     if not files:
         return
@@ -72,20 +72,20 @@ def check_log_end(files: list[MappedFile], stop: LogEnd) -> Iterator[Problem]:
     lone = files[0] if len(files) == 1 else None
     if lone and (stop.status == "short" or 0 < whole.end_offset - stop.end_offset < BLANK_BYTES):
         detail = f"ends within a record after {lone.mapped_bytes} bytes, so it was longer once"
-        yield Problem("cut-file", lone.path, whole.end_offset, detail)
+        yield Finding("cut-file", lone.path, whole.end_offset, detail)
     if stop.status in ("end", "zeroes"):
         return
     path = next(f.path for f in reversed(files) if f.start_offset <= stop.end_offset)
-    yield Problem("torn-record", path, stop.end_offset, stop.problem)
+    yield Finding("torn-record", path, stop.end_offset, stop.problem)
     behind = find_next_record(whole, stop.end_offset + 1)
     if behind is None:
         return
     stored_ms = read_message(whole, behind).store_timestamp
     if stored_ms < stop.last_store_timestamp:
         detail = f"from {behind} on, stored before the last record: left over from an earlier, longer log"
-        yield Problem("lost-records", path, behind, detail, "note")
+        yield Finding("lost-records", path, behind, detail, "note")
     else:
         detail = (
             f"from {behind} on; nothing proves that they were flushed, so recovery ends the log before them"
         )
-        yield Problem("lost-records", path, behind, detail)
+        yield Finding("lost-records", path, behind, detail)

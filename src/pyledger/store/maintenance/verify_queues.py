@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from pyledger._core import LogView, UnitCollector, UnitRun, find_next_record
+from pyledger._core import LogView, UnitCollector, UnitRange, find_next_record
 from pyledger.errors import IllegalMessageError
 from pyledger.model.names import LIGHT_QUEUE_PREFIX
-from pyledger.store.files.finding import Problem, Severity
+from pyledger.store.files.finding import Finding, Severity
 from pyledger.store.files.folder import BATCH_QUEUE_FOLDER, QUEUE_FOLDER, StoreFolder, offset_files
 from pyledger.store.queues.queue_units import StoredQueue, open_stored
 from pyledger.store.queues.unit_views import BATCH_CQ_UNIT, CQ_UNIT, differing_units, same_bytes
@@ -45,7 +45,7 @@ class QueueCheck:
                     self._stored[topic, queue_id] = batch
         self._collector = UnitCollector({name[0] for name, batch in self._stored.items() if batch})
 
-    def check_files(self) -> Iterator[Problem]:
+    def check_files(self) -> Iterator[Finding]:
         """Files of another size than the others: what they hold can be read, but not gone on with."""
         for kind, unit in ((QUEUE_FOLDER, CQ_UNIT), (BATCH_QUEUE_FOLDER, BATCH_CQ_UNIT)):
             size_bytes = self.folder.queue_file_size_bytes(kind)
@@ -54,9 +54,9 @@ class QueueCheck:
                     if file.size_bytes != size_bytes:
                         detail = f"has {file.size_bytes} bytes, the others {size_bytes}"
                         first = file.start_offset // unit.itemsize
-                        yield Problem("queue-file", file.path, first, detail)
+                        yield Finding("queue-file", file.path, first, detail)
 
-    def check_range(self, start: int, end: int) -> Iterator[Problem]:
+    def check_range(self, start: int, end: int) -> Iterator[Finding]:
         """Compare the units of records in a range of the log (bytes)."""
         where = self._collector.collect(self.view, start, end)
         while where < end:
@@ -72,7 +72,7 @@ class QueueCheck:
             if name in self._stored:
                 yield from self._compare(name, run, seen)
 
-    def check_rest(self) -> Iterator[Problem]:
+    def check_rest(self) -> Iterator[Finding]:
         """Units that no record gave, and queues without files."""
         missing: Severity = "note" if not self._stored or not self.folder.clean else "problem"
         for name, seen in sorted(self._seen.items()):
@@ -99,7 +99,7 @@ class QueueCheck:
                 severity: Severity = "problem" if self.folder.clean else "note"
                 yield self._problem("queue-beyond", name, max(end, stored.min_offset), detail, severity)
 
-    def _check_numbers(self, name: Queue, run: UnitRun) -> Iterator[Problem]:
+    def _check_numbers(self, name: Queue, run: UnitRange) -> Iterator[Finding]:
         where = f"the first at physical offset {run.odd_where}"
         if run.miscounted:
             detail = f"{run.miscounted} batches state another number of messages than they hold, {where}"
@@ -108,7 +108,7 @@ class QueueCheck:
             detail = f"{run.repeated} records that no queue names: their offsets were given before, {where}"
             yield self._problem("unreachable", name, run.next_queue_offset, detail)
 
-    def _compare(self, name: Queue, run: UnitRun, seen: _Seen) -> Iterator[Problem]:
+    def _compare(self, name: Queue, run: UnitRange, seen: _Seen) -> Iterator[Finding]:
         stored = self._queue(name)
         first, size = run.first_queue_offset, (BATCH_CQ_UNIT if run.batch else CQ_UNIT).itemsize
         wanted = memoryview(run)
@@ -141,10 +141,10 @@ class QueueCheck:
 
     def _problem(
         self, kind: str, name: Queue, at: int, detail: str, severity: Severity = "problem"
-    ) -> Problem:
+    ) -> Finding:
         kind_folder = BATCH_QUEUE_FOLDER if self._stored.get(name) else QUEUE_FOLDER
         path = f"{self.folder.path}/{kind_folder}/{name[0]}/{name[1]}"
-        return Problem(kind, path, at, detail, severity)
+        return Finding(kind, path, at, detail, severity)
 
     def close(self) -> None:
         """Let go of the queue files."""

@@ -13,13 +13,13 @@ import os
 from collections.abc import Callable
 from typing import Self
 
-from pyledger._core import CommitLog, GroupCommit, MessageScan, Waker
+from pyledger._core import CommitLog, EventNotifier, GroupCommit, MessageScan
 from pyledger.clock import Clock
 from pyledger.config.store import StoreConfig
 from pyledger.errors import CorruptRecordError, StoreClosedError, StoreFormatError
 from pyledger.model.sys_flag import TRANSACTION_MASK, TransactionType
 from pyledger.store.dledger.log_flusher import last_record
-from pyledger.store.dledger.store import RaftStore
+from pyledger.store.dledger.store import DLedgerStore
 from pyledger.store.files import checkpoint as checkpoint_file
 from pyledger.store.files.checkpoint import StoreCheckpoint
 from pyledger.store.files.folder import CHECKPOINT_FILE, LOG_FOLDER, StoreFolder, offset_files, read_folder
@@ -29,7 +29,7 @@ from pyledger.store.messages.async_put import Future
 from pyledger.store.messages.message_store import MessageStore
 from pyledger.store.messages.opening import (
     SYNC,
-    StoreParts,
+    StoreComponents,
     fit_settings,
     join_parts,
     make_commit_log,
@@ -53,7 +53,9 @@ class MemberStore(MessageStore):
         """Told that entries were appended: the group has to get them."""
 
     @classmethod
-    def open_on(cls, path: str, entries: RaftStore, *, leads: bool, clock: Clock, **options: object) -> Self:
+    def open_on(
+        cls, path: str, entries: DLedgerStore, *, leads: bool, clock: Clock, **options: object
+    ) -> Self:
         """Open a folder whose log is that of a member.
 
         Args:
@@ -70,11 +72,11 @@ class MemberStore(MessageStore):
         """
         lock = lock_store(path).acquire()
         try:
-            parts = open_member_parts(path, entries, lock, leads=leads, options=options)
+            components = open_member_parts(path, entries, lock, leads=leads, options=options)
         except BaseException:
             lock.release()
             raise
-        store = cls(StoreServices(parts, clock, disk_usage))
+        store = cls(StoreServices(components, clock, disk_usage))
         store.leads = leads
         return store
 
@@ -83,23 +85,23 @@ class MemberStore(MessageStore):
 
         A store that is closed does not listen any more.
         """
-        parts = self._parts
+        components = self._components
         if not self._finalizer.alive:
             return
-        if end_offset > parts.group.flushed_where and not parts.group.closed:
-            least = parts.log.min_offset
-            if least > parts.dispatcher.dispatched_where:
+        if end_offset > components.group.flushed_where and not components.group.closed:
+            least = components.log.min_offset
+            if least > components.dispatcher.dispatched_where:
                 # The leader has no older entries any more, and the log began anew there.
-                parts.dispatch_from(least)
-            parts.group.publish(end_offset)
-            parts.dispatch_waker.notify()
+                components.dispatch_from(least)
+            components.group.publish(end_offset)
+            components.dispatch_notifier.notify()
 
     def stand_down(self) -> None:
         """The member leads no more: who waits is refused, as the next leader may replace what was put."""
-        path, parts = self.path, self._parts
+        path, components = self.path, self._components
         if self._finalizer.alive:
-            parts.refuse(lambda: StoreClosedError(path))
-            parts.group.close()
+            components.refuse(lambda: StoreClosedError(path))
+            components.group.close()
 
     def flush_log(self) -> int:
         """Make the log durable, as leader at a majority of the group; the flushed offset (bytes).
@@ -110,10 +112,10 @@ class MemberStore(MessageStore):
         Raises:
             StoreClosedError: the member leads no more, and something was not committed.
         """
-        parts, end_offset = self._parts, self.max_offset
+        components, end_offset = self._components, self.max_offset
         flushed_where = super().flush_log()
-        if self.leads and parts.confirmed_where() < end_offset:
-            parts.group.wait(end_offset, -1)
+        if self.leads and components.confirmed_where() < end_offset:
+            components.group.wait(end_offset, -1)
         return flushed_where
 
     def until_durable(self, end_offset: int) -> "Future[bool] | None":
@@ -123,8 +125,8 @@ class MemberStore(MessageStore):
 
 
 def open_member_parts(
-    path: str, entries: RaftStore, lock: StoreLock, *, leads: bool, options: dict[str, object]
-) -> StoreParts:
+    path: str, entries: DLedgerStore, lock: StoreLock, *, leads: bool, options: dict[str, object]
+) -> StoreComponents:
     """The parts of a `MemberStore`: queues and index in step with what is committed."""
     if offset_files(os.path.join(path, LOG_FOLDER)):
         raise StoreFormatError(
@@ -140,19 +142,19 @@ def open_member_parts(
     committed = recovered.report.end_offset
     group = GroupCommit(path, flushed_where=committed)
     # As puts cannot wait for what nobody reads, a store that does not lead refuses them at once.
-    commit_log = make_commit_log(config, recovered, waker=None, entries=entries.log)
+    commit_log = make_commit_log(config, recovered, notifier=None, entries=entries.log)
     if leads:
         count_uncommitted(commit_log, committed)
     else:
         commit_log.refuse(lambda: StoreClosedError(path))
     return join_parts(
-        path, config, lock, recovered, commit_log, group, Waker(), lambda: group.flushed_where,
+        path, config, lock, recovered, commit_log, group, EventNotifier(), lambda: group.flushed_where,
         waits=True, entries=entries,
     )  # fmt: skip
 
 
 def recover_queues(
-    folder: StoreFolder, config: StoreConfig, entries: RaftStore, known: StoreCheckpoint
+    folder: StoreFolder, config: StoreConfig, entries: DLedgerStore, known: StoreCheckpoint
 ) -> RecoveredStore:
     """Bring queues and index in step with the committed entries; the log itself is sound already."""
     log = entries.log.data

@@ -13,7 +13,7 @@ import os
 import threading
 from dataclasses import replace
 
-from pyledger._core import CommitLog, Dispatcher, FlushPolicy, GroupCommit, IndexFileSet, Waker
+from pyledger._core import CommitLog, Dispatcher, EventNotifier, FlushPolicy, GroupCommit, IndexFileSet
 from pyledger.clock import Clock
 from pyledger.config.store import StoreConfig
 from pyledger.errors import StoreFullError
@@ -40,7 +40,7 @@ class LogFlusher:
         group: GroupCommit,
         config: StoreConfig,
         clock: Clock,
-        flushed: Waker,
+        flushed: EventNotifier,
     ) -> None:
         self._commit_log = commit_log
         self._log = commit_log.queue

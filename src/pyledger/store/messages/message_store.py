@@ -16,9 +16,9 @@ from pyledger._core import (
     DurableAppender,
     LogView,
     MessageScan,
-    PullRun,
+    PullBatch,
     QueueAppender,
-    SendRunAppender,
+    SendBatchAppender,
     StoredMessage,
 )
 from pyledger.clock import Clock, SystemClock
@@ -28,7 +28,7 @@ from pyledger.model.message import Message, PutResult, QueueRange
 from pyledger.store.files.retention import DiskUsage, disk_usage
 from pyledger.store.messages.async_put import Future, durable
 from pyledger.store.messages.message_writer import Buffer, MessageWriter, waits
-from pyledger.store.messages.opening import StoreParts, open_parts
+from pyledger.store.messages.opening import StoreComponents, open_parts
 from pyledger.store.messages.recovery import RecoveryReport
 from pyledger.store.messages.replica import StoreReplica
 from pyledger.store.messages.services import StoreServices, StoreStatistics
@@ -43,17 +43,17 @@ class MessageStore:
     """A store folder that is open for writing. Make one with `open`; use it as a context manager."""
 
     def __init__(self, services: StoreServices) -> None:
-        parts = services.parts
-        self.path = parts.path
+        components = services.components
+        self.path = components.path
         """The folder."""
-        self.config = parts.config
+        self.config = components.config
         """The settings in force."""
-        self.recovery: RecoveryReport = parts.report
+        self.recovery: RecoveryReport = components.report
         """What opening found and did."""
         self._services = services
-        self._parts = parts
-        self._writer = parts.writer
-        self._reader = parts.reader
+        self._components = components
+        self._writer = components.writer
+        self._reader = components.reader
         self._finalizer = weakref.finalize(self, abandon, services)
         _open_stores.add(self)
 
@@ -92,13 +92,13 @@ class MessageStore:
 
         Cost: reads the log from where the last checkpoint vouches for it; after a clean exit its last file.
         """
-        parts = open_parts(
+        components = open_parts(
             os.fspath(path), config, options, create=create, truncate_at_corruption=truncate_at_corruption
         )
         try:
-            return cls(StoreServices(parts, clock or SystemClock(), usage, bulk=bulk))
+            return cls(StoreServices(components, clock or SystemClock(), usage, bulk=bulk))
         except BaseException:
-            parts.lock.release()
+            components.lock.release()
             raise
 
     # -- writing
@@ -158,11 +158,11 @@ class MessageStore:
         """
         return self._writer.append(message)
 
-    def send_runs(
+    def send_batches(
         self, added_properties: bytes, special: tuple[bytes, ...], region: str, *, trace_on: bool
-    ) -> SendRunAppender:
-        """The prepared way for sends as a broker receives them; arguments as `SendRunAppender`."""
-        return SendRunAppender(self._writer.commit_log, added_properties, special, region, trace_on)
+    ) -> SendBatchAppender:
+        """The prepared way for sends as a broker receives them; arguments as `SendBatchAppender`."""
+        return SendBatchAppender(self._writer.commit_log, added_properties, special, region, trace_on)
 
     def append_encoded_batch(
         self,
@@ -306,7 +306,7 @@ class MessageStore:
         return self._reader.get_ranges(topic, queue_id, offset, max_count, max_bytes, tags)
 
     @property
-    def answer_pulls(self) -> Callable[..., PullRun | None]:
+    def answer_pulls(self) -> Callable[..., PullBatch | None]:
         """The prepared way for pulls as a broker receives them: `QueueReader.answer_pulls`."""
         return self._reader.answer_pulls
 
@@ -316,14 +316,18 @@ class MessageStore:
 
     def log_view(self) -> LogView:
         """The bytes of the log that are as durable as they should be, at this moment."""
-        return self._parts.log.view(self._parts.confirmed_where())
+        return self._components.log.view(self._components.confirmed_where())
 
     def replica(self) -> StoreReplica:
         """The log's end for bytes that a master sends; nothing else may be put while it is in use."""
         self._services.append_by_file()
-        parts = self._parts
+        components = self._components
         return StoreReplica(
-            parts.log, parts.commit_log, parts.dispatch_waker, self._writer.group, parts.dispatch_from
+            components.log,
+            components.commit_log,
+            components.dispatch_notifier,
+            self._writer.group,
+            components.dispatch_from,
         )
 
     def message_at(self, physical_offset: int) -> StoredMessage:
@@ -379,22 +383,22 @@ class MessageStore:
     @property
     def min_offset(self) -> int:
         """Physical offset (bytes) of the log's start; 0 for an empty one."""
-        return max(0, self._parts.log.min_offset)
+        return max(0, self._components.log.min_offset)
 
     @property
     def max_offset(self) -> int:
         """Physical offset (bytes) of the log's end."""
-        return self._parts.log.max_offset
+        return self._components.log.max_offset
 
     @property
     def flushed_where(self) -> int:
         """Physical offset (bytes) up to which the log is on disk."""
-        return self._parts.log.flushed_where
+        return self._components.log.flushed_where
 
     @property
     def confirmed_where(self) -> int:
         """Physical offset (bytes) up to which messages can be read: with sync flush what is on disk."""
-        return self._parts.confirmed_where()
+        return self._components.confirmed_where()
 
     # -- keeping
 
@@ -417,7 +421,7 @@ class MessageStore:
     def dispatch(self) -> int:
         """Bring queues and index up to what is confirmed; the physical offset (bytes) they have reached."""
         self._reader.catch_up()
-        return self._parts.dispatcher.dispatched_where
+        return self._components.dispatcher.dispatched_where
 
     def delete_expired(self, *, immediate: bool = False) -> list[str]:
         """Run one round of cleaning now: at most `delete_files_max` commit-log files past their retention.
@@ -453,7 +457,7 @@ class MessageStore:
     def _become_closed(self) -> None:
         closed = ClosedParts(self.path)
         self._services = cast("StoreServices", closed)
-        self._parts = cast("StoreParts", closed)
+        self._components = cast("StoreComponents", closed)
         self._writer = cast("MessageWriter", closed)
         self._reader = cast("QueueReader", closed)
 
@@ -483,7 +487,7 @@ def abandon(services: StoreServices) -> None:
     """Let an unclosed store go: its object is gone, or the interpreter ends. The abort file stays."""
     services.abandon()
     if not sys.is_finalizing():
-        warnings.warn(f"{services.parts.path}: the store was not closed", ResourceWarning, stacklevel=2)
+        warnings.warn(f"{services.components.path}: the store was not closed", ResourceWarning, stacklevel=2)
 
 
 def _close_in_child() -> None:

@@ -9,20 +9,20 @@ from pathlib import Path
 from pyledger._core import (
     CommitLog,
     Dispatcher,
+    DLedgerLog,
+    EventNotifier,
     GroupCommit,
     IndexFileSet,
     LogView,
     MappedFile,
     MappedFileQueue,
-    RaftLog,
-    Waker,
     scan,
 )
 from pyledger.atomic_file import flush_folder
 from pyledger.config.store import StoreConfig
 from pyledger.errors import IllegalMessageError, StoreFormatError
 from pyledger.regular_file import open_regular
-from pyledger.store.dledger.store import RaftStore
+from pyledger.store.dledger.store import DLedgerStore
 from pyledger.store.files import checkpoint as checkpoint_file
 from pyledger.store.files.archive_leftovers import settle_archive
 from pyledger.store.files.checkpoint import StoreCheckpoint
@@ -61,7 +61,7 @@ PAGE_BYTES = 4096
 
 
 @dataclass(slots=True)
-class StoreParts:
+class StoreComponents:
     """Everything that a live store is made of."""
 
     path: str
@@ -73,14 +73,14 @@ class StoreParts:
     index: IndexFileSet | None
     dispatcher: Dispatcher
     group: GroupCommit
-    dispatch_waker: Waker
+    dispatch_notifier: EventNotifier
     checkpoint: StoreCheckpoint
     confirmed_where: Callable[[], int]
     writer: MessageWriter
     reader: QueueReader
     report: RecoveryReport
     refuse: Callable[[Callable[[], Exception] | None], None]
-    entries: RaftStore | None = None
+    entries: DLedgerStore | None = None
     """The DLedger log that `log` is the data of; None: the store's own log."""
 
     def dispatch_from(self, log_start: int) -> None:
@@ -96,7 +96,7 @@ def open_parts(
     *,
     create: bool,
     truncate_at_corruption: bool,
-) -> StoreParts:
+) -> StoreComponents:
     """Open a folder for writing; see `MessageStore.open`."""
     if config is None:
         StoreConfig.from_options(**options)
@@ -110,7 +110,7 @@ def open_parts(
 
 def _open_locked(
     path: str, config: StoreConfig | None, options: Mapping[str, object], *, truncate_at_corruption: bool
-) -> StoreParts:
+) -> StoreComponents:
     lock = lock_store(path).acquire()
     try:
         check_room(path)
@@ -275,26 +275,38 @@ def remove_abort(path: str) -> None:
         raise disk_error(abort, "remove", error) from error
 
 
-def _assemble(path: str, config: StoreConfig, lock: StoreLock, recovered: RecoveredStore) -> StoreParts:
+def _assemble(path: str, config: StoreConfig, lock: StoreLock, recovered: RecoveredStore) -> StoreComponents:
     log = recovered.log
     synchronous = config.flush_disk_type == SYNC
-    dispatch_waker = Waker()
+    dispatch_notifier = EventNotifier()
     group = GroupCommit(path, flushed_where=log.flushed_where)
     if synchronous:
-        group.let_callers_flush(log, dispatch_waker)
+        group.let_callers_flush(log, dispatch_notifier)
 
     def confirmed_where() -> int:
         return min(group.flushed_where, log.max_offset) if synchronous else log.max_offset
 
     # With sync flush there is nothing to dispatch until the flush, which wakes as well.
-    commit_log = make_commit_log(config, recovered, waker=None if synchronous else dispatch_waker)
+    commit_log = make_commit_log(config, recovered, notifier=None if synchronous else dispatch_notifier)
     return join_parts(
-        path, config, lock, recovered, commit_log, group, dispatch_waker, confirmed_where, waits=synchronous
+        path,
+        config,
+        lock,
+        recovered,
+        commit_log,
+        group,
+        dispatch_notifier,
+        confirmed_where,
+        waits=synchronous,
     )
 
 
 def make_commit_log(
-    config: StoreConfig, recovered: RecoveredStore, *, waker: Waker | None, entries: RaftLog | None = None
+    config: StoreConfig,
+    recovered: RecoveredStore,
+    *,
+    notifier: EventNotifier | None,
+    entries: DLedgerLog | None = None,
 ) -> CommitLog:
     """The appending end of a recovered log, its queue offsets set; of a DLedger log with `entries`."""
     commit_log = CommitLog(
@@ -303,7 +315,7 @@ def make_commit_log(
         max_message_size_bytes=config.max_message_size_bytes,
         crc_property=config.crc_property,
         last_store_timestamp_ms=recovered.last_store_timestamp_ms,
-        waker=waker,
+        notifier=notifier,
         entries=entries,
     )
     for (topic, queue_id), queue in recovered.queues.queues.items():
@@ -326,12 +338,12 @@ def join_parts(
     recovered: RecoveredStore,
     commit_log: CommitLog,
     group: GroupCommit,
-    dispatch_waker: Waker,
+    dispatch_notifier: EventNotifier,
     confirmed_where: Callable[[], int],
     *,
     waits: bool,
-    entries: RaftStore | None = None,
-) -> StoreParts:
+    entries: DLedgerStore | None = None,
+) -> StoreComponents:
     """The parts around a log; `waits`: puts wait for the group, and its offset is what can be read."""
     log, queues = recovered.log, recovered.queues
     ipaddress.ip_address(config.store_host)
@@ -340,7 +352,7 @@ def join_parts(
     reader = QueueReader(
         log, queues, recovered.index, recovered.dispatcher, confirmed_where, default_limits()
     )
-    return StoreParts(
+    return StoreComponents(
         path=path,
         config=config,
         lock=lock,
@@ -350,7 +362,7 @@ def join_parts(
         index=recovered.index,
         dispatcher=recovered.dispatcher,
         group=group,
-        dispatch_waker=dispatch_waker,
+        dispatch_notifier=dispatch_notifier,
         checkpoint=recovered.checkpoint,
         confirmed_where=confirmed_where,
         writer=writer,

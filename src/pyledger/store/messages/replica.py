@@ -10,16 +10,16 @@ from collections.abc import Callable
 
 from pyledger._core import (
     CommitLog,
+    EventNotifier,
     GroupCommit,
     MappedFileQueue,
     MessageScan,
-    ReplicaFeed,
     ReplicaLog,
-    Waker,
+    ReplicaReceiver,
     scan,
 )
 
-__all__ = ["ReplicaFeed", "StoreReplica"]
+__all__ = ["ReplicaReceiver", "StoreReplica"]
 
 
 class StoreReplica:
@@ -29,7 +29,7 @@ class StoreReplica:
         self,
         log: MappedFileQueue,
         commit_log: CommitLog,
-        dispatch_waker: Waker,
+        dispatch_notifier: EventNotifier,
         group: GroupCommit | None,
         dispatch_from: Callable[[int], None],
     ) -> None:
@@ -38,7 +38,7 @@ class StoreReplica:
         self._commit_log = commit_log
         self._group = group
         self._end = ReplicaLog(log)
-        self._dispatch_waker = dispatch_waker
+        self._dispatch_notifier = dispatch_notifier
 
     @property
     def end_offset(self) -> int:
@@ -97,14 +97,15 @@ class StoreReplica:
         """
         return self._group is None or self._group.wait(end_offset, timeout_ms)
 
-    def feed(self, socket: int, bell: int) -> ReplicaFeed:
+    def feed(self, socket: int, bell: int) -> ReplicaReceiver:
         """What takes a master's frames from a socket that does not block. Call `fed` after each run of it.
 
         Args:
             socket: Its descriptor.
-            bell: Descriptor of an eventfd; see `ReplicaFeed`.
+            bell: Descriptor of an eventfd; see `ReplicaReceiver`.
         """
-        return ReplicaFeed(self._end, socket, bell, self._dispatch_waker, reports=not self.flushes_first)
+        reports = not self.flushes_first
+        return ReplicaReceiver(self._end, socket, bell, self._dispatch_notifier, reports=reports)
 
     def fed(self) -> None:
         """A feed has run."""
@@ -112,7 +113,7 @@ class StoreReplica:
 
     def announce(self) -> None:
         """Let queues and index be built from what was appended. Apart: the master waits for the report."""
-        self._dispatch_waker.notify()
+        self._dispatch_notifier.notify()
 
     def cut_partial(self) -> int:
         """Take back the bytes behind the last whole record, durably; how many (bytes).

@@ -9,7 +9,7 @@ import os
 import threading
 from collections.abc import Callable
 
-from pyledger._core import Waker
+from pyledger._core import EventNotifier
 from pyledger.errors import StoreClosedError
 from pyledger.log_events import event, logger
 
@@ -42,7 +42,7 @@ class Service:
         name: str,
         work: Callable[[], int],
         failed: Callable[[str, BaseException], None],
-        waker: Waker | None = None,
+        notifier: EventNotifier | None = None,
         rest_ms: Callable[[], int] | None = None,
     ) -> None:
         """A thread that is not started yet.
@@ -51,11 +51,11 @@ class Service:
             name: Of the service.
             work: One round; how long to sleep until woken (ms).
             failed: Told when it ends by an error.
-            waker: Ends its sleep.
-            rest_ms: After a round: how long (ms) not even a waker starts the next one.
+            notifier: Ends its sleep.
+            rest_ms: After a round: how long (ms) not even a notification starts the next one.
         """
         self.name = name
-        self.waker = waker or Waker()
+        self.notifier = notifier or EventNotifier()
         self._work = work
         self._failed = failed
         self._rest_ms = rest_ms
@@ -70,14 +70,14 @@ class Service:
 
     def wake(self) -> None:
         """End the sleep early."""
-        self.waker.notify()
+        self.notifier.notify()
 
     def ask_to_stop(self) -> None:
         """Let the current round be the last."""
         self._stopping = True
         if os.getpid() == self._pid:
             self._stop.set()
-            self.waker.notify()
+            self.notifier.notify()
 
     def stop(self) -> None:
         """Wait for the end of the last round. Safe to call twice, and from a forked child."""
@@ -94,7 +94,7 @@ class Service:
                 if self._rest_ms is not None and (rest_ms := self._rest_ms()):
                     self._stop.wait(rest_ms / 1000)
                 if pause_ms > 0 and not self._stopping:
-                    self.waker.wait(pause_ms)
+                    self.notifier.wait(pause_ms)
         except BaseException as error:  # noqa: BLE001 - whatever ends a service must be known
             if self._stopping and isinstance(error, StoreClosedError):
                 return

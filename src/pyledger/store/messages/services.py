@@ -5,7 +5,7 @@ import os
 import threading
 from dataclasses import dataclass
 
-from pyledger._core import Waker
+from pyledger._core import EventNotifier
 from pyledger.clock import Clock
 from pyledger.errors import PyLedgerError, StoreClosedError, StoreFailedError, StoreFullError
 from pyledger.log_events import event, logger
@@ -15,7 +15,7 @@ from pyledger.store.files.retention import DiskUsage, RetentionRule, count_expir
 from pyledger.store.messages.allocate_ahead import AllocatorThread, ChunkAhead
 from pyledger.store.messages.dispatcher import DispatchWork
 from pyledger.store.messages.flush_thread import LogFlusher, QueueFlusher
-from pyledger.store.messages.opening import SYNC, StoreParts, remove_abort
+from pyledger.store.messages.opening import SYNC, StoreComponents, remove_abort
 from pyledger.store.messages.service_thread import FailureLatch, Service
 
 log = logger("store")
@@ -66,24 +66,28 @@ class StoreStatistics:
 class StoreServices:
     """Flush, dispatch, allocation, upkeep: started with the store, stopped with it, failing together."""
 
-    def __init__(self, parts: StoreParts, clock: Clock, usage: DiskUsage, *, bulk: bool = False) -> None:
-        self.parts = parts
+    def __init__(
+        self, components: StoreComponents, clock: Clock, usage: DiskUsage, *, bulk: bool = False
+    ) -> None:
+        self.components = components
         self._clock = clock
         self._usage = usage
         self._latch = FailureLatch()
-        self._put_base = (parts.log.max_offset, parts.dispatcher.message_count)
+        self._put_base = (components.log.max_offset, components.dispatcher.message_count)
         self._deleted_files = 0
         self._delete_lock = threading.Lock()
-        config = parts.config
-        self._dispatch = DispatchWork(parts.log, parts.dispatcher, parts.confirmed_where, clock)
-        self._flusher = make_flusher(parts, clock)
+        config = components.config
+        self._dispatch = DispatchWork(
+            components.log, components.dispatcher, components.confirmed_where, clock
+        )
+        self._flusher = make_flusher(components, clock)
         self._queue_flusher = QueueFlusher(
-            parts.path,
-            parts.queues,
-            parts.index,
-            parts.dispatcher,
+            components.path,
+            components.queues,
+            components.index,
+            components.dispatcher,
             self._flusher,
-            parts.checkpoint,
+            components.checkpoint,
             config,
             clock,
         )
@@ -96,13 +100,17 @@ class StoreServices:
         )
         self._clean_at_ms = clock.monotonic_ms() + FIRST_CLEAN_MS
         self._gathers = config.flush_disk_type == SYNC
-        self._nobody = Waker()
+        self._nobody = EventNotifier()
         self._dispatch_service = Service(
-            "dispatch", self._dispatch_round, self._failed, parts.dispatch_waker, self._dispatch.rest_ms
+            "dispatch",
+            self._dispatch_round,
+            self._failed,
+            components.dispatch_notifier,
+            self._dispatch.rest_ms,
         )
         self._services = [self._dispatch_service, Service("upkeep", self._keep_up, self._failed)]
         self._flush_service: Service | None = None
-        self._chunk_ahead = ChunkAhead(parts.log)
+        self._chunk_ahead = ChunkAhead(components.log)
         self._chunk_service: Service | None = None
         self._allocator: AllocatorThread | None = None
         if isinstance(self._flusher, LogFlusher):
@@ -114,7 +122,7 @@ class StoreServices:
 
     def _keep_log(self, flusher: LogFlusher) -> None:
         """What a log of the store's own needs; that of a DLedger group has its member for it."""
-        config = self.parts.config
+        config = self.components.config
         work = flusher.work_by_request if config.flush_disk_type == SYNC else flusher.work_by_policy
         self._flush_service = Service("flush", work, self._failed)
         self._services.insert(0, self._flush_service)
@@ -123,11 +131,11 @@ class StoreServices:
 
     def _keep_ahead(self) -> None:
         """Have room and pages ready before they are needed."""
-        parts = self.parts
+        components = self.components
         self._chunk_service = Service("chunk", self._chunk_ahead.work, self._failed)
         self._services.append(self._chunk_service)
         self._allocator = AllocatorThread(
-            parts.log, files_ahead(parts.config.mapped_file_size_bytes), self._failed
+            components.log, files_ahead(components.config.mapped_file_size_bytes), self._failed
         )
         self._allocator.start()
 
@@ -151,12 +159,12 @@ class StoreServices:
         return pause_ms
 
     def _keep_up(self) -> int:
-        if self.parts.entries is not None:
+        if self.components.entries is not None:
             self._flusher.flush_all()
         pause_ms = self._queue_flusher.work()
         now_ms = self._clock.monotonic_ms()
         if now_ms >= self._clean_at_ms:
-            self._clean_at_ms = now_ms + self.parts.config.clean_interval_ms
+            self._clean_at_ms = now_ms + self.components.config.clean_interval_ms
             self.clean()
         return pause_ms
 
@@ -168,17 +176,22 @@ class StoreServices:
         if not self._latch.set(cause):
             return
         event(
-            log, logging.ERROR, "store takes no more writes", service=name, path=self.parts.path, reason=cause
+            log,
+            logging.ERROR,
+            "store takes no more writes",
+            service=name,
+            path=self.components.path,
+            reason=cause,
         )
-        path = self.parts.path
+        path = self.components.path
 
         def refusal() -> Exception:
             failure = StoreFailedError(path)
             failure.__cause__ = cause
             return failure
 
-        self.parts.refuse(refusal)
-        self.parts.group.fail(cause)
+        self.components.refuse(refusal)
+        self.components.group.fail(cause)
 
     # -- on demand
 
@@ -205,19 +218,19 @@ class StoreServices:
 
     def _raise_failure(self) -> None:
         if self._latch.cause is not None:
-            raise StoreFailedError(self.parts.path) from self._latch.cause
+            raise StoreFailedError(self.components.path) from self._latch.cause
 
     def wait_flushed(self, offset: int, timeout_ms: int) -> bool:
         """Wait until the flush service has passed an offset (bytes); False when it was late."""
-        return bool(self.parts.group.wait(offset, timeout_ms))
+        return bool(self.components.group.wait(offset, timeout_ms))
 
     # -- retention
 
     def clean(self) -> list[str]:
         """One round of cleaning by hour and by how full the disk is."""
-        if self.parts.entries is not None:
+        if self.components.entries is not None:
             return self._follow_log()
-        paths = [os.path.join(self.parts.path, name) for name in (LOG_FOLDER, QUEUE_FOLDER)]
+        paths = [os.path.join(self.components.path, name) for name in (LOG_FOLDER, QUEUE_FOLDER)]
         was_full = self._rule.disk_full
         decision = self._rule.decide(
             self._clock.hour_of_day(), [self._usage(p) for p in paths if is_folder(p)]
@@ -227,7 +240,7 @@ class StoreServices:
                 log,
                 logging.WARNING,
                 "disk full" if decision.disk_full else "disk has room",
-                path=self.parts.path,
+                path=self.components.path,
             )
             self._refuse_when_full(decision.disk_full)
         if not decision.clean:
@@ -236,44 +249,44 @@ class StoreServices:
 
     def delete_expired(self, *, immediate: bool) -> list[str]:
         """One round on demand; the paths of the deleted files."""
-        if self.parts.entries is not None:
+        if self.components.entries is not None:
             return self._follow_log()
         return self._delete(immediate=immediate)
 
     def _follow_log(self) -> list[str]:
         """The member removes files of its log: let queues and index go that name nothing else."""
-        parts = self.parts
+        components = self.components
         with self._delete_lock:
-            least = parts.log.min_offset
-            gone = parts.queues.delete_heads(least)
-            if parts.index is not None:
-                gone += parts.index.delete_head(least)
+            least = components.log.min_offset
+            gone = components.queues.delete_heads(least)
+            if components.index is not None:
+                gone += components.index.delete_head(least)
         return gone
 
     def _delete(self, *, immediate: bool) -> list[str]:
         """Delete the oldest that may go: `delete_files_max` log files at most, and what names only them."""
-        parts = self.parts
+        components = self.components
         # Rounds on demand and by the hour may meet: each counts what the other has left.
         with self._delete_lock:
             count = count_expired(
-                [file.path for file in parts.log.files],
+                [file.path for file in components.log.files],
                 self._clock.now_ms(),
-                parts.config.retention_hours * MS_PER_HOUR,
+                components.config.retention_hours * MS_PER_HOUR,
                 immediate=immediate,
-                batch_max=parts.config.delete_files_max,
+                batch_max=components.config.delete_files_max,
             )
             # What is not dispatched yet must not go: its queue offsets would be lost.
-            while count and parts.log.files[count].start_offset > parts.dispatcher.dispatched_where:
+            while count and components.log.files[count].start_offset > components.dispatcher.dispatched_where:
                 count -= 1
             if count == 0:
                 return []
             self._keep_queue_offsets()
-            gone = parts.log.delete_head(count)
+            gone = components.log.delete_head(count)
             self._deleted_files += len(gone)
-            least = parts.log.min_offset
-            gone += parts.queues.delete_heads(least)
-            if parts.index is not None:
-                gone += parts.index.delete_head(least)
+            least = components.log.min_offset
+            gone += components.queues.delete_heads(least)
+            if components.index is not None:
+                gone += components.index.delete_head(least)
         event(log, logging.INFO, "files deleted", count=len(gone), min_offset=least)
         return gone
 
@@ -287,31 +300,31 @@ class StoreServices:
 
     def _refuse_when_full(self, full: bool) -> None:
         if self._latch.cause is None:
-            path = self.parts.path
-            self.parts.refuse((lambda: StoreFullError(path, "put into")) if full else None)
+            path = self.components.path
+            self.components.refuse((lambda: StoreFullError(path, "put into")) if full else None)
 
     # -- facts
 
     def statistics(self) -> StoreStatistics:
         """Counts and positions of this moment."""
-        parts = self.parts
+        components = self.components
         return StoreStatistics(
-            put_count=parts.dispatcher.message_count - self._put_base[1],
-            put_bytes=parts.log.wrote_where - self._put_base[0],
-            min_offset=max(0, parts.log.min_offset),
-            max_offset=parts.log.max_offset,
-            flushed_where=parts.log.flushed_where,
-            dispatched_where=parts.dispatcher.dispatched_where,
+            put_count=components.dispatcher.message_count - self._put_base[1],
+            put_bytes=components.log.wrote_where - self._put_base[0],
+            min_offset=max(0, components.log.min_offset),
+            max_offset=components.log.max_offset,
+            flushed_where=components.log.flushed_where,
+            dispatched_where=components.dispatcher.dispatched_where,
             dispatch_behind_bytes=self._dispatch.behind_bytes,
-            log_files=len(parts.log.files),
-            queue_count=len(parts.queues.queues),
-            index_files=0 if parts.index is None else len(parts.index.files),
-            flush_count=parts.log.flush_count,
-            flush_total_ms=parts.log.flush_total_ns / 1e6,
-            flush_longest_ms=parts.log.flush_longest_ns / 1e6,
+            log_files=len(components.log.files),
+            queue_count=len(components.queues.queues),
+            index_files=0 if components.index is None else len(components.index.files),
+            flush_count=components.log.flush_count,
+            flush_total_ms=components.log.flush_total_ns / 1e6,
+            flush_longest_ms=components.log.flush_longest_ns / 1e6,
             deleted_files=self._deleted_files,
             disk_full=self._rule.disk_full,
-            failure=self._latch.cause or parts.log.failed,
+            failure=self._latch.cause or components.log.failed,
             dispatch_problem=self._dispatch.problem,
         )
 
@@ -319,8 +332,8 @@ class StoreServices:
 
     def close(self) -> None:
         """Stop the threads, make everything durable, take the abort file away if all is complete."""
-        parts = self.parts
-        parts.refuse(self._closed_error)
+        components = self.components
+        components.refuse(self._closed_error)
         clean = False
         try:
             try:
@@ -334,28 +347,28 @@ class StoreServices:
             finally:
                 self._release()
             if clean:
-                remove_abort(parts.path)
+                remove_abort(components.path)
         except PyLedgerError as error:
             self._failed("close", error)
-            event(log, logging.ERROR, "store closed with a failure", path=parts.path, reason=error)
+            event(log, logging.ERROR, "store closed with a failure", path=components.path, reason=error)
         finally:
-            parts.lock.release()
+            components.lock.release()
 
     def abandon(self) -> None:
         """Stop the threads and let the folder go without flushing: the owner did not close the store."""
-        self.parts.refuse(self._closed_error)
+        self.components.refuse(self._closed_error)
         self._stop_threads()
         self._release()
-        self.parts.lock.release()
+        self.components.lock.release()
 
     def _closed_error(self) -> Exception:
-        return StoreClosedError(self.parts.path)
+        return StoreClosedError(self.components.path)
 
     def _stop_threads(self) -> None:
         for service in self._services:
             service.ask_to_stop()
         # Who sleeps in the group commit wakes; nobody waits any more for what is not on disk.
-        self.parts.group.close()
+        self.components.group.close()
         for service in self._services:
             service.stop()
         if self._allocator is not None:
@@ -369,23 +382,29 @@ class StoreServices:
         self._dispatch.finish()
         self._queue_flusher.flush_all()
         self._queue_flusher.write_checkpoint()
-        end = self.parts.log.wrote_where if self.parts.entries is None else self.parts.confirmed_where()
-        return self.parts.dispatcher.dispatched_where >= end
+        end = (
+            self.components.log.wrote_where
+            if self.components.entries is None
+            else self.components.confirmed_where()
+        )
+        return self.components.dispatcher.dispatched_where >= end
 
     def _release(self) -> None:
-        self.parts.dispatcher.close()
-        self.parts.queues.close()
-        if self.parts.index is not None:
-            self.parts.index.close()
-        if self.parts.entries is None:
-            self.parts.log.close()
+        self.components.dispatcher.close()
+        self.components.queues.close()
+        if self.components.index is not None:
+            self.components.index.close()
+        if self.components.entries is None:
+            self.components.log.close()
 
 
-def make_flusher(parts: StoreParts, clock: Clock) -> LogFlusher | EntriesFlusher:
+def make_flusher(components: StoreComponents, clock: Clock) -> LogFlusher | EntriesFlusher:
     """What makes the log durable: the store, or the group whose log it is."""
-    if parts.entries is not None:
-        return EntriesFlusher(parts.entries)
-    return LogFlusher(parts.commit_log, parts.group, parts.config, clock, parts.dispatch_waker)
+    if components.entries is not None:
+        return EntriesFlusher(components.entries)
+    return LogFlusher(
+        components.commit_log, components.group, components.config, clock, components.dispatch_notifier
+    )
 
 
 def files_ahead(file_size_bytes: int) -> int:

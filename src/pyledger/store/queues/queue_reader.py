@@ -11,14 +11,14 @@ from functools import lru_cache
 
 from pyledger._core import (
     ConsumeQueue,
+    DecodedRequest,
     Dispatcher,
-    HotRequest,
     IndexFileSet,
     LogView,
     MappedFileQueue,
     MessageScan,
+    PullBatch,
     PullLimits,
-    PullRun,
     RecordRanges,
     StoredMessage,
     answer_pulls,
@@ -126,7 +126,7 @@ class QueueReader:
 
     def answer_pulls(
         self,
-        frames: list[memoryview | HotRequest],
+        frames: list[memoryview | DecodedRequest],
         begin: int,
         tags: str,
         next_offsets: dict[QueueId, QueueOffset],
@@ -137,7 +137,7 @@ class QueueReader:
         record_bytes_max: int,
         copied: bool,
         bytes_max: int,
-    ) -> PullRun | None:
+    ) -> PullBatch | None:
         """Answer pulls that find messages; arguments as `pyledger._core.answer_pulls`."""
         codes, _ = tag_codes(tags)
         view = self.catch_up()

@@ -12,7 +12,7 @@ from pyledger._core import (
     BatchConsumeQueue,
     ConsumeQueue,
     LogView,
-    UnitRun,
+    UnitRange,
     search_batch_units_by_time,
     search_units_by_time,
 )
@@ -96,7 +96,7 @@ class QueueUnits:
         last = self.max_offset if end is None else min(end, self.max_offset)
         return len(found) < last - first
 
-    def add(self, run: UnitRun) -> None:
+    def add(self, run: UnitRange) -> None:
         """Take in units derived from the log; those that are there already are left out.
 
         Where files and log differ the log is right: files are used up to the first derived unit only.

@@ -13,7 +13,7 @@ walked from the last record of each such queue.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from pyledger._core import LogView, UnitCollector, UnitRun, find_next_record, scan
+from pyledger._core import LogView, UnitCollector, UnitRange, find_next_record, scan
 from pyledger.store.files.checkpoint import StoreCheckpoint
 from pyledger.store.files.folder import BATCH_QUEUE_FOLDER, QUEUE_FOLDER, StoreFolder, offset_files
 from pyledger.store.queues.queue_units import QueueUnits, open_stored
@@ -58,7 +58,7 @@ class ReadQueues:
         if len(self.by_name) > _OPEN_QUEUES_MAX:
             self.close()
 
-    def _take_runs(self, runs: dict[Queue, UnitRun]) -> None:
+    def _take_runs(self, runs: dict[Queue, UnitRange]) -> None:
         for name, run in runs.items():
             if name not in self.by_name:
                 self.by_name[name] = QueueUnits(self.folder.path, *name, run.batch)
@@ -146,7 +146,7 @@ def record_boundary(view: LogView, offset: int) -> int:
 
 def collect_runs(
     collector: UnitCollector, view: LogView, start: int, end: int, damages: list[Damage]
-) -> dict[Queue, UnitRun]:
+) -> dict[Queue, UnitRange]:
     """Gather the units of a range of the log, over damage in it."""
     where = collector.collect(view, start, end)
     while where < end:

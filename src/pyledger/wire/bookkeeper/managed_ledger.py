@@ -4,7 +4,13 @@ import json
 from typing import Any
 
 from pyledger.errors import LedgerMetadataError
-from pyledger.protocol.bookkeeper.managed_ledger import CursorState, LogIndex, LogLedger, Position, joined
+from pyledger.protocol.bookkeeper.managed_ledger import (
+    CursorState,
+    LogIndex,
+    ManagedLedgerSegment,
+    Position,
+    joined,
+)
 
 VERSION = 1
 
@@ -27,7 +33,7 @@ def decode_index(data: bytes) -> LogIndex:
     whole = _decode(data)
     try:
         ledgers = tuple(
-            LogLedger(
+            ManagedLedgerSegment(
                 int(one["ledgerId"]),
                 None if one["lastEntryId"] is None else int(one["lastEntryId"]),
                 int(one["length"]),

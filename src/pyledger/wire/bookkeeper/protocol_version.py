@@ -14,7 +14,7 @@ LENGTH_BYTES = 4
 AS_VERSION_3 = 0
 
 
-class Dialect:
+class VersionNegotiation:
     """How the requests of one connection are read, and its answers written.
 
     Attributes:
@@ -51,7 +51,7 @@ def encode_answer(response: Response, manner: int) -> tuple[bytes, ...]:
 
     Args:
         response: What to say.
-        manner: As `Dialect.decode` told it.
+        manner: As `VersionNegotiation.decode` told it.
 
     Raises:
         LedgerFrameError: The version has no such answer.

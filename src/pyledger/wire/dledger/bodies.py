@@ -21,7 +21,7 @@ from pyledger.protocol.dledger.messages import (
     AppendEntryRequest,
     AppendEntryResponse,
     Entry,
-    EntryRun,
+    EntryBatch,
     GetEntriesRequest,
     GetEntriesResponse,
     HeartBeatRequest,
@@ -200,7 +200,7 @@ def _entry_text(entry: Entry) -> str:
 
 def _encode_push(push: PushEntryRequest) -> str:
     entries = push.entries
-    single = isinstance(push.batch_entry, EntryRun) and len(entries) == 1
+    single = isinstance(push.batch_entry, EntryBatch) and len(entries) == 1
     batch: Sequence[Entry] = () if single else push.batch_entry
     first, last = (entries[0].index, entries[-1].index) if entries else (-1, -1)
     parts = [

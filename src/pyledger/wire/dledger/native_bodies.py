@@ -14,8 +14,8 @@ from pyledger.errors import MalformedBodyError, MalformedJsonError
 from pyledger.protocol.dledger.messages import (
     AppendEntryRequest,
     AppendEntryResponse,
-    BodyRun,
-    EntryRun,
+    BodyBatch,
+    EntryBatch,
     PushEntryRequest,
 )
 from pyledger.protocol.dledger.response_codes import RequestCode
@@ -57,7 +57,7 @@ def decode_raw_push(body: Buffer) -> PushEntryRequest:
         raise MalformedBodyError("PushEntryRequest", "", "its entries do not follow one another")
     push = decode_request(RequestCode.PUSH, head)
     assert isinstance(push, PushEntryRequest)
-    return replace(push, entry=None, batch_entry=EntryRun(rest, *span))
+    return replace(push, entry=None, batch_entry=EntryBatch(rest, *span))
 
 
 def append_head(group: str, remote_id: str) -> AppendHead:
@@ -83,7 +83,7 @@ def decode_raw_append(body: Buffer) -> AppendEntryRequest:
     group, remote_id = _addressed(bytes(head))
     if count == 1:
         return AppendEntryRequest(group=group, remote_id=remote_id, body=bytes(rest[LENGTH.size :]))
-    return AppendEntryRequest(group=group, remote_id=remote_id, batch_msgs=BodyRun(rest, count))
+    return AppendEntryRequest(group=group, remote_id=remote_id, batch_msgs=BodyBatch(rest, count))
 
 
 @lru_cache(maxsize=64)

@@ -24,7 +24,7 @@ from pyledger.model.remoting_codes import LanguageCode
 from pyledger.wire import fastjson
 from pyledger.wire.remoting.bodies.json_body import decode_body
 from pyledger.wire.remoting.headers.codec import Header
-from pyledger.wire.remoting.native_codec import HotRequest, decode_head
+from pyledger.wire.remoting.native_codec import DecodedRequest, decode_head
 from pyledger.wire.remoting.versions import CURRENT_VERSION
 
 FLAG_RESPONSE = 1
@@ -278,13 +278,13 @@ def encode_binary_header(command: RemotingCommand) -> bytes:
     return b"".join((head, remark, VALUE_LENGTH.pack(len(fields)), fields))
 
 
-def command_of(frame: memoryview | HotRequest) -> RemotingCommand:
+def command_of(frame: memoryview | DecodedRequest) -> RemotingCommand:
     """What `RequestDecoder` gave, as a command with all its fields.
 
     Raises:
         FrameError: it is none.
     """
-    return decode(frame.frame if isinstance(frame, HotRequest) else frame)
+    return decode(frame.frame if isinstance(frame, DecodedRequest) else frame)
 
 
 def decode(frame: Buffer) -> RemotingCommand:

@@ -13,18 +13,18 @@ from pyledger._core import (
     AddEncoder,
     AnsweredCall,
     AppendAnswers,
+    AppendBatch,
     AppendCall,
     AppendHead,
-    AppendRun,
-    HotRequest,
-    Outgoing,
+    DecodedRequest,
+    PendingSend,
     PullCall,
     PullHead,
     PullRequest,
     ReceivedRecord,
+    SendBatch,
     SendHead,
     SendRequest,
-    SendRun,
     UniqueIds,
     added_number,
     count_bodies,
@@ -52,20 +52,20 @@ __all__ = [
     "AnswerDecoder",
     "AnsweredCall",
     "AppendAnswers",
+    "AppendBatch",
     "AppendCall",
     "AppendDecoder",
     "AppendHead",
-    "AppendRun",
-    "HotRequest",
-    "Outgoing",
+    "DecodedRequest",
+    "PendingSend",
     "PullCall",
     "PullHead",
     "PullRequest",
     "ReceivedRecord",
     "RequestDecoder",
+    "SendBatch",
     "SendHead",
     "SendRequest",
-    "SendRun",
     "UniqueIds",
     "added_number",
     "count_bodies",
@@ -102,12 +102,12 @@ class RequestDecoder(StreamDecoder[memoryview | SendRequest | PullRequest]):
         return decode_frames(data, self.max_frame_bytes)
 
 
-class AppendDecoder(StreamDecoder[memoryview | AppendRun]):
+class AppendDecoder(StreamDecoder[memoryview | AppendBatch]):
     """Cuts what a member of a group receives; appends of one entry that come together come as one run."""
 
     __slots__ = ()
 
-    def cut(self, data: bytes | bytearray) -> tuple[list[memoryview | AppendRun], int]:
+    def cut(self, data: bytes | bytearray) -> tuple[list[memoryview | AppendBatch], int]:
         """Cut whole frames off the front of bytes that nobody writes to; also return their size in bytes.
 
         Raises:

@@ -12,7 +12,7 @@ from pyledger.log_events import event, logger
 from pyledger.model.remoting_codes import ResponseCode
 from pyledger.net.remoting.connection import Connection
 from pyledger.servers.broker.addresses import peer_of
-from pyledger.servers.broker.context import BrokerParts, Method, Reply
+from pyledger.servers.broker.context import BrokerContext, Method, Reply
 from pyledger.wire.remoting.command import RemotingCommand
 from pyledger.wire.remoting.signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE
 
@@ -27,14 +27,14 @@ REFUSED_REMOTE = (
 )
 
 
-def guarded(parts: BrokerParts, method: Method) -> Method:
+def guarded(context: BrokerContext, method: Method) -> Method:
     """A method that changes the broker, behind the question who asks."""
 
     def handle(connection: Connection, request: RemotingCommand) -> Reply:
         problem = None
-        if not parts.config.admin_enabled:
+        if not context.config.admin_enabled:
             problem = REFUSED
-        elif parts.access_rules is None and not is_local(connection):
+        elif context.access_rules is None and not is_local(connection):
             problem = REFUSED_REMOTE
         if problem is not None:
             connection.report(log, logging.WARNING, "change refused", code=request.code)
@@ -48,22 +48,22 @@ def guarded(parts: BrokerParts, method: Method) -> Method:
 
 
 def denied(
-    parts: BrokerParts, connection: Connection, request: RemotingCommand, topic: str, *actions: str
+    context: BrokerContext, connection: Connection, request: RemotingCommand, topic: str, *actions: str
 ) -> RemotingCommand | None:
     """The answer to a request whose user has no right to a topic that only the store could tell.
 
     None: it may do one of the actions, such as `Sub`.
     """
-    if parts.access_rules is None:
+    if context.access_rules is None:
         return None
     from pyledger.protocol.auth.model import Action, ResourceKind  # noqa: PLC0415
     from pyledger.protocol.auth.required_permissions import need_of  # noqa: PLC0415
     from pyledger.servers.broker.auth.authorizer import (  # noqa: PLC0415 - only for who has rules
-        AccessControl,
+        Authorizer,
     )
 
     need = need_of(ResourceKind.TOPIC, topic, tuple(map(Action, actions)))
-    return AccessControl(parts.access_rules, parts.config.cluster).denied(connection, request, (need,))
+    return Authorizer(context.access_rules, context.config.cluster).denied(connection, request, (need,))
 
 
 def is_local(connection: Connection) -> bool:

@@ -16,7 +16,7 @@ from pyledger.log_events import event, logger
 from pyledger.model.remoting_codes import ResponseCode
 from pyledger.net.remoting.client import RemotingClient
 from pyledger.net.remoting.connection import Connection
-from pyledger.protocol.auth.model import AccessRules, Need, Objection, ResourceKind, User
+from pyledger.protocol.auth.model import AuthRules, Need, Objection, ResourceKind, User
 from pyledger.protocol.auth.plain_acl import AccountRules
 from pyledger.protocol.auth.policies import PolicyRules
 from pyledger.protocol.auth.required_permissions import PUB, need_of
@@ -33,7 +33,7 @@ CHANGED_HERE = ".json"
 """Only a file that people do not write is written here: comments and order of another would be lost."""
 SIZE_BYTES_MAX = 4 << 20
 TOO_LARGE = f"{{}} is larger than {SIZE_BYTES_MAX} bytes"
-PARSERS: Mapping[str, Callable[[Mapping[str, Any]], AccessRules]] = {
+PARSERS: Mapping[str, Callable[[Mapping[str, Any]], AuthRules]] = {
     ".yml": AccountRules.parse,
     ".yaml": AccountRules.parse,
     ".toml": PolicyRules.parse,
@@ -42,7 +42,7 @@ PARSERS: Mapping[str, Callable[[Mapping[str, Any]], AccessRules]] = {
 """By the ending of the file."""
 
 
-def may_send(rules: AccessRules, connection: Connection, topic: str) -> bool:
+def may_send(rules: AuthRules, connection: Connection, topic: str) -> bool:
     """Whether the user who signed the last request of a connection may send to a topic now."""
     peer, name = peer_of(connection), connection.data.get(USER)
     if peer is None:
@@ -170,7 +170,7 @@ def edition_of(path: Path) -> tuple[int, int, int]:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def read_rules(path: Path) -> AccessRules:
+def read_rules(path: Path) -> AuthRules:
     """Read the file; its ending says which form it has.
 
     Raises:

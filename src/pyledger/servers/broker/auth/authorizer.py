@@ -13,7 +13,7 @@ from pyledger.log_events import logger
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.model.subscription_group import SubscriptionGroup
 from pyledger.net.remoting.connection import Connection
-from pyledger.protocol.auth.model import AccessRules, Need, ResourceKind, User
+from pyledger.protocol.auth.model import AuthRules, Need, ResourceKind, User
 from pyledger.protocol.auth.required_permissions import MAKE, consuming, needs_of
 from pyledger.servers.broker.addresses import peer_of
 from pyledger.servers.broker.auth.auth_file import USER
@@ -33,10 +33,10 @@ NOBODY = User("", "no user has this secret", enabled=False)
 """Checked like a user, so that the time of an answer does not tell whether a name is known."""
 
 
-class AccessControl:
+class Authorizer:
     """Checks signatures and rights."""
 
-    def __init__(self, rules: AccessRules, cluster: str) -> None:
+    def __init__(self, rules: AuthRules, cluster: str) -> None:
         """Take the rules of a file, and the name of the broker's cluster."""
         self._rules = rules
         self._cluster = cluster

@@ -23,18 +23,20 @@ from pyledger.servers.broker.dledger.restored_topics import restore_topics
 from pyledger.servers.broker.ha.dledger_roles import GroupFollower, GroupLeader
 from pyledger.servers.broker.ha.replication import ReplicationListener
 from pyledger.servers.broker.tables import BrokerTables
-from pyledger.servers.dledger.server import RaftServer
+from pyledger.servers.dledger.server import DLedgerServer
 from pyledger.store.messages.dledger_message_store import MemberStore
 from pyledger.store.messages.message_store import MessageStore
 
 if TYPE_CHECKING:
-    from pyledger.servers.broker.context import BrokerParts
+    from pyledger.servers.broker.context import BrokerContext
 
 
 class Membership:
     """What a broker has of its member, for as long as it has one role."""
 
-    def __init__(self, member: RaftServer, led_term: int | None, before: "Membership | None" = None) -> None:
+    def __init__(
+        self, member: DLedgerServer, led_term: int | None, before: "Membership | None" = None
+    ) -> None:
         """Take the member, and the term that it leads; None: it does not.
 
         Args:
@@ -108,13 +110,13 @@ class Membership:
         copied_where = -1 if self._follower is None else self._follower.sync.complete_where
         return max(self._tables_where, self._led_where, copied_where)
 
-    def restore_topics(self, parts: "BrokerParts") -> None:
+    def restore_topics(self, context: "BrokerContext") -> None:
         """As a new leader: have the topics whose messages have come, but not the table that knows them."""
         if self.led_term is None:
             return
         # The same again where the broker's port was taken and another one starts in its place.
-        restore_topics(parts, self._tables_where)
-        self._led_where = parts.store.confirmed_where
+        restore_topics(context, self._tables_where)
+        self._led_where = context.store.confirmed_where
 
     def takes_appends(self) -> bool:
         """Whether the group takes entries of this member now."""

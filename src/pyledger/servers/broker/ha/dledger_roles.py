@@ -14,7 +14,7 @@ from dataclasses import replace
 from pyledger.config.ha import HaConfig
 from pyledger.errors import PyLedgerError
 from pyledger.net.remoting.client import RemotingClient
-from pyledger.servers.broker.ha.slave import SERVICE_NOT_AVAILABLE, SlaveSide
+from pyledger.servers.broker.ha.slave import SERVICE_NOT_AVAILABLE, SlaveBroker
 from pyledger.servers.broker.tables import BrokerTables
 from pyledger.store.messages.message_store import MessageStore
 from pyledger.wire.remoting.bodies.ha_status import HaClientStatus, HaStatus
@@ -63,7 +63,7 @@ class GroupLeader:
         return HaStatus(master=True, master_commit_log_max_offset=self._store.max_offset)
 
 
-class GroupFollower(SlaveSide):
+class GroupFollower(SlaveBroker):
     """The side of the others: their log comes by itself, their tables are copied from the leader's."""
 
     late_status = "IN_SYNC_REPLICAS_NOT_ENOUGH"

@@ -23,7 +23,7 @@ TIMEOUT_MS = 3_000
 MASTER_ID = 0
 
 
-class Rival(NamedTuple):
+class OtherMaster(NamedTuple):
     """Another master of the same name that answers."""
 
     address: str
@@ -31,9 +31,9 @@ class Rival(NamedTuple):
     """Of its topics; the later master's is higher. 0 where it does not say."""
 
 
-async def find_rival(
+async def find_other_master(
     client: RemotingClient, name_servers: Iterable[str], name: str, own: str
-) -> Rival | None:
+) -> OtherMaster | None:
     """The broker, other than that at `own`, that name servers know as master of a name, if it answers.
 
     Args:
@@ -52,7 +52,7 @@ async def find_rival(
             continue
         address = None if broker is None else broker.broker_addrs.get(MASTER_ID)
         if address not in (None, own) and await is_master(client, str(address), name):
-            return Rival(str(address), await state_version(client, str(address)))
+            return OtherMaster(str(address), await state_version(client, str(address)))
     return None
 
 

@@ -19,8 +19,8 @@ from pyledger.net.remoting.name_servers import parse_addresses
 from pyledger.protocol.ha.log_divergence import TailSearch
 from pyledger.servers.broker.addresses import address_of
 from pyledger.servers.broker.ha.dledger_roles import GroupFollower, GroupLeader
-from pyledger.servers.broker.ha.other_masters import Rival, find_rival
-from pyledger.servers.broker.ha.slave import SERVICE_NOT_AVAILABLE, SlaveSide
+from pyledger.servers.broker.ha.other_masters import OtherMaster, find_other_master
+from pyledger.servers.broker.ha.slave import SERVICE_NOT_AVAILABLE, SlaveBroker
 from pyledger.servers.broker.tables import BrokerTables
 from pyledger.servers.ha.client import HaClient
 from pyledger.servers.ha.service import HaService
@@ -127,12 +127,12 @@ class MasterReplication:
                 task.cancel()
         await self.service.close()
 
-    async def _rival(self) -> Rival | None:
+    async def _rival(self) -> OtherMaster | None:
         """Another master of this broker's name that is alive."""
         names = parse_addresses(self._config.name_servers)
-        return await find_rival(self._client, names, self._config.name, self._address)
+        return await find_other_master(self._client, names, self._config.name, self._address)
 
-    def _outranks(self, rival: Rival) -> bool:
+    def _outranks(self, rival: OtherMaster) -> bool:
         """Whether this broker was made master after another one."""
         return self._tables.topics.version.state_version > rival.state_version
 
@@ -227,7 +227,7 @@ class MasterReplication:
         )
 
 
-class SlaveReplication(SlaveSide):
+class SlaveReplication(SlaveBroker):
     """The slave's side: it follows a master and takes nothing from clients."""
 
     late_status = "FLUSH_DISK_TIMEOUT"

@@ -5,14 +5,14 @@ from collections.abc import Callable
 
 from pyledger.config.ha import HaConfig
 from pyledger.net.remoting.client import RemotingClient
-from pyledger.servers.broker.ha.slave_synchronize import SlaveSync
+from pyledger.servers.broker.ha.slave_synchronize import SlaveSynchronize
 from pyledger.servers.broker.tables import BrokerTables
 from pyledger.store.messages.message_store import MessageStore
 
 SERVICE_NOT_AVAILABLE = "SERVICE_NOT_AVAILABLE"
 
 
-class SlaveSide:
+class SlaveBroker:
     """A slave, but for what its log comes from."""
 
     def __init__(
@@ -35,7 +35,7 @@ class SlaveSide:
         self.master_address = ""
         """`host:port` of the master for requests; empty while no name server knows one."""
         self._store = store
-        self.sync = SlaveSync(
+        self.sync = SlaveSynchronize(
             tables,
             ha,
             client,

@@ -62,7 +62,7 @@ class Progress(NamedTuple):
     timers: TimerProgress | None
 
 
-class SlaveSync:
+class SlaveSynchronize:
     """Copies the tables of a master from `run`'s begin to its end."""
 
     def __init__(

@@ -11,9 +11,9 @@ from pyledger.net.remoting.connection import Connection
 from pyledger.protocol.broker.pop import PopKey, pop_retry_topic
 from pyledger.protocol.broker.pop_order import Refused
 from pyledger.protocol.broker.pop_rules import PopRules
-from pyledger.protocol.broker.rejection import Refusal
+from pyledger.protocol.broker.rejection import Rejection
 from pyledger.protocol.broker.send_rules import CODE_OF_PUT, STORED
-from pyledger.servers.broker.context import BrokerParts, Method, Reply
+from pyledger.servers.broker.context import BrokerContext, Method, Reply
 from pyledger.servers.broker.message_puts import PUT_OK, Outcome, PutOutcome, after
 from pyledger.wire.remoting.bodies.pop import ORDER_REVIVE_QUEUE, BatchAckRequest, PopHandle
 from pyledger.wire.remoting.command import RemotingCommand
@@ -26,9 +26,9 @@ NOT_OPEN = "the message is not popped, or is acknowledged or visible again"
 class AckProcessor:
     """Takes acknowledgements, and changes of the time that messages are hidden."""
 
-    def __init__(self, parts: BrokerParts, rules: PopRules) -> None:
-        """Take the broker's parts, and the rules that pops obey."""
-        self._parts = parts
+    def __init__(self, context: BrokerContext, rules: PopRules) -> None:
+        """Take the broker's context, and the rules that pops obey."""
+        self._context = context
         self._rules = rules
 
     def methods(self) -> Mapping[RequestCode, Method]:
@@ -43,19 +43,19 @@ class AckProcessor:
         """200051."""
         header = request.header(headers.AckMessageRequestHeader)
         handle = self._handle_of(header, end_allowed=True)
-        if isinstance(handle, Refusal):
+        if isinstance(handle, Rejection):
             return request.response(handle.code, handle.remark)
         key = key_of(header, handle)
         if handle.revive_queue_id == ORDER_REVIVE_QUEUE:
             refusal = self._acknowledge_in_order(key, header.offset)
             return request.response() if refusal is None else request.response(refusal.code, refusal.remark)
-        outcome = self._parts.pops.acknowledge(key, (header.offset,))
+        outcome = self._context.pops.acknowledge(key, (header.offset,))
         return after(outcome, partial(told, request))
 
     def acknowledge_batch(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """200151."""
         outcome: Outcome | None = None
-        refusal: Refusal | None = None
+        refusal: Rejection | None = None
         for one in request.body_as(BatchAckRequest).acks:
             topic, group = one.topic or "", one.consumer_group or ""
             key = PopKey(
@@ -66,14 +66,14 @@ class AckProcessor:
                 one.pop_time,
             )
             offsets = one.acked_offsets
-            if not offsets or self._parts.tables.topics.find(key.topic) is None:
+            if not offsets or self._context.tables.topics.find(key.topic) is None:
                 continue
             if one.revive_queue_id == ORDER_REVIVE_QUEUE:
                 for offset in offsets:
                     refusal = self._acknowledge_in_order(key, offset) or refusal
                 outcome = outcome or PutOutcome(PUT_OK)
             else:
-                outcome = self._parts.pops.acknowledge(key, offsets)
+                outcome = self._context.pops.acknowledge(key, offsets)
         if refusal is not None:
             return request.response(refusal.code, refusal.remark)
         if outcome is None:
@@ -84,19 +84,19 @@ class AckProcessor:
         """200053."""
         header = request.header(headers.ChangeInvisibleTimeRequestHeader)
         handle = self._handle_of(header, end_allowed=False)
-        if isinstance(handle, Refusal):
+        if isinstance(handle, Rejection):
             return request.response(handle.code, handle.remark)
         old = key_of(header, handle)
         if handle.revive_queue_id == ORDER_REVIVE_QUEUE:
             return request.response(header=self._hide_in_order(old, header.offset, header.invisible_time))
-        if not self._parts.pops.may_be_open(old, header.offset):
+        if not self._context.pops.may_be_open(old, header.offset):
             return request.response(ResponseCode.NO_MESSAGE, NOT_OPEN)
-        pop_ms = max(self._parts.clock.now_ms(), old.pop_ms + 1)
+        pop_ms = max(self._context.clock.now_ms(), old.pop_ms + 1)
         new = old._replace(start_offset=header.offset, pop_ms=pop_ms)
-        noted = self._parts.pops.note(new, header.invisible_time, (header.offset,))
+        noted = self._context.pops.note(new, header.invisible_time, (header.offset,))
         if isinstance(noted, PutOutcome) and not noted.places:
             return told(request, noted)
-        outcome = self._parts.pops.acknowledge(old, (header.offset,))
+        outcome = self._context.pops.acknowledge(old, (header.offset,))
         place = headers.ChangeInvisibleTimeResponseHeader(
             pop_time=pop_ms, invisible_time=header.invisible_time, revive_qid=handle.revive_queue_id
         )
@@ -104,9 +104,9 @@ class AckProcessor:
 
     # --- popped in order
 
-    def _acknowledge_in_order(self, key: PopKey, offset: int) -> Refusal | None:
+    def _acknowledge_in_order(self, key: PopKey, offset: int) -> Rejection | None:
         """A message that was popped in order is done: its group moves on, its queue may be unlocked."""
-        parts, tables = self._parts, self._parts.tables
+        context, tables = self._context, self._context.tables
         place = key.topic, key.group, key.queue_id
         committed = tables.offsets.committed(key.group, key.topic, key.queue_id) or 0
         if offset < committed:
@@ -117,24 +117,24 @@ class AckProcessor:
                 f"offset is illegal, key:{key.topic}@{key.group}@{key.queue_id}, old:{committed}, "
                 f"commit:{offset}: {found.value}"
             )
-            return Refusal(ResponseCode.MESSAGE_ILLEGAL, problem)
+            return Rejection(ResponseCode.MESSAGE_ILLEGAL, problem)
         if not isinstance(found, Refused):
-            tables.offsets.commit(key.group, key.topic, key.queue_id, found, parts.now_ms())
-            parts.held.unlocked(key.topic, key.queue_id, key.group)
+            tables.offsets.commit(key.group, key.topic, key.queue_id, found, context.now_ms())
+            context.held.unlocked(key.topic, key.queue_id, key.group)
         return None
 
     def _hide_in_order(
         self, key: PopKey, offset: int, invisible_ms: int
     ) -> headers.ChangeInvisibleTimeResponseHeader:
         """Hide a message that was popped in order for longer, or shorter; it keeps the time of its pop."""
-        parts, tables = self._parts, self._parts.tables
+        context, tables = self._context, self._context.tables
         committed = tables.offsets.committed(key.group, key.topic, key.queue_id) or 0
-        until_ms = parts.clock.now_ms() + invisible_ms
+        until_ms = context.clock.now_ms() + invisible_ms
         if offset >= committed:
             tables.ordered_pops.hide(
                 key.topic, key.group, key.queue_id, offset, pop_ms=key.pop_ms, until_ms=until_ms
             )
-            parts.held.unlocked(key.topic, key.queue_id, key.group)
+            context.held.unlocked(key.topic, key.queue_id, key.group)
         return headers.ChangeInvisibleTimeResponseHeader(
             pop_time=key.pop_ms, invisible_time=until_ms - key.pop_ms, revive_qid=ORDER_REVIVE_QUEUE
         )
@@ -144,15 +144,15 @@ class AckProcessor:
         header: headers.AckMessageRequestHeader | headers.ChangeInvisibleTimeRequestHeader,
         *,
         end_allowed: bool,
-    ) -> PopHandle | Refusal:
+    ) -> PopHandle | Rejection:
         """The handle that a request carries, when the message that it names may be there."""
-        held = self._parts.store.queue_range(header.topic, max(0, header.queue_id))
+        held = self._context.store.queue_range(header.topic, max(0, header.queue_id))
         refusal = self._rules.check_place(
             header.topic, header.queue_id, header.offset, held, end_allowed=end_allowed
         )
         if refusal is not None:
             return refusal
-        return PopHandle.decode(header.extra_info) or Refusal(ResponseCode.SYSTEM_ERROR, NO_HANDLE)
+        return PopHandle.decode(header.extra_info) or Rejection(ResponseCode.SYSTEM_ERROR, NO_HANDLE)
 
 
 def key_of(

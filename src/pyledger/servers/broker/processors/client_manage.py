@@ -15,7 +15,7 @@ from pyledger.net.remoting.connection import Connection
 from pyledger.protocol.broker.client_channel import Client
 from pyledger.protocol.broker.consumer_registry import CLUSTERING, FROM_LAST_OFFSET, PASSIVELY, ConsumerState
 from pyledger.protocol.filter.loading import sql_filter
-from pyledger.servers.broker.context import BrokerParts, Method, Reply
+from pyledger.servers.broker.context import BrokerContext, Method, Reply
 from pyledger.wire.remoting.bodies.heartbeat import ConsumerEntry, Heartbeat, ProducerEntry
 from pyledger.wire.remoting.bodies.membership import ConsumerIds
 from pyledger.wire.remoting.bodies.subscription import CheckClientConfig
@@ -40,8 +40,8 @@ Entry = ConsumerEntry | ProducerEntry
 class MemberProcessor:
     """Keeps the tables of consumers and producers."""
 
-    def __init__(self, parts: BrokerParts) -> None:
-        self._parts = parts
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
 
     def methods(self) -> Mapping[RequestCode, Method]:
         """What it answers, by request code."""
@@ -55,15 +55,15 @@ class MemberProcessor:
     def heartbeat(self, connection: Connection, request: RemotingCommand) -> Reply:
         """34, both kinds: the second leaves out subscriptions that stand."""
         said = request.body_as(Heartbeat)
-        now_ms = self._parts.now_ms()
+        now_ms = self._context.now_ms()
         member = Client(connection, said.client_id or "", request.language, request.version, now_ms)
         for one in said.consumer_data_set:
             if (count := len(one.subscription_data_set)) > SUBSCRIPTIONS_MAX:
                 problem = f"a group has {count} subscriptions, of {SUBSCRIPTIONS_MAX} at most"
                 return request.response(ResponseCode.SYSTEM_ERROR, problem)
         for stated, kept in (
-            (said.consumer_data_set, self._parts.tables.consumers),
-            (said.producer_data_set, self._parts.tables.producers),
+            (said.consumer_data_set, self._context.tables.consumers),
+            (said.producer_data_set, self._context.tables.producers),
         ):
             joined = kept.channels.get(connection, {})
             new = {name for one in stated if (name := one.group_name) and name not in joined}
@@ -73,7 +73,7 @@ class MemberProcessor:
         entries: list[Entry] = [*said.consumer_data_set, *said.producer_data_set]
         if len(entries) > GROUPS_AT_ONCE:
             return asyncio.ensure_future(self._heartbeat_in_turns(connection, request, member, entries))
-        return self._parts.stored(partial(self._heartbeat, connection, request, member, entries))
+        return self._context.stored(partial(self._heartbeat, connection, request, member, entries))
 
     def _heartbeat(
         self, connection: Connection, request: RemotingCommand, member: Client, entries: Sequence[Entry]
@@ -96,7 +96,7 @@ class MemberProcessor:
         for start in range(0, len(entries), GROUPS_AT_ONCE):
             if connection.closed:
                 return None
-            stored = self._parts.stored(partial(take, entries[start : start + GROUPS_AT_ONCE]))
+            stored = self._context.stored(partial(take, entries[start : start + GROUPS_AT_ONCE]))
             if stored is not None:
                 await stored
             await asyncio.sleep(0)
@@ -109,10 +109,10 @@ class MemberProcessor:
             if isinstance(one, ConsumerEntry):
                 self._take_consumer(member, one, without_subscriptions=without_subscriptions)
             else:
-                self._parts.tables.producers.heartbeat(one.group_name, member)
+                self._context.tables.producers.heartbeat(one.group_name, member)
 
     def _take_consumer(self, member: Client, said: ConsumerEntry, *, without_subscriptions: bool) -> None:
-        tables = self._parts.tables
+        tables = self._context.tables
         name = said.group_name or ""
         group = tables.groups.usable(name)
         if group is None:
@@ -133,12 +133,12 @@ class MemberProcessor:
             notify=group.notify_changes,
         )
         if notice is not None:
-            self._parts.notify([notice])
+            self._context.notify([notice])
 
     def unregister(self, connection: Connection, request: RemotingCommand) -> Reply:
         """35."""
         header = request.header(UnregisterClientRequestHeader)
-        tables = self._parts.tables
+        tables = self._context.tables
         if header.producer_group:
             tables.producers.unregister(header.producer_group, connection)
         if header.consumer_group:
@@ -146,13 +146,13 @@ class MemberProcessor:
             notify = group is None or group.notify_changes
             notice = tables.consumers.unregister(header.consumer_group, connection, notify=notify)
             if notice is not None:
-                self._parts.notify([notice])
+                self._context.notify([notice])
         return request.response()
 
     def list_members(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """38."""
         group = request.header(GetConsumerListByGroupRequestHeader).consumer_group
-        ids = self._parts.tables.consumers.client_ids(group)
+        ids = self._context.tables.consumers.client_ids(group)
         if not ids:
             return request.response(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {group}")
         return request.response(body=ConsumerIds(consumer_id_list=tuple(ids)).encode())
@@ -162,7 +162,7 @@ class MemberProcessor:
         said = request.body_as(CheckClientConfig).subscription_data
         if said is None or (rule := said.rule()).by_tag:
             return request.response()
-        if not self._parts.delivery.property_filter:
+        if not self._context.delivery.property_filter:
             problem = f"The broker does not support consumer to filter message by {said.expression_type}"
             return request.response(ResponseCode.SYSTEM_ERROR, problem)
         try:

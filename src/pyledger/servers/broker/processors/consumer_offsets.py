@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.remoting.connection import Connection
 from pyledger.protocol.broker.consumer_offsets import offset_to_answer
-from pyledger.servers.broker.context import BrokerParts, Method, Reply
+from pyledger.servers.broker.context import BrokerContext, Method, Reply
 from pyledger.store.messages.message_store import MessageStore
 from pyledger.store.queues.queue_reader import default_limits
 from pyledger.wire.remoting.command import RemotingCommand
@@ -20,8 +20,8 @@ NOT_FOUND = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
 class OffsetProcessor:
     """Keeps the offsets that consumers commit."""
 
-    def __init__(self, parts: BrokerParts) -> None:
-        self._parts = parts
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
         self._resident_bytes = default_limits().resident_bytes
 
     def methods(self) -> Mapping[RequestCode, Method]:
@@ -35,13 +35,13 @@ class OffsetProcessor:
         """14."""
         header = request.header(headers.QueryConsumerOffsetRequestHeader)
         topic, queue_id = header.topic, header.queue_id
-        committed = self._parts.tables.offsets.committed(header.consumer_group, topic, queue_id)
+        committed = self._context.tables.offsets.committed(header.consumer_group, topic, queue_id)
         offset = offset_to_answer(
             committed,
             set_zero_if_not_found=header.set_zero_if_not_found,
-            min_offset=self._parts.store.queue_range(topic, queue_id).min_offset,
+            min_offset=self._context.store.queue_range(topic, queue_id).min_offset,
             first_in_memory=committed is None
-            and first_in_memory(self._parts.store, topic, queue_id, self._resident_bytes),
+            and first_in_memory(self._context.store, topic, queue_id, self._resident_bytes),
         )
         if offset is None:
             return request.response(ResponseCode.QUERY_NOT_FOUND, NOT_FOUND)
@@ -51,7 +51,7 @@ class OffsetProcessor:
         """15."""
         header = request.header(headers.UpdateConsumerOffsetRequestHeader)
         group, topic = header.consumer_group, header.topic
-        tables, now_ms = self._parts.tables, self._parts.now_ms()
+        tables, now_ms = self._context.tables, self._context.now_ms()
         found = tables.groups.usable(group)
         if found is None:
             return request.response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!")
@@ -74,12 +74,12 @@ class OffsetProcessor:
 
     def _has_queue(self, name: str, queue_id: int) -> bool:
         """Whether a topic has a queue, or had it and still holds its messages."""
-        topic = self._parts.tables.topics.find(name)
+        topic = self._context.tables.topics.find(name)
         if topic is None or queue_id < 0:
             return False
         if queue_id < max(topic.read_queue_count, topic.write_queue_count):
             return True
-        return self._parts.store.queue_range(name, queue_id).max_offset > 0
+        return self._context.store.queue_range(name, queue_id).max_offset > 0
 
 
 def first_in_memory(store: MessageStore, topic: str, queue_id: int, resident_bytes: int) -> bool:

@@ -8,11 +8,11 @@ from functools import partial
 
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.remoting.connection import Connection
-from pyledger.protocol.broker.rejection import Refusal
+from pyledger.protocol.broker.rejection import Rejection
 from pyledger.protocol.broker.send_rules import CODE_OF_PUT, STORED
 from pyledger.protocol.broker.transaction import TransactionEnd
 from pyledger.servers.broker.auth.admin_gate import denied
-from pyledger.servers.broker.context import BrokerParts, Method, Reply
+from pyledger.servers.broker.context import BrokerContext, Method, Reply
 from pyledger.servers.broker.message_puts import PutOutcome, after
 from pyledger.wire.remoting.command import RemotingCommand
 from pyledger.wire.remoting.headers.send import EndTransactionRequestHeader
@@ -21,8 +21,8 @@ from pyledger.wire.remoting.headers.send import EndTransactionRequestHeader
 class EndTransactionProcessor:
     """Delivers half messages, or forgets them."""
 
-    def __init__(self, parts: BrokerParts) -> None:
-        self._parts = parts
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
 
     def methods(self) -> Mapping[RequestCode, Method]:
         """What it answers, by request code."""
@@ -31,20 +31,20 @@ class EndTransactionProcessor:
     def end(self, connection: Connection, request: RemotingCommand) -> Reply:
         """37."""
         asked = request.header(EndTransactionRequestHeader)
-        if self._parts.standing.slave:
+        if self._context.broker_state.slave:
             return request.response(ResponseCode.SLAVE_NOT_AVAILABLE, "end it at the master")
         if asked.commit_or_rollback == TransactionEnd.UNKNOWN:
             return None
         if asked.commit_or_rollback not in tuple(TransactionEnd):
             problem = f"commitOrRollback is {asked.commit_or_rollback}, not 0, 8 or 12"
             return request.response(ResponseCode.SYSTEM_ERROR, problem)
-        transactions = self._parts.transactions
+        transactions = self._context.transactions
         found = transactions.find(asked)
-        if isinstance(found, Refusal):
+        if isinstance(found, Rejection):
             return request.response(found.code, found.remark)
         half, place = found
         # Whatever topic the request names: what counts is where the message goes.
-        if (refused := denied(self._parts, connection, request, place.topic, "Pub")) is not None:
+        if (refused := denied(self._context, connection, request, place.topic, "Pub")) is not None:
             return refused
         if asked.commit_or_rollback == TransactionEnd.ROLLBACK:
             transactions.end(half.queue_offset)

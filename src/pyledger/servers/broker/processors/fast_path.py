@@ -4,23 +4,23 @@ Each is answered as the processor of its code would, or left to it. A check that
 must precede these, too.
 """
 
-from pyledger.net.deferred import LateAnswer
+from pyledger.net.deferred import DeferredResponse
 from pyledger.net.endpoint import Frame
 from pyledger.net.remoting.connection import Connection
-from pyledger.servers.broker.context import BrokerParts
+from pyledger.servers.broker.context import BrokerContext
 from pyledger.servers.broker.processors.pull_message import PullProcessor
 from pyledger.servers.broker.processors.send_message import SendProcessor
 from pyledger.wire.remoting.native_codec import PullRequest, SendRequest
 
-Answered = tuple[bytes | LateAnswer[bytes] | None, int]
+Answered = tuple[bytes | DeferredResponse[bytes] | None, int]
 """What is sent, now or later, and how many requests it answers."""
 
 
 class QuickAnswers:
     """Takes what is ordinary."""
 
-    def __init__(self, parts: BrokerParts) -> None:
-        self._send, self._pull = SendProcessor(parts), PullProcessor(parts)
+    def __init__(self, context: BrokerContext) -> None:
+        self._send, self._pull = SendProcessor(context), PullProcessor(context)
 
     def answer(self, connection: Connection, frames: list[Frame], at: int) -> Answered:
         """Answer a send or a pull with those that follow; how many were taken. 0: the processors have to."""

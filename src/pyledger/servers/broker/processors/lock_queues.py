@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from pyledger.model.remoting_codes import RequestCode
 from pyledger.net.remoting.connection import Connection
-from pyledger.servers.broker.context import BrokerParts, Method, Reply
+from pyledger.servers.broker.context import BrokerContext, Method, Reply
 from pyledger.wire.remoting.bodies.membership import LockBatchRequest, LockBatchResponse
 from pyledger.wire.remoting.command import RemotingCommand
 
@@ -15,8 +15,8 @@ from pyledger.wire.remoting.command import RemotingCommand
 class LockProcessor:
     """Gives queues to one client of a group at a time."""
 
-    def __init__(self, parts: BrokerParts) -> None:
-        self._parts = parts
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
 
     def methods(self) -> Mapping[RequestCode, Method]:
         """What it answers, by request code."""
@@ -25,13 +25,13 @@ class LockProcessor:
     def lock(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """41."""
         said = request.body_as(LockBatchRequest)
-        taken = self._parts.tables.locks.lock(
-            said.consumer_group or "", said.mq_set, said.client_id or "", self._parts.now_ms()
+        taken = self._context.tables.locks.lock(
+            said.consumer_group or "", said.mq_set, said.client_id or "", self._context.now_ms()
         )
         return request.response(body=LockBatchResponse(lock_ok_mq_set=tuple(taken)).encode())
 
     def unlock(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """42."""
         said = request.body_as(LockBatchRequest)
-        self._parts.tables.locks.unlock(said.consumer_group or "", said.mq_set, said.client_id or "")
+        self._context.tables.locks.unlock(said.consumer_group or "", said.mq_set, said.client_id or "")
         return request.response()

@@ -16,11 +16,11 @@ from pyledger.net.endpoint import Answer
 from pyledger.net.remoting.connection import Connection
 from pyledger.protocol.broker.pop import TOPIC_ITSELF, PopKey, first_offset
 from pyledger.protocol.broker.pop_rules import PopPlan, PopRequest, PopRules, PopSource
-from pyledger.protocol.broker.rejection import Refusal
+from pyledger.protocol.broker.rejection import Rejection
 from pyledger.protocol.broker.send_rules import CODE_OF_PUT
 from pyledger.protocol.broker.subscription import Subscription
 from pyledger.protocol.filter.loading import sql_filter
-from pyledger.servers.broker.context import BrokerParts, Method, Reply
+from pyledger.servers.broker.context import BrokerContext, Method, Reply
 from pyledger.servers.broker.message_puts import Outcome, PutOutcome, after
 from pyledger.servers.broker.processors.consumer_offsets import first_in_memory
 from pyledger.servers.broker.processors.pull_message import compile_filter, wanted_of
@@ -77,11 +77,11 @@ class Harvest:
 class PopProcessor:
     """Hands out messages and hides them for a time."""
 
-    def __init__(self, parts: BrokerParts) -> None:
-        self._parts = parts
-        tables = parts.tables
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+        tables = context.tables
         self.rules = PopRules(
-            parts.standing, tables.topics, tables.groups, compile_filter, parts.random_below
+            context.broker_state, tables.topics, tables.groups, compile_filter, context.random_below
         )
         self._resident_bytes = default_limits().resident_bytes
 
@@ -99,7 +99,7 @@ class PopProcessor:
     def pop(self, connection: Connection, request: RemotingCommand) -> Reply:
         """200050."""
         header = request.header(headers.PopMessageRequestHeader)
-        return self._parts.stored(partial(self._check_pop, connection, request, header))
+        return self._context.stored(partial(self._check_pop, connection, request, header))
 
     def _check_pop(
         self, connection: Connection, request: RemotingCommand, header: headers.PopMessageRequestHeader
@@ -114,8 +114,8 @@ class PopProcessor:
             expression=header.exp,
             expression_type=header.exp_type,
         )
-        plan = self.rules.check(asked, self._parts.clock.now_ms())
-        if isinstance(plan, Refusal):
+        plan = self.rules.check(asked, self._context.clock.now_ms())
+        if isinstance(plan, Rejection):
             return request.response(plan.code, plan.remark, NO_PLACE)
         return self._pop(connection, request, header, plan)
 
@@ -126,7 +126,7 @@ class PopProcessor:
         header: headers.PopMessageRequestHeader,
         plan: PopPlan,
     ) -> Reply:
-        now_ms = self._parts.clock.now_ms()
+        now_ms = self._context.clock.now_ms()
         found = Harvest(now_ms, max(1, header.max_msg_nums))
         sources = self.rules.sources(
             plan.topic, header.consumer_group, header.queue_id, in_order=header.order
@@ -137,7 +137,7 @@ class PopProcessor:
             return after(found.outcome, partial(self._told, connection, request, header, found))
         if plan.deadline_ms <= now_ms:
             return request.response(ResponseCode.POLLING_TIMEOUT, "POLLING_TIMEOUT", NO_PLACE)
-        held = self._parts.held.hold_any(
+        held = self._context.held.hold_any(
             partial(self._pop_again, connection, request, header, plan),
             connection,
             group=header.consumer_group,
@@ -165,9 +165,9 @@ class PopProcessor:
         self, found: Harvest, source: PopSource, header: headers.PopMessageRequestHeader, plan: PopPlan
     ) -> None:
         """Pop from one queue."""
-        parts, group = self._parts, header.consumer_group
+        context, group = self._context, header.consumer_group
         offset = self._start(source, group, header.init_mode)
-        end = parts.store.queue_range(source.topic, source.queue_id).max_offset
+        end = context.store.queue_range(source.topic, source.queue_id).max_offset
         if header.order and (until_ms := self._locked_until_ms(header, source.queue_id, found.pop_ms)):
             found.locked_until_ms.append(until_ms)
             found.ends[source.topic, source.queue_id] = end
@@ -177,7 +177,7 @@ class PopProcessor:
             found.ends[source.topic, source.queue_id] = max(offset, end)
             return
         records, next_offset = self._read(source, offset, found.left, plan.subscription)
-        if found.records and sum(map(len, found.records + records)) > parts.records_max_bytes:
+        if found.records and sum(map(len, found.records + records)) > context.records_max_bytes:
             # They stay in their queue for the next pop.
             found.left, found.rest = 0, found.rest + end - offset
             return
@@ -195,7 +195,7 @@ class PopProcessor:
             found.records += records
         # Popped in order: only acknowledgements move the group past messages that it was given.
         moved_to = offsets[0] if header.order and offsets else next_offset
-        parts.tables.offsets.commit(group, source.topic, source.queue_id, moved_to, parts.now_ms())
+        context.tables.offsets.commit(group, source.topic, source.queue_id, moved_to, context.now_ms())
         found.rest += max(0, end - next_offset)
         found.ends[source.topic, source.queue_id] = next_offset
 
@@ -208,7 +208,7 @@ class PopProcessor:
     ) -> bool:
         """Note what is popped; False where that is not stored."""
         key = PopKey(source.topic, header.consumer_group, source.queue_id, offsets[0], found.pop_ms)
-        outcome = self._parts.pops.note(key, header.invisible_time, offsets)
+        outcome = self._context.pops.note(key, header.invisible_time, offsets)
         if isinstance(outcome, PutOutcome) and not outcome.places:
             found.outcome = found.outcome or outcome
             return False
@@ -223,7 +223,7 @@ class PopProcessor:
         offsets: Sequence[int],
     ) -> None:
         """Lock a queue for what is popped from it in order."""
-        times = self._parts.tables.ordered_pops.take(
+        times = self._context.tables.ordered_pops.take(
             header.topic,
             header.consumer_group,
             queue_id,
@@ -242,33 +242,33 @@ class PopProcessor:
         now_ms: int,
     ) -> int | None:
         """Until when a queue is locked for a request in order."""
-        return self._parts.tables.ordered_pops.locked_until_ms(
+        return self._context.tables.ordered_pops.locked_until_ms(
             header.topic, header.consumer_group, queue_id, attempt=header.attempt_id, now_ms=now_ms
         )
 
     def _start(self, source: PopSource, group: str, init_mode: int) -> int:
         """Queue offset, units, that a pop of a queue begins at; a first one is committed."""
-        parts, topic, queue_id = self._parts, source.topic, source.queue_id
-        offsets = parts.tables.offsets
+        context, topic, queue_id = self._context, source.topic, source.queue_id
+        offsets = context.tables.offsets
         reset = offsets.take_reset(group, topic, queue_id)
         if reset is not None:
-            parts.tables.ordered_pops.unlock(topic, group, queue_id)
+            context.tables.ordered_pops.unlock(topic, group, queue_id)
         committed = offsets.committed(group, topic, queue_id) if reset is None else reset
         if committed is not None:
             return committed
-        held = parts.store.queue_range(topic, queue_id)
+        held = context.store.queue_range(topic, queue_id)
         mode = init_mode if topic[: len(names.RETRY_PREFIX)] != names.RETRY_PREFIX else 0
-        young = mode != 0 and first_in_memory(parts.store, topic, queue_id, self._resident_bytes)
+        young = mode != 0 and first_in_memory(context.store, topic, queue_id, self._resident_bytes)
         offset = first_offset(mode, held.min_offset, held.max_offset, first_in_memory=young)
         if held.max_offset:
-            offsets.commit(group, topic, queue_id, offset, parts.now_ms())
+            offsets.commit(group, topic, queue_id, offset, context.now_ms())
         return offset
 
     def _read(
         self, source: PopSource, offset: int, count: int, wanted: Subscription
     ) -> tuple[list[memoryview], int]:
         """Records that a subscription wants, and the queue offset, units, to go on at."""
-        store, topic, queue_id = self._parts.store, source.topic, source.queue_id
+        store, topic, queue_id = self._context.store, source.topic, source.queue_id
         if not wanted.by_tag:
             matches = sql_filter(wanted.expression).matches
             page = store.get(topic, queue_id, offset, count)
@@ -298,7 +298,7 @@ class PopProcessor:
                 header.invisible_time,
                 REVIVE_QUEUE,
                 popped.retry,
-                self._parts.standing.broker_name,
+                self._context.broker_state.broker_name,
                 popped.queue_id,
                 offset,
             )
@@ -319,7 +319,7 @@ class PopProcessor:
         if not found.records or not outcome.stored:
             return request.response(CODE_OF_PUT[outcome.status], outcome.problem, NO_PLACE)
         sizes = sum(map(len, found.records))
-        self._parts.counts.count_pull(header.topic, header.consumer_group, len(found.records), sizes)
+        self._context.counts.count_pull(header.topic, header.consumer_group, len(found.records), sizes)
         response = request.response(
             ResponseCode.SUCCESS,
             "FOUND",
@@ -343,7 +343,7 @@ class PopProcessor:
         """200052: messages that a pop would give, without hiding them."""
         header = request.header(headers.PeekMessageRequestHeader)
         topic = self.rules.check_queue(header.topic, header.queue_id)
-        if isinstance(topic, Refusal):
+        if isinstance(topic, Rejection):
             return request.response(topic.code, topic.remark, NO_PLACE)
         wanted = Subscription(header.topic)
         left, records = max(1, min(header.max_msg_nums, 32)), []
@@ -352,7 +352,7 @@ class PopProcessor:
                 found, _ = self._read(source, self._next(source, header.consumer_group), left, wanted)
                 records += found
                 left -= len(found)
-        records = list(within(self._parts.records_max_bytes, records))
+        records = list(within(self._context.records_max_bytes, records))
         if not records:
             return request.response(ResponseCode.PULL_NOT_FOUND, "NO_MESSAGE_IN_QUEUE", NO_PLACE)
         if not request.is_oneway:
@@ -363,9 +363,9 @@ class PopProcessor:
         """200054: whether there are messages, as soon as there are."""
         header = request.header(headers.NotificationRequestHeader)
         topic = self.rules.check_queue(header.topic, header.queue_id)
-        if isinstance(topic, Refusal):
+        if isinstance(topic, Rejection):
             return request.response(topic.code, topic.remark)
-        now_ms = self._parts.clock.now_ms()
+        now_ms = self._context.clock.now_ms()
         deadline_ms = min(header.born_time or now_ms, now_ms) + header.poll_time
         return self._notify(connection, request, header, topic, deadline_ms)
 
@@ -377,11 +377,11 @@ class PopProcessor:
         topic: TopicConfig,
         deadline_ms: int,
     ) -> Reply:
-        now_ms = self._parts.clock.now_ms()
+        now_ms = self._context.clock.now_ms()
         ends, until_ms = {}, [deadline_ms]
         sources = self.rules.sources(topic, header.consumer_group, header.queue_id, in_order=header.order)
         for source in sources:
-            end = self._parts.store.queue_range(source.topic, source.queue_id).max_offset
+            end = self._context.store.queue_range(source.topic, source.queue_id).max_offset
             ends[source.topic, source.queue_id] = end
             if header.order and (lock_ms := self._locked_until_ms(header, source.queue_id, now_ms)):
                 until_ms.append(lock_ms)
@@ -390,7 +390,7 @@ class PopProcessor:
         hold_ms = min(until_ms) - now_ms
         if hold_ms <= 0:
             return request.response(header=headers.NotificationResponseHeader())
-        held = self._parts.held.hold_any(
+        held = self._context.held.hold_any(
             partial(self._notify_again, connection, request, header, topic, deadline_ms),
             connection,
             group=header.consumer_group,
@@ -419,15 +419,15 @@ class PopProcessor:
         """200055: how many pops of a queue wait."""
         header = request.header(headers.PollingInfoRequestHeader)
         label = (header.consumer_group, header.queue_id)
-        count = self._parts.held.count_held(header.topic, max(0, header.queue_id), label)
+        count = self._context.held.count_held(header.topic, max(0, header.queue_id), label)
         return request.response(header=headers.PollingInfoResponseHeader(polling_num=count))
 
     def _next(self, source: PopSource, group: str) -> int:
         """Queue offset, units, that the next pop of a queue begins at."""
-        committed = self._parts.tables.offsets.committed(group, source.topic, source.queue_id)
+        committed = self._context.tables.offsets.committed(group, source.topic, source.queue_id)
         if committed is not None:
             return committed
-        return self._parts.store.queue_range(source.topic, source.queue_id).min_offset
+        return self._context.store.queue_range(source.topic, source.queue_id).min_offset
 
 
 def answer(connection: Connection, request: RemotingCommand, reply: Reply) -> None:

@@ -13,10 +13,10 @@ from pyledger.net.endpoint import Frame
 from pyledger.net.remoting.connection import Connection
 from pyledger.protocol.broker.long_poll import Wanted
 from pyledger.protocol.broker.pull_rules import PullFlag, PullRequest, PullRules, answer_pull
-from pyledger.protocol.broker.rejection import Refusal
+from pyledger.protocol.broker.rejection import Rejection
 from pyledger.protocol.broker.subscription import Subscription
 from pyledger.protocol.filter.loading import sql_filter
-from pyledger.servers.broker.context import BrokerParts, Method, Reply
+from pyledger.servers.broker.context import BrokerContext, Method, Reply
 from pyledger.store.queues.get_result import GetResult, GetStatus
 from pyledger.store.queues.queue_reader import default_limits
 from pyledger.wire.remoting.command import RemotingCommand, command_of
@@ -76,18 +76,23 @@ class PullReply:
 
 
 Header = PullMessageRequestHeader | NativePull
-Answer = Callable[[PullReply | Refusal], None]
+Answer = Callable[[PullReply | Rejection], None]
 
 
 class PullProcessor:
     """Answers pulls, or holds them until there is something to answer."""
 
-    def __init__(self, parts: BrokerParts) -> None:
-        self._parts = parts
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
         self._resident_bytes = default_limits().resident_bytes
-        tables = parts.tables
+        tables = context.tables
         self.rules = PullRules(
-            parts.delivery, parts.standing, tables.topics, tables.groups, tables.consumers, compile_filter
+            context.delivery,
+            context.broker_state,
+            tables.topics,
+            tables.groups,
+            tables.consumers,
+            compile_filter,
         )
 
     def methods(self) -> Mapping[RequestCode, Method]:
@@ -98,13 +103,13 @@ class PullProcessor:
         """11, 361."""
         header = request.header(PullMessageRequestHeader)
         answer = partial(answer_command, connection, request)
-        return self._parts.stored(partial(self._pull, connection, request, header, answer))
+        return self._context.stored(partial(self._pull, connection, request, header, answer))
 
     def pull_quickly(self, connection: Connection, frames: list[Frame], at: int) -> int:
         """The same for a group that is known: nothing is created. How many were answered; 0: it is not."""
         request = frames[at]
         assert isinstance(request, NativePull)
-        if self._parts.tables.groups.known(request.consumer_group) is None:
+        if self._context.tables.groups.known(request.consumer_group) is None:
             return 0
         if taken := self._pull_run(connection, frames, at, request):
             return taken
@@ -114,15 +119,15 @@ class PullProcessor:
     def _pull_run(self, connection: Connection, frames: list[Frame], at: int, first: NativePull) -> int:
         """Answer pulls that find messages, as many as follow one another and ask alike."""
         group, topic = first.consumer_group, first.topic
-        parts, offsets = self._parts, self._parts.tables.offsets
-        if parts.delivery.slave_read or (topic, group) in offsets.resets:
+        context, offsets = self._context, self._context.tables.offsets
+        if context.delivery.slave_read or (topic, group) in offsets.resets:
             return 0
-        now_ms = parts.now_ms()
+        now_ms = context.now_ms()
         plan = self.rules.check(asked(first.code, first), now_ms)
-        if isinstance(plan, Refusal) or not plan.subscription.by_tag:
+        if isinstance(plan, Rejection) or not plan.subscription.by_tag:
             return 0
-        config = parts.tables.topics.topics[topic]
-        run = parts.store.answer_pulls(
+        config = context.tables.topics.topics[topic]
+        run = context.store.answer_pulls(
             frames,
             at,
             plan.subscription.expression,
@@ -131,7 +136,7 @@ class PullProcessor:
             topic_flags=config.sys_flag,
             group_flags=plan.group.sys_flag,
             record_bytes_max=RECORDS_MAX_BYTES,
-            copied=parts.config.transfer_by_heap,
+            copied=context.config.transfer_by_heap,
             bytes_max=RUN_BYTES,
         )
         if run is None:
@@ -140,7 +145,7 @@ class PullProcessor:
             for request in cast("list[NativePull]", frames[at : at + run.request_count]):
                 if request.commit_offset >= 0 and offsets.has_room(group, topic, request.queue_id):
                     offsets.commit(group, topic, request.queue_id, request.commit_offset, now_ms)
-        parts.counts.count_pull(topic, group, run.message_count, run.record_bytes, run.request_count)
+        context.counts.count_pull(topic, group, run.message_count, run.record_bytes, run.request_count)
         connection.write(run.parts)
         return run.request_count
 
@@ -154,12 +159,12 @@ class PullProcessor:
         may_hold: bool = True,
     ) -> None:
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
-        now_ms = self._parts.now_ms()
+        now_ms = self._context.now_ms()
         plan = self.rules.check(asked(request.code, header), now_ms)
-        if isinstance(plan, Refusal):
+        if isinstance(plan, Rejection):
             answer(plan)
             return
-        offsets = self._parts.tables.offsets
+        offsets = self._context.tables.offsets
         commits = may_hold and header.sys_flag & PullFlag.COMMIT_OFFSET and header.commit_offset >= 0
         if commits and offsets.has_room(group, topic, queue_id):
             offsets.commit(group, topic, queue_id, header.commit_offset, now_ms)
@@ -168,13 +173,13 @@ class PullProcessor:
             found.status,
             header.queue_offset,
             found.next_offset,
-            config=self._parts.delivery,
-            standing=self._parts.standing,
+            config=self._context.delivery,
+            broker_state=self._context.broker_state,
             group=plan.group,
             suggest_slave=found.behind,
         )
         may_hold &= reply.code == ResponseCode.PULL_NOT_FOUND and bool(header.sys_flag & PullFlag.SUSPEND)
-        if may_hold and self._parts.held.hold(
+        if may_hold and self._context.held.hold(
             partial(self._pull, connection, request, header, answer, may_hold=False),
             connection,
             topic=topic,
@@ -187,18 +192,18 @@ class PullProcessor:
         found = found._replace(next_offset=reply.next_offset)
         offsets.note_pull(group, topic, queue_id, found.next_offset)
         size_bytes = sum(map(len, found.records))
-        self._parts.counts.count_pull(topic, group, found.message_count, size_bytes)
-        known = self._parts.tables.topics.find(topic)
+        self._context.counts.count_pull(topic, group, found.message_count, size_bytes)
+        known = self._context.tables.topics.find(topic)
         flags = known.sys_flag if known else 0
         answer(PullReply(reply.code, reply.broker_id, found, flags, plan.group.sys_flag))
 
     def _read(self, header: Header, wanted: Subscription, reset: int | None) -> Found:
-        store, topic, queue_id = self._parts.store, header.topic, header.queue_id
+        store, topic, queue_id = self._context.store, header.topic, header.queue_id
         if reset is not None:
             held = store.queue_range(topic, queue_id)
             return Found(OFFSET_RESET, reset, held.min_offset, held.max_offset)
         count = max(1, header.max_msg_nums)
-        serves = self._parts.delivery.slave_read
+        serves = self._context.delivery.slave_read
         if not wanted.by_tag:
             filtered, places = self._read_filtered(header, wanted.expression, count)
             return filtered._replace(behind=serves and self._is_behind(places))
@@ -206,7 +211,7 @@ class PullProcessor:
             topic, queue_id, header.queue_offset, count, RECORDS_MAX_BYTES, wanted.expression
         )
         records: list[Buffer] = [found.ranges[at] for at in range(len(found.ranges))]
-        if self._parts.config.transfer_by_heap:
+        if self._context.config.transfer_by_heap:
             records = [b"".join(records)]
         return Found(
             found.status.name,
@@ -220,7 +225,7 @@ class PullProcessor:
 
     def _is_behind(self, places: Sequence[Place]) -> bool:
         """Whether the last record lies where memory does not reach, by upstream's rule of 40 %."""
-        store = self._parts.store
+        store = self._context.store
         return bool(places) and store.max_offset - places[-1][0] > self._resident_bytes
 
     def _read_filtered(self, header: Header, expression: str, count: int) -> tuple[Found, list[Place]]:
@@ -229,9 +234,9 @@ class PullProcessor:
         Returns:
             What was found, and where in the log.
         """
-        store, found_by = self._parts.store, sql_filter(expression)
+        store, found_by = self._context.store, sql_filter(expression)
         wants = found_by.matches
-        passed_max = min(self._parts.config.filter_scan_max, FILTER_STEPS_MAX // found_by.node_count)
+        passed_max = min(self._context.config.filter_scan_max, FILTER_STEPS_MAX // found_by.node_count)
         records: list[memoryview] = []
         places: list[Place] = []
         passed = size_bytes = 0
@@ -267,11 +272,11 @@ def found_in(page: GetResult, status: str, next_offset: int, records: Sequence[B
     return Found(status, next_offset, page.min_offset, page.max_offset, records, len(records))
 
 
-def answer_command(connection: Connection, request: RemotingCommand, reply: PullReply | Refusal) -> None:
+def answer_command(connection: Connection, request: RemotingCommand, reply: PullReply | Rejection) -> None:
     """Send an answer, its records as they lie in the log."""
     if request.is_oneway:
         return
-    if isinstance(reply, Refusal):
+    if isinstance(reply, Rejection):
         kind = reply.forbidden_type
         fields = None if kind is None else {"forbiddenType": str(int(kind))}
         connection.send(request.response(reply.code, reply.remark, ext_fields=fields))
@@ -280,9 +285,9 @@ def answer_command(connection: Connection, request: RemotingCommand, reply: Pull
         connection.send(response, reply.found.records)
 
 
-def answer_natively(connection: Connection, request: NativePull, reply: PullReply | Refusal) -> None:
+def answer_natively(connection: Connection, request: NativePull, reply: PullReply | Rejection) -> None:
     """The same, encoded by native code."""
-    if isinstance(reply, Refusal):
+    if isinstance(reply, Rejection):
         answer_command(connection, command_of(request), reply)
         return
     if request.is_oneway:

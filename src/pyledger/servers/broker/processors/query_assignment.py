@@ -11,7 +11,7 @@ from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.remoting.connection import Connection
 from pyledger.protocol.broker.message_request_modes import GroupMode, RequestMode
 from pyledger.protocol.rebalance.assignment import assign
-from pyledger.servers.broker.context import BrokerParts, Method, Reply
+from pyledger.servers.broker.context import BrokerContext, Method, Reply
 from pyledger.wire.remoting.bodies.heartbeat import MessageModel
 from pyledger.wire.remoting.bodies.membership import (
     MessageRequestMode,
@@ -27,8 +27,8 @@ from pyledger.wire.remoting.command import RemotingCommand
 class AssignmentProcessor:
     """Gives clients their queues."""
 
-    def __init__(self, parts: BrokerParts) -> None:
-        self._parts = parts
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
 
     def methods(self) -> Mapping[RequestCode, Method]:
         """What anybody may ask, by request code."""
@@ -48,12 +48,12 @@ class AssignmentProcessor:
 
     async def _query(self, request: RemotingCommand, said: QueryAssignmentRequest) -> RemotingCommand:
         topic, group = said.topic or "", said.consumer_group or ""
-        queues = await self._parts.routes.queues(topic)
-        mode = self._parts.tables.modes.find(topic, group)
+        queues = await self._context.routes.queues(topic)
+        mode = self._context.tables.modes.find(topic, group)
         if said.message_model == MessageModel.BROADCASTING:
             found = queues
         else:
-            members = self._parts.tables.consumers.client_ids(group)
+            members = self._context.tables.consumers.client_ids(group)
             try:
                 found = assign(
                     said.client_id or "",
@@ -76,7 +76,7 @@ class AssignmentProcessor:
     def get_modes(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """402."""
         table: dict[str, dict[str, MessageRequestModeRequest]] = {}
-        for (topic, group), mode in self._parts.tables.modes.modes.items():
+        for (topic, group), mode in self._context.tables.modes.modes.items():
             table.setdefault(topic, {})[group] = MessageRequestModeRequest(
                 topic=topic,
                 consumer_group=group,
@@ -89,7 +89,7 @@ class AssignmentProcessor:
         """401."""
         said = request.body_as(MessageRequestModeRequest)
         topic, group = said.topic or "", said.consumer_group or ""
-        tables = self._parts.tables
+        tables = self._context.tables
         usable = tables.groups.usable(group)
         refusal = tables.modes.update(
             topic,
@@ -101,9 +101,9 @@ class AssignmentProcessor:
         if refusal is not None:
             return request.response(refusal.code, refusal.remark)
         if usable is not None:
-            tables.groups.keep(usable, self._parts.now_ms())
+            tables.groups.keep(usable, self._context.now_ms())
         return asyncio.ensure_future(self._stored(request))
 
     async def _stored(self, request: RemotingCommand) -> RemotingCommand:
-        await self._parts.tables.modes_file.save()
+        await self._context.tables.modes_file.save()
         return request.response()

@@ -10,7 +10,7 @@ from pyledger.errors import StoreError
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.remoting.connection import Connection
 from pyledger.servers.broker.auth.admin_gate import denied
-from pyledger.servers.broker.context import BrokerParts, Method, Reply
+from pyledger.servers.broker.context import BrokerContext, Method, Reply
 from pyledger.store.messages.message_store import MessageStore
 from pyledger.wire.remoting.command import RemotingCommand
 from pyledger.wire.remoting.headers import query as headers
@@ -22,9 +22,9 @@ NOT_FOUND = "can not find message, maybe time range not correct"
 class QueryProcessor:
     """Answers from the store alone."""
 
-    def __init__(self, parts: BrokerParts) -> None:
-        self._parts = parts
-        self._store = parts.store
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+        self._store = context.store
 
     def methods(self) -> Mapping[RequestCode, Method]:
         """What it answers, by request code."""
@@ -42,7 +42,7 @@ class QueryProcessor:
         header = request.header(headers.QueryMessageRequestHeader)
         count = header.max_num
         if request.ext_fields.get(UNIQUE_KEY_QUERY) == "true":
-            count = self._parts.config.query_count_max
+            count = self._context.config.query_count_max
         found = self._store.query(
             header.topic, header.key, header.begin_timestamp, header.end_timestamp, count
         )
@@ -53,7 +53,7 @@ class QueryProcessor:
         if not found:
             return request.response(ResponseCode.QUERY_NOT_FOUND, NOT_FOUND, place)
         response = request.response(header=place)
-        newest = within(self._parts.records_max_bytes, [message.record_view for message in reversed(found)])
+        newest = within(self._context.records_max_bytes, [message.record_view for message in reversed(found)])
         give(connection, request, response, newest[::-1])
         return None
 
@@ -65,7 +65,7 @@ class QueryProcessor:
         except StoreError:
             problem = f"can not find message by the offset, {header.offset}"
             return request.response(ResponseCode.SYSTEM_ERROR, problem)
-        if (refused := denied(self._parts, connection, request, found.topic, "Sub", "Get")) is not None:
+        if (refused := denied(self._context, connection, request, found.topic, "Sub", "Get")) is not None:
             return refused
         give(connection, request, request.response(), [found.record_view])
         return None

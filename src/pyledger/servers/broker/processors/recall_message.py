@@ -10,10 +10,10 @@ from pyledger.model.message import Message
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.remoting.connection import Connection
 from pyledger.protocol.broker.recall import RECALL_BODY, RecallHandle, check_recall, recall_properties
-from pyledger.protocol.broker.rejection import Refusal
+from pyledger.protocol.broker.rejection import Rejection
 from pyledger.protocol.broker.send_rules import STORED
 from pyledger.servers.broker.addresses import peer_of
-from pyledger.servers.broker.context import BrokerParts, Method, Reply
+from pyledger.servers.broker.context import BrokerContext, Method, Reply
 from pyledger.servers.broker.message_puts import PutOutcome, after
 from pyledger.wire.remoting.command import RemotingCommand
 from pyledger.wire.remoting.headers.send import RecallMessageRequestHeader, RecallMessageResponseHeader
@@ -22,8 +22,8 @@ from pyledger.wire.remoting.headers.send import RecallMessageRequestHeader, Reca
 class RecallProcessor:
     """Stores messages that recall others."""
 
-    def __init__(self, parts: BrokerParts) -> None:
-        self._parts = parts
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
 
     def methods(self) -> Mapping[RequestCode, Method]:
         """What it answers, by request code."""
@@ -32,16 +32,16 @@ class RecallProcessor:
     def recall(self, connection: Connection, request: RemotingCommand) -> Reply:
         """370."""
         header = request.header(RecallMessageRequestHeader)
-        parts = self._parts
+        context = self._context
         handle = check_recall(
             header.topic,
             header.recall_handle,
-            standing=parts.standing,
-            topics=parts.tables.topics,
-            config=parts.delivery,
-            now_ms=parts.clock.now_ms(),
+            broker_state=context.broker_state,
+            topics=context.tables.topics,
+            config=context.delivery,
+            now_ms=context.clock.now_ms(),
         )
-        if isinstance(handle, Refusal):
+        if isinstance(handle, Rejection):
             return request.response(handle.code, handle.remark)
         message = Message(
             header.topic,
@@ -49,7 +49,7 @@ class RecallProcessor:
             properties=recall_properties(handle, header.producer_group or ""),
             born_host=peer_of(connection),
         )
-        return after(parts.puts.put(message), partial(told, request, handle))
+        return after(context.puts.put(message), partial(told, request, handle))
 
 
 def told(request: RemotingCommand, handle: RecallHandle, outcome: PutOutcome) -> RemotingCommand:

@@ -14,11 +14,11 @@ from pyledger.model import names
 from pyledger.model.message import Message
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.remoting.connection import Connection
-from pyledger.protocol.broker.rejection import Refusal
+from pyledger.protocol.broker.rejection import Rejection
 from pyledger.protocol.broker.reply import PUSH_TIMEOUT_MS, not_handed_over, pushed_properties, requester_of
 from pyledger.protocol.broker.send_rules import SendPlan, SendRules
 from pyledger.servers.broker.addresses import peer_of
-from pyledger.servers.broker.context import BrokerParts, Method, Reply
+from pyledger.servers.broker.context import BrokerContext, Method, Reply
 from pyledger.servers.broker.message_puts import PutOutcome, settled
 from pyledger.servers.broker.processors.send_message import plan_send, received_properties
 from pyledger.wire.record.properties import encode_properties
@@ -37,14 +37,14 @@ NOT_STORED = SendMessageResponseHeader(msg_id="0", queue_id=0, queue_offset=0)
 class ReplyProcessor:
     """Hands replies over."""
 
-    def __init__(self, parts: BrokerParts, rules: SendRules) -> None:
-        """Take the broker's parts, and the rules that a reply has to pass as any send."""
-        self._parts = parts
+    def __init__(self, context: BrokerContext, rules: SendRules) -> None:
+        """Take the broker's context, and the rules that a reply has to pass as any send."""
+        self._context = context
         self._rules = rules
-        standing = parts.standing
+        broker_state = context.broker_state
         self._fields = {
-            names.MSG_REGION: standing.region,
-            names.TRACE_ON: "true" if standing.trace else "false",
+            names.MSG_REGION: broker_state.region,
+            names.TRACE_ON: "true" if broker_state.trace else "false",
         }
 
     def methods(self) -> Mapping[RequestCode, Method]:
@@ -55,16 +55,16 @@ class ReplyProcessor:
     def reply(self, connection: Connection, request: RemotingCommand) -> Reply:
         """324, 325."""
         header = request.header(SendMessageRequestHeader)
-        return self._parts.stored(partial(self._reply, connection, request, header))
+        return self._context.stored(partial(self._reply, connection, request, header))
 
     def _reply(
         self, connection: Connection, request: RemotingCommand, header: SendMessageRequestHeader
     ) -> Reply:
         properties = received_properties(header.properties or "")
-        if isinstance(properties, Refusal):
+        if isinstance(properties, Rejection):
             return request.response(properties.code, properties.remark, ext_fields=self._fields)
-        plan = plan_send(self._rules, request, header, dict(properties), self._parts.now_ms())
-        if isinstance(plan, Refusal):
+        plan = plan_send(self._rules, request, header, dict(properties), self._context.now_ms())
+        if isinstance(plan, Rejection):
             return request.response(plan.code, plan.remark, ext_fields=self._fields)
         message = Message(
             plan.topic.name,
@@ -91,24 +91,24 @@ class ReplyProcessor:
         problem = await self._push(sender, header, plan, message)
         code, remark = (problem.code, problem.remark) if problem else (ResponseCode.SUCCESS, None)
         answer = NOT_STORED
-        if self._parts.delivery.store_replies:
-            outcome = await settled(self._parts.puts.put_as_it_is(message))
+        if self._context.delivery.store_replies:
+            outcome = await settled(self._context.puts.put_as_it_is(message))
             answer = place_of(plan, outcome)
         return request.response(code, remark, answer, ext_fields=self._fields)
 
     async def _push(
         self, sender: str, header: SendMessageRequestHeader, plan: SendPlan, message: Message
-    ) -> Refusal | None:
+    ) -> Rejection | None:
         """Hand a reply to who waits for it; None when it has it."""
         client_id = requester_of(message.properties)
-        if isinstance(client_id, Refusal):
+        if isinstance(client_id, Rejection):
             return client_id
-        channel = self._parts.tables.producers.channel_of_client(client_id)
+        channel = self._context.tables.producers.channel_of_client(client_id)
         if not isinstance(channel, Connection):
             return not_handed_over(client_id, connected=False)
-        now_ms = self._parts.clock.now_ms()
-        properties = pushed_properties(message.properties, self._parts.standing, now_ms)
-        store = self._parts.store.config
+        now_ms = self._context.clock.now_ms()
+        properties = pushed_properties(message.properties, self._context.broker_state, now_ms)
+        store = self._context.store.config
         pushed = ReplyMessageRequestHeader(
             producer_group=header.producer_group,
             topic=plan.topic.name,

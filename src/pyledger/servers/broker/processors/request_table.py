@@ -8,7 +8,7 @@ from pyledger.model.remoting_codes import RequestCode
 from pyledger.net.endpoint import Answer
 from pyledger.net.remoting.connection import Connection
 from pyledger.net.remoting.request_table import HandlerTable, refuse_unknown
-from pyledger.servers.broker.context import BrokerParts, Method
+from pyledger.servers.broker.context import BrokerContext, Method
 from pyledger.servers.broker.processors.ack_message import AckProcessor
 from pyledger.servers.broker.processors.client_manage import MemberProcessor
 from pyledger.servers.broker.processors.consumer_offsets import OffsetProcessor
@@ -30,20 +30,20 @@ class BrokerHandlers(HandlerTable):
 
     def __init__(self) -> None:
         super().__init__(self._answer_operator)
-        self._parts: BrokerParts | None = None
+        self._context: BrokerContext | None = None
         self._has_operators = False
 
-    def answer_with(self, parts: BrokerParts) -> None:
-        """Answer with these parts from now on."""
-        self._parts = parts
-        self._register(parts, client_methods(parts), {})
+    def answer_with(self, context: BrokerContext) -> None:
+        """Answer with this context from now on."""
+        self._context = context
+        self._register(context, client_methods(context), {})
         if self._has_operators:
-            self._add_operators(parts)
+            self._add_operators(context)
 
     def _answer_operator(
         self, connection: Connection, request: RemotingCommand
     ) -> Answer | Awaitable[Answer]:
-        if self._has_operators or self._parts is None:
+        if self._has_operators or self._context is None:
             return refuse_unknown(connection, request)
         return self._load_and_answer(connection, request)
 
@@ -52,53 +52,56 @@ class BrokerHandlers(HandlerTable):
         await asyncio.to_thread(import_module, "pyledger.servers.broker.processors.admin.request_table")
         if not self._has_operators:
             self._has_operators = True
-            assert self._parts is not None
-            self._add_operators(self._parts)
+            assert self._context is not None
+            self._add_operators(self._context)
         answer = self(connection, request)
         return await answer if isinstance(answer, Awaitable) else answer
 
-    def _add_operators(self, parts: BrokerParts) -> None:
+    def _add_operators(self, context: BrokerContext) -> None:
         from pyledger.servers.broker.processors.admin.request_table import (  # noqa: PLC0415 - rarely
             operator_methods,
         )
 
-        self._register(parts, *operator_methods(parts))
+        self._register(context, *operator_methods(context))
 
     def _register(
-        self, parts: BrokerParts, methods: Mapping[RequestCode, Method], changes: Mapping[RequestCode, Method]
+        self,
+        context: BrokerContext,
+        methods: Mapping[RequestCode, Method],
+        changes: Mapping[RequestCode, Method],
     ) -> None:
         found = {**methods, **changes}
-        if parts.access_rules is not None:
+        if context.access_rules is not None:
             from pyledger.servers.broker.auth.authorizer import (  # noqa: PLC0415 - only for who has rules
-                AccessControl,
+                Authorizer,
             )
 
-            access = AccessControl(parts.access_rules, parts.config.cluster)
+            access = Authorizer(context.access_rules, context.config.cluster)
             found = {code: access.checked(method, changes=code in changes) for code, method in found.items()}
         for code, method in found.items():
-            reject = parts.puts.are_full if code in SENDS else None
-            if parts.standing.slave and code in NOT_AT_SLAVES:
+            reject = context.puts.are_full if code in SENDS else None
+            if context.broker_state.slave and code in NOT_AT_SLAVES:
                 reject = always
             self.register(code, method, reject=reject)
 
 
-def client_methods(parts: BrokerParts) -> Mapping[RequestCode, Method]:
+def client_methods(context: BrokerContext) -> Mapping[RequestCode, Method]:
     """All methods that clients need, by request code."""
-    sends = SendProcessor(parts, parts.transactions.put_half)
-    pops = PopProcessor(parts)
+    sends = SendProcessor(context, context.transactions.put_half)
+    pops = PopProcessor(context)
     processors = (
         sends,
         pops,
-        AckProcessor(parts, pops.rules),
-        ReplyProcessor(parts, sends.rules),
-        EndTransactionProcessor(parts),
-        RecallProcessor(parts),
-        SendBackProcessor(parts),
-        PullProcessor(parts),
-        QueryProcessor(parts),
-        OffsetProcessor(parts),
-        MemberProcessor(parts),
-        LockProcessor(parts),
+        AckProcessor(context, pops.rules),
+        ReplyProcessor(context, sends.rules),
+        EndTransactionProcessor(context),
+        RecallProcessor(context),
+        SendBackProcessor(context),
+        PullProcessor(context),
+        QueryProcessor(context),
+        OffsetProcessor(context),
+        MemberProcessor(context),
+        LockProcessor(context),
     )
     methods: dict[RequestCode, Method] = {}
     for processor in processors:

@@ -10,10 +10,10 @@ from functools import partial
 from pyledger.errors import StoreError
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.remoting.connection import Connection
-from pyledger.protocol.broker.rejection import Refusal
+from pyledger.protocol.broker.rejection import Rejection
 from pyledger.protocol.broker.send_back import SendBackRequest, SendBackRules
 from pyledger.servers.broker.auth.admin_gate import denied
-from pyledger.servers.broker.context import BrokerParts, Method, Reply
+from pyledger.servers.broker.context import BrokerContext, Method, Reply
 from pyledger.servers.broker.message_puts import PutOutcome, after, copy_of
 from pyledger.wire.remoting.command import RemotingCommand
 from pyledger.wire.remoting.headers.send import ConsumerSendMsgBackRequestHeader
@@ -22,10 +22,10 @@ from pyledger.wire.remoting.headers.send import ConsumerSendMsgBackRequestHeader
 class SendBackProcessor:
     """Stores a message again, for a later try or as a dead letter."""
 
-    def __init__(self, parts: BrokerParts) -> None:
-        self._parts = parts
-        tables = parts.tables
-        self._rules = SendBackRules(parts.standing, tables.topics, tables.groups, parts.random_below)
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+        tables = context.tables
+        self._rules = SendBackRules(context.broker_state, tables.topics, tables.groups, context.random_below)
 
     def methods(self) -> Mapping[RequestCode, Method]:
         """What it answers, by request code."""
@@ -34,7 +34,7 @@ class SendBackProcessor:
     def send_back(self, connection: Connection, request: RemotingCommand) -> Reply:
         """36."""
         header = request.header(ConsumerSendMsgBackRequestHeader)
-        return self._parts.stored(partial(self._send_back, connection, request, header))
+        return self._context.stored(partial(self._send_back, connection, request, header))
 
     def _send_back(
         self, connection: Connection, request: RemotingCommand, header: ConsumerSendMsgBackRequestHeader
@@ -45,15 +45,15 @@ class SendBackProcessor:
             max_reconsume_times=header.max_reconsume_times,
             version=request.version,
         )
-        now_ms = self._parts.now_ms()
+        now_ms = self._context.now_ms()
         if (refusal := self._rules.check(asked)) is not None:
             return request.response(refusal.code, refusal.remark or None)
         try:
-            found = self._parts.store.message_at(header.offset)
+            found = self._context.store.message_at(header.offset)
         except StoreError:
             problem = f"look message by offset failed, {header.offset}"
             return request.response(ResponseCode.SYSTEM_ERROR, problem)
-        if (refused := denied(self._parts, connection, request, found.topic, "Sub")) is not None:
+        if (refused := denied(self._context, connection, request, found.topic, "Sub")) is not None:
             return refused
         place = self._rules.place(
             asked,
@@ -63,14 +63,14 @@ class SendBackProcessor:
             properties=found.properties,
             now_ms=now_ms,
         )
-        if isinstance(place, Refusal):
+        if isinstance(place, Rejection):
             return request.response(place.code, place.remark)
         message = replace(
             copy_of(found, place.topic, place.queue_id, place.properties),
             reconsume_times=place.reconsume_times,
         )
-        self._parts.counts.sent_back.add((found.topic, header.group), 1, found.store_size)
-        return after(self._parts.puts.put(message), partial(told, request))
+        self._context.counts.sent_back.add((found.topic, header.group), 1, found.store_size)
+        return after(self._context.puts.put(message), partial(told, request))
 
 
 def told(request: RemotingCommand, outcome: PutOutcome) -> RemotingCommand:

@@ -9,12 +9,12 @@ from functools import partial
 from pyledger.model import names
 from pyledger.model.message import Message
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
-from pyledger.net.deferred import LateAnswer
+from pyledger.net.deferred import DeferredResponse
 from pyledger.net.endpoint import Frame
 from pyledger.net.remoting.connection import Connection
 from pyledger.protocol.broker import send_rules
 from pyledger.protocol.broker.recall import RecallHandle
-from pyledger.protocol.broker.rejection import Refusal
+from pyledger.protocol.broker.rejection import Rejection
 from pyledger.protocol.broker.send_rules import (
     CODE_OF_PUT,
     SPECIAL_PROPERTIES,
@@ -24,13 +24,13 @@ from pyledger.protocol.broker.send_rules import (
     drop_internal,
 )
 from pyledger.servers.broker.addresses import peer_of
-from pyledger.servers.broker.context import BrokerParts, Method, Reply
+from pyledger.servers.broker.context import BrokerContext, Method, Reply
 from pyledger.servers.broker.message_puts import Outcome, PutOutcome, after
 from pyledger.wire.record.batch import decode_batch
 from pyledger.wire.record.properties import decode_properties, encode_properties
 from pyledger.wire.remoting.command import RemotingCommand, command_of, encode_frame
 from pyledger.wire.remoting.headers.send import SendMessageRequestHeader, SendMessageResponseHeader
-from pyledger.wire.remoting.native_codec import SendRequest, SendRun
+from pyledger.wire.remoting.native_codec import SendBatch, SendRequest
 
 NO_BODY = "the request has no body"
 TRANSACTIONS = "this broker serves no transactions"
@@ -42,23 +42,23 @@ SENDS = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND
 class SendProcessor:
     """Answers sends."""
 
-    def __init__(self, parts: BrokerParts, put_half: HalfPut | None = None) -> None:
-        """Take the broker's parts, and who stores messages that open a transaction."""
-        self._parts = parts
+    def __init__(self, context: BrokerContext, put_half: HalfPut | None = None) -> None:
+        """Take the broker's context, and who stores messages that open a transaction."""
+        self._context = context
         self._put_half = put_half
-        tables, standing = parts.tables, parts.standing
+        tables, broker_state = context.tables, context.broker_state
         self.rules = SendRules(
-            parts.delivery, standing, tables.topics, tables.groups, tables.locks, parts.random_below
+            context.delivery, broker_state, tables.topics, tables.groups, tables.locks, context.random_below
         )
-        self._runs = parts.store.send_runs(
+        self._runs = context.store.send_batches(
             encode_properties(self.rules.added_properties()),
             tuple(name.encode() for name in SPECIAL_PROPERTIES),
-            standing.region,
-            trace_on=standing.trace,
+            broker_state.region,
+            trace_on=broker_state.trace,
         )
         self._fields = {
-            names.MSG_REGION: standing.region,
-            names.TRACE_ON: "true" if standing.trace else "false",
+            names.MSG_REGION: broker_state.region,
+            names.TRACE_ON: "true" if broker_state.trace else "false",
         }
 
     def methods(self) -> Mapping[RequestCode, Method]:
@@ -70,11 +70,11 @@ class SendProcessor:
         header = request.header(SendMessageRequestHeader)
         if not len(request.body):
             return self._answer(request, ResponseCode.SYSTEM_ERROR, NO_BODY)
-        return self._parts.stored(partial(self._send, connection, request, header))
+        return self._context.stored(partial(self._send, connection, request, header))
 
     def send_quickly(
         self, connection: Connection, frames: list[Frame], at: int
-    ) -> tuple[bytes | LateAnswer[bytes] | None, int]:
+    ) -> tuple[bytes | DeferredResponse[bytes] | None, int]:
         """The same for ordinary sends to a topic that is open to all, as many as follow one another.
 
         Returns:
@@ -82,16 +82,16 @@ class SendProcessor:
         """
         first = frames[at]
         assert isinstance(first, SendRequest)
-        if not 0 <= first.queue_id < self.rules.open_queue_count(first.topic, self._parts.now_ms()):
+        if not 0 <= first.queue_id < self.rules.open_queue_count(first.topic, self._context.now_ms()):
             return None, 0
-        if self._parts.puts.refusal() is not None:
+        if self._context.puts.refusal() is not None:
             return None, 0
-        run = self._runs.append(frames, at, peer_of(connection), self._parts.puts.room)
+        run = self._runs.append(frames, at, peer_of(connection), self._context.puts.room)
         if run is None:
             return None, 0
-        return self._parts.puts.take_run(run, partial(self._told_run, run)), len(run.requests)
+        return self._context.puts.take_run(run, partial(self._told_run, run)), len(run.requests)
 
-    def _told_run(self, run: SendRun, outcome: PutOutcome) -> bytes:
+    def _told_run(self, run: SendBatch, outcome: PutOutcome) -> bytes:
         """The answers to sends that were put by the run."""
         code = CODE_OF_PUT[outcome.status]
         if outcome.status in STORED:
@@ -103,10 +103,10 @@ class SendProcessor:
         self, connection: Connection, request: RemotingCommand, header: SendMessageRequestHeader
     ) -> Reply:
         properties = received_properties(header.properties or "")
-        if isinstance(properties, Refusal):
+        if isinstance(properties, Rejection):
             return self._answer(request, properties.code, properties.remark)
-        plan = plan_send(self.rules, request, header, properties, self._parts.now_ms())
-        if isinstance(plan, Refusal):
+        plan = plan_send(self.rules, request, header, properties, self._context.now_ms())
+        if isinstance(plan, Rejection):
             return self._answer(request, plan.code, plan.remark)
         message = Message(
             plan.topic.name,
@@ -124,7 +124,7 @@ class SendProcessor:
         return after(outcome, partial(self._told, request, plan, unique_key))
 
     def _put(self, plan: SendPlan, message: Message, *, batch: bool) -> Outcome:
-        puts = self._parts.puts
+        puts = self._context.puts
         if plan.half:
             if self._put_half is None:
                 return PutOutcome("UNKNOWN_ERROR", problem=TRANSACTIONS)
@@ -159,19 +159,19 @@ class SendProcessor:
         """What a timer message can be taken back with."""
         if deliver_ms is None or unique_key is None:
             return None
-        broker_name = self._parts.standing.broker_name
+        broker_name = self._context.broker_state.broker_name
         return RecallHandle(plan.topic.name, broker_name, deliver_ms, unique_key).encode()
 
     def _answer(self, request: RemotingCommand, code: int, remark: str | None) -> RemotingCommand:
         return request.response(code, remark, ext_fields=self._fields)
 
 
-def received_properties(text: str) -> dict[str, str] | Refusal:
+def received_properties(text: str) -> dict[str, str] | Rejection:
     """The properties of a message as a client sends them, without those that only the broker sets."""
     try:
         properties = decode_properties(text.encode())
     except UnicodeEncodeError as error:
-        return Refusal(ResponseCode.MESSAGE_ILLEGAL, f"the properties are no valid Unicode: {error.reason}")
+        return Rejection(ResponseCode.MESSAGE_ILLEGAL, f"the properties are no valid Unicode: {error.reason}")
     drop_internal(properties)
     return properties
 
@@ -182,7 +182,7 @@ def plan_send(
     header: SendMessageRequestHeader,
     properties: dict[str, str],
     now_ms: int,
-) -> SendPlan | Refusal:
+) -> SendPlan | Rejection:
     """What the rules say of a send, or of a reply; its properties may be changed."""
     asked = send_rules.SendRequest(
         topic=header.topic,

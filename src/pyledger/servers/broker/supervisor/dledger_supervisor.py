@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import Self
 
 from pyledger.config.broker import BrokerConfig
-from pyledger.config.dledger import RaftConfig
+from pyledger.config.dledger import DLedgerConfig
 from pyledger.config.dledger_broker import DledgerConfig
-from pyledger.config.dledger_store import RaftStoreConfig
+from pyledger.config.dledger_store import DLedgerStoreConfig
 from pyledger.config.ha import SLAVE, HaConfig
 from pyledger.config.net import NetConfig
 from pyledger.config.store import StoreConfig
@@ -24,7 +24,7 @@ from pyledger.protocol.dledger.ready import Role, RoleChange
 from pyledger.servers.broker.dledger.member import Membership
 from pyledger.servers.broker.server import Broker
 from pyledger.servers.broker.supervisor.successor import start_successor
-from pyledger.servers.dledger.server import RaftServer
+from pyledger.servers.dledger.server import DLedgerServer
 
 log = logger("raft")
 
@@ -35,16 +35,16 @@ Make = Callable[[BrokerConfig, HaConfig, Membership], Broker]
 
 
 def member_of(
-    dledger: DledgerConfig, raft: RaftConfig, config: BrokerConfig, store: StoreConfig, net: NetConfig
-) -> RaftServer:
+    dledger: DledgerConfig, raft: DLedgerConfig, config: BrokerConfig, store: StoreConfig, net: NetConfig
+) -> DLedgerServer:
     """The member that a broker's settings name; its log is in the store's folder."""
-    return RaftServer(
+    return DLedgerServer(
         dledger.group,
         dledger.self_id,
         dledger.peers,
         config.store_folder,
         config=replace(raft, append_on_election=False),
-        store=RaftStoreConfig(
+        store=DLedgerStoreConfig(
             data_file_size_bytes=store.mapped_file_size_bytes,
             file_reserved_hours=store.retention_hours + 1,
             delete_when=store.delete_when,
@@ -56,11 +56,11 @@ def member_of(
     )
 
 
-class GroupKeeper:
+class DLedgerSupervisor:
     """Runs a member, and a broker in the role that the member has."""
 
     def __init__(
-        self, make: Make, config: BrokerConfig, ha: HaConfig, member: RaftServer, slave_id: int
+        self, make: Make, config: BrokerConfig, ha: HaConfig, member: DLedgerServer, slave_id: int
     ) -> None:
         """A broker that is not started yet.
 
@@ -143,8 +143,8 @@ class GroupKeeper:
 
     def _committed(self, _index: int) -> None:
         self.membership.committed()
-        if self.membership.led_term is None and self.broker.parts is not None:
-            self.broker.parts.held.look_soon()
+        if self.membership.led_term is None and self.broker.context is not None:
+            self.broker.context.held.look_soon()
 
     # --- what follows
 

@@ -17,9 +17,9 @@ from pyledger.clock import SystemClock
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.ha import SLAVE, HaConfig
 from pyledger.log_events import event, logger
-from pyledger.servers.broker.context import BrokerParts
+from pyledger.servers.broker.context import BrokerContext
 from pyledger.servers.broker.dledger.restored_topics import restore_topics
-from pyledger.servers.broker.ha.slave import SlaveSide
+from pyledger.servers.broker.ha.slave import SlaveBroker
 from pyledger.servers.broker.server import Broker
 from pyledger.servers.broker.supervisor.successor import start_successor
 from pyledger.store.files.config_files import TopicTable
@@ -48,7 +48,7 @@ class BrokerChange:
 Make = Callable[[BrokerConfig, HaConfig], Broker]
 
 
-class BrokerKeeper:
+class HaSupervisor:
     """Runs a broker, and another in its place when it has to change."""
 
     def __init__(self, make: Make, config: BrokerConfig, ha: HaConfig) -> None:
@@ -94,9 +94,9 @@ class BrokerKeeper:
         broker.change_role = lambda role, broker_id: self.ask(BrokerChange(role, broker_id))
         return broker
 
-    def _restore_topics(self, parts: BrokerParts) -> None:
+    def _restore_topics(self, context: BrokerContext) -> None:
         if self._copied_where is not None and self._ha.role != SLAVE:
-            restore_topics(parts, self._copied_where)
+            restore_topics(context, self._copied_where)
 
     def _succeed(self) -> Broker:
         self.broker = self._made()
@@ -110,8 +110,8 @@ class BrokerKeeper:
     async def _become(self, change: BrokerChange) -> None:
         await asyncio.sleep(ANSWER_FIRST_S)
         event(log, logging.WARNING, "broker changes", role=change.role, cut_offset=change.cut_offset)
-        before = None if self.broker.parts is None else self.broker.parts.replication
-        self._copied_where = before.sync.complete_where if isinstance(before, SlaveSide) else None
+        before = None if self.broker.context is None else self.broker.context.replication
+        self._copied_where = before.sync.complete_where if isinstance(before, SlaveBroker) else None
         try:
             await self.broker.close()
             if change.cut_offset is not None:

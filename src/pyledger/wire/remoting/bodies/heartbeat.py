@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import ClassVar
 
-from pyledger.model.value_type import value_type
+from pyledger.model.lazy_dataclass import lazy_dataclass
 from pyledger.wire.remoting.bodies.json_body import Body
 from pyledger.wire.remoting.bodies.subscription import Subscription
 from pyledger.wire.remoting.headers.codec import Int
@@ -41,14 +41,14 @@ class ConsumeFromWhere(StrEnum):
     TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class ProducerEntry(Body):
     """A producer group of a client; upstream's `ProducerData`."""
 
     group_name: str | None = None
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class ConsumerEntry(Body):
     """A consumer group of a client; upstream's `ConsumerData`."""
 
@@ -60,7 +60,7 @@ class ConsumerEntry(Body):
     unit_mode: bool = False
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class Heartbeat(Body):
     """34: upstream's `HeartbeatData`."""
 

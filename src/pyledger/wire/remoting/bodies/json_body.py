@@ -24,10 +24,10 @@ from types import NoneType
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar, get_args, get_origin, get_type_hints
 
 from pyledger.errors import MalformedBodyError, MalformedJsonError
+from pyledger.model.lazy_dataclass import lazy_dataclass
 from pyledger.model.message import MessageQueue
 from pyledger.model.subscription_group import SubscriptionGroup
 from pyledger.model.topic import DataVersion, TopicConfig
-from pyledger.model.value_type import value_type
 from pyledger.wire import fastjson
 from pyledger.wire.remoting.headers.codec import camel_case
 
@@ -61,7 +61,7 @@ class BodyField(NamedTuple):
     required: bool
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class Body:
     """Base of all bodies."""
 

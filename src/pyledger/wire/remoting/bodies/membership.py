@@ -10,15 +10,15 @@ from dataclasses import field
 from enum import StrEnum
 from typing import ClassVar
 
+from pyledger.model.lazy_dataclass import lazy_dataclass
 from pyledger.model.message import MessageQueue
-from pyledger.model.value_type import value_type
 from pyledger.wire.remoting.bodies.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel
 from pyledger.wire.remoting.bodies.json_body import Body
 from pyledger.wire.remoting.bodies.subscription import Subscription
 from pyledger.wire.remoting.headers.codec import Int, Long
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class Connection(Body):
     """One client of a group."""
 
@@ -29,7 +29,7 @@ class Connection(Body):
     version: Int = 0
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class ConsumerConnection(Body):
     """To 203: a consumer group."""
 
@@ -40,14 +40,14 @@ class ConsumerConnection(Body):
     consume_from_where: ConsumeFromWhere | None = None
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class ProducerConnection(Body):
     """To 204: a producer group."""
 
     connection_set: tuple[Connection, ...] = ()
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class ProducerMember(Body):
     """One producer; upstream's `ProducerInfo`."""
 
@@ -61,21 +61,21 @@ class ProducerMember(Body):
     last_update_timestamp: Long = 0
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class ProducerMembers(Body):
     """To 328: producers by group; upstream's `ProducerTableInfo`."""
 
     data: Mapping[str, tuple[ProducerMember, ...]] = field(default_factory=dict)
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class ConsumerIds(Body):
     """To 38: client ids of a group; upstream's `GetConsumerListByGroupResponseBody`."""
 
     consumer_id_list: tuple[str, ...] = ()
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class LockBatchRequest(Body):
     """41 and 42: lock or unlock queues for a client."""
 
@@ -85,7 +85,7 @@ class LockBatchRequest(Body):
     only_this_broker: bool = False
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class LockBatchResponse(Body):
     """To 41: the queues that are the client's now."""
 
@@ -101,7 +101,7 @@ class MessageRequestMode(StrEnum):
     POP = "POP"
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class QueryAssignmentRequest(Body):
     """400: which queues shall a client consume?"""
 
@@ -112,7 +112,7 @@ class QueryAssignmentRequest(Body):
     message_model: MessageModel | None = None
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class QueueAssignment(Body):
     """A queue of a client; upstream's `MessageQueueAssignment`."""
 
@@ -121,14 +121,14 @@ class QueueAssignment(Body):
     attachments: Mapping[str, str] | None = None
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class QueryAssignmentResponse(Body):
     """To 400. None: the group is not known."""
 
     message_queue_assignments: tuple[QueueAssignment, ...] | None = None
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class MessageRequestModeRequest(Body):
     """401: how a group shall ask for the messages of a topic."""
 
@@ -138,7 +138,7 @@ class MessageRequestModeRequest(Body):
     pop_share_queue_num: Int = 0
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class MessageRequestModes(Body):
     """To 402: modes by topic and group."""
 

@@ -8,22 +8,22 @@ QueryConsumeQueueResponseBody.java.
 from collections.abc import Mapping
 from dataclasses import field
 
+from pyledger.model.lazy_dataclass import lazy_dataclass
 from pyledger.model.message import MessageQueue
 from pyledger.model.topic import NO_VERSION, DataVersion
-from pyledger.model.value_type import value_type
 from pyledger.wire.remoting.bodies.json_body import Body
 from pyledger.wire.remoting.bodies.subscription import Subscription
 from pyledger.wire.remoting.headers.codec import Int, Long
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class QueueOffsets(Body):
     """220 and to 222: where a group shall go on; upstream's `ResetOffsetBody`."""
 
     offset_table: Mapping[MessageQueue, Long] = field(default_factory=dict)
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class QueueOffset(Body):
     """An entry of `QueueOffsetList`."""
 
@@ -33,14 +33,14 @@ class QueueOffset(Body):
     offset: Long
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class QueueOffsetList(Body):
     """220 to a C++ client; upstream's `ResetOffsetBodyForC`."""
 
     offset_table: tuple[QueueOffset, ...] = ()
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class ConsumerStatus(Body):
     """To 221 and 223: where clients stand; upstream's `GetConsumerStatusBody`."""
 
@@ -49,7 +49,7 @@ class ConsumerStatus(Body):
     """By client id."""
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class ConsumerOffsetTable(Body):
     """To 43: all offsets of a broker, by `topic@group` and queue id."""
 
@@ -58,7 +58,7 @@ class ConsumerOffsetTable(Body):
     data_version: DataVersion = NO_VERSION
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class DelayOffsetTable(Body):
     """To 45: the next offset to deliver, by delay level."""
 
@@ -66,14 +66,14 @@ class DelayOffsetTable(Body):
     data_version: DataVersion = NO_VERSION
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class CorrectionOffsets(Body):
     """To 308: by queue id."""
 
     correction_offsets: Mapping[Int, Long] = field(default_factory=dict)
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class QueueUnit(Body):
     """A unit of a consume queue; upstream's `ConsumeQueueData`."""
 
@@ -86,7 +86,7 @@ class QueueUnit(Body):
     msg: str | None = None
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class QueueUnits(Body):
     """To 321; upstream's `QueryConsumeQueueResponseBody`."""
 

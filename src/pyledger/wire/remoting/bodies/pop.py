@@ -9,7 +9,7 @@ import binascii
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, NamedTuple, Self
 
-from pyledger.model.value_type import value_type
+from pyledger.model.lazy_dataclass import lazy_dataclass
 from pyledger.wire.remoting.bodies.json_body import Body
 from pyledger.wire.remoting.headers.codec import Int, Long
 
@@ -18,7 +18,7 @@ ORDER_REVIVE_QUEUE = 999
 """In place of a queue of the revive topic: the message was popped in order."""
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class BatchAck(Body):
     """Messages of one pop from one queue."""
 
@@ -69,7 +69,7 @@ def encode_bit_set(positions: Iterable[int]) -> str:
     return base64.b64encode(number.to_bytes((number.bit_length() + 7) // 8, "little")).decode()
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class BatchAckRequest(Body):
     """200151; upstream's `BatchAckMessageRequestBody`."""
 
@@ -77,7 +77,7 @@ class BatchAckRequest(Body):
     acks: tuple[BatchAck, ...] = ()
 
 
-@value_type()
+@lazy_dataclass()
 class PopHandle:
     """What a client acknowledges a popped message with: property `POP_CK`, field `extraInfo`."""
 
@@ -150,7 +150,7 @@ ACK_TAG = "bAck"
 SINGLE_ACK_TAG = "ack"
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class PopCheckpoint(Body):
     """Body of a message that notes what was popped from one queue; upstream's `PopCheckPoint`."""
 
@@ -194,7 +194,7 @@ class PopCheckpoint(Body):
         )
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class PopAcks(Body):
     """Body of a message that notes what is acknowledged; upstream's `BatchAckMsg`."""
 

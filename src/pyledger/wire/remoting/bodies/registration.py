@@ -16,10 +16,10 @@ from dataclasses import field
 from typing import Any
 
 from pyledger.errors import CorruptBodyError, MalformedBodyError, MalformedJsonError
+from pyledger.model.lazy_dataclass import lazy_dataclass
 from pyledger.model.route import QueueMapping
 from pyledger.model.sys_flag import COMPRESSED, COMPRESSION_SHIFT
 from pyledger.model.topic import NO_VERSION, Permission, TopicConfig
-from pyledger.model.value_type import value_type
 from pyledger.wire import fastjson
 from pyledger.wire.compression import CompressionType, decompress
 from pyledger.wire.remoting.bodies.json_body import (
@@ -41,7 +41,7 @@ UNPACKED_FACTOR = 100
 KIND = "RegisterBrokerBody"
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class RegisterBrokerBody(Body):
     """The body of 103."""
 

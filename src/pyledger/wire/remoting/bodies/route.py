@@ -10,8 +10,8 @@ ClusterInfo.java, GetBrokerMemberGroupResponseBody.java; statictopic/TopicQueueM
 from collections.abc import Mapping
 from dataclasses import field
 
+from pyledger.model.lazy_dataclass import lazy_dataclass
 from pyledger.model.route import ClusterRoutes, QueueMapping, QueueRoute, TopicRoute
-from pyledger.model.value_type import value_type
 from pyledger.wire.remoting.bodies.json_body import FOREIGN_NAMES, Body, Buffer, decode_body, encode_body
 from pyledger.wire.remoting.headers.codec import Int
 from pyledger.wire.remoting.versions import V4_9_4
@@ -32,7 +32,7 @@ FOREIGN_NAMES[TopicRoute] = {
 FOREIGN_NAMES[ClusterRoutes] = {"brokers": "brokerAddrTable", "clusters": "clusterAddrTable"}
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class BrokerMembers(Body):
     """Addresses under one broker name; upstream's `BrokerMemberGroup`."""
 
@@ -41,7 +41,7 @@ class BrokerMembers(Body):
     broker_addrs: Mapping[Int, str] = field(default_factory=dict)
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class BrokerMembersResponse(Body):
     """To 901."""
 

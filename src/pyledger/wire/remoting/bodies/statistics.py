@@ -10,15 +10,15 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Any, ClassVar
 
+from pyledger.model.lazy_dataclass import lazy_dataclass
 from pyledger.model.message import MessageQueue
 from pyledger.model.topic import NO_VERSION, DataVersion
-from pyledger.model.value_type import value_type
 from pyledger.wire.remoting.bodies.json_body import Body
 from pyledger.wire.remoting.bodies.subscription import Subscription
 from pyledger.wire.remoting.headers.codec import Int, Long, Real
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class TopicOffset(Body):
     """A queue of a topic."""
 
@@ -27,7 +27,7 @@ class TopicOffset(Body):
     last_update_timestamp: Long = 0
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class TopicStatsTable(Body):
     """To 202."""
 
@@ -36,7 +36,7 @@ class TopicStatsTable(Body):
     """Missing before 5.0."""
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class ConsumeOffset(Body):
     """A queue as a group sees it; upstream's `OffsetWrapper`."""
 
@@ -46,7 +46,7 @@ class ConsumeOffset(Body):
     last_timestamp: Long = 0
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class ConsumeStats(Body):
     """To 208."""
 
@@ -54,7 +54,7 @@ class ConsumeStats(Body):
     consume_tps: Real = 0.0
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class BrokerConsumeStats(Body):
     """To 317: all groups of a broker; upstream's `ConsumeStatsList`."""
 
@@ -67,7 +67,7 @@ class BrokerConsumeStats(Body):
     """Messages that were pulled and not consumed."""
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class StatsItem(Body):
     """A count over a span of time; upstream's `BrokerStatsItem`."""
 
@@ -77,7 +77,7 @@ class StatsItem(Body):
     """Average of a count."""
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class BrokerStats(Body):
     """To 315; upstream's `BrokerStatsData`."""
 
@@ -86,7 +86,7 @@ class BrokerStats(Body):
     stats_day: StatsItem | None = None
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class TimerCount(Body):
     """Waiting messages of a topic; upstream's `TimerMetrics.Metric`."""
 
@@ -94,7 +94,7 @@ class TimerCount(Body):
     time_stamp: Long = 0
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class TimerMetrics(Body):
     """To 61."""
 
@@ -102,7 +102,7 @@ class TimerMetrics(Body):
     data_version: DataVersion = NO_VERSION
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class ProcessQueueState(Body):
     """A queue within a consumer; upstream's `ProcessQueueInfo`."""
 
@@ -124,7 +124,7 @@ class ProcessQueueState(Body):
     last_consume_timestamp: Long = 0
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class PopProcessQueueState(Body):
     """A popped queue within a consumer; upstream's `PopProcessQueueInfo`."""
 
@@ -133,7 +133,7 @@ class PopProcessQueueState(Body):
     last_pop_timestamp: Long = 0
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class ConsumeStatus(Body):
     """How fast a consumer works on a topic."""
 
@@ -153,7 +153,7 @@ class ConsumeStatus(Body):
     consume_failed_msgs: Long = 0
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class ConsumerRunning(Body):
     """To 307: all about one consumer; upstream's `ConsumerRunningInfo`."""
 
@@ -178,7 +178,7 @@ class ConsumeResult(StrEnum):
     RETURN_NULL = "CR_RETURN_NULL"
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class ConsumeMessageDirectlyResult(Body):
     """To 309."""
 

@@ -6,15 +6,15 @@ body/CheckClientRequestBody.java.
 
 from typing import Self
 
+from pyledger.model.lazy_dataclass import lazy_dataclass
 from pyledger.model.message import tags_code
-from pyledger.model.value_type import value_type
 from pyledger.protocol.broker.subscription import TAG, parse_subscription
 from pyledger.protocol.broker.subscription import Subscription as Rule
 from pyledger.wire.remoting.bodies.json_body import Body
 from pyledger.wire.remoting.headers.codec import Int, Long
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class Subscription(Body):
     """One topic and what of it; upstream's `SubscriptionData`."""
 
@@ -67,7 +67,7 @@ class Subscription(Body):
         )
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class CheckClientConfig(Body):
     """46: is this subscription one that the broker can filter by? Upstream's `CheckClientRequestBody`."""
 

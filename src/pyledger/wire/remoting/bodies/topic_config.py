@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Any
 
+from pyledger.model.lazy_dataclass import lazy_dataclass
 from pyledger.model.subscription_group import SubscriptionGroup
 from pyledger.model.topic import NO_VERSION, DataVersion, TopicConfig
-from pyledger.model.value_type import value_type
 from pyledger.wire.remoting.bodies.json_body import Body, encode_body
 from pyledger.wire.remoting.headers.codec import Int
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class TopicConfigTable(Body):
     """To 21, and the body of 103 before 3.0.11; upstream's `TopicConfigAndMappingSerializeWrapper`."""
 
@@ -28,14 +28,14 @@ class TopicConfigTable(Body):
     """Missing before 5.0."""
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class TopicConfigList(Body):
     """18: topics to create or change."""
 
     topic_config_list: tuple[TopicConfig, ...] = ()
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class TopicList(Body):
     """Names of topics."""
 
@@ -53,14 +53,14 @@ def topic_list_of(encoded: Iterable[bytes]) -> bytes:
     return b'{"topicList":[' + b",".join(encoded) + b"]}"
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class GroupList(Body):
     """Names of groups."""
 
     group_list: tuple[str, ...] = ()
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class SubscriptionGroupTable(Body):
     """To 201; upstream's `SubscriptionGroupWrapper`."""
 
@@ -70,14 +70,14 @@ class SubscriptionGroupTable(Body):
     data_version: DataVersion = NO_VERSION
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class SubscriptionGroupList(Body):
     """225: groups to create or change."""
 
     group_config_list: tuple[SubscriptionGroup, ...] = ()
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class KVTable(Body):
     """Pairs of text: settings, statistics, order topics."""
 

@@ -10,7 +10,7 @@ common/.../message/MessageType.java.
 from collections.abc import Iterator
 from enum import IntEnum
 
-from pyledger.model.value_type import value_type
+from pyledger.model.lazy_dataclass import lazy_dataclass
 
 FIELD_END = "\x01"
 RECORD_END = "\x02"
@@ -38,7 +38,7 @@ class ConsumeEnd(IntEnum):
     FAILED = 4
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class SendTrace:
     """A message was sent."""
 
@@ -78,7 +78,7 @@ class SendTrace:
         )
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class BeginTrace:
     """A listener begins with a message."""
 
@@ -105,7 +105,7 @@ class BeginTrace:
         )
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class EndTrace:
     """A listener is done with a message."""
 

@@ -4,11 +4,11 @@ Source: RocketMQ remoting/.../protocol/header/CreateTopicRequestHeader.java,
 GetAllTopicConfigRequestHeader.java, GetConsumeStatsRequestHeader.java, QueryConsumeQueueRequestHeader.java.
 """
 
-from pyledger.model.value_type import value_type
+from pyledger.model.lazy_dataclass import lazy_dataclass
 from pyledger.wire.remoting.headers.codec import Header, Int, Long, RpcHeader
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class CreateTopicRequestHeader(RpcHeader):
     """17: create or change a topic."""
 
@@ -24,14 +24,14 @@ class CreateTopicRequestHeader(RpcHeader):
     force: bool = False
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class DeleteTopicRequestHeader(RpcHeader):
     """215: delete a topic."""
 
     topic: str
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class GetAllTopicConfigRequestHeader(RpcHeader):
     """21: all topics, or a page of them."""
 
@@ -40,21 +40,21 @@ class GetAllTopicConfigRequestHeader(RpcHeader):
     max_topic_num: Int | None = None
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class GetAllTopicConfigResponseHeader(Header):
     """To 21."""
 
     total_topic_num: Int | None = None
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class GetTopicConfigRequestHeader(RpcHeader):
     """351: one topic."""
 
     topic: str
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class GetAllSubscriptionGroupRequestHeader(RpcHeader):
     """201: all groups, or a page of them."""
 
@@ -63,14 +63,14 @@ class GetAllSubscriptionGroupRequestHeader(RpcHeader):
     max_group_num: Int | None = None
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class GetAllSubscriptionGroupResponseHeader(Header):
     """To 201."""
 
     total_group_num: Int | None = None
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class DeleteSubscriptionGroupRequestHeader(RpcHeader):
     """207: delete a group."""
 
@@ -78,28 +78,28 @@ class DeleteSubscriptionGroupRequestHeader(RpcHeader):
     clean_offset: bool = False
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class GetSubscriptionGroupConfigRequestHeader(RpcHeader):
     """352: one group."""
 
     group: str
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class GetBrokerConfigResponseHeader(Header):
     """To 26."""
 
     version: str
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class GetTopicStatsInfoRequestHeader(RpcHeader):
     """202: offsets of the queues of a topic."""
 
     topic: str
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class GetConsumeStatsRequestHeader(RpcHeader):
     """208: how far is a group?"""
 
@@ -108,7 +108,7 @@ class GetConsumeStatsRequestHeader(RpcHeader):
     topic_list: str | None = None
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class GetConsumeStatsInBrokerHeader(RpcHeader):
     """317: how far are all groups?"""
 
@@ -116,35 +116,35 @@ class GetConsumeStatsInBrokerHeader(RpcHeader):
     """Only ordered topics."""
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class GetConsumerConnectionListRequestHeader(RpcHeader):
     """203: connections of a consumer group."""
 
     consumer_group: str
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class GetProducerConnectionListRequestHeader(RpcHeader):
     """204: connections of a producer group."""
 
     producer_group: str
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class QueryTopicConsumeByWhoRequestHeader(RpcHeader):
     """300: groups that consume a topic."""
 
     topic: str
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class QueryTopicsByConsumerRequestHeader(RpcHeader):
     """343: topics that a group consumes."""
 
     group: str
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class CloneGroupOffsetRequestHeader(RpcHeader):
     """314: let a group stand where another one does."""
 
@@ -154,7 +154,7 @@ class CloneGroupOffsetRequestHeader(RpcHeader):
     offline: bool = False
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class QueryConsumeQueueRequestHeader(RpcHeader):
     """321: units of a consume queue."""
 
@@ -166,7 +166,7 @@ class QueryConsumeQueueRequestHeader(RpcHeader):
     consumer_group: str | None = None
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class ViewBrokerStatsDataRequestHeader(RpcHeader):
     """315: a statistic of a broker."""
 
@@ -174,7 +174,7 @@ class ViewBrokerStatsDataRequestHeader(RpcHeader):
     stats_key: str
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class ExchangeHAInfoRequestHeader(Header):
     """906: who replicates from whom."""
 
@@ -183,7 +183,7 @@ class ExchangeHAInfoRequestHeader(Header):
     master_address: str | None = None
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class ExchangeHAInfoResponseHeader(Header):
     """To 906."""
 

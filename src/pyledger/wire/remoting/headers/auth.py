@@ -4,18 +4,18 @@ Source: RocketMQ remoting/.../protocol/header/CreateUserRequestHeader.java, List
 CreateAclRequestHeader.java, DeleteAclRequestHeader.java, ListAclsRequestHeader.java.
 """
 
-from pyledger.model.value_type import value_type
+from pyledger.model.lazy_dataclass import lazy_dataclass
 from pyledger.wire.remoting.headers.codec import Header
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class UserRequestHeader(Header):
     """3001, 3002, 3003, 3004: a user."""
 
     username: str | None = None
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class ListUsersRequestHeader(Header):
     """3005: users."""
 
@@ -23,7 +23,7 @@ class ListUsersRequestHeader(Header):
     """Part of the name."""
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class AclRequestHeader(Header):
     """3006, 3007, 3009: the policies of a subject."""
 
@@ -31,7 +31,7 @@ class AclRequestHeader(Header):
     """`User:name`."""
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class DeleteAclRequestHeader(Header):
     """3008: forget policies."""
 
@@ -42,7 +42,7 @@ class DeleteAclRequestHeader(Header):
     """Missing: all policies of the subject."""
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class ListAclsRequestHeader(Header):
     """3010: policies."""
 

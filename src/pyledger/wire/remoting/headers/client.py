@@ -8,11 +8,11 @@ GetConsumerRunningInfoRequestHeader.java.
 from collections.abc import Mapping
 from typing import ClassVar
 
-from pyledger.model.value_type import value_type
+from pyledger.model.lazy_dataclass import lazy_dataclass
 from pyledger.wire.remoting.headers.codec import Header, Int, Long, RpcHeader
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class HeartbeatResponseHeader(Header):
     """To 34."""
 
@@ -25,7 +25,7 @@ class HeartbeatResponseHeader(Header):
     is_sub_change: bool = True
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class UnregisterClientRequestHeader(RpcHeader):
     """35: a client leaves."""
 
@@ -36,21 +36,21 @@ class UnregisterClientRequestHeader(RpcHeader):
     consumer_group: str | None = None
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class GetConsumerListByGroupRequestHeader(RpcHeader):
     """38: who is in a group?"""
 
     consumer_group: str
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class NotifyConsumerIdsChangedRequestHeader(RpcHeader):
     """40: the members of a group have changed."""
 
     consumer_group: str
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class ResetOffsetRequestHeader(RpcHeader):
     """220 and 222: a group shall go to another place."""
 
@@ -62,7 +62,7 @@ class ResetOffsetRequestHeader(RpcHeader):
     is_force: bool = False
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class GetConsumerStatusRequestHeader(RpcHeader):
     """221 and 223: where do clients stand?"""
 
@@ -71,7 +71,7 @@ class GetConsumerStatusRequestHeader(RpcHeader):
     client_addr: str | None = None
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class GetConsumerRunningInfoRequestHeader(RpcHeader):
     """307: what does a client do?"""
 
@@ -80,7 +80,7 @@ class GetConsumerRunningInfoRequestHeader(RpcHeader):
     jstack_enable: bool = False
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class ConsumeMessageDirectlyResultRequestHeader(RpcHeader):
     """309: let one client consume one message."""
 

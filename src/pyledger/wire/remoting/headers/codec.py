@@ -28,7 +28,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, get_args, get_origin, get_type_hints
 
 from pyledger.errors import HeaderFieldError
-from pyledger.model.value_type import value_type
+from pyledger.model.lazy_dataclass import lazy_dataclass
 
 INTEGER = re.compile(r"[+-]?[0-9]{1,64}")
 REAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,5})?")
@@ -47,7 +47,7 @@ class FieldCodec(NamedTuple):
     required: bool
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class Header:
     """Base of all headers."""
 
@@ -75,7 +75,7 @@ class Header:
         return written(self, fields_of(type(self), code in self.SHORT_CODES))
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class RpcHeader(Header):
     """What almost every request to a broker may carry. A server needs none of it unless a topic is static."""
 

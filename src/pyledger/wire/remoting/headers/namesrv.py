@@ -4,11 +4,11 @@ Source: RocketMQ remoting/.../protocol/header/namesrv/RegisterBrokerRequestHeade
 GetRouteInfoRequestHeader.java, QueryDataVersionRequestHeader.java, PutKVConfigRequestHeader.java.
 """
 
-from pyledger.model.value_type import value_type
+from pyledger.model.lazy_dataclass import lazy_dataclass
 from pyledger.wire.remoting.headers.codec import Header, Int, Long, RpcHeader
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class RegisterBrokerRequestHeader(Header):
     """103: a broker says what it has."""
 
@@ -24,7 +24,7 @@ class RegisterBrokerRequestHeader(Header):
     """`digest.body_crc` of the body as it was sent; 0 is not checked."""
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class RegisterBrokerResponseHeader(Header):
     """To 103: the master's addresses, for a slave."""
 
@@ -32,7 +32,7 @@ class RegisterBrokerResponseHeader(Header):
     master_addr: str | None = None
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class UnRegisterBrokerRequestHeader(Header):
     """104: a broker leaves."""
 
@@ -42,7 +42,7 @@ class UnRegisterBrokerRequestHeader(Header):
     broker_id: Long
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class BrokerHeartbeatRequestHeader(Header):
     """904: a broker is alive."""
 
@@ -57,7 +57,7 @@ class BrokerHeartbeatRequestHeader(Header):
     election_priority: Int | None = None
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class QueryDataVersionRequestHeader(Header):
     """322: does a broker have to register again?"""
 
@@ -67,21 +67,21 @@ class QueryDataVersionRequestHeader(Header):
     broker_id: Long
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class QueryDataVersionResponseHeader(Header):
     """To 322."""
 
     changed: bool
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class RegisterTopicRequestHeader(RpcHeader):
     """217: add queues to a topic."""
 
     topic: str
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class DeleteTopicFromNamesrvRequestHeader(RpcHeader):
     """216: forget a topic."""
 
@@ -89,35 +89,35 @@ class DeleteTopicFromNamesrvRequestHeader(RpcHeader):
     cluster_name: str | None = None
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class WipeWritePermOfBrokerRequestHeader(Header):
     """205: nobody shall write to a broker."""
 
     broker_name: str
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class WipeWritePermOfBrokerResponseHeader(Header):
     """To 205."""
 
     wipe_topic_count: Int
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class AddWritePermOfBrokerRequestHeader(Header):
     """327: all may write to a broker again."""
 
     broker_name: str
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class AddWritePermOfBrokerResponseHeader(Header):
     """To 327."""
 
     add_topic_count: Int
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class GetRouteInfoRequestHeader(RpcHeader):
     """105: which brokers have a topic?"""
 
@@ -125,14 +125,14 @@ class GetRouteInfoRequestHeader(RpcHeader):
     accept_standard_json_only: bool | None = None
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class GetTopicsByClusterRequestHeader(RpcHeader):
     """224: topics of a cluster."""
 
     cluster: str
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class PutKVConfigRequestHeader(Header):
     """100: store a pair."""
 
@@ -141,7 +141,7 @@ class PutKVConfigRequestHeader(Header):
     value: str
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class GetKVConfigRequestHeader(Header):
     """101: read a pair."""
 
@@ -149,14 +149,14 @@ class GetKVConfigRequestHeader(Header):
     key: str
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class GetKVConfigResponseHeader(Header):
     """To 101."""
 
     value: str | None = None
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class DeleteKVConfigRequestHeader(Header):
     """102: delete a pair."""
 
@@ -164,14 +164,14 @@ class DeleteKVConfigRequestHeader(Header):
     key: str
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class GetKVListByNamespaceRequestHeader(Header):
     """219: all pairs of a namespace."""
 
     namespace: str
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class GetBrokerMemberGroupRequestHeader(Header):
     """901: addresses under a broker name."""
 
@@ -179,7 +179,7 @@ class GetBrokerMemberGroupRequestHeader(Header):
     broker_name: str
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class NotifyMinBrokerIdChangeRequestHeader(Header):
     """905: another broker has the smallest id of its group."""
 

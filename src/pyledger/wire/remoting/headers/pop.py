@@ -4,11 +4,11 @@ Source: RocketMQ remoting/.../protocol/header/PopMessageRequestHeader.java, AckM
 ChangeInvisibleTimeRequestHeader.java, NotificationRequestHeader.java, PeekMessageRequestHeader.java.
 """
 
-from pyledger.model.value_type import value_type
+from pyledger.model.lazy_dataclass import lazy_dataclass
 from pyledger.wire.remoting.headers.codec import Header, Int, Long, RpcHeader
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class PopMessageRequestHeader(RpcHeader):
     """200050: give me messages, and hide them from others for a time."""
 
@@ -28,7 +28,7 @@ class PopMessageRequestHeader(RpcHeader):
     attempt_id: str | None = None
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class PopMessageResponseHeader(Header):
     """To 200050 and 200052."""
 
@@ -41,7 +41,7 @@ class PopMessageResponseHeader(Header):
     order_count_info: str | None = None
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class AckMessageRequestHeader(RpcHeader):
     """200051: a popped message is done."""
 
@@ -53,7 +53,7 @@ class AckMessageRequestHeader(RpcHeader):
     """Queue offset."""
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class ChangeInvisibleTimeRequestHeader(RpcHeader):
     """200053: hide a popped message for longer, or shorter."""
 
@@ -66,7 +66,7 @@ class ChangeInvisibleTimeRequestHeader(RpcHeader):
     invisible_time: Long
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class ChangeInvisibleTimeResponseHeader(Header):
     """To 200053."""
 
@@ -75,7 +75,7 @@ class ChangeInvisibleTimeResponseHeader(Header):
     revive_qid: Int
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class NotificationRequestHeader(RpcHeader):
     """200054: tell me when there are messages."""
 
@@ -88,7 +88,7 @@ class NotificationRequestHeader(RpcHeader):
     attempt_id: str | None = None
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class NotificationResponseHeader(Header):
     """To 200054."""
 
@@ -96,7 +96,7 @@ class NotificationResponseHeader(Header):
     polling_full: bool = False
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class PeekMessageRequestHeader(RpcHeader):
     """200052: show me messages without hiding them."""
 
@@ -106,7 +106,7 @@ class PeekMessageRequestHeader(RpcHeader):
     max_msg_nums: Int = 0
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class PollingInfoRequestHeader(RpcHeader):
     """200055: how many pops wait?"""
 
@@ -115,7 +115,7 @@ class PollingInfoRequestHeader(RpcHeader):
     queue_id: Int = 0
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class PollingInfoResponseHeader(Header):
     """To 200055."""
 

@@ -3,11 +3,11 @@
 Source: RocketMQ remoting/.../protocol/header/PullMessageRequestHeader.java, PullMessageResponseHeader.java.
 """
 
-from pyledger.model.value_type import value_type
+from pyledger.model.lazy_dataclass import lazy_dataclass
 from pyledger.wire.remoting.headers.codec import Header, Int, Long, RpcHeader
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class PullMessageRequestHeader(RpcHeader):
     """11 and 361: give me messages of a queue."""
 
@@ -28,7 +28,7 @@ class PullMessageRequestHeader(RpcHeader):
     proxy_froward_client_id: str | None = None
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class PullMessageResponseHeader(Header):
     """To 11 and 361, found or not."""
 

@@ -6,7 +6,7 @@ QueryConsumerOffsetRequestHeader.java, UpdateConsumerOffsetRequestHeader.java, S
 
 from enum import StrEnum
 
-from pyledger.model.value_type import value_type
+from pyledger.model.lazy_dataclass import lazy_dataclass
 from pyledger.wire.remoting.headers.codec import Header, Int, Long, RpcHeader
 
 
@@ -17,7 +17,7 @@ class BoundaryType(StrEnum):
     UPPER = "UPPER"
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class QueryMessageRequestHeader(RpcHeader):
     """12: messages by a key. `_UNIQUE_KEY_QUERY` travels beside it."""
 
@@ -28,7 +28,7 @@ class QueryMessageRequestHeader(RpcHeader):
     end_timestamp: Long
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class QueryMessageResponseHeader(Header):
     """To 12."""
 
@@ -36,7 +36,7 @@ class QueryMessageResponseHeader(Header):
     index_last_update_phyoffset: Long
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class ViewMessageRequestHeader(RpcHeader):
     """33: the message at a place."""
 
@@ -45,7 +45,7 @@ class ViewMessageRequestHeader(RpcHeader):
     """Physical offset."""
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class QueryConsumerOffsetRequestHeader(RpcHeader):
     """14: where does a group stand?"""
 
@@ -55,14 +55,14 @@ class QueryConsumerOffsetRequestHeader(RpcHeader):
     set_zero_if_not_found: bool | None = None
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class QueryConsumerOffsetResponseHeader(Header):
     """To 14."""
 
     offset: Long
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class UpdateConsumerOffsetRequestHeader(RpcHeader):
     """15: a group has come so far. The broker has its own answer to a missing number."""
 
@@ -72,7 +72,7 @@ class UpdateConsumerOffsetRequestHeader(RpcHeader):
     commit_offset: Long | None = None
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class SearchOffsetRequestHeader(RpcHeader):
     """29: the queue offset of a time."""
 
@@ -82,14 +82,14 @@ class SearchOffsetRequestHeader(RpcHeader):
     boundary_type: BoundaryType = BoundaryType.LOWER
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class SearchOffsetResponseHeader(Header):
     """To 29."""
 
     offset: Long
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class GetMaxOffsetRequestHeader(RpcHeader):
     """30: where will the next message of a queue stand?"""
 
@@ -98,14 +98,14 @@ class GetMaxOffsetRequestHeader(RpcHeader):
     committed: bool = True
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class GetMaxOffsetResponseHeader(Header):
     """To 30."""
 
     offset: Long
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class GetMinOffsetRequestHeader(RpcHeader):
     """31: where does the first message of a queue stand?"""
 
@@ -113,14 +113,14 @@ class GetMinOffsetRequestHeader(RpcHeader):
     queue_id: Int
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class GetMinOffsetResponseHeader(Header):
     """To 31."""
 
     offset: Long
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class GetEarliestMsgStoretimeRequestHeader(RpcHeader):
     """32: when was the first message of a queue stored?"""
 
@@ -128,14 +128,14 @@ class GetEarliestMsgStoretimeRequestHeader(RpcHeader):
     queue_id: Int
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class GetEarliestMsgStoretimeResponseHeader(Header):
     """To 32; -1 for none."""
 
     timestamp: Long
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class QueryCorrectionOffsetRequestHeader(RpcHeader):
     """308: offsets that other groups hold back."""
 

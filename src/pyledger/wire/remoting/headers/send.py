@@ -7,12 +7,12 @@ ReplyMessageRequestHeader.java, ConsumerSendMsgBackRequestHeader.java, EndTransa
 from collections.abc import Mapping
 from typing import ClassVar
 
+from pyledger.model.lazy_dataclass import lazy_dataclass
 from pyledger.model.remoting_codes import RequestCode
-from pyledger.model.value_type import value_type
 from pyledger.wire.remoting.headers.codec import Header, Int, Long, RpcHeader
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class SendMessageRequestHeader(RpcHeader):
     """10, 324 with long names; 310, 320, 325 with one letter for each."""
 
@@ -55,7 +55,7 @@ class SendMessageRequestHeader(RpcHeader):
     batch: bool | None = None
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class SendMessageResponseHeader(Header):
     """To 10, 310, 320, 324, 325. `MSG_REGION` and `TRACE_ON` travel beside it."""
 
@@ -67,7 +67,7 @@ class SendMessageResponseHeader(Header):
     recall_handle: str | None = None
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class ReplyMessageRequestHeader(RpcHeader):
     """326: a broker hands a reply to the client that waits for it."""
 
@@ -87,7 +87,7 @@ class ReplyMessageRequestHeader(RpcHeader):
     store_timestamp: Long
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class RecallMessageRequestHeader(RpcHeader):
     """370: take back a message that waits for its time."""
 
@@ -96,14 +96,14 @@ class RecallMessageRequestHeader(RpcHeader):
     recall_handle: str
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class RecallMessageResponseHeader(Header):
     """To 370."""
 
     msg_id: str
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class ConsumerSendMsgBackRequestHeader(RpcHeader):
     """36: a consumer could not process a message."""
 
@@ -117,7 +117,7 @@ class ConsumerSendMsgBackRequestHeader(RpcHeader):
     max_reconsume_times: Int | None = None
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class EndTransactionRequestHeader(RpcHeader):
     """37: a producer decides about a half message."""
 
@@ -134,7 +134,7 @@ class EndTransactionRequestHeader(RpcHeader):
     transaction_id: str | None = None
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class CheckTransactionStateRequestHeader(RpcHeader):
     """39: a broker asks a producer what became of a transaction."""
 

@@ -15,7 +15,7 @@ from pyledger.protocol.auth import admin_changes
 from pyledger.protocol.auth.model import Objection, User
 from pyledger.protocol.auth.policies import PolicyRules
 from pyledger.servers.broker.auth.auth_file import WatchedRules
-from pyledger.servers.broker.context import BrokerParts, Method, Reply
+from pyledger.servers.broker.context import BrokerContext, Method, Reply
 from pyledger.wire import fastjson
 from pyledger.wire.remoting.command import RemotingCommand
 from pyledger.wire.remoting.headers import auth as headers
@@ -26,11 +26,11 @@ NOBODY = User("", "")
 Change = Callable[[PolicyRules], PolicyRules | Objection]
 
 
-class AccessProcessor:
+class AuthProcessor:
     """Shows and changes who may do what."""
 
-    def __init__(self, parts: BrokerParts) -> None:
-        self._rules: WatchedRules | None = parts.access_rules
+    def __init__(self, context: BrokerContext) -> None:
+        self._rules: WatchedRules | None = context.access_rules
 
     def methods(self) -> Mapping[RequestCode, Method]:
         """What may be asked, by request code."""

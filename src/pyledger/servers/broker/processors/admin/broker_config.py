@@ -18,7 +18,7 @@ from pyledger.errors import ConfigError
 from pyledger.model import names
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.remoting.connection import Connection
-from pyledger.servers.broker.context import BrokerParts, Method, Reply
+from pyledger.servers.broker.context import BrokerContext, Method, Reply
 from pyledger.wire.remoting.bodies.json_body import encode_body
 from pyledger.wire.remoting.command import RemotingCommand
 from pyledger.wire.remoting.headers.admin import GetBrokerConfigResponseHeader
@@ -50,8 +50,8 @@ ROLE_OF_WORD = {word: role for role, word in ROLES.items() if role != SINGLE}
 class SettingsProcessor:
     """Shows and changes settings."""
 
-    def __init__(self, parts: BrokerParts) -> None:
-        self._parts = parts
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
 
     def methods(self) -> Mapping[RequestCode, Method]:
         """What anybody may ask, by request code."""
@@ -63,18 +63,18 @@ class SettingsProcessor:
 
     def get(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """26."""
-        parts = self._parts
+        context = self._context
         others = {
             "messageDelayLevel": DELAY_LEVELS,
             "msgTraceTopicName": names.TRACE_TOPIC,
-            "useTLS": parts.tls is not None and parts.tls.client_enabled,
+            "useTLS": context.tls is not None and context.tls.client_enabled,
         }
         text = settings_text(
-            (parts.config, parts.delivery, parts.store.config, parts.net, parts.ha),
+            (context.config, context.delivery, context.store.config, context.net, context.ha),
             others,
-            with_paths=parts.config.admin_enabled,
+            with_paths=context.config.admin_enabled,
         )
-        version = encode_body(parts.tables.topics.version.document()).decode()
+        version = encode_body(context.tables.topics.version.document()).decode()
         return request.response(header=GetBrokerConfigResponseHeader(version=version), body=text.encode())
 
     def update(self, _connection: Connection, request: RemotingCommand) -> Reply:
@@ -89,11 +89,11 @@ class SettingsProcessor:
             if name not in self._changeable():
                 problem_text = f"{name} cannot be changed while the broker runs"
                 return request.response(ResponseCode.NO_PERMISSION, problem_text)
-        return self._parts.stored(partial(self._update, request, wanted))
+        return self._context.stored(partial(self._update, request, wanted))
 
     def _change_role(self, request: RemotingCommand, wanted: Mapping[str, str]) -> RemotingCommand:
         """Become a master or a slave: the answer says that it will, 907 whether it has."""
-        change = self._parts.change_role()
+        change = self._context.change_role()
         role = ROLE_OF_WORD.get(wanted[ROLE])
         number = wanted.get(BROKER_ID, "0")
         if change is None:
@@ -107,17 +107,17 @@ class SettingsProcessor:
 
     def _update(self, request: RemotingCommand, wanted: Mapping[str, str]) -> Reply:
         try:
-            self._parts.change_settings(wanted)
+            self._context.change_settings(wanted)
         except ConfigError as problem:
             return request.response(ResponseCode.INVALID_PARAMETER, str(problem))
         return request.response()
 
     def _changeable(self) -> set[str]:
         """Upstream's names of what may change."""
-        parts = self._parts.config, self._parts.delivery
+        context = self._context.config, self._context.delivery
         return {
             one.upstream
-            for part in parts
+            for part in context
             for one in settings_of(type(part))
             if one.upstream is not None and one.name in CHANGEABLE
         }

@@ -16,7 +16,7 @@ from pyledger.net.remoting.connection import Connection
 from pyledger.net.remoting.large_answers import LargeAnswers
 from pyledger.protocol.broker.client_channel import Client
 from pyledger.protocol.broker.subscription import Subscription as Rule
-from pyledger.servers.broker.context import BrokerParts, Method, Reply
+from pyledger.servers.broker.context import BrokerContext, Method, Reply
 from pyledger.servers.broker.processors.admin.topics import page_length, page_start
 from pyledger.servers.broker.processors.query_message import store_time_ms
 from pyledger.wire.remoting.bodies import membership
@@ -39,10 +39,10 @@ E = TypeVar("E", bound=StrEnum)
 class GroupProcessor:
     """Shows and changes the table of groups, and shows who is in them."""
 
-    def __init__(self, parts: BrokerParts) -> None:
-        self._parts = parts
-        self._tables = parts.tables
-        self._large = LargeAnswers(lambda: parts.tables.groups.version)
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+        self._tables = context.tables
+        self._large = LargeAnswers(lambda: context.tables.groups.version)
 
     def methods(self) -> Mapping[RequestCode, Method]:
         """What anybody may ask, by request code."""
@@ -73,16 +73,16 @@ class GroupProcessor:
         if not len(request.body):
             return request.response()
         wanted = request.body_as(SubscriptionGroup)
-        return self._parts.stored(partial(self._update, request, (wanted,)))
+        return self._context.stored(partial(self._update, request, (wanted,)))
 
     def update_list(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """225."""
         wanted = request.body_as(SubscriptionGroupList).group_config_list
-        return self._parts.stored(partial(self._update, request, wanted))
+        return self._context.stored(partial(self._update, request, wanted))
 
     def _update(self, request: RemotingCommand, wanted: Sequence[SubscriptionGroup]) -> Reply:
         for group in wanted:
-            refusal = self._tables.groups.update(group, self._parts.now_ms())
+            refusal = self._tables.groups.update(group, self._context.now_ms())
             if refusal is not None:
                 return request.response(refusal.code, refusal.remark)
         return request.response()
@@ -90,12 +90,12 @@ class GroupProcessor:
     def delete(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """207."""
         header = request.header(headers.DeleteSubscriptionGroupRequestHeader)
-        return self._parts.stored(partial(self._delete, request, header))
+        return self._context.stored(partial(self._delete, request, header))
 
     def _delete(
         self, request: RemotingCommand, header: headers.DeleteSubscriptionGroupRequestHeader
     ) -> Reply:
-        refusal = self._tables.groups.delete(header.group_name, self._parts.now_ms())
+        refusal = self._tables.groups.delete(header.group_name, self._context.now_ms())
         if refusal is not None:
             return request.response(refusal.code, refusal.remark)
         if header.clean_offset:
@@ -133,14 +133,14 @@ class GroupProcessor:
     def get_one(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """352; asking for a group creates it where groups are created by their first use."""
         name = request.header(headers.GetSubscriptionGroupConfigRequestHeader).group
-        return self._parts.stored(partial(self._get_one, request, name))
+        return self._context.stored(partial(self._get_one, request, name))
 
     def _get_one(self, request: RemotingCommand, name: str) -> Reply:
         group = self._tables.groups.usable(name)
         if group is None:
             problem = f"No group in this broker. group: {name}"
             return request.response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, problem)
-        self._tables.groups.keep(group, self._parts.now_ms())
+        self._tables.groups.keep(group, self._context.now_ms())
         return request.response(body=encode_body(group.document()))
 
     # --- questions about members
@@ -200,7 +200,7 @@ class GroupProcessor:
         """343."""
         group = request.header(headers.QueryTopicsByConsumerRequestHeader).group
         topics = tuple(self._tables.offsets.topics_of_group(group))
-        return request.response(body=TopicList(topic_list=topics, broker_addr=self._parts.address).encode())
+        return request.response(body=TopicList(topic_list=topics, broker_addr=self._context.address).encode())
 
     def get_stats(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """208: how far is a group, for one topic, for some, or for all that it has offsets for."""
@@ -227,7 +227,7 @@ class GroupProcessor:
             waiting += sum(one.broker_offset - one.consumer_offset for one in offsets)
             in_flight += sum(one.pull_offset - one.consumer_offset for one in offsets)
         body = BrokerConsumeStats(
-            broker_addr=self._parts.address,
+            broker_addr=self._context.address,
             consume_stats_list=tuple(found),
             total_diff=waiting,
             total_inflight_diff=in_flight,
@@ -241,14 +241,14 @@ class GroupProcessor:
         if topic is None or (online is not None and name not in online.subscriptions):
             return ConsumeStats()
         table = {
-            MessageQueue(name, self._parts.config.name, queue_id): self._progress(group, name, queue_id)
+            MessageQueue(name, self._context.config.name, queue_id): self._progress(group, name, queue_id)
             for queue_id in range(topic.read_queue_count)
         }
-        per_second = self._parts.counts.given.per_second((name, group))
+        per_second = self._context.counts.given.per_second((name, group))
         return ConsumeStats(offset_table=table, consume_tps=per_second)
 
     def _progress(self, group: str, topic: str, queue_id: int) -> ConsumeOffset:
-        store, offsets = self._parts.store, self._tables.offsets
+        store, offsets = self._context.store, self._tables.offsets
         consumed = max(0, offsets.committed(group, topic, queue_id) or 0)
         return ConsumeOffset(
             broker_offset=store.queue_range(topic, queue_id).max_offset,

@@ -10,7 +10,7 @@ from pyledger.errors import MalformedMessageIdError, RemotingError, RemotingTime
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.remoting.connection import Connection
 from pyledger.servers.broker.auth.admin_gate import denied
-from pyledger.servers.broker.context import BrokerParts, Method, Reply
+from pyledger.servers.broker.context import BrokerContext, Method, Reply
 from pyledger.servers.broker.processors.admin.groups import told
 from pyledger.store.queues.get_result import GetStatus
 from pyledger.wire.record.message_id import decode_message_id
@@ -29,8 +29,8 @@ CLIENT_TIMEOUT_MS = 10_000
 class InspectionProcessor:
     """Looks into queues and clients."""
 
-    def __init__(self, parts: BrokerParts) -> None:
-        self._parts = parts
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
 
     def methods(self) -> Mapping[RequestCode, Method]:
         """What anybody may ask, by request code."""
@@ -47,7 +47,7 @@ class InspectionProcessor:
         """321."""
         header = request.header(QueryConsumeQueueRequestHeader)
         topic, queue_id = header.topic or "", header.queue_id
-        store, tables = self._parts.store, self._parts.tables
+        store, tables = self._context.store, self._context.tables
         held = store.queue_range(topic, queue_id)
         if (topic, queue_id) not in store.queues():
             problem = f"{queue_id}@{topic} is not exist!"
@@ -94,15 +94,15 @@ class InspectionProcessor:
         header = request.header(ConsumeMessageDirectlyResultRequestHeader)
         try:
             offset = decode_message_id(header.msg_id or "").physical_offset
-            found = self._parts.store.message_at(offset)
+            found = self._context.store.message_at(offset)
         except (MalformedMessageIdError, StoreError) as problem:
             return request.response(ResponseCode.SYSTEM_ERROR, str(problem))
-        if (refused := denied(self._parts, connection, request, found.topic, "Sub", "Get")) is not None:
+        if (refused := denied(self._context, connection, request, found.topic, "Sub", "Get")) is not None:
             return refused
         return self._ask(request, header.consumer_group, header.client_id or "", bytes(found.record_view))
 
     def _ask(self, request: RemotingCommand, group: str, client_id: str, body: bytes) -> Reply:
-        for member in self._parts.tables.consumers.members(group):
+        for member in self._context.tables.consumers.members(group):
             if member.client_id == client_id and isinstance(member.channel, Connection):
                 asked = RemotingCommand.request(request.code, body=body, ext_fields=request.ext_fields)
                 return asyncio.ensure_future(forward(request, member.channel, asked))

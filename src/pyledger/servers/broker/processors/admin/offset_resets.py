@@ -16,7 +16,7 @@ from pyledger.net.remoting.large_answers import LargeAnswers
 from pyledger.protocol.broker.consumer_offsets import Offsets, reset_allowed
 from pyledger.protocol.broker.name_rules import INTERNAL_GROUPS
 from pyledger.protocol.broker.subscription_groups import internal_group
-from pyledger.servers.broker.context import BrokerParts, Method, Reply
+from pyledger.servers.broker.context import BrokerContext, Method, Reply
 from pyledger.wire.remoting.bodies.offsets import (
     ConsumerOffsetTable,
     CorrectionOffsets,
@@ -32,10 +32,12 @@ from pyledger.wire.remoting.headers.query import QueryCorrectionOffsetRequestHea
 class ResetProcessor:
     """Shows and moves offsets."""
 
-    def __init__(self, parts: BrokerParts) -> None:
-        self._parts = parts
-        self._offsets = parts.tables.offsets
-        self._large = LargeAnswers(lambda: (parts.tables.offsets.change_count, parts.tables.offsets.version))
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+        self._offsets = context.tables.offsets
+        self._large = LargeAnswers(
+            lambda: (context.tables.offsets.change_count, context.tables.offsets.version)
+        )
 
     def methods(self) -> Mapping[RequestCode, Method]:
         """What anybody may ask, by request code."""
@@ -65,7 +67,7 @@ class ResetProcessor:
 
     def get_delays(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """45."""
-        delays = self._parts.tables.delays
+        delays = self._context.tables.delays
         body = DelayOffsetTable(offset_table=delays.offsets, data_version=delays.version)
         return request.response(body=body.encode())
 
@@ -77,7 +79,7 @@ class ResetProcessor:
             topic,
             header.compare_group,
             without=[one for one in (header.filter_groups or "").split(",") if one],
-            min_offset=lambda queue_id: self._parts.store.queue_range(topic, queue_id).min_offset,
+            min_offset=lambda queue_id: self._context.store.queue_range(topic, queue_id).min_offset,
         )
         return request.response(body=CorrectionOffsets(correction_offsets=found).encode())
 
@@ -87,10 +89,10 @@ class ResetProcessor:
         if header.dest_group in INTERNAL_GROUPS:
             refusal = internal_group(header.dest_group)
             return request.response(refusal.code, refusal.remark)
-        online = None if header.offline else self._parts.tables.consumers.groups.get(header.src_group)
+        online = None if header.offline else self._context.tables.consumers.groups.get(header.src_group)
         topics = [header.topic] if header.topic else self._offsets.topics_of_group(header.src_group)
         for topic in topics:
-            if self._parts.tables.topics.find(topic) is None:
+            if self._context.tables.topics.find(topic) is None:
                 continue
             if online is not None and topic not in online.subscriptions:
                 continue
@@ -100,16 +102,16 @@ class ResetProcessor:
     def reset(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """222."""
         header = request.header(ResetOffsetRequestHeader)
-        topic = self._parts.tables.topics.find(header.topic)
+        topic = self._context.tables.topics.find(header.topic)
         if topic is None:
             problem = f"Topic {header.topic} does not exist"
             return request.response(ResponseCode.TOPIC_NOT_EXIST, problem)
-        if self._parts.tables.groups.known(header.group) is None:
+        if self._context.tables.groups.known(header.group) is None:
             problem = f"Group {header.group} does not exist"
             return request.response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, problem)
         found: dict[MessageQueue, int] = {}
         if header.queue_id >= 0 and header.offset is not None and header.offset != -1:
-            held = self._parts.store.queue_range(topic.name, header.queue_id)
+            held = self._context.store.queue_range(topic.name, header.queue_id)
             if not reset_allowed(header.offset, held):
                 bounds = f"[{held.min_offset}-{held.max_offset}]"
                 problem = f"Target offset {header.offset} not in consume queue range {bounds}"
@@ -127,13 +129,13 @@ class ResetProcessor:
         return request.response(body=QueueOffsets(offset_table=found).encode())
 
     def _queue(self, topic: str, queue_id: int) -> MessageQueue:
-        return MessageQueue(topic, self._parts.config.name, queue_id)
+        return MessageQueue(topic, self._context.config.name, queue_id)
 
     def _offset_at(self, topic: str, queue_id: int, time_ms: int) -> int:
         """Queue offset of the first message stored at a time or later; of the end for a negative time."""
         if time_ms < 0:
-            return self._parts.store.queue_range(topic, queue_id).max_offset
-        return self._parts.store.offset_by_time(topic, queue_id, time_ms)
+            return self._context.store.queue_range(topic, queue_id).max_offset
+        return self._context.store.offset_by_time(topic, queue_id, time_ms)
 
 
 def encoded_offsets(offsets: Offsets, version: DataVersion) -> bytes:

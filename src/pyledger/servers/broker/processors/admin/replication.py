@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pyledger.model.remoting_codes import RequestCode
 from pyledger.model.topic import DataVersion
 from pyledger.net.remoting.connection import Connection
-from pyledger.servers.broker.context import BrokerParts, Method, Reply
+from pyledger.servers.broker.context import BrokerContext, Method, Reply
 from pyledger.store.messages.timer_files import check_of
 from pyledger.wire.remoting.bodies.statistics import TimerCount, TimerMetrics
 from pyledger.wire.remoting.command import RemotingCommand
@@ -18,8 +18,8 @@ from pyledger.wire.remoting.command import RemotingCommand
 class ReplicationProcessor:
     """Shows how far slaves are."""
 
-    def __init__(self, parts: BrokerParts) -> None:
-        self._parts = parts
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
 
     def methods(self) -> Mapping[RequestCode, Method]:
         """What anybody may ask, by request code."""
@@ -35,24 +35,24 @@ class ReplicationProcessor:
 
     def get_status(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """907."""
-        return request.response(body=self._parts.replication.status().encode())
+        return request.response(body=self._context.replication.status().encode())
 
     def get_timers(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """60: where delivery of timer messages stands."""
-        timers = self._parts.tables.timers
+        timers = self._context.tables.timers
         # While not all is read that was known before, nothing is delivered either.
         progress = timers.progress if timers.complete or timers.adopted else timers.start
-        now_ms, step = self._parts.clock.now_ms(), timers.precision_ms
-        version = DataVersion(timers.change_count, timestamp_ms=self._parts.started_ms)
+        now_ms, step = self._context.clock.now_ms(), timers.precision_ms
+        version = DataVersion(timers.change_count, timestamp_ms=self._context.started_ms)
         body = check_of(progress, now_ms // step * step, progress.next_offset, version)
         return request.response(body=body.encode())
 
     def get_timer_counts(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """61: how many timer messages wait, by topic."""
-        timers, now_ms = self._parts.tables.timers, self._parts.now_ms()
+        timers, now_ms = self._context.tables.timers, self._context.now_ms()
         counts = {
             topic: TimerCount(count=count, time_stamp=now_ms)
             for topic, count in timers.waiting_counts.items()
         }
-        version = DataVersion(timers.change_count, timestamp_ms=self._parts.started_ms)
+        version = DataVersion(timers.change_count, timestamp_ms=self._context.started_ms)
         return request.response(body=TimerMetrics(timing_count=counts, data_version=version).encode())

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from pyledger.model.remoting_codes import RequestCode
 from pyledger.servers.broker.auth.admin_gate import guarded
-from pyledger.servers.broker.context import BrokerParts, Method
-from pyledger.servers.broker.processors.admin.auth import AccessProcessor
+from pyledger.servers.broker.context import BrokerContext, Method
+from pyledger.servers.broker.processors.admin.auth import AuthProcessor
 from pyledger.servers.broker.processors.admin.broker_config import SettingsProcessor
 from pyledger.servers.broker.processors.admin.groups import GroupProcessor
 from pyledger.servers.broker.processors.admin.inspection import InspectionProcessor
@@ -21,22 +21,22 @@ from pyledger.servers.broker.processors.query_assignment import AssignmentProces
 Methods = Mapping[RequestCode, Method]
 
 
-def operator_methods(parts: BrokerParts) -> tuple[Methods, Methods]:
+def operator_methods(context: BrokerContext) -> tuple[Methods, Methods]:
     """Methods of operators, by request code: those that only look, and those that change the broker."""
     operators = (
-        TopicProcessor(parts),
-        GroupProcessor(parts),
-        ResetProcessor(parts),
-        InspectionProcessor(parts),
-        RuntimeProcessor(parts),
-        ReplicationProcessor(parts),
-        SettingsProcessor(parts),
-        AssignmentProcessor(parts),
-        AccessProcessor(parts),
+        TopicProcessor(context),
+        GroupProcessor(context),
+        ResetProcessor(context),
+        InspectionProcessor(context),
+        RuntimeProcessor(context),
+        ReplicationProcessor(context),
+        SettingsProcessor(context),
+        AssignmentProcessor(context),
+        AuthProcessor(context),
     )
     methods: dict[RequestCode, Method] = {}
     changes: dict[RequestCode, Method] = {}
     for operator in operators:
         methods |= operator.methods()
-        changes |= {code: guarded(parts, method) for code, method in operator.changes().items()}
+        changes |= {code: guarded(context, method) for code, method in operator.changes().items()}
     return methods, changes

@@ -14,7 +14,7 @@ from pyledger.model import names
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.remoting.connection import Connection
 from pyledger.protocol.broker.broker_stats import SpanCount, spans_of
-from pyledger.servers.broker.context import BrokerParts, Method, Reply
+from pyledger.servers.broker.context import BrokerContext, Method, Reply
 from pyledger.store.files.retention import DiskSpace, disk_space
 from pyledger.store.queues.get_result import StoredMessage
 from pyledger.wire.remoting.bodies.statistics import BrokerStats, StatsItem
@@ -40,8 +40,8 @@ QUEUES = ("send", "pull", "litePull", "query", "ack", "heartbeat", "admin")
 class RuntimeProcessor:
     """Shows what the broker does, and cleans its store."""
 
-    def __init__(self, parts: BrokerParts) -> None:
-        self._parts = parts
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
 
     def methods(self) -> Mapping[RequestCode, Method]:
         """What anybody may ask, by request code."""
@@ -67,13 +67,13 @@ class RuntimeProcessor:
         return asyncio.ensure_future(self._clean(request))
 
     async def _clean(self, request: RemotingCommand) -> RemotingCommand:
-        await asyncio.to_thread(self._parts.store.delete_expired)
+        await asyncio.to_thread(self._context.store.delete_expired)
         return request.response()
 
     def get_stats(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """315."""
         header = request.header(headers.ViewBrokerStatsDataRequestHeader)
-        spans = spans_of(self._parts.counts, header.stats_name, header.stats_key)
+        spans = spans_of(self._context.counts, header.stats_name, header.stats_key)
         if spans is None:
             problem = f"The stats <{header.stats_name}> <{header.stats_key}> not exist"
             return request.response(ResponseCode.SYSTEM_ERROR, problem)
@@ -86,23 +86,23 @@ class RuntimeProcessor:
         return asyncio.ensure_future(self._get_runtime(request))
 
     async def _get_runtime(self, request: RemotingCommand) -> RemotingCommand:
-        table = runtime_table(self._parts, await asyncio.to_thread(disk_space, self._parts.store.path))
+        table = runtime_table(self._context, await asyncio.to_thread(disk_space, self._context.store.path))
         return request.response(body=KVTable(table=table).encode())
 
 
-def runtime_table(parts: BrokerParts, disk: DiskSpace) -> dict[str, str]:
+def runtime_table(context: BrokerContext, disk: DiskSpace) -> dict[str, str]:
     """What the broker does, by upstream's words; `disk` is the store's file system."""
-    counts, store = parts.counts, parts.store
+    counts, store = context.counts, context.store
     facts = store.statistics()
-    now_ms = parts.clock.now_ms()
+    now_ms = context.clock.now_ms()
     first = store.messages(store.min_offset) if store.max_offset > store.min_offset else None
     table: dict[str, object] = {
-        "bootTimestamp": parts.started_ms,
-        "runtime": duration_text(now_ms - parts.started_ms),
+        "bootTimestamp": context.started_ms,
+        "runtime": duration_text(now_ms - context.started_ms),
         "brokerVersion": CURRENT_VERSION,
         "brokerVersionDesc": version_name(CURRENT_VERSION),
         "brokerActive": True,
-        "startAcceptSendRequestTimeStamp": parts.standing.accept_sends_from_ms,
+        "startAcceptSendRequestTimeStamp": context.broker_state.accept_sends_from_ms,
         "putMessageTimesTotal": counts.messages_put,
         "putMessageSizeTotal": counts.bytes_put,
         "putMessageFailedTimes": counts.puts_failed,
@@ -137,9 +137,9 @@ def runtime_table(parts: BrokerParts, disk: DiskSpace) -> dict[str, str]:
     for queue in QUEUES:
         for detail in ("Size", "Capacity", "HeadWaitTimeMills"):
             table[f"{queue}ThreadPoolQueue{detail}"] = 0
-    table["sendThreadPoolQueueSize"] = parts.puts.waiting
-    table["sendThreadPoolQueueCapacity"] = parts.config.waiting_sends_max
-    for level, offset in parts.tables.delays.offsets.items():
+    table["sendThreadPoolQueueSize"] = context.puts.waiting
+    table["sendThreadPoolQueueCapacity"] = context.config.waiting_sends_max
+    for level, offset in context.tables.delays.offsets.items():
         end = store.queue_range(names.SCHEDULE_TOPIC, level - 1).max_offset
         table[f"scheduleMessageOffset_{level}"] = f"{offset},{end}"
     for name, field in RATES.items():

@@ -18,9 +18,9 @@ from pyledger.model.topic import DataVersion, Permission, TopicConfig
 from pyledger.net.remoting.connection import Connection
 from pyledger.net.remoting.large_answers import LargeAnswers
 from pyledger.protocol.broker.name_rules import SYSTEM_TOPICS
-from pyledger.protocol.broker.rejection import Refusal
+from pyledger.protocol.broker.rejection import Rejection
 from pyledger.protocol.broker.topic_attributes import parse_change
-from pyledger.servers.broker.context import BrokerParts, Method, Reply
+from pyledger.servers.broker.context import BrokerContext, Method, Reply
 from pyledger.servers.broker.processors.query_message import store_time_ms
 from pyledger.wire import fastjson
 from pyledger.wire.remoting.bodies.json_body import encode_body
@@ -35,10 +35,10 @@ PAGE_TOPICS_MAX = 2000
 class TopicProcessor:
     """Shows and changes the table of topics."""
 
-    def __init__(self, parts: BrokerParts) -> None:
-        self._parts = parts
-        self._topics = parts.tables.topics
-        self._large = LargeAnswers(lambda: parts.tables.topics.version)
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+        self._topics = context.tables.topics
+        self._large = LargeAnswers(lambda: context.tables.topics.version)
 
     def methods(self) -> Mapping[RequestCode, Method]:
         """What anybody may ask, by request code."""
@@ -76,18 +76,18 @@ class TopicProcessor:
             header.order,
             change,
         )
-        return self._parts.stored(partial(self._update, request, (wanted,)))
+        return self._context.stored(partial(self._update, request, (wanted,)))
 
     def update_list(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """18: nothing happens when one of them is as it was, as upstream."""
         wanted = request.body_as(TopicConfigList).topic_config_list
         if any(self._topics.find(topic.name) == topic for topic in wanted):
             return request.response()
-        return self._parts.stored(partial(self._update, request, wanted))
+        return self._context.stored(partial(self._update, request, wanted))
 
     def _update(self, request: RemotingCommand, wanted: Sequence[TopicConfig]) -> Reply:
         for topic in wanted:
-            refusal = self._topics.update(topic, self._parts.now_ms())
+            refusal = self._topics.update(topic, self._context.now_ms())
             if refusal is not None:
                 return request.response(refusal.code, refusal.remark)
         return request.response()
@@ -95,19 +95,19 @@ class TopicProcessor:
     def delete(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """215: the topic, the retries of its groups, their offsets."""
         topic = request.header(headers.DeleteTopicRequestHeader).topic
-        return self._parts.stored(partial(self._delete, request, topic))
+        return self._context.stored(partial(self._delete, request, topic))
 
     def _delete(self, request: RemotingCommand, topic: str) -> Reply:
-        offsets = self._parts.tables.offsets
+        offsets = self._context.tables.offsets
         groups = offsets.groups_of_topic(topic)
-        refusal = self._topics.delete(topic, self._parts.now_ms())
-        if isinstance(refusal, Refusal):
+        refusal = self._topics.delete(topic, self._context.now_ms())
+        if isinstance(refusal, Rejection):
             return request.response(refusal.code, refusal.remark)
         offsets.delete_topic(topic)
         for group in groups:
             for joined in ("_", "+"):
                 retry = f"{names.retry_topic(group)}{joined}{topic}"
-                self._topics.delete(retry, self._parts.now_ms())
+                self._topics.delete(retry, self._context.now_ms())
                 offsets.delete_topic(retry)
         return request.response()
 
@@ -153,16 +153,16 @@ class TopicProcessor:
         topic = self._topics.find(name)
         if topic is None:
             return request.response(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist")
-        store = self._parts.store
+        store = self._context.store
         table = {}
         for queue_id in range(topic.write_queue_count):
             held = store.queue_range(name, queue_id)
-            table[MessageQueue(name, self._parts.config.name, queue_id)] = TopicOffset(
+            table[MessageQueue(name, self._context.config.name, queue_id)] = TopicOffset(
                 min_offset=held.min_offset,
                 max_offset=held.max_offset,
                 last_update_timestamp=max(0, store_time_ms(store, name, queue_id, held.max_offset - 1)),
             )
-        stats = TopicStatsTable(offset_table=table, topic_put_tps=self._parts.counts.put.per_second(name))
+        stats = TopicStatsTable(offset_table=table, topic_put_tps=self._context.counts.put.per_second(name))
         return request.response(body=stats.encode())
 
     def get_system_topics(self, _connection: Connection, request: RemotingCommand) -> Reply:

@@ -9,10 +9,10 @@ from typing import ClassVar
 
 import pytest
 
-from pyledger.model.value_type import value_type
+from pyledger.model.lazy_dataclass import lazy_dataclass
 
 
-@value_type()
+@lazy_dataclass()
 class Point:
     """A place."""
 
@@ -26,7 +26,7 @@ class Point:
         return dataclasses.replace(self, x=self.x + 1)
 
 
-@value_type(kw_only=True)
+@lazy_dataclass(kw_only=True)
 class Named(Point):
     name: str | None = None
 
@@ -74,7 +74,7 @@ def test_one_may_inherit_from_another() -> None:
 
 
 def test_hashes_are_those_of_the_fields() -> None:
-    @value_type()
+    @lazy_dataclass()
     class Pair:
         a: int
         b: str = "b"
@@ -83,7 +83,7 @@ def test_hashes_are_those_of_the_fields() -> None:
 
 
 def first_in_threads(count: int) -> list[int]:
-    @value_type()
+    @lazy_dataclass()
     class Fresh:
         number: int
 

@@ -20,7 +20,7 @@ LOCK = threading.RLock()
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
-def value_type(*, kw_only: bool = False) -> Callable[[type[T]], type[T]]:
+def lazy_dataclass(*, kw_only: bool = False) -> Callable[[type[T]], type[T]]:
     """As `dataclass(frozen=True, slots=True)`."""
 
     def decorate(kind: type[T]) -> type[T]:
@@ -29,7 +29,7 @@ def value_type(*, kw_only: bool = False) -> Callable[[type[T]], type[T]]:
         bare = {k: v for k, v in own.items() if k not in names}
         slotted: Any = type(kind.__name__, kind.__bases__, bare | {"__slots__": tuple(names)})
         slotted.__qualname__ = kind.__qualname__
-        Unmade(slotted, own, kw_only=kw_only)
+        UnbuiltMethods(slotted, own, kw_only=kw_only)
         return cast(type[T], slotted)
 
     return decorate
@@ -40,7 +40,7 @@ def is_class_variable(hint: object) -> bool:
     return hint is ClassVar or get_origin(hint) is ClassVar
 
 
-class Unmade:
+class UnbuiltMethods:
     """Stands where a class has its fields and its `__init__`, until one of them is asked for."""
 
     def __init__(self, kind: type, own: dict[str, Any], *, kw_only: bool) -> None:
