@@ -128,7 +128,7 @@ type: $(READY)  ## mypy, strict
 	$(BIN)/mypy
 
 tidy: $(NATIVE)  ## the rules of the house, as tests
-	$(BIN)/python -m pytest -q tests/test_tidy.py tests/test_tidy_docs.py
+	$(BIN)/python -m pytest -q tests/test_tidy*.py
 
 docs: $(NATIVE)  ## regenerate docs/reference/config.md, docs/reference/errors.md and drawn machines; fails when they had drifted
 	$(BIN)/python tools/generate_docs.py
