@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.support.source_tree import check, files, name_of, tracked
+from tests.support.source_tree import ROOT, check, files, name_of, tracked
 
 
 def prose(path: Path) -> str:
@@ -53,6 +53,19 @@ def test_no_document_is_unreferenced() -> None:
     check(
         (name_of(p) for p in files(".md", ".png", ".svg", under="docs") if p not in linked),
         "every file in docs/ is linked from another document",
+    )
+
+
+def test_every_document_is_reached_from_the_index() -> None:
+    index = ROOT / "docs" / "index.md"
+    reached, left = {index}, [index]
+    while left:
+        found = {file for _, file, _ in links(left.pop()) if file.suffix == ".md" and file.exists()}
+        left += found - reached
+        reached |= found
+    check(
+        (name_of(p) for p in files(".md", under="docs") if p not in reached),
+        "links lead from docs/index.md to every document",
     )
 
 

@@ -1,4 +1,4 @@
-"""README.md: every block is run as it is pasted, in order, each in its own process, in a fresh folder."""
+"""README.md and docs/guide/store.md: every block runs as it is pasted, in order, each in its own process."""
 
 import re
 import subprocess
@@ -26,17 +26,18 @@ def paste(text: str, folder: Path) -> str:
 
 
 @pytest.mark.timeout(240)
-def test_the_blocks_of_the_first_page_run_as_pasted(tmp_path: Path) -> None:
+def test_the_blocks_of_the_first_pages_run_as_pasted(tmp_path: Path) -> None:
     said, programs = [], 0
     with LocalBroker(tmp_path / "node") as node:
-        for kind, text in BLOCK.findall((ROOT / "README.md").read_text()):
+        pages = (ROOT / "README.md", ROOT / "docs" / "guide" / "store.md")
+        for kind, text in BLOCK.findall("".join(page.read_text() for page in pages)):
             if kind == "python" and "SparkSession" not in text:
                 said.append(paste(text.replace("127.0.0.1:9876", node.address), tmp_path))
                 programs += 1
             if kind == "sh":
                 lines = [line for line in text.splitlines() if re.search(r"\bpyledger (?!serve)", line)]
                 said += [execute(line, tmp_path, node.address) for line in lines]
-    assert programs >= 6
+    assert programs >= 9
     whole = "".join(said)
     for wanted in ("A-1", "three apples", "fruit", "count_star()", "max(queueOffset)"):
         assert wanted in whole
