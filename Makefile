@@ -21,7 +21,7 @@ $(BIN)/python -m pytest -n 1 $(PARALLEL) --last-failed --last-failed-no-failures
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: demo-report chaos-raft chaos-bookies kill-masters sim sim-soak help setup build build-debug annotate demo smoke test all-tests test-all interop interop-live bench bench-report \
+.PHONY: demo-report chaos-dledger chaos-bookies kill-masters sim sim-soak help setup build build-debug annotate demo smoke test all-tests test-all interop interop-live bench bench-report \
 	compare lint type tidy docs rewrite format package clean sanitize
 
 help:  ## this list
@@ -59,9 +59,9 @@ annotate: $(READY)  ## build/cython/src/_core/_core.html: the lines that touch P
 	PYLEDGER_ANNOTATE=1 $(BIN)/python setup.py --quiet build_ext --inplace --force
 
 sim: $(NATIVE)  ## one history of a DLedger group: SEED=7 NODES=5 TICKS=1000; of ledgers: PROTOCOL=ledger; of a master and slaves: PROTOCOL=ha
-	$(BIN)/python -m pyledger sim --protocol $(or $(PROTOCOL),raft) --seed $(or $(SEED),1) --nodes $(or $(NODES),5) --ticks $(or $(TICKS),1000)
+	$(BIN)/python -m pyledger sim --protocol $(or $(PROTOCOL),dledger) --seed $(or $(SEED),1) --nodes $(or $(NODES),5) --ticks $(or $(TICKS),1000)
 
-chaos-raft: $(NATIVE)  ## SECONDS=300 of faults for a group of processes: SEED=1 NODES=3
+chaos-dledger: $(NATIVE)  ## SECONDS=300 of faults for a group of processes: SEED=1 NODES=3
 	$(BIN)/python -m tests.chaos.group --seconds $(or $(SECONDS),300) --seed $(or $(SEED),1) --nodes $(or $(NODES),3)
 
 chaos-bookies: $(NATIVE)  ## SECONDS=300 of kills for five bookies under load: SEED=1

@@ -21,7 +21,7 @@ from pyledger.config.broker import BrokerConfig
 from pyledger.config.client import ClientConfig, ConsumerConfig, ProducerConfig
 from pyledger.config.delivery import DeliveryConfig
 from pyledger.config.dledger import DLedgerConfig
-from pyledger.config.dledger_broker import DledgerConfig
+from pyledger.config.dledger_broker import DLedgerBrokerConfig
 from pyledger.config.dledger_store import DLedgerStoreConfig
 from pyledger.config.fields import Setting, Settings, settings_of
 from pyledger.config.ha import HaConfig
@@ -46,7 +46,7 @@ KINDS: tuple[type[Settings], ...] = (
     DLedgerConfig,
     HaConfig,
     DLedgerStoreConfig,
-    DledgerConfig,
+    DLedgerBrokerConfig,
     BookieConfig,
     AutoRecoveryConfig,
     LedgerConfig,

@@ -57,7 +57,7 @@ class RunningGroup:
 
     def load(self, seconds: float, *, per: int = 1, in_flight: int = 1024) -> dict[str, Any]:
         """Our client in a process of its own; what it measured, and the members' time for one entry."""
-        words = ["raft", "bench", "--group", "g", "--peers", self.peers, "--timeout-ms", str(TIMEOUT_MS)]
+        words = ["dledger", "bench", "--group", "g", "--peers", self.peers, "--timeout-ms", str(TIMEOUT_MS)]
         words += ["--seconds", str(seconds), "--per", str(per), "--in-flight", str(in_flight), "--json"]
         before = self.cpu_seconds()
         done = subprocess.run(
@@ -103,9 +103,9 @@ def our_group(
     folder.mkdir(parents=True, exist_ok=True)
     addresses = {f"n{n}": f"127.0.0.1:{port}" for n, port in enumerate(free_ports(size))}
     peers = peers_text(addresses)
-    config = folder / "raft.toml"
+    config = folder / "dledger.toml"
     lines = (f"{name} = {json.dumps(value)}" for name, value in settings.items())
-    config.write_text("\n".join(("[raft]", *lines)))
+    config.write_text("\n".join(("[dledger]", *lines)))
     with ExitStack() as stack:
         processes = {}
         reached = addresses
@@ -114,7 +114,7 @@ def our_group(
             reached = dict(zip(addresses, links, strict=True))
         for name, own in addresses.items():
             known = peers_text({**reached, name: own})
-            words = ("raft", "node", "--group", "g", "--id", name, "--peers", known)
+            words = ("dledger", "node", "--group", "g", "--id", name, "--peers", known)
             member = serving(*words, "--store", folder, "--config", config)
             processes[name] = stack.enter_context(member)[0]
 

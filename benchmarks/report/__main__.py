@@ -34,7 +34,7 @@ CASES = (
     "benchmarks/system",
     "benchmarks/spark",
     "benchmarks/micro/bench_quorum.py",
-    "benchmarks/micro/bench_raft.py",
+    "benchmarks/micro/bench_dledger.py",
 )
 PACKAGES = ("numpy", "pyarrow", "pyspark", "lmdb", "rocksdict")
 ROWS = (*STORE_ROWS, *SPARK_ROWS, *SERVER_ROWS, *LEDGER_ROWS, *START_ROWS)

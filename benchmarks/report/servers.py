@@ -137,7 +137,7 @@ def group_by_java(ours: str, ratio: str, goals: tuple[float, float, float]) -> C
     """By the better of Java's two ways to push; goals: ratio, rate (a second), and CPU by Java's."""
 
     def judge(r: Results) -> Verdict:
-        run = r.only("raft.append_java")
+        run = r.only("dledger.append_java")
         java = max((run[f"java_client_java_group_{way}_push"] for way in ("single", "batch")), key=per_second)
         cpu = run[ours]["nodes_cpu_us"] / java["nodes_cpu_us"]
         met = run[ratio] >= goals[0] and per_second(run[ours]) >= goals[1] and cpu <= goals[2]
@@ -152,7 +152,7 @@ def group_batches(r: Results) -> Verdict:
     name = "our_client_our_group_batches"
     met, text = group_by_java(name, "ratio_our_batches", (5.0, 0.0, math.inf))(r)
     best = max(
-        per_second(r.only("raft.append")["three_batches"]), per_second(r.only("raft.append_java")[name])
+        per_second(r.only("dledger.append")["three_batches"]), per_second(r.only("dledger.append_java")[name])
     )
     return bool(met) and best >= 300_000, f"{rate(best)}; beside Java's group {text}"
 
@@ -163,7 +163,7 @@ def per_second(found: dict[str, float]) -> float:
 
 def group_ratio(case: str, ratio: str, goal: float, one: str, other: str) -> Callable[[Results], Verdict]:
     def judge(r: Results) -> Verdict:
-        run = r.only(f"raft.{case}")
+        run = r.only(f"dledger.{case}")
         rates = f"{rate(per_second(run[one]))} by {rate(per_second(run[other]))}"
         return run[ratio] >= goal, f"{run[ratio]:.2f} ({rates})"
 
@@ -171,13 +171,13 @@ def group_ratio(case: str, ratio: str, goal: float, one: str, other: str) -> Cal
 
 
 def group_fail_over(r: Results) -> Verdict:
-    run = r.only("raft.fail_over")
+    run = r.only("dledger.fail_over")
     met = run["median_s"] < 1 and run["worst_s"] < 3
     return met, f"median {run['median_s']:.2f} s, worst {run['worst_s']:.2f} s"
 
 
 def group_idle(r: Results) -> Verdict:
-    run = r.only("raft.idle")
+    run = r.only("dledger.idle")
     ready, cpu, rss = run["ready_s"], run["cpu_percent_of_three"], run["resident_mib_most"]
     text = f"ready in {ready:.2f} s; CPU of three {cpu:.1f} %; RSS {rss:.0f} MiB"
     return ready < 1 and round(cpu, 1) < 1.5 and rss < 60, text
@@ -185,7 +185,7 @@ def group_idle(r: Results) -> Verdict:
 
 def group_commit(r: Results) -> Verdict:
     """The machine alone, in memory."""
-    each_us = 1e6 / r.best("raft.commit[peers=5]")
+    each_us = 1e6 / r.best("dledger.commit[peers=5]")
     return each_us <= 1, f"{each_us:.2f} µs"
 
 
@@ -197,7 +197,7 @@ def group_quorum(r: Results) -> Verdict:
 
 
 def group_reopen(r: Results) -> Verdict:
-    run = r.only("raft.reopen")
+    run = r.only("dledger.reopen")
     seconds = run["units"] / run["per_second"]
     return seconds < 1.5, f"{seconds:.2f} s"
 

@@ -1277,7 +1277,7 @@ def survey_blocks(
         UTF-8)], and the `ScanStop` of the walk. Every digest is checked.
     """
 
-# --- raft_scan.pyx
+# --- dledger_scan.pyx
 
 DLedgerEntryTuple = tuple[int, int, int, int, bytes, int, int, int, int]
 """index, term, pos, size, body, magic, channel, chain_crc, body_crc of an entry of a DLedger log."""
@@ -1379,7 +1379,7 @@ def seal_entry(head: bytes, body: bytes) -> tuple[int, int]:
         body: Its body.
     """
 
-# --- raft_log.pyx
+# --- dledger_log.pyx
 
 @final
 class DLedgerLog:
@@ -1501,7 +1501,7 @@ class DLedgerLog:
     def position_of(self, index: int) -> int:
         """Where an entry starts (bytes), from its index unit."""
 
-# --- raft_wire.pyx
+# --- dledger_entries.pyx
 
 def measure_entries(data: Buffer) -> tuple[int, int] | None:
     """First index and count of stored entries; None when they do not follow one another to the end."""
@@ -3283,7 +3283,7 @@ class PullHead:
             commit_offset: Where the group stands (units), if `sys_flag` says that it holds.
         """
 
-# --- raft_append.pyx
+# --- dledger_append.pyx
 
 def set_append_response(response_class: type[Any]) -> None:
     """Name the class of an append's answer."""

@@ -1,4 +1,4 @@
-"""A group of processes under faults, the short form of `make chaos-raft`: what clients saw was possible."""
+"""Processes of a group under faults, the short form of `make chaos-dledger`: clients saw what is possible."""
 
 from pathlib import Path
 

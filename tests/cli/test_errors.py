@@ -153,8 +153,8 @@ def test_a_pattern_that_cannot_be_compiled_is_wrong_use(pattern: str) -> None:
     [
         ("broker", "--store", "s", "-n", "HOST:1"),
         ("broker", "--store", "s", "-n", "a:" + "9" * 5000),
-        ("raft", "node", "--group", "g", "--id", "n0", "--store", "s", "--peers", "n0-HOST:1"),
-        ("raft", "status", "--peers", "n0-a:" + "9" * 5000),
+        ("dledger", "node", "--group", "g", "--id", "n0", "--store", "s", "--peers", "n0-HOST:1"),
+        ("dledger", "status", "--peers", "n0-a:" + "9" * 5000),
         ("autorecovery", "serve", "-m", "zk://HOST:1/ledgers"),
     ],
 )
@@ -165,7 +165,7 @@ def test_an_address_that_can_be_none_is_wrong_use(words: tuple[str, ...]) -> Non
 
 
 def test_why_nobody_leads_is_the_error() -> None:
-    found = pyledger("raft", "status", "--peers", "n0-127.0.0.1:1", "--json")
+    found = pyledger("dledger", "status", "--peers", "n0-127.0.0.1:1", "--json")
     assert found.code == 1
     assert found.json[0]["id"] == "n0"
     assert found.err.count("\n") == 1

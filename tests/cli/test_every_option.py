@@ -21,7 +21,7 @@ NONSENSE = (
 NONSENSE_TEXT = ("", "\udcff", "9" * 5000)
 """For the many commands of mqadmin."""
 DOCUMENTED = {0, 1, 2, 3}
-SERVING = {"namesrv", "broker", "serve", "raft node", "bookie serve", "autorecovery serve", "consume"}
+SERVING = {"namesrv", "broker", "serve", "dledger node", "bookie serve", "autorecovery serve", "consume"}
 """They would run until a signal: only what is rejected before that is tried."""
 LONG = {"sim", "bench"}
 """They would simulate or measure for seconds."""

@@ -72,7 +72,7 @@ def test_namesrv_names_a_wrong_setting(tmp_path: Path, line: str, says: str) -> 
     [
         ["broker"],
         ["namesrv"],
-        ["raft", "node", "--group", "g", "--id", "n0", "--peers", "n0-127.0.0.1:0", "--store", "STORE"],
+        ["dledger", "node", "--group", "g", "--id", "n0", "--peers", "n0-127.0.0.1:0", "--store", "STORE"],
         ["bookie", "serve", "STORE", "--dev", "1"],
         ["autorecovery", "serve", "-m", "sqlite:none"],
     ],

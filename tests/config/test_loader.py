@@ -101,7 +101,7 @@ def test_a_misspelt_variable_is_an_error(variable: str, meant: str) -> None:
 def test_variables_of_others_are_let_be() -> None:
     """Of other sections, of commands, and those that Kubernetes makes for a service of this name."""
     others = (
-        "RAFT_STORE_DATA_FILE_BYTES",
+        "DLEDGER_STORE_DATA_FILE_BYTES",
         "NET_X",
         "METADATA",
         "PASSWORD",
@@ -111,7 +111,7 @@ def test_variables_of_others_are_let_be() -> None:
     )
     environment = {f"PYLEDGER_{name}": "x" for name in others}
     for kind, section in (
-        (DLedgerConfig, "raft"), (BrokerConfig, "broker"), (TlsConfig, "tls"), (BookieConfig, "bookie"),
+        (DLedgerConfig, "dledger"), (BrokerConfig, "broker"), (TlsConfig, "tls"), (BookieConfig, "bookie"),
     ):  # fmt: skip
         assert load(kind, section, environment) == kind()
 
@@ -159,8 +159,8 @@ def test_toml_serves_several_sections(tmp_path: Path) -> None:
 
 
 def test_tables_of_other_servers_are_told(tmp_path: Path) -> None:
-    file = ConfigFile(written(tmp_path, '[raft]\n[tls]\nserver_mode = "enforcing"\n'), {})
-    file.load(DLedgerConfig, "raft")
+    file = ConfigFile(written(tmp_path, '[dledger]\n[tls]\nserver_mode = "enforcing"\n'), {})
+    file.load(DLedgerConfig, "dledger")
     assert file.ignored({}) == ("[tls]",)
 
 

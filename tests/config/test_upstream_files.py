@@ -17,7 +17,7 @@ from pyledger.config.bookkeeper_client import LedgerConfig
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.delivery import DeliveryConfig
 from pyledger.config.dledger import DLedgerConfig
-from pyledger.config.dledger_broker import DledgerConfig
+from pyledger.config.dledger_broker import DLedgerBrokerConfig
 from pyledger.config.fields import Fixed, Settings, settings_of
 from pyledger.config.ha import HaConfig
 from pyledger.config.loader import ConfigFile
@@ -34,7 +34,8 @@ SERVERS: dict[str, Server] = {
         broker.FIXED,
         {
             "broker": BrokerConfig, "delivery": DeliveryConfig, "store": StoreConfig, "ha": HaConfig,
-            "dledger": DledgerConfig, "raft": DLedgerConfig, "net": NetConfig, "tls": TlsConfig,
+            "dledger_broker": DLedgerBrokerConfig, "dledger": DLedgerConfig, "net": NetConfig,
+            "tls": TlsConfig,
         },
     ),
     "namesrv": (namesrv.FIXED, {"namesrv": NamesrvConfig, "net": NetConfig, "tls": TlsConfig}),

@@ -10,8 +10,8 @@ import pytest
 
 from pyledger.cli.dledger.entries import entry_fields
 from pyledger.errors import CorruptRecordError
-from pyledger.store.dledger.reader import RaftReader
-from pyledger.store.dledger.verify import verify_raft
+from pyledger.store.dledger.reader import DLedgerReader
+from pyledger.store.dledger.verify import verify_dledger
 from tests.golden.archive import fingerprint
 from tests.golden.dledger_folders import JAVA_ERRS, GoldenNode, golden_node, golden_nodes
 
@@ -47,7 +47,7 @@ def test_entries_are_those_that_java_found(node: GoldenNode) -> None:
         pytest.skip("Java gives up on this folder, or reads what is no entry")
     before = fingerprint(node.path)
     found = []
-    with RaftReader.open(node.path) as reader:
+    with DLedgerReader.open(node.path) as reader:
         try:
             found.extend(entry_fields(entry) for entry in reader.entries())
         except CorruptRecordError:
@@ -64,14 +64,14 @@ def test_folders_before_which_java_gives_up_are_read_as_far_as_they_are_sound() 
     nodes = {node.case: node for node in golden_nodes()}
     whole = [entry["sha256"] for entry in nodes["clean"].expected]
     for case, count in (("stray-file", len(whole)), ("short-file", len(whole)), ("head-filler", None)):
-        with RaftReader.open(nodes[case].path) as reader:
+        with DLedgerReader.open(nodes[case].path) as reader:
             got = [entry_fields(entry)["sha256"] for entry in reader.entries()]
         assert got == (whole[:count] if count else whole[1:]), case
 
 
 def test_a_hole_is_told_with_what_is_lost() -> None:
     node = golden_node("hole-third-last")
-    command = [sys.executable, "-m", "pyledger", "raft", "cat", str(node.path), "--json"]
+    command = [sys.executable, "-m", "pyledger", "dledger", "cat", str(node.path), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     last = json.loads(done.stdout.splitlines()[-1])["index"]
     assert done.returncode == 1
@@ -83,8 +83,8 @@ def test_a_hole_is_told_with_what_is_lost() -> None:
 def test_verify_finds_what_is_wrong_and_nothing_else(node: GoldenNode) -> None:
     if node.case not in FINDINGS:
         return
-    with RaftReader.open(node.path) as reader:
-        assert {found.kind for found in verify_raft(reader)} == FINDINGS[node.case]
+    with DLedgerReader.open(node.path) as reader:
+        assert {found.kind for found in verify_dledger(reader)} == FINDINGS[node.case]
 
 
 def test_generation_b_entries_may_stand_elsewhere_and_be_no_ops(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_generation_b_entries_may_stand_elsewhere_and_be_no_ops(tmp_path: Path) 
     copy = tmp_path / "dledger-n0"
     shutil.copytree(node.path, copy)
     (copy / "checkpoint").unlink()
-    with RaftReader.open(copy) as reader:
+    with DLedgerReader.open(copy) as reader:
         assert reader.generation == "b"
         entries = list(reader.entries())
     assert len(entries) == len(node.expected) + 1

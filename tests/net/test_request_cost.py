@@ -102,16 +102,27 @@ def running(arguments: list[str], ready: str) -> Iterator[Server]:
         process.stdout.close()
 
 
-@pytest.fixture(scope="module", params=["namesrv", "broker", "broker with access control", "raft"])
+@pytest.fixture(scope="module", params=["namesrv", "broker", "broker with access control", "dledger"])
 def remoting_server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("server")
     if request.param == "namesrv":
         arguments = ["namesrv", "--listen", "127.0.0.1:0"]
-    elif request.param == "raft":
+    elif request.param == "dledger":
         peers = f"n0-127.0.0.1:{free_ports(1)[0]}"
-        arguments = ["raft", "node", "--group", "g", "--id", "n0", "--peers", peers, "--store", str(folder)]
+        arguments = [
+            "dledger",
+            "node",
+            "--group",
+            "g",
+            "--id",
+            "n0",
+            "--peers",
+            peers,
+            "--store",
+            str(folder),
+        ]
     else:
         lines = [
             "[broker]",

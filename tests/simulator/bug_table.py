@@ -1,6 +1,6 @@
 """Builds known bugs into the machines and counts the histories until each is found.
 
-    python -m tests.simulator.bug_table [SEEDS] [raft|ledger|ha]
+    python -m tests.simulator.bug_table [SEEDS] ["dledger|ledger|ha]
 
 rewrites the tables in docs/design/simulation.md.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from pyledger.simulator.dledger.cluster import DLedgerGroup
-from tests.simulator import dledger_bugs, ha_bugs, ledger_bugs, test_ledgers, test_raft, test_replication
+from tests.simulator import dledger_bugs, ha_bugs, ledger_bugs, test_dledger, test_ledgers, test_replication
 from tests.simulator.found_bugs import TABLE
 
 Bug = Callable[..., None]
@@ -19,7 +19,7 @@ Play = Callable[[int, Bug], object]
 
 
 def play_dledger(seed: int, bug: Bug) -> object:
-    return DLedgerGroup(seed, 5 if seed % 2 else 3, fault=bug).run(test_raft.TICKS)
+    return DLedgerGroup(seed, 5 if seed % 2 else 3, fault=bug).run(test_dledger.TICKS)
 
 
 def search(play: Play, bug: Bug, seeds: int) -> tuple[str, str]:
@@ -41,7 +41,7 @@ def rows(play: Play, bugs: Iterable[Bug], seeds: int) -> Iterable[str]:
 
 
 TABLES = {
-    "raft": partial(rows, play_dledger, dledger_bugs.BUGS),
+    "dledger": partial(rows, play_dledger, dledger_bugs.BUGS),
     "ledger": partial(rows, test_ledgers.play_bug, ledger_bugs.BUGS),
     "ha": partial(rows, test_replication.play, ha_bugs.BUGS),
 }

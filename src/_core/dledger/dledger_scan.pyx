@@ -139,7 +139,7 @@ cdef int walk_slice(LogView view, LogView units, int64_t budget_bytes, EntryWalk
 
 
 cdef tuple entry_tuple(const Entry* e):
-    """The members of `protocol.raft.messages.Entry`."""
+    """The members of `protocol.dledger.messages.Entry`."""
     return (e.index, e.term, e.pos, e.size_bytes,
             PyBytes_FromStringAndSize(<const char*>e.body, e.body_bytes),
             e.magic, e.channel, e.chain_crc, e.body_crc)

@@ -32,7 +32,7 @@ COMMANDS = {
     "ha": ("rocketmq.ha", "masters and slaves: how far they are, and who is master"),
     "cluster": ("rocketmq.cluster", "the brokers that run, and what they say of themselves"),
     "mqadmin": ("mqadmin", "the commands of RocketMQ's mqadmin, with its names and flags"),
-    "raft": ("dledger.dledger", "replicated logs of DLedger: members, appends, folders"),
+    "dledger": ("dledger.dledger", "replicated logs of DLedger: members, appends, folders"),
     "ledger": ("bookkeeper.ledger", "ledgers of BookKeeper: write, read, follow, recover, list, delete"),
     "bookie": ("bookkeeper.bookie", "the folders of a BookKeeper bookie: read and check them"),
     "autorecovery": ("bookkeeper.autorecovery", "make copies again that bookies lost; take a bookie out"),

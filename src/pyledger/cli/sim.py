@@ -10,14 +10,16 @@ from pyledger.errors import EXIT_PROBLEM
 
 EXAMPLES = """\b
 Examples:
-  pyledger sim --protocol raft --seed 7 --nodes 5 --ticks 1000
+  pyledger sim --protocol dledger --seed 7 --nodes 5 --ticks 1000
   pyledger sim --protocol ledger --seed 1 --seeds 3
   pyledger sim --protocol ha --seed 4 --nodes 3
 """
 
 
 @click.command("sim", epilog=EXAMPLES)
-@click.option("--protocol", type=click.Choice(["raft", "ledger", "ha"]), default="raft", show_default=True)
+@click.option(
+    "--protocol", type=click.Choice(["dledger", "ledger", "ha"]), default="dledger", show_default=True
+)
 @click.option("--seed", type=Number(), default=1, show_default=True, help="The first history.")
 @click.option("--seeds", type=Number(1), default=1, show_default=True, help="How many histories.")
 @click.option(
@@ -28,7 +30,7 @@ Examples:
     help="Members of the group, bookies, or a master and its slaves.",
 )
 @click.option("--ticks", type=Number(1), default=1000, show_default=True, help="Time of trouble, in 10 ms.")
-@click.option("--real-store", is_flag=True, help="raft: members write real files, in a temporary folder.")
+@click.option("--real-store", is_flag=True, help="dledger: members write real files, in a temporary folder.")
 @json_option
 @click.pass_context
 def command(
@@ -51,8 +53,8 @@ def command(
     from dataclasses import asdict
     from pathlib import Path
 
-    if real_store and protocol != "raft":
-        raise click.UsageError("--real-store is for raft")
+    if real_store and protocol != "dledger":
+        raise click.UsageError("--real-store is for dledger")
     for one in range(seed, seed + seeds):
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) if real_store else None
@@ -71,7 +73,7 @@ def command(
 
 def _history(protocol: str, seed: int, nodes: int, folder: Any) -> Any:
     """A history that has not begun: of a DLedger group, of a master and slaves, or of ledgers."""
-    if protocol == "raft":
+    if protocol == "dledger":
         from pyledger.simulator.dledger.cluster import DLedgerGroup
 
         return DLedgerGroup(seed, nodes, folder=folder)

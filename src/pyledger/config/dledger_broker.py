@@ -13,7 +13,7 @@ SELF_ID = re.compile(r"[a-zA-Z]\d{1,9}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DledgerConfig:
+class DLedgerBrokerConfig:
     """Which group a broker is a member of. The leader is the master, the others are its slaves."""
 
     enabled: bool = setting(False, upstream="enableDLegerCommitLog")

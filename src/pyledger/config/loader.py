@@ -18,8 +18,8 @@ from pyledger.errors import ConfigError
 S = TypeVar("S", bound=Settings)
 
 SECTIONS = (
-    "store", "net", "tls", "delivery", "namesrv", "client", "producer", "consumer", "broker", "raft", "ha",
-    "raft_store", "dledger", "bookie", "autorecovery", "ledger",
+    "store", "net", "tls", "delivery", "namesrv", "client", "producer", "consumer", "broker", "dledger", "ha",
+    "dledger_store", "dledger_broker", "bookie", "autorecovery", "ledger",
 )  # fmt: skip
 """All there are: a file may configure several servers, and each reads its own sections."""
 

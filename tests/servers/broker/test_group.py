@@ -15,7 +15,7 @@ from pyledger.client.producer.send_result import SendStatus
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.client import ClientConfig
 from pyledger.config.delivery import DeliveryConfig
-from pyledger.config.dledger_broker import DledgerConfig
+from pyledger.config.dledger_broker import DLedgerBrokerConfig
 from pyledger.errors import ConfigError, CorruptRecordError, PyLedgerError, StoreFormatError
 from pyledger.model import names
 from pyledger.model.message import Message
@@ -170,7 +170,7 @@ def test_a_new_leader_makes_topics_whose_table_did_not_come(tmp_path: Path) -> N
 def test_a_log_elsewhere_is_refused_with_what_to_do() -> None:
     member = {"enabled": True, "group": "g", "peers": "n0-127.0.0.1:1", "self_id": "n0"}
     with pytest.raises(ConfigError, match="make dledger-n0/data in the store a link"):
-        DledgerConfig(**member, data_path="/disk2/log")  # type: ignore[arg-type]
+        DLedgerBrokerConfig(**member, data_path="/disk2/log")  # type: ignore[arg-type]
 
 
 def bodies(folder: Path) -> set[bytes]:

@@ -112,7 +112,7 @@ def test_a_member_that_cannot_begin_lets_go_of_its_log(tmp_path: Path) -> None:
                 second = DLedgerServer("g", "n0", "n0-127.0.0.1:1", str(tmp_path))
                 with pytest.raises(StoreLockedError):
                     await second.start()
-        assert not [one for one in threading.enumerate() if one.name == "raft-disk"]
+        assert not [one for one in threading.enumerate() if one.name == "dledger-disk"]
 
     on_a_loop(work)
 
@@ -262,7 +262,7 @@ def test_a_vote_that_the_disk_refuses_ends_the_member(
 
 
 def test_alarms_that_come_with_every_request_are_counted(caplog: pytest.LogCaptureFixture) -> None:
-    alarms = Alarms(logger("raft"))
+    alarms = Alarms(logger("dledger"))
     for now_ms in range(1000):
         alarms.warn("no room", now_ms)
         alarms.warn(f"entry {now_ms} does not fit", now_ms)

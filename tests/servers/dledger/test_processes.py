@@ -20,25 +20,25 @@ ENTRIES = 40
 
 
 class Processes:
-    """`pyledger raft node` for each member."""
+    """`pyledger dledger node` for each member."""
 
     def __init__(self, folder: Path, size: int) -> None:
         self.folder = folder
         self.peers = ";".join(f"n{n}-127.0.0.1:{port}" for n, port in enumerate(free_ports(size)))
         self.running: dict[str, subprocess.Popen[str]] = {}
-        self.settings = folder / "raft.toml"
+        self.settings = folder / "dledger.toml"
         # A loaded machine may keep a leader from running for longer than our defaults allow.
-        self.settings.write_text("[raft]\nheart_beat_time_interval_ms = 600\nheart_beat_jitter_ms = 200\n")
+        self.settings.write_text("[dledger]\nheart_beat_time_interval_ms = 600\nheart_beat_jitter_ms = 200\n")
 
     def start(self, one: str) -> None:
-        command = [sys.executable, "-m", "pyledger", "raft", "node", "--group", "g", "--id", one]
+        command = [sys.executable, "-m", "pyledger", "dledger", "node", "--group", "g", "--id", one]
         command += ["--peers", self.peers, "--store", str(self.folder), "--config", str(self.settings)]
         with (self.folder / f"{one}.log").open("a") as log:
             process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=log, text=True, env=ENVIRONMENT
             )
         assert process.stdout is not None
-        assert process.stdout.readline().startswith("READY raft ")
+        assert process.stdout.readline().startswith("READY dledger ")
         self.running[one] = process
 
     def agree(self) -> bool:
@@ -113,29 +113,29 @@ def test_commands_ask_a_running_group(tmp_path: Path) -> None:
     group.start("n0")
     options = ("--group", "g", "--peers", group.peers)
     try:
-        done = pyledger("raft", "append", *options, "Hello", "world", "--json")
+        done = pyledger("dledger", "append", *options, "Hello", "world", "--json")
         assert done.code == 0, done.err
         assert [line["leaderId"] for line in done.json] == ["n0", "n0"]
         index = done.json[0]["index"]
-        found = pyledger("raft", "get", *options, str(index), "--json").json[0]
+        found = pyledger("dledger", "get", *options, str(index), "--json").json[0]
         assert (found["body"], found["index"], found["term"]) == ("Hello", index, done.json[0]["term"])
-        assert pyledger("raft", "get", *options, "999").code == 1
-        (line,) = pyledger("raft", "status", *options, "--json").json
+        assert pyledger("dledger", "get", *options, "999").code == 1
+        (line,) = pyledger("dledger", "status", *options, "--json").json
         assert (line["id"], line["leaderId"], line["term"]) == ("n0", "n0", found["term"])
-        measured = pyledger("raft", "bench", *options, "--seconds", "0.2", "--per", "10", "--json").json[0]
+        measured = pyledger("dledger", "bench", *options, "--seconds", "0.2", "--per", "10", "--json").json[0]
         assert measured["entries"] >= 10
-        refused = pyledger("raft", "transfer", *options, "nobody")
+        refused = pyledger("dledger", "transfer", *options, "nobody")
         assert (refused.code, "name members by the ids" in refused.err) == (1, True)
-        assert f"n0 leads in term {found['term']}" in pyledger("raft", "transfer", *options, "n0").err
+        assert f"n0 leads in term {found['term']}" in pyledger("dledger", "transfer", *options, "n0").err
         elsewhere = ("--group", "other", *options[2:])
-        assert "in another group" in pyledger("raft", "append", *elsewhere, "x").err
-        assert "in another group" in pyledger("raft", "status", *elsewhere).out
-        (line,) = pyledger("raft", "status", *elsewhere, "--json").json
+        assert "in another group" in pyledger("dledger", "append", *elsewhere, "x").err
+        assert "in another group" in pyledger("dledger", "status", *elsewhere).out
+        (line,) = pyledger("dledger", "status", *elsewhere, "--json").json
         assert (line["leaderId"], line["term"]) == (None, None)
     finally:
         group.end("n0", signal.SIGTERM)
-    assert pyledger("raft", "append", *options, "--timeout-ms", "300", "x").code == 3
-    assert "does not answer" in pyledger("raft", "status", *options).out
+    assert pyledger("dledger", "append", *options, "--timeout-ms", "300", "x").code == 3
+    assert "does not answer" in pyledger("dledger", "status", *options).out
     bodies = [entry.body for entry in entries_of(tmp_path / "dledger-n0") if entry.body]
     assert bodies[:2] == [b"Hello", b"world"]
 
@@ -148,7 +148,7 @@ def test_a_member_that_lost_what_it_acknowledged_does_not_vote_and_says_so(tmp_p
         group.start("n0")
         group.start("n1")
         done = pyledger(
-            "raft", "append", *options, "--timeout-ms", str(TIMEOUT_MS), "first", "last", "--json"
+            "dledger", "append", *options, "--timeout-ms", str(TIMEOUT_MS), "first", "last", "--json"
         )
         assert done.code == 0, done.err
         last = done.json[1]
@@ -158,23 +158,23 @@ def test_a_member_that_lost_what_it_acknowledged_does_not_vote_and_says_so(tmp_p
         with spoilt.open("r+b") as file:
             file.seek(last["pos"] + 48)
             file.write(b"L")
-        found = pyledger("raft", "cat", str(tmp_path / "dledger-n1"), "--json")
+        found = pyledger("dledger", "cat", str(tmp_path / "dledger-n1"), "--json")
         assert (found.code, "was durable here" in found.err) == (1, True)
         assert [line["index"] for line in found.json] == list(range(last["index"]))
         group.start("n1")
         assert "was durable here" in (tmp_path / "n1.log").read_text()
         group.start("n2")
-        said = pyledger("raft", "status", *options)
+        said = pyledger("dledger", "status", *options)
         assert said.code == 1
         assert "n1 cannot vote" in said.err
         assert "it may have lost entries" in said.out
         group.start("n0")
-        again = pyledger("raft", "append", *options, "--timeout-ms", str(TIMEOUT_MS), "more", "--json")
+        again = pyledger("dledger", "append", *options, "--timeout-ms", str(TIMEOUT_MS), "more", "--json")
         assert again.json[0]["index"] > last["index"]
-        assert pyledger("raft", "get", *options, str(last["index"]), "--json").json[0]["body"] == "last"
+        assert pyledger("dledger", "get", *options, str(last["index"]), "--json").json[0]["body"] == "last"
 
         def can_vote() -> bool:
-            said = pyledger("raft", "status", *options, "--json").json
+            said = pyledger("dledger", "status", *options, "--json").json
             return [line["id"] for line in said if line["cannotVote"] is None] == ["n0", "n1", "n2"]
 
         while not can_vote():  # the leader has to find n1 first
@@ -190,25 +190,27 @@ def test_a_member_without_its_term_file_starts_once_the_others_were_asked(tmp_pa
     try:
         for one in ("n0", "n1", "n2"):
             group.start(one)
-        done = pyledger("raft", "append", *options, "--timeout-ms", str(TIMEOUT_MS), "first", "--json")
+        done = pyledger("dledger", "append", *options, "--timeout-ms", str(TIMEOUT_MS), "first", "--json")
         assert done.code == 0, done.err
         group.end("n2", signal.SIGTERM)
         folder = tmp_path / "dledger-n2"
         (folder / "currterm").write_bytes(bytes(3))
-        node = ("raft", "node", "--id", "n2", *options, "--store", str(tmp_path))
+        node = ("dledger", "node", "--id", "n2", *options, "--store", str(tmp_path))
         refused = pyledger(*node)
         assert (refused.code, "might vote twice" in refused.err) == (3, True)
-        assert pyledger("raft", "repair", str(folder)).code == 2
+        assert pyledger("dledger", "repair", str(folder)).code == 2
         group.end("n1", signal.SIGTERM)
-        refused = pyledger("raft", "repair", str(folder), *options)
+        refused = pyledger("dledger", "repair", str(folder), *options)
         assert (refused.code, "n1 does not say" in refused.err) == (3, True)
         group.start("n1")
-        terms = [line["term"] for line in pyledger("raft", "status", *options, "--json").json if line["term"]]
-        (step,) = pyledger("raft", "repair", str(folder), *options, "--json").json
+        terms = [
+            line["term"] for line in pyledger("dledger", "status", *options, "--json").json if line["term"]
+        ]
+        (step,) = pyledger("dledger", "repair", str(folder), *options, "--json").json
         assert step["action"] == "set-term"
         assert int((folder / "currterm").read_text().split("currTerm=")[1]) > max(terms)
         group.start("n2")
-        append = ("raft", "append", *options, "--timeout-ms", str(TIMEOUT_MS), "second")
+        append = ("dledger", "append", *options, "--timeout-ms", str(TIMEOUT_MS), "second")
         done = pyledger(*append)
         while "is not known" in done.err:  # n2 comes with a term of its own, and the leader makes way
             done = pyledger(*append)

@@ -194,7 +194,7 @@ def test_a_lost_term_file_stops_the_start_until_it_is_set(tmp_path: Path, change
         term_file.write_bytes(contents[change])
     assert kinds(path) == {"term"}
     for _ in range(2):
-        with pytest.raises(StoreFormatError, match=r"might vote twice in a term.*pyledger raft repair"):
+        with pytest.raises(StoreFormatError, match=r"might vote twice in a term.*pyledger dledger repair"):
             DLedgerStore.open(path, SMALL)
     assert last_term(str(path)) == 3
     with pytest.raises(DLedgerTermError, match="term 3 is not above 3"):

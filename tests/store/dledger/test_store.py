@@ -269,7 +269,7 @@ class Model:
 def test_any_history_gives_what_a_list_gives(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
     """Appends, cuts, flushes, reopenings and crashes that tear pages of what was not flushed."""
     rng = random.Random(seed)
-    path = tmp_path_factory.mktemp("raft") / "dledger-n0"
+    path = tmp_path_factory.mktemp("dledger") / "dledger-n0"
     model, term = Model(), 0
     store = DLedgerStore.open(path, SMALL)
     for _ in range(rng.randrange(1, 25)):

@@ -1,4 +1,4 @@
-"""`pyledger raft`: groups of DLedger nodes, ours or Java's, and their folders."""
+"""`pyledger dledger`: groups of DLedger nodes, ours or Java's, and their folders."""
 
 from typing import Any
 
@@ -23,14 +23,14 @@ from pyledger.errors import EXIT_PROBLEM
 
 EXAMPLES = """\b
 Examples:
-  pyledger raft cat dledger-n0 --limit 10
-  pyledger raft verify dledger-n0
+  pyledger dledger cat dledger-n0 --limit 10
+  pyledger dledger verify dledger-n0
 """
 
 GENERATION_HELP = "Whose rules hold: a for DLedger up to 0.3, b for 0.4; auto finds out."
 
 
-@click.group("raft", epilog=EXAMPLES)
+@click.group("dledger", epilog=EXAMPLES)
 def command() -> None:
     """Replicated logs of DLedger: run members, ask a group, read and check folders."""
 

@@ -1,4 +1,4 @@
-"""`pyledger raft node`, append, get, status, transfer, bench: members of a group and what one asks them."""
+"""`pyledger dledger node`, append, get, status, transfer, bench: members of a group and requests to them."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -64,7 +64,7 @@ def node(
     config_path: Path | None,
     log_level: str,
 ) -> None:
-    """Run a member of a group until SIGTERM or SIGINT. Prints `READY raft HOST:PORT` once it answers.
+    """Run a member of a group until SIGTERM or SIGINT. Prints `READY dledger HOST:PORT` once it answers.
 
     The other members may be of ours or Java's (DLedger up to 0.3, which RocketMQ embeds).
     """
@@ -81,11 +81,12 @@ def node(
     keep_buffers()
     file = ConfigFile(config_path)
     times = UPSTREAM_TIMES if upstream_times else None
-    config, net = file.load(DLedgerConfig, "raft", times), file.load(NetConfig, "net")
-    store = file.load(DLedgerStoreConfig, "raft_store")
-    log_ignored(file.ignored({}), "raft")
+    config, net = file.load(DLedgerConfig, "dledger", times), file.load(NetConfig, "net")
+    store = file.load(DLedgerStoreConfig, "dledger_store")
+    log_ignored(file.ignored({}), "dledger")
     serve(
-        "raft", lambda: DLedgerServer(group, self_id, peers, store_path, config=config, store=store, net=net)
+        "dledger",
+        lambda: DLedgerServer(group, self_id, peers, store_path, config=config, store=store, net=net),
     )
 
 
@@ -220,7 +221,7 @@ def _why_nobody_leads(members: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     if able >= needed:
         yield "an election takes a few seconds; members that cannot reach one another elect nobody"
     elif barred and not silent:
-        yield "where nobody has those entries any more: stop it, `pyledger raft repair FOLDER --accept-loss`"
+        yield "where no member has those entries: stop it, `pyledger dledger repair FOLDER --accept-loss`"
 
 
 def highest_term(folder: str, group: str, peers: str) -> int:

@@ -50,7 +50,7 @@ def command(
     from pyledger.config.broker import FIXED, BrokerConfig
     from pyledger.config.delivery import DeliveryConfig
     from pyledger.config.dledger import DLedgerConfig
-    from pyledger.config.dledger_broker import DledgerConfig
+    from pyledger.config.dledger_broker import DLedgerBrokerConfig
     from pyledger.config.ha import HaConfig
     from pyledger.config.loader import ConfigFile
     from pyledger.config.net import NetConfig, TlsConfig
@@ -65,18 +65,18 @@ def command(
     options = {"name_servers": namesrv, "store_path": folder, "host": host, "port": port}
     config = file.load(BrokerConfig, "broker", options)
     delivery, store = file.load(DeliveryConfig, "delivery"), file.load(StoreConfig, "store")
-    ha, dledger = file.load(HaConfig, "ha"), file.load(DledgerConfig, "dledger")
-    raft = file.load(DLedgerConfig, "raft")
+    ha, dledger = file.load(HaConfig, "ha"), file.load(DLedgerConfig, "dledger")
+    dledger_broker = file.load(DLedgerBrokerConfig, "dledger_broker")
     net, tls = file.load(NetConfig, "net"), file.load(TlsConfig, "tls")
     log_ignored(file.ignored(FIXED), "broker")
 
     def made(config: BrokerConfig, ha: HaConfig, membership: "Membership | None" = None) -> Broker:
         return Broker(config, delivery=delivery, store=store, net=net, tls=tls, ha=ha, membership=membership)
 
-    if not dledger.enabled:
+    if not dledger_broker.enabled:
         serve("broker", lambda: HaSupervisor(made, config, ha))
         return
     from pyledger.servers.broker.supervisor.dledger_supervisor import DLedgerSupervisor, member_of
 
-    member = member_of(dledger, raft, config, store, net)
-    serve("broker", lambda: DLedgerSupervisor(made, config, ha, member, dledger.slave_id))
+    member = member_of(dledger_broker, dledger, config, store, net)
+    serve("broker", lambda: DLedgerSupervisor(made, config, ha, member, dledger_broker.slave_id))

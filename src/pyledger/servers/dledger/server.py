@@ -1,4 +1,4 @@
-"""A member of a DLedger group: the machine of `protocol.raft`, a log on disk and a port.
+"""A member of a DLedger group: the machine of `protocol.dledger`, a log on disk and a port.
 
 Loop: take what came, let the machine step, send and answer what it says, make durable what it asks.
 Writing to disk has a thread of its own, and whatever came meanwhile shares the next flush.
@@ -65,7 +65,7 @@ from pyledger.wire.remoting.command import RemotingCommand, encode_frame, encode
 from pyledger.wire.remoting.native_codec import AppendBatch, AppendDecoder
 from pyledger.wire.remoting.request_bodies import too_large
 
-log = logger("raft")
+log = logger("dledger")
 
 HEADER_CODE = 200
 MAINTENANCE_MS = 500
@@ -216,7 +216,7 @@ class DLedgerServer:
         """
         self._loop = asyncio.get_running_loop()
         self.ended = asyncio.Event()
-        self._disk = WorkThread("raft-disk")
+        self._disk = WorkThread("dledger-disk")
         try:
             await self._disk.run(self._open_store)
         except BaseException:

@@ -57,7 +57,7 @@ class DLedgerMemoryStore:
                 term_file,
                 "names no term: this member might vote twice in one",
                 "with all other members running, set it: "
-                f"`pyledger raft repair {path} --group GROUP --peers PEERS`",
+                f"`pyledger dledger repair {path} --group GROUP --peers PEERS`",
             )
         self.saved = TermState(vote.term, vote.vote_for) if vote is not None else TermState(0, None)
         self.lost_tail = began_before

@@ -121,7 +121,7 @@ def _refuse_gaps(queue: MappedFileQueue) -> None:
     for before, after in pairwise(queue.files):
         if after.start_offset - before.start_offset != queue.file_size_bytes:
             problem = f"does not follow {before.start_offset}: a file is missing before it"
-            raise StoreFormatError(after.path, problem, "restore it, or see `pyledger raft repair --cut`")
+            raise StoreFormatError(after.path, problem, "restore it, or see `pyledger dledger repair --cut`")
 
 
 def _mend_index(log: DLedgerLog, stop: EntryStop) -> None:

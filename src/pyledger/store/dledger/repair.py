@@ -1,4 +1,4 @@
-"""`raft repair`: what an operator decides about the folder of a DLedger node that does not run.
+"""`dledger repair`: what an operator decides about the folder of a DLedger node that does not run.
 
 Each step is a decision that the node must not take by itself, as it may cost acknowledged entries or a
 second leader of a term; docs/protocols/dledger.md says when which is right.

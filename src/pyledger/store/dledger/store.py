@@ -1,6 +1,6 @@
 """DLedgerStore: the log of a DLedger node on mapped files, with its term file and checkpoint.
 
-The machine in `protocol.raft` sees it as its `LogStorage`. One thread appends and reads; another may flush.
+It is the `LogStorage` of `protocol.dledger`. One thread appends and reads; another may flush.
 Invariant: committed_index <= end_index, and what `flush` returned after survives a power cut.
 See docs/formats/dledger.md.
 
@@ -139,7 +139,7 @@ class DLedgerStore:
         known = f"entry {promised} was durable here" if promised > end_index else "entries may be lost"
         self.notices.append(
             f"{self.path}: {known}, the log ends with entry {end_index}: this member neither votes nor "
-            "stands for election until a leader has filled it up; `pyledger raft status` says more"
+            "stands for election until a leader has filled it up; `pyledger dledger status` says more"
         )
 
     def _take_term(self, folder: DLedgerFolder) -> None:
@@ -157,7 +157,7 @@ class DLedgerStore:
                 path,
                 f"{found}{reached}: this member might vote twice in a term",
                 "with all other members running, set it: "
-                f"`pyledger raft repair {self.path} --group GROUP --peers PEERS`",
+                f"`pyledger dledger repair {self.path} --group GROUP --peers PEERS`",
             )
         self.saved = TermState(folder.vote.term, folder.vote.vote_for)
         if not folder.has_vote:

@@ -1,4 +1,4 @@
-"""`raft verify`: the folder of a DLedger node held against itself, without changing a byte.
+"""`dledger verify`: the folder of a DLedger node held against itself, without changing a byte.
 
 Every entry against its lengths, its place, its predecessor and, where it was sealed, its checksums; every
 index unit against its entry; term file and checkpoint against the log.

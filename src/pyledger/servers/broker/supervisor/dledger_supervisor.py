@@ -14,7 +14,7 @@ from typing import Self
 
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.dledger import DLedgerConfig
-from pyledger.config.dledger_broker import DledgerConfig
+from pyledger.config.dledger_broker import DLedgerBrokerConfig
 from pyledger.config.dledger_store import DLedgerStoreConfig
 from pyledger.config.ha import SLAVE, HaConfig
 from pyledger.config.net import NetConfig
@@ -26,7 +26,7 @@ from pyledger.servers.broker.server import Broker
 from pyledger.servers.broker.supervisor.successor import start_successor
 from pyledger.servers.dledger.server import DLedgerServer
 
-log = logger("raft")
+log = logger("dledger")
 
 MASTER = "sync_master"
 MASTER_ID = 0
@@ -35,15 +35,19 @@ Make = Callable[[BrokerConfig, HaConfig, Membership], Broker]
 
 
 def member_of(
-    dledger: DledgerConfig, raft: DLedgerConfig, config: BrokerConfig, store: StoreConfig, net: NetConfig
+    membership: DLedgerBrokerConfig,
+    dledger: DLedgerConfig,
+    config: BrokerConfig,
+    store: StoreConfig,
+    net: NetConfig,
 ) -> DLedgerServer:
     """The member that a broker's settings name; its log is in the store's folder."""
     return DLedgerServer(
-        dledger.group,
-        dledger.self_id,
-        dledger.peers,
+        membership.group,
+        membership.self_id,
+        membership.peers,
         config.store_folder,
-        config=replace(raft, append_on_election=False),
+        config=replace(dledger, append_on_election=False),
         store=DLedgerStoreConfig(
             data_file_size_bytes=store.mapped_file_size_bytes,
             file_reserved_hours=store.retention_hours + 1,

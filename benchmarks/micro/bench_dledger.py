@@ -74,7 +74,7 @@ class Leader:
 @pytest.mark.parametrize("peers", [3, 5], ids="peers={}".format)
 def bench_commit(rounds: Rounds, peers: int) -> None:
     """All answers to one batch of 1,000 entries: counting, committing, finding the appends to answer."""
-    rounds.benchmark.group = "raft commit of 1,000 appends"
+    rounds.benchmark.group = "dledger commit of 1,000 appends"
     leader = Leader(peers)
 
     def prepare() -> list[Call]:

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.simulator.dledger_bugs import BUGS
 
 from pyledger.simulator.dledger.cluster import DLedgerGroup
 from pyledger.simulator.dledger.member import DLedgerMember
+from tests.simulator.dledger_bugs import BUGS
 from tests.simulator.found_bugs import recorded
 from tests.simulator.one_trace import assert_one_trace
 

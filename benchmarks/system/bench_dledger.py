@@ -40,7 +40,7 @@ def loads(group: RunningGroup, seconds: float, in_flight: int) -> dict[str, dict
     }
 
 
-@pytest.mark.benchmark(group="raft: appends to three members, 256 B; without their flushes; to one member")
+@pytest.mark.benchmark(group="dledger: appends to three members, 256 B; without their flushes; to one member")
 def bench_append(rounds: Rounds, tmp_path: Path) -> None:
     seconds, in_flight = (4.0, 1024) if rounds.full else (0.1, 64)
     kinds: dict[str, dict[str, Any]] = {
@@ -70,7 +70,7 @@ def bench_append(rounds: Rounds, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.benchmark(group="raft: appends over links without and with a delay of 2 ms, 256 B")
+@pytest.mark.benchmark(group="dledger: appends over links without and with a delay of 2 ms, 256 B")
 def bench_delay(rounds: Rounds, tmp_path: Path) -> None:
     seconds, in_flight = (4.0, 1024) if rounds.full else (0.1, 64)
 
@@ -89,7 +89,7 @@ def bench_delay(rounds: Rounds, tmp_path: Path) -> None:
 
 
 @pytest.mark.java
-@pytest.mark.benchmark(group="raft: appends to our members and to Java's, 256 B")
+@pytest.mark.benchmark(group="dledger: appends to our members and to Java's, 256 B")
 def bench_append_java(rounds: Rounds, tmp_path: Path) -> None:
     require_kit()
     seconds, in_flight = (8, 1024) if rounds.full else (1, 64)
@@ -119,7 +119,7 @@ def bench_append_java(rounds: Rounds, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.benchmark(group="raft: kill -9 of the leader until the next append is acknowledged")
+@pytest.mark.benchmark(group="dledger: kill -9 of the leader until the next append is acknowledged")
 def bench_fail_over(rounds: Rounds, tmp_path: Path) -> None:
     trials = 20 if rounds.full else 1
     gaps: list[float] = []
@@ -138,7 +138,7 @@ def bench_fail_over(rounds: Rounds, tmp_path: Path) -> None:
     rounds.note(median_s=statistics.median(gaps), worst_s=max(gaps))
 
 
-@pytest.mark.benchmark(group="raft: start-up, and three members that have nothing to do")
+@pytest.mark.benchmark(group="dledger: start-up, and three members that have nothing to do")
 def bench_idle(rounds: Rounds, tmp_path: Path) -> None:
     seconds = 10.0 if rounds.full else 0.1
 
@@ -161,7 +161,7 @@ def bench_idle(rounds: Rounds, tmp_path: Path) -> None:
     rounds.note(**rounds.benchmark.pedantic(act, rounds=1))
 
 
-@pytest.mark.benchmark(group="raft: reopen a log, every checksum verified")
+@pytest.mark.benchmark(group="dledger: reopen a log, every checksum verified")
 def bench_reopen(rounds: Rounds, tmp_path: Path) -> None:
     size = (1 << 30) if rounds.full else (4 << 20)
     config = DLedgerStoreConfig()
