@@ -695,16 +695,6 @@ class JournalWriter:
     def kick(self) -> None:
         """Have what was appended written."""
 
-    def give_parcel(self, fd: int, parcel: bytes) -> None:
-        """Have bytes sent to a socket once all that was appended is on disk, before the bell rings.
-
-        The thread of `run` sends them, without waiting for the socket. There is one parcel at a time; nobody
-        else may write to the socket, or close it, before `take_parcel`.
-        """
-
-    def take_parcel(self) -> int:
-        """Take the parcel back; how many of its bytes were sent, and will not be again. 0 without one."""
-
     @property
     def bell(self) -> int:
         """Descriptor that is readable (8 bytes) after a sync, and when the writer failed."""

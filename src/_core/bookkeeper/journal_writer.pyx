@@ -6,18 +6,13 @@
 # whole one; readers that know of no seals read over it.
 #
 # Invariants: synced <= written <= appended, and each only grows. A failed write or sync is never repeated: it
-# latches the writer. The lock is held to copy a record, to swap buffers or to send a parcel, never while the
-# disk works.
-#
-# A parcel is an answer that the writing thread itself sends once its records are on disk: that spares a lone
-# add the way back over the event loop. Who gave it takes it back before anything else goes to that socket.
+# latches the writer. The lock is held to copy a record or to swap buffers, never during I/O.
 from _core.futex cimport (load_word, monotonic_ns, pthread_mutex_destroy, pthread_mutex_init,
                           pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock, store_word)
 from _core.layout cimport put_i32, put_i64
 from _core.posix cimport fdatasync, fork_generation, load_acquire, store_release
 from _core.status cimport STATUS_CLOSED, STATUS_IO_ERROR, STATUS_OK, STATUS_STORE_FAILED
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.errno cimport EINTR, ENOSPC, errno
 from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
 from libc.stdlib cimport free, realloc
@@ -31,16 +26,11 @@ from pyledger import errors
 cdef extern from *:
     """
     #include <errno.h>
-    #include <sys/socket.h>
     #define SEAL_MAGIC 0x504C4A53  /* "PLJS" */
     static inline void errno_set(int number) { errno = number; }
-    static inline ssize_t send_now(int fd, const void *bytes, size_t size) {
-        return send(fd, bytes, size, MSG_DONTWAIT | MSG_NOSIGNAL);
-    }
     """
     int SEAL_MAGIC
     void errno_set(int number) noexcept nogil
-    ssize_t send_now(int fd, const void* data, size_t size_bytes) noexcept nogil
 
 cdef enum:
     JOURNAL_BLOCK_BYTES = 512
@@ -103,17 +93,11 @@ cdef class JournalWriter:
     cdef int64_t mark_number
     cdef int64_t mark_position
     cdef readonly int64_t syncs
-    cdef bytes parcel
-    cdef const char* parcel_at
-    cdef int64_t parcel_bytes
-    cdef int parcel_fd               # -1: there is none, or it was sent
-    cdef int64_t parcel_after
-    cdef int64_t parcel_sent
 
     def __cinit__(self, *, int64_t file_bytes_max, int64_t allocate_bytes, int64_t group_wait_ms=0,
                   int64_t group_bytes=512 << 10):
         self.path = ""
-        self.fd = self.event_fd = self.parcel_fd = -1
+        self.fd = self.event_fd = -1
         self.file_bytes_max = file_bytes_max
         self.allocate_bytes = allocate_bytes
         self.group_wait_ns = group_wait_ms * 1_000_000
@@ -182,25 +166,6 @@ cdef class JournalWriter:
     def kick(self):
         """Have what was appended written."""
         self.flusher.wake()
-
-    def give_parcel(self, int fd, bytes parcel not None):
-        """Have bytes sent to a socket once all that was appended is on disk; see _core.pyi."""
-        if self.parcel is not None:
-            raise errors.InvariantError("two parcels at once")
-        self.parcel = parcel
-        pthread_mutex_lock(&self.lock)
-        self.parcel_at, self.parcel_bytes = PyBytes_AS_STRING(parcel), PyBytes_GET_SIZE(parcel)
-        self.parcel_fd, self.parcel_after, self.parcel_sent = fd, self.appended_bytes, 0
-        pthread_mutex_unlock(&self.lock)
-
-    def take_parcel(self):
-        """Take them back; how many of them were sent."""
-        pthread_mutex_lock(&self.lock)
-        self.parcel_fd = -1
-        sent, self.parcel_sent = self.parcel_sent, 0
-        pthread_mutex_unlock(&self.lock)
-        self.parcel = None
-        return sent
 
     cdef int refuse(self) except -1:
         cdef int status = -<int>load_word(&self.status_word)
@@ -326,17 +291,10 @@ cdef class JournalWriter:
         self.syncs += 1
         pthread_mutex_lock(&self.lock)
         self.mark_number, self.mark_position = self.number, self.position
-        if self.parcel_fd >= 0 and self.parcel_after <= appended:
-            self.send_parcel()
         pthread_mutex_unlock(&self.lock)
         store_release(&self.synced_bytes, appended)
         self.ring()
         return STATUS_OK
-
-    cdef void send_parcel(self) noexcept nogil:
-        """What the kernel does not take now is left to who gave it."""
-        self.parcel_sent = max(0, send_now(self.parcel_fd, self.parcel_at, self.parcel_bytes))
-        self.parcel_fd = -1
 
     cdef void seal(self, JournalBuffer* batch) noexcept nogil:
         cdef int64_t records_end = batch.filled

@@ -6,7 +6,6 @@ Source: BookKeeper proto/BookieNettyServer.java, BookieRequestHandler.java.
 """
 
 import logging
-import os
 import socket
 import ssl
 from collections.abc import Callable, Coroutine, Iterable
@@ -33,15 +32,11 @@ class LedgerConnection(FrameStream):
         dialect: The version of the protocol that it speaks.
         in_work: Requests that are not answered yet.
         must_secure: Nothing but START_TLS may be asked yet.
-        before_answer: Called before anything else is written, and before the socket is closed, while somebody
-            else was lent it.
     """
 
     __slots__ = (
-        "_lent",
         "_server",
         "_upgrading",
-        "before_answer",
         "dialect",
         "in_work",
         "must_secure",
@@ -57,8 +52,6 @@ class LedgerConnection(FrameStream):
         self.in_work = 0
         self.must_secure = server.requires_tls and not secure
         self._upgrading = False
-        self.before_answer: Callable[[], None] | None = None
-        self._lent = -1
 
     def connection_made(self, transport: Any) -> None:
         """The connection stands."""
@@ -69,22 +62,8 @@ class LedgerConnection(FrameStream):
         """A request was taken that is answered later."""
         self.in_work += 1
 
-    def lend(self) -> int:
-        """The socket's descriptor, for somebody who writes whole frames to it; -1: now that cannot be.
-
-        Who gets it sets `before_answer`.
-        """
-        if self.closed or self._secure or self._upgrading or self._outbox.blocked or self.queued_bytes:
-            return -1
-        if self._lent < 0:
-            # One of its own: whatever becomes of the other, this number is no other socket's.
-            self._lent = os.dup(self.socket.fileno())
-        return self._lent
-
     def answer(self, frames: Iterable[bytes], done: int) -> None:
         """Send answers; `done` requests that were begun end. On a closed connection they are dropped."""
-        if self.before_answer is not None:
-            self.before_answer()
         self.in_work -= done
         self.write(frames)
         self.go_on()
@@ -100,8 +79,6 @@ class LedgerConnection(FrameStream):
 
     def secure(self, answer: bytes) -> None:
         """Give an answer, the last one in clear, and speak TLS from then on."""
-        if self.before_answer is not None:
-            self.before_answer()
         self._transport.pause_reading()
         # What comes by TLS before the handshake is known to be over waits.
         self._paused = self._upgrading = True
@@ -144,11 +121,6 @@ class LedgerConnection(FrameStream):
 
     def ended(self, problem: str) -> None:  # noqa: ARG002 - nobody waits here to be told
         """The connection is gone."""
-        if self.before_answer is not None:
-            self.before_answer()
-        if self._lent >= 0:
-            os.close(self._lent)
-            self._lent = -1
         self.endpoint.remove(self)
 
     def has_work(self) -> bool:

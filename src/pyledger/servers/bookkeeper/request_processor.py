@@ -38,8 +38,6 @@ FETCHES_MAX = 3
 AUTH_DISABLED = "AuthDisabledPlugin"
 BEHIND_BYTES_MAX = 64 << 20
 """Bytes that a journal may be behind; above, nothing is read from any connection."""
-PARCEL_ADDS_MAX = 16
-"""Adds whose answers the journal's thread may send itself: so few that it is done at once."""
 HELD_MAX = 100_000
 """Readers that may wait for an entry; one more is answered at once."""
 HOLD_MS_MAX = 3_600_000
@@ -112,7 +110,6 @@ class BookieRequestProcessor:
         self._store, self._journals, self._disk, self._clock = store, store.journals, disk, clock
         self._loop = asyncio.get_running_loop()
         self._lines: list[deque[Waiting | Run]] = [deque() for _ in self._journals.writers]
-        self._parcel: tuple[int, Run] | None = None
         # By the asker's identity: of many readers of a ledger each goes by itself.
         self._held: dict[int, HeldReads[Held]] = {}
         self._holding: dict[LedgerConnection, dict[int, Asker]] = {}
@@ -123,7 +120,6 @@ class BookieRequestProcessor:
 
     def close(self) -> None:
         """Hold nobody any more: the connections are gone."""
-        self._take_parcel()
         for writer in self._journals.writers:
             self._loop.remove_reader(writer.bell)
         for held in self._held.values():
@@ -138,8 +134,6 @@ class BookieRequestProcessor:
 
     def take(self, connection: LedgerConnection, frames: list[Any]) -> list[Any]:
         """Handle frames of a connection, and requests that were put off; those that have to wait now."""
-        writers = self._journals.writers
-        appended = [writer.appended for writer in writers]
         rest: list[Any] = []
         at = 0
         while at < len(frames) and not connection.closed:
@@ -153,10 +147,6 @@ class BookieRequestProcessor:
             if connection.turn_is_over() or (connection.congested and connection.must_pause()):
                 rest = frames[at:]
                 break
-        for which, (writer, before) in enumerate(zip(writers, appended, strict=True)):
-            if writer.appended != before and len(self._lines[which]) == 1 and self._parcel is None:
-                # The journal writes already. If it is done by now, it rings, and the parcel is taken back.
-                self._give_parcel(which, self._lines[which][0])
         if self._store.cached_bytes > self._store.config.write_cache_bytes:
             self.on_full()
         return rest
@@ -289,30 +279,11 @@ class BookieRequestProcessor:
 
     # --- what waits
 
-    def _give_parcel(self, which: int, one: Waiting | Run) -> None:
-        """Nothing else waits: the journal's thread may send the answers as soon as it has synced."""
-        if isinstance(one, Run) and one.adds <= PARCEL_ADDS_MAX and (fd := one.connection.lend()) >= 0:
-            self._parcel = which, one
-            one.connection.before_answer = self._take_parcel
-            self._journals.writers[which].give_parcel(fd, one.answers)
-
-    def _take_parcel(self) -> None:
-        """From now on the answers are sent here, as far as they were not."""
-        if self._parcel is not None:
-            which, one = self._parcel
-            self._parcel = one.connection.before_answer = None
-            if sent := self._journals.writers[which].take_parcel():
-                # They are durable, and a frame that has begun goes on before another one does.
-                self._lines[which][0] = one._replace(answers=b"")
-                one.connection.write((one.answers[sent:],))
-
     def _rung(self, which: int) -> None:
         """A journal made more durable, or failed."""
         writer = self._journals.writers[which]
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(writer.bell)
-        if self._parcel is not None and self._parcel[0] == which:
-            self._take_parcel()
         line, synced, failed = self._lines[which], writer.synced, writer.failed
         answers: dict[LedgerConnection, list[bytes]] = {}
         done: Counter[LedgerConnection] = Counter()
