@@ -89,10 +89,11 @@ def config_document() -> str:
     lines = [
         "# Settings",
         "",
-        "Made by `make docs` from `src/pyledger/config/`. Options of the library take our names and",
-        "upstream's. A TOML file has one table per section. A variable is `PYLEDGER_<SECTION>_<FIELD>` and",
-        "wins over the file. A name that is not in these tables is an error, and so is a table that is no",
-        "section. A section that a server does not read has no effect on it; one log line names it.",
+        "Made by `make docs` from `src/pyledger/config/`. Keywords of constructors and of",
+        "`MessageStore.open` are our names; `StoreConfig.from_properties` and files also take upstream's.",
+        "A TOML file has one table per section. A variable is `PYLEDGER_<SECTION>_<FIELD>` and wins over",
+        "the file. A name that is not in these tables is an error, and so is a table that is not a section.",
+        "A section that a server does not read has no effect on it; one log line names it.",
         "",
         *upstream_files(),
     ]

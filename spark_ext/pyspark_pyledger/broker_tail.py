@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyledger.client import AsyncPullConsumer, ReceivedMessage
 from pyledger.client.blocking.base import background
 from pyledger.client.consumer.pull_api import PullResult, PullStatus
-from pyledger.config.client import ClientConfig
+from pyledger.config.client import ClientConfig, ConsumerConfig
 from pyledger.errors import (
     BrokerError,
     DataLostError,
@@ -313,15 +313,15 @@ async def _ask_known(
     raise failure
 
 
-def _consumer(options: ReadOptions, **settings: Any) -> AsyncPullConsumer:
+def _consumer(options: ReadOptions, config: ConsumerConfig | None = None) -> AsyncPullConsumer:
     assert options.name_servers is not None, "checked with the options"
     client = ClientConfig(access_key=options.access_key or "", secret_key=options.secret_key or "")
-    return AsyncPullConsumer(GROUP, options.name_servers, client=client, **settings)
+    return AsyncPullConsumer(GROUP, options.name_servers, client=client, config=config)
 
 
 @contextmanager
 def _started(options: ReadOptions, suspend_timeout_ms: int) -> Iterator[AsyncPullConsumer]:
-    consumer = _consumer(options, suspend_timeout_ms=suspend_timeout_ms)
+    consumer = _consumer(options, ConsumerConfig(suspend_timeout_ms=suspend_timeout_ms))
     background().wait(consumer.start())
     try:
         yield consumer

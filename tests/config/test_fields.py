@@ -46,8 +46,10 @@ def test_defaults_equal_upstreams() -> None:
     assert {s.upstream: s.default for s in settings_of(StoreConfig) if s.upstream} == UPSTREAM_DEFAULTS
 
 
-def test_from_options_takes_both_names_and_text() -> None:
-    config = StoreConfig.from_options(fileReservedTime="48", flushDiskType="SYNC_FLUSH", index_enabled="no")
+def test_from_properties_takes_both_names_and_text() -> None:
+    config = StoreConfig.from_properties(
+        {"fileReservedTime": "48", "flushDiskType": "SYNC_FLUSH", "index_enabled": "no"}
+    )
     assert config == StoreConfig(retention_hours=48, flush_disk_type="sync", index_enabled=False)
     assert dataclasses.replace(config, retention_hours=1).flush_disk_type == "sync"
 
@@ -84,7 +86,7 @@ def test_from_options_takes_both_names_and_text() -> None:
 )
 def test_wrong_option_names_field_and_remedy(options: dict[str, object], field: str, says: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        StoreConfig.from_options(**options)
+        StoreConfig.from_properties(options)
     assert caught.value.field == field
     assert says in str(caught.value)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pyledger.config.fields import build
 from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.errors import ConfigError, PyLedgerError
 from pyledger.net.endpoint import Answer
@@ -210,14 +211,15 @@ def test_settings_that_cannot_work_are_refused(options: dict[str, str]) -> None:
 
 
 def test_upstream_names_are_understood_and_passwords_are_not_shown() -> None:
-    config = TlsConfig.from_options(
-        **{
+    config = build(
+        TlsConfig,
+        {
             "tls.server.mode": "enforcing",
             "tls.server.certPath": "c",
             "tls.server.keyPath": "k",
             "tls.server.keyPassword": "hunter2",
             "tls.enable": "true",
-        }
+        },
     )
     assert (config.server_mode, config.server_key_password) == ("enforcing", "hunter2")
     assert config.client_enabled

@@ -7,9 +7,8 @@ import os
 import re
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import Self
 
-from pyledger.config.fields import ANY, Fixed, build, check, setting
+from pyledger.config.fields import ANY, Fixed, check, setting
 from pyledger.errors import ConfigError
 from pyledger.model.address import PORT_MAX, split_address
 
@@ -187,12 +186,3 @@ class BrokerConfig:
     def store_folder(self) -> str:
         """Folder of the store."""
         return self.store_path or os.path.expanduser("~/store")
-
-    @classmethod
-    def from_options(cls, **options: object) -> Self:
-        """Make settings from options by our names or upstream's.
-
-        Raises:
-            ConfigError: a name is unknown, or a value is wrong.
-        """
-        return build(cls, options)

@@ -5,9 +5,8 @@ consumer/DefaultMQPushConsumer.java, DefaultMQPullConsumer.java.
 """
 
 from dataclasses import dataclass
-from typing import Self
 
-from pyledger.config.fields import build, check, setting
+from pyledger.config.fields import check, setting
 from pyledger.errors import ConfigError
 
 INT_MAX = (1 << 31) - 1
@@ -79,15 +78,6 @@ class ClientConfig:
     def __repr__(self) -> str:
         return f"ClientConfig(name_servers={self.name_servers!r}, access_key={self.access_key!r})"
 
-    @classmethod
-    def from_options(cls, **options: object) -> Self:
-        """Settings from keyword options, by our names or upstream's.
-
-        Raises:
-            ConfigError: an option is unknown, given under both names, or out of range.
-        """
-        return build(cls, options)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig:
@@ -141,15 +131,6 @@ class ProducerConfig:
 
     def __post_init__(self) -> None:
         check(self)
-
-    @classmethod
-    def from_options(cls, **options: object) -> Self:
-        """Settings from keyword options, by our names or upstream's.
-
-        Raises:
-            ConfigError: an option is unknown, given under both names, or out of range.
-        """
-        return build(cls, options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,12 +221,3 @@ class ConsumerConfig:
         check(self)
         if self.pull_timeout_ms <= self.suspend_timeout_ms:
             raise ConfigError("pull_timeout_ms", "is not above suspend_timeout_ms", "raise it")
-
-    @classmethod
-    def from_options(cls, **options: object) -> Self:
-        """Settings from keyword options, by our names or upstream's.
-
-        Raises:
-            ConfigError: an option is unknown, given under both names, or out of range.
-        """
-        return build(cls, options)

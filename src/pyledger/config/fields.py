@@ -190,30 +190,29 @@ def build(kind: type[S], options: Mapping[str, object]) -> S:
 def changed(
     kind: type[S],
     config: S | None,
-    options: Mapping[str, Any],
+    settings: Mapping[str, object],
     beside: Mapping[str, type[Settings]] | None = None,
 ) -> S:
-    """Settings with some options changed.
+    """Return settings with some values changed.
 
     Args:
         kind: The settings class.
-        config: None: the defaults.
-        options: By our names; over the defaults also by upstream's.
+        config: The settings to change; None: the defaults.
+        settings: Values by our names.
         beside: Other settings that the caller takes as a whole, by the name of the argument.
 
     Raises:
-        ConfigError: a name is unknown, or a value is wrong.
+        ConfigError: a name is unknown (the message suggests one), or a value is wrong.
     """
-    own = {name for one in settings_of(kind) for name in one.names}
-    for argument, other in (beside or {}).items():
-        for name in options.keys() & {name for one in settings_of(other) for name in one.names} - own:
-            problem = f"is a setting of {other.__name__}"
-            raise ConfigError(name, problem, f"put it into {argument}={other.__name__}(…)")
-    if config is None:
-        return build(kind, options)
-    known = [one.name for one in settings_of(kind)]
-    for name in options:
-        if name not in known:
-            raise ConfigError(name, "unknown setting", suggestion(name, known))
-    found: S = dataclasses.replace(config, **options)
+    ours = {name: one.name for one in settings_of(kind) for name in one.names}
+    for name in settings:
+        if ours.get(name) == name:
+            continue
+        for argument, other in (beside or {}).items():
+            if any(name in one.names for one in settings_of(other)):
+                problem = f"is a setting of {other.__name__}"
+                raise ConfigError(name, problem, f"put it into {argument}={other.__name__}(…)")
+        known = f"did you mean {ours[name]}?" if name in ours else suggestion(name, set(ours.values()))
+        raise ConfigError(name, "unknown setting", known)
+    found: S = dataclasses.replace(config or kind(), **dict[str, Any](settings))
     return found

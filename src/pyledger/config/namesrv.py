@@ -4,9 +4,8 @@ Source: RocketMQ common/.../NamesrvConfig.java, remoting/.../NettyServerConfig.j
 """
 
 from dataclasses import dataclass
-from typing import Self
 
-from pyledger.config.fields import Fixed, build, check, setting
+from pyledger.config.fields import Fixed, check, setting
 
 FIXED = {
     "enableControllerInNamesrv": Fixed(
@@ -81,12 +80,3 @@ class NamesrvConfig:
 
     def __post_init__(self) -> None:
         check(self)
-
-    @classmethod
-    def from_options(cls, **options: object) -> Self:
-        """Make settings from options by our names or upstream's.
-
-        Raises:
-            ConfigError: a name is unknown, or a value is wrong.
-        """
-        return build(cls, options)

@@ -5,9 +5,8 @@ TlsSystemConfig.java.
 """
 
 from dataclasses import dataclass
-from typing import Self
 
-from pyledger.config.fields import build, check, setting
+from pyledger.config.fields import check, setting
 from pyledger.errors import ConfigError
 
 INT_MAX = (1 << 31) - 1
@@ -142,15 +141,6 @@ class NetConfig:
                 "write_high_water_mark_bytes", "is above write_backlog_max_bytes", "lower it, or raise that"
             )
 
-    @classmethod
-    def from_options(cls, **options: object) -> Self:
-        """Settings from keyword options, by our names or upstream's.
-
-        Raises:
-            ConfigError: an option is unknown, given under both names, or out of range.
-        """
-        return build(cls, options)
-
 
 # A repr would show the passwords of the keys.
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -228,12 +218,3 @@ class TlsConfig:
 
     def __repr__(self) -> str:
         return f"TlsConfig(server_mode={self.server_mode!r}, client_enabled={self.client_enabled})"
-
-    @classmethod
-    def from_options(cls, **options: object) -> Self:
-        """Settings from keyword options, by our names or upstream's.
-
-        Raises:
-            ConfigError: an option is unknown, given under both names, or out of range.
-        """
-        return build(cls, options)

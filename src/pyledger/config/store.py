@@ -3,6 +3,7 @@
 Source: RocketMQ store/.../MessageStoreConfig.java.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Self
@@ -177,13 +178,16 @@ class StoreConfig:
             raise ConfigError("store_host", f"{self.store_host!r} is not an IPv4 or IPv6 address") from None
 
     @classmethod
-    def from_options(cls, **options: object) -> Self:
-        """Settings from keyword options, by our names or upstream's (`fileReservedTime=48`).
+    def from_properties(cls, properties: Mapping[str, object]) -> Self:
+        """Return settings from values by our names or upstream's, such as `{"fileReservedTime": "48"}`.
+
+        Args:
+            properties: Text is converted to the type of the setting, upstream's words and units to ours.
 
         Raises:
-            ConfigError: an option is unknown, given under both names, or out of range.
+            ConfigError: a name is unknown or given in both spellings, or a value is out of range.
         """
-        return build(cls, options)
+        return build(cls, properties)
 
     def delete_hours(self) -> tuple[int, ...]:
         """`delete_when` as numbers, 0 to 23.

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pyledger.config.fields import build
 from pyledger.config.namesrv import NamesrvConfig
 from pyledger.model.route import (
     BrokerIdentity,
@@ -48,7 +49,7 @@ class Story:
 
     def config(self, step: datadriven.Step) -> str:
         given = {name: value for name, value in step.named.items() if name != "at"}
-        self.table = RouteTable(NamesrvConfig.from_options(**given))
+        self.table = RouteTable(build(NamesrvConfig, given))
         return ""
 
     def channel(self, name: str) -> object:

@@ -6,6 +6,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from pyledger.config.fields import build
 from pyledger.config.namesrv import NamesrvConfig
 from pyledger.model.digest import body_crc
 from pyledger.model.remoting_codes import RequestCode
@@ -25,7 +26,7 @@ FIRST_VERSION = DataVersion(counter=1, timestamp_ms=1000)
 async def name_server(folder: Path, **settings: Any) -> AsyncIterator[NameServer]:
     """A name server on a free port of loopback."""
     path = str(folder / "kv" / "kvConfig.json")
-    server = NameServer(NamesrvConfig.from_options(port=0, kv_config_path=path, **settings))
+    server = NameServer(build(NamesrvConfig, {"port": 0, "kv_config_path": path, **settings}))
     await server.start()
     try:
         yield server

@@ -16,6 +16,7 @@ from pyledger.cli.network import (
 )
 from pyledger.cli.output import WrongUseError, emit, format_time, printable, write_line
 from pyledger.cli.parameters import Number, parse_time
+from pyledger.config.keywords import ConsumerSettings
 
 EXAMPLES = """\b
 Examples:
@@ -176,9 +177,12 @@ async def poll_group(
     """Poll the queues that fall to a member of a group, until `take` has enough."""
     from pyledger.client import AsyncLitePullConsumer
 
-    where = {"begin": "first_offset", "end": "last_offset"}.get(str(start), "timestamp")
-    moment_ms = start if isinstance(start, int) else 0
-    consumer = AsyncLitePullConsumer(group, client=client, consume_from=where, consume_timestamp_ms=moment_ms)
+    settings: ConsumerSettings = (
+        {"consume_from": "timestamp", "consume_timestamp_ms": start}
+        if isinstance(start, int)
+        else {"consume_from": "first_offset" if start == "begin" else "last_offset"}
+    )
+    consumer = AsyncLitePullConsumer(group, client=client, **settings)
     consumer.subscribe(topic, choice[0], sql=choice[1])
     async with consumer:
         idle = 0

@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import click
 
 from pyledger.cli.output import emit, format_size, print_table, progress, tell
 from pyledger.cli.parameters import Number, json_option
+from pyledger.config.keywords import StoreSettings
 
 EXAMPLES = """\b
 Examples:
@@ -199,13 +200,13 @@ def _synced_appends(place: str, _messages: int, body_size: int) -> Iterator[Meas
     yield Measure("append-sync", "append, sync flush, one caller", count, seconds, "file-sync")
 
 
-def _open_store(path: str, log_bytes: int | None, **options: Any) -> Any:
+def _open_store(path: str, log_bytes: int | None, **settings: Unpack[StoreSettings]) -> Any:
     from pyledger.store.messages.message_store import MessageStore
 
     if log_bytes is not None:
         pages = -(-log_bytes // _PAGE_BYTES)
-        options["mapped_file_size_bytes"] = min(max(pages * _PAGE_BYTES, 4 << 20), 1 << 30)
-    return MessageStore.open(path, **options)
+        settings["mapped_file_size_bytes"] = min(max(pages * _PAGE_BYTES, 4 << 20), 1 << 30)
+    return MessageStore.open(path, **settings)
 
 
 _STEPS = (_plain_files, _appends, _reads, _synced_appends)

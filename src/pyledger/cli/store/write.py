@@ -59,7 +59,7 @@ def command(
 
     kind = kind or ("csv" if file.endswith(".csv") else "jsonl")
     options = dict(_setting(text) for text in settings)
-    StoreConfig.from_options(**options)
+    StoreConfig.from_properties(options)
     try:
         source = cast("BinaryIO", click.open_file(file, "rb"))
         total = None if file == "-" else os.path.getsize(file)

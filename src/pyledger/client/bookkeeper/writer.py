@@ -432,9 +432,16 @@ class AsyncLedgerWriter:
 class AsyncAdvancedLedgerWriter(AsyncLedgerWriter):
     """Adds entries whose ids the caller chose; an entry waits until all below it were given."""
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        """Made by `AsyncLedgerClient.create`."""
-        super().__init__(*arguments, **options)
+    def __init__(
+        self,
+        bookies: BookieWatcher,
+        table: LedgerTable,
+        stored: StoredMetadata,
+        digest: EntryDigest,
+        config: LedgerConfig,
+    ) -> None:
+        """Made by `AsyncLedgerClient.create_advanced`."""
+        super().__init__(bookies, table, stored, digest, config)
         self._early: dict[int, tuple[bytes, asyncio.Future[int]]] = {}
 
     async def add_at(self, entry_id: int, payload: bytes) -> int:

@@ -7,12 +7,14 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
 from types import TracebackType
+from typing import Unpack
 
 from pyledger.client.consumer.assignment import Assignment
 from pyledger.client.consumer.group_consumer import GroupConsumer
 from pyledger.client.instance import OWN_CLIENT, ClientInstance
 from pyledger.config.client import ClientConfig, ConsumerConfig
 from pyledger.config.fields import changed
+from pyledger.config.keywords import ConsumerSettings
 from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.errors import ClientStateError
 from pyledger.model.message import MessageQueue
@@ -87,7 +89,7 @@ class AsyncLitePullConsumer(GroupConsumer):
         client: ClientConfig | ClientInstance | None = None,
         net: NetConfig | None = None,
         tls: TlsConfig | None = None,
-        **options: object,
+        **settings: Unpack[ConsumerSettings],
     ) -> None:
         """A consumer that connects once it is started.
 
@@ -97,11 +99,11 @@ class AsyncLitePullConsumer(GroupConsumer):
             auto_commit: Commit what is consumed, every `auto_commit_interval_ms` and at the end; otherwise
                 only `commit` does.
             strategy: How members share queues; None: neighbouring queues, parts of one size.
-            config: How to consume; `options` change single settings of it.
+            config: How to consume; None: the defaults.
             client: Settings of the client, or a client to share with others.
             net: Limits of connections, for a client of its own.
             tls: Certificates, for a client of its own.
-            options: Settings of `ConsumerConfig`, by our names or upstream's.
+            settings: Single settings of `ConsumerConfig`, over those of `config`.
 
         Raises:
             ConfigError: a setting is unknown or out of range.
@@ -110,7 +112,7 @@ class AsyncLitePullConsumer(GroupConsumer):
         super().__init__(
             group,
             name_servers,
-            changed(ConsumerConfig, config, options, OWN_CLIENT),
+            changed(ConsumerConfig, config, settings, OWN_CLIENT),
             orderly=False,
             strategy=strategy,
             client=client,

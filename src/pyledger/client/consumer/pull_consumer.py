@@ -3,6 +3,8 @@
 Source: RocketMQ client/.../impl/consumer/DefaultMQPullConsumerImpl.java.
 """
 
+from typing import Unpack
+
 from pyledger.client.consumer.group_consumer import DEFAULT_GROUP
 from pyledger.client.consumer.offset_store import RemoteOffsets
 from pyledger.client.consumer.pull_api import PullApi, PullResult
@@ -12,6 +14,7 @@ from pyledger.client.lifecycle import Lifecycle
 from pyledger.client.producer.message_preparation import check_group
 from pyledger.config.client import ClientConfig, ConsumerConfig
 from pyledger.config.fields import changed
+from pyledger.config.keywords import ConsumerSettings
 from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.model.message import MessageQueue
 from pyledger.protocol.broker.subscription import SQL92, TAG
@@ -30,18 +33,18 @@ class AsyncPullConsumer(Lifecycle):
         client: ClientConfig | ClientInstance | None = None,
         net: NetConfig | None = None,
         tls: TlsConfig | None = None,
-        **options: object,
+        **settings: Unpack[ConsumerSettings],
     ) -> None:
         """A consumer that connects once it is started.
 
         Args:
             group: Whose offsets are read and committed.
             name_servers: `host:port;host:port`; empty: as `ClientConfig.name_servers` says.
-            config: How to pull; `options` change single settings of it.
+            config: How to pull; None: the defaults.
             client: Settings of the client, or a client to share with others.
             net: Limits of connections, for a client of its own.
             tls: Certificates, for a client of its own.
-            options: Settings of `ConsumerConfig`, by our names or upstream's.
+            settings: Single settings of `ConsumerConfig`, over those of `config`.
 
         Raises:
             ConfigError: a setting is unknown or out of range.
@@ -49,7 +52,7 @@ class AsyncPullConsumer(Lifecycle):
         """
         check_group(group, DEFAULT_GROUP)
         self.group = group
-        self.config = changed(ConsumerConfig, config, options, OWN_CLIENT)
+        self.config = changed(ConsumerConfig, config, settings, OWN_CLIENT)
         self.client = own_client(name_servers, client, net, tls)
         self._puller = PullApi(self.client, group, self.config)
         self._offsets = RemoteOffsets(self.client, group)

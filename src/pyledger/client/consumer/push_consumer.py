@@ -4,6 +4,7 @@ Source: RocketMQ client/.../impl/consumer/DefaultMQPushConsumerImpl.java.
 """
 
 import asyncio
+from typing import Unpack
 
 from pyledger.client.consumer.assignment import Assignment
 from pyledger.client.consumer.consume_message_service import Concurrent, Orderly
@@ -14,6 +15,7 @@ from pyledger.client.listener import BatchListener, Listener, ListenerRunner, Re
 from pyledger.client.tracing import Tracer
 from pyledger.config.client import ClientConfig, ConsumerConfig
 from pyledger.config.fields import changed
+from pyledger.config.keywords import ConsumerSettings
 from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.model import names
 from pyledger.protocol.rebalance.strategies import Strategy
@@ -37,7 +39,7 @@ class AsyncPushConsumer(GroupConsumer):
         client: ClientConfig | ClientInstance | None = None,
         net: NetConfig | None = None,
         tls: TlsConfig | None = None,
-        **options: object,
+        **settings: Unpack[ConsumerSettings],
     ) -> None:
         """A consumer that connects once it is started.
 
@@ -49,11 +51,11 @@ class AsyncPushConsumer(GroupConsumer):
             batch_listener: Instead of `listener`; gets up to `batch_count_max` messages at once.
             orderly: The messages of a queue come one after the other, and a failed one holds its queue.
             strategy: How members share queues; None: neighbouring queues, parts of one size.
-            config: How to consume; `options` change single settings of it.
+            config: How to consume; None: the defaults.
             client: Settings of the client, or a client to share with others.
             net: Limits of connections, for a client of its own.
             tls: Certificates, for a client of its own.
-            options: Settings of `ConsumerConfig`, by our names or upstream's.
+            settings: Single settings of `ConsumerConfig`, over those of `config`.
 
         Raises:
             ConfigError: a setting is unknown or out of range.
@@ -62,7 +64,7 @@ class AsyncPushConsumer(GroupConsumer):
         super().__init__(
             group,
             name_servers,
-            changed(ConsumerConfig, config, options, OWN_CLIENT),
+            changed(ConsumerConfig, config, settings, OWN_CLIENT),
             orderly=orderly,
             strategy=strategy,
             client=client,

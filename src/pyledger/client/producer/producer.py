@@ -7,6 +7,7 @@ import asyncio
 import secrets
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from typing import Unpack
 
 from pyledger.client.identity import PROCESS_IDS
 from pyledger.client.instance import OWN_CLIENT, ClientInstance, own_client
@@ -17,6 +18,7 @@ from pyledger.client.producer.sender import Select, Sender
 from pyledger.client.tracing import Tracer
 from pyledger.config.client import ClientConfig, ProducerConfig
 from pyledger.config.fields import changed
+from pyledger.config.keywords import ProducerSettings
 from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.errors import ClientStateError, IllegalMessageError, ReplyTimeoutError
 from pyledger.model import names
@@ -41,18 +43,18 @@ class AsyncProducer(Lifecycle):
         client: ClientConfig | ClientInstance | None = None,
         net: NetConfig | None = None,
         tls: TlsConfig | None = None,
-        **options: object,
+        **settings: Unpack[ProducerSettings],
     ) -> None:
         """A producer that connects once it is started.
 
         Args:
             group: Name of this kind of producer; brokers ask any producer of the group about transactions.
             name_servers: `host:port;host:port`; empty: as `ClientConfig.name_servers` says.
-            config: How to send; `options` change single settings of it.
+            config: How to send; None: the defaults.
             client: Settings of the client, or a client to share with others.
             net: Limits of connections, for a client of its own.
             tls: Certificates, for a client of its own.
-            options: Settings of `ProducerConfig`, by our names or upstream's.
+            settings: Single settings of `ProducerConfig`, over those of `config`.
 
         Raises:
             ConfigError: a setting is unknown or out of range.
@@ -60,7 +62,7 @@ class AsyncProducer(Lifecycle):
         """
         check_group(group, DEFAULT_GROUP)
         self.group = group
-        self.config = changed(ProducerConfig, config, options, OWN_CLIENT)
+        self.config = changed(ProducerConfig, config, settings, OWN_CLIENT)
         self.client = own_client(name_servers, client, net, tls)
         self._sender = Sender(self.client, group, self.config)
         self._packer = MessageEncoder(self.config, PROCESS_IDS.of(self.client.address))

@@ -9,12 +9,16 @@ checkTransactionState, endTransaction).
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Unpack
 
 from pyledger.client.callbacks import invoke
+from pyledger.client.instance import ClientInstance
 from pyledger.client.producer.message_preparation import DELAYING
 from pyledger.client.producer.producer import AsyncProducer
 from pyledger.client.producer.send_result import SendStatus, TransactionResult, TransactionState
+from pyledger.config.client import ClientConfig, ProducerConfig
+from pyledger.config.keywords import ProducerSettings
+from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.errors import IllegalMessageError, RemotingError
 from pyledger.log_events import event, logger
 from pyledger.model import names
@@ -42,21 +46,36 @@ Check = Callable[[ReceivedMessage], TransactionState | Awaitable[TransactionStat
 class AsyncTransactionProducer(AsyncProducer):
     """A producer that can send messages in transactions, too."""
 
-    def __init__(self, group: str, name_servers: str = "", *, check: Check, **options: Any) -> None:
+    def __init__(
+        self,
+        group: str,
+        name_servers: str = "",
+        *,
+        check: Check,
+        config: ProducerConfig | None = None,
+        client: ClientConfig | ClientInstance | None = None,
+        net: NetConfig | None = None,
+        tls: TlsConfig | None = None,
+        **settings: Unpack[ProducerSettings],
+    ) -> None:
         """A producer that connects once it is started.
 
         Args:
             group: As of `AsyncProducer`. All producers of the group must be able to answer for each other.
             name_servers: As of `AsyncProducer`.
-            check: Asked what became of a transaction when the broker was not told. A coroutine function, or
-                one that runs on a thread.
-            options: All else that `AsyncProducer` takes.
+            check: Called when the broker asks for the outcome of a transaction. A coroutine function, or a
+                plain one, which runs on a thread.
+            config: As of `AsyncProducer`.
+            client: As of `AsyncProducer`.
+            net: As of `AsyncProducer`.
+            tls: As of `AsyncProducer`.
+            settings: Single settings of `ProducerConfig`, over those of `config`.
 
         Raises:
             ConfigError: a setting is unknown or out of range.
             IllegalMessageError: the group cannot be called so.
         """
-        super().__init__(group, name_servers, **options)
+        super().__init__(group, name_servers, config=config, client=client, net=net, tls=tls, **settings)
         self._check = check
 
     async def send_in_transaction(

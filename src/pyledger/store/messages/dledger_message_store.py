@@ -11,10 +11,11 @@ Source: RocketMQ store/.../dledger/DLedgerCommitLog.java.
 
 import os
 from collections.abc import Callable
-from typing import Self
+from typing import Self, Unpack
 
 from pyledger._core import CommitLog, EventNotifier, GroupCommit, MessageScan
 from pyledger.clock import Clock
+from pyledger.config.keywords import StoreSettings
 from pyledger.config.store import StoreConfig
 from pyledger.errors import CorruptRecordError, StoreClosedError, StoreFormatError
 from pyledger.model.sys_flag import TRANSACTION_MASK, TransactionType
@@ -54,7 +55,7 @@ class MemberStore(MessageStore):
 
     @classmethod
     def open_on(
-        cls, path: str, entries: DLedgerStore, *, leads: bool, clock: Clock, **options: object
+        cls, path: str, entries: DLedgerStore, *, leads: bool, clock: Clock, **settings: Unpack[StoreSettings]
     ) -> Self:
         """Open a folder whose log is that of a member.
 
@@ -63,7 +64,7 @@ class MemberStore(MessageStore):
             entries: The log, open; it stays open when the store is closed.
             leads: Take puts: the member leads its group, and nobody else appends.
             clock: Where the services get the time from.
-            options: Settings, as `MessageStore.open` takes them.
+            settings: As `MessageStore.open` takes them.
 
         Raises:
             StoreLockedError: another process has the folder open for writing.
@@ -72,7 +73,7 @@ class MemberStore(MessageStore):
         """
         lock = lock_store(path).acquire()
         try:
-            components = open_member_parts(path, entries, lock, leads=leads, options=options)
+            components = open_member_parts(path, entries, lock, leads=leads, options=dict(settings))
         except BaseException:
             lock.release()
             raise

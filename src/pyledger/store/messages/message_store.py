@@ -10,7 +10,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import NoReturn, Self, cast
+from typing import NoReturn, Self, Unpack, cast
 
 from pyledger._core import (
     DurableAppender,
@@ -22,6 +22,7 @@ from pyledger._core import (
     StoredMessage,
 )
 from pyledger.clock import Clock, SystemClock
+from pyledger.config.keywords import StoreSettings
 from pyledger.config.store import StoreConfig
 from pyledger.errors import FlushTimeoutError, StoreClosedError
 from pyledger.model.message import Message, PutResult, QueueRange
@@ -68,7 +69,7 @@ class MessageStore:
         clock: Clock | None = None,
         usage: DiskUsage = disk_usage,
         bulk: bool = False,
-        **options: object,
+        **settings: Unpack[StoreSettings],
     ) -> Self:
         """Open a folder for writing: lock it, recover it, start the services.
 
@@ -76,12 +77,11 @@ class MessageStore:
             path: The store's folder, with `commitlog` in it.
             config: All settings. None: upstream's defaults, with the file sizes that the folder has.
             create: Make the folder when it is not there.
-            truncate_at_corruption: Cut the log at damage in its middle, as upstream does, instead of
-                refusing.
+            truncate_at_corruption: Truncate the log at damage in its middle, as upstream does; False: raise.
             clock: Where the services get the time from.
             usage: How full (percent) the file system of a path is.
             bulk: Nothing is made ready ahead of appends: `append_rows` goes past the mapping.
-            options: Single settings by name, ours or upstream's, instead of `config`.
+            settings: Single settings of `StoreConfig`, instead of `config`.
 
         Raises:
             StoreLockedError: another process, or another object of this one, has the folder open for writing.
@@ -93,7 +93,7 @@ class MessageStore:
         Cost: reads the log from where the last checkpoint vouches for it; after a clean exit its last file.
         """
         components = open_parts(
-            os.fspath(path), config, options, create=create, truncate_at_corruption=truncate_at_corruption
+            os.fspath(path), config, settings, create=create, truncate_at_corruption=truncate_at_corruption
         )
         try:
             return cls(StoreServices(components, clock or SystemClock(), usage, bulk=bulk))

@@ -99,7 +99,7 @@ def open_parts(
 ) -> StoreComponents:
     """Open a folder for writing; see `MessageStore.open`."""
     if config is None:
-        StoreConfig.from_options(**options)
+        StoreConfig.from_properties(options)
     refuse_foreign_parts(path)
     try:
         _prepare_folder(path, create=create)
@@ -150,7 +150,7 @@ def _refuse_other_folder(path: str) -> None:
 
 def fit_settings(folder: StoreFolder, options: Mapping[str, object]) -> StoreConfig:
     """Settings from options; file sizes that are not given are those that the folder has."""
-    plain = StoreConfig.from_options(**options)
+    plain = StoreConfig.from_properties(options)
     default = StoreConfig()
     found: dict[str, object] = {}
     if folder.log_files:
@@ -162,7 +162,7 @@ def fit_settings(folder: StoreFolder, options: Mapping[str, object]) -> StoreCon
     if folder.index_files:
         found["index_slots"], found["index_entries"] = folder.index_geometry()
     given = {name for name in found if getattr(plain, name) != getattr(default, name)}
-    return StoreConfig.from_options(**{k: v for k, v in found.items() if k not in given}, **options)
+    return StoreConfig.from_properties({**{k: v for k, v in found.items() if k not in given}, **options})
 
 
 def _refuse_cut_file(folder: StoreFolder) -> None:

@@ -9,11 +9,12 @@ Source: RocketMQ store/.../dledger/DLedgerCommitLog.java.
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 from pyledger.clock import Clock
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.ha import HaConfig
+from pyledger.config.keywords import StoreSettings
 from pyledger.config.net import TlsConfig
 from pyledger.errors import StoreClosedError
 from pyledger.model import names
@@ -58,10 +59,10 @@ class Membership:
         state = self._member.node.state
         return state.is_leader and state.term == self.led_term
 
-    def open(self, path: str, *, clock: Clock, **options: Any) -> MemberStore:
+    def open(self, path: str, *, clock: Clock, **settings: Unpack[StoreSettings]) -> MemberStore:
         """Open the store on the member's log."""
         leads = self.led_term is not None
-        return MemberStore.open_on(path, self._member.file_store, leads=leads, clock=clock, **options)
+        return MemberStore.open_on(path, self._member.file_store, leads=leads, clock=clock, **settings)
 
     async def settle(self, store: MessageStore) -> None:
         """Let the store follow the group; return, as leader, when it has all that the group has.
