@@ -23,9 +23,6 @@ cdef extern from "poll.h" nogil:
     int c_poll "poll" (pollfd* fds, unsigned long count, int timeout_ms)
     enum: POLLIN
 
-cdef extern from "sched.h" nogil:
-    int sched_yield()
-
 cdef extern from "sys/socket.h" nogil:
     ssize_t recv(int fd, void* buffer, size_t size, int flags)
     ssize_t c_send "send" (int fd, const void* data, size_t size, int flags)
@@ -44,13 +41,6 @@ cdef extern from *:
 cdef enum:
     FEED_BUFFER_BYTES = 1 << 20
     FEED_READ_BYTES = 512 << 10      # at once: it is still in the cache when it is written
-    # Falling asleep and being woken takes longer than the next frame of a sender that waits for this one.
-    FEED_AWAKE_NS = 300_000
-    FEED_SMALL_BYTES = 64 << 10
-    # Who has to wait so long for a core that it let others have shares it with them: it had better sleep,
-    # as the kernel lets those who were asleep go first.
-    FEED_CROWDED_NS = 1_000_000
-    FEED_SLEEPS_NS = 100_000_000
     FEED_GOES_ON = 0
     FEED_TIME_IS_OVER = 1
     FEED_NOT_READY = 2               # the log's file needs room
@@ -72,8 +62,6 @@ cdef class ReplicaReceiver:
     cdef uint32_t bell_armed
     cdef bint reports                # what is written may be reported
     cdef readonly bint closed        # the master closed the connection
-    cdef bint stays_awake
-    cdef int64_t sleeps_until_ns     # there are others who need the core
     cdef int64_t reported
     cdef int64_t read_ns             # when bytes came last, and when something was reported
     cdef int64_t wrote_ns
@@ -246,8 +234,7 @@ cdef class ReplicaReceiver:
         """Wait for more bytes."""
         cdef pollfd about
         cdef ssize_t got
-        cdef int64_t begin_ns = monotonic_ns()
-        cdef int64_t now_ns = begin_ns
+        cdef int64_t now_ns
         ASSERT(0 <= self.begin <= self.end <= FEED_BUFFER_BYTES)
         if self.begin > 0:
             memmove(self.buffer, self.buffer + self.begin, <size_t>(self.end - self.begin))
@@ -265,19 +252,12 @@ cdef class ReplicaReceiver:
             now_ns = monotonic_ns()
             if now_ns >= deadline_ns:
                 return FEED_TIME_IS_OVER
-            if self.stays_awake and now_ns - begin_ns < FEED_AWAKE_NS and now_ns >= self.sleeps_until_ns:
-                sched_yield()
-                if monotonic_ns() - now_ns > FEED_CROWDED_NS:
-                    self.sleeps_until_ns = now_ns + FEED_SLEEPS_NS
-                continue
             about.fd = self.fd
             about.events = POLLIN
             about.revents = 0
             c_poll(&about, 1, <int>min((deadline_ns - now_ns) // 1_000_000 + 1, <int64_t>1_000_000))
         if got == 0:
             return FEED_CLOSED
-        now_ns = monotonic_ns()
-        self.stays_awake = got <= FEED_SMALL_BYTES and now_ns - begin_ns < FEED_AWAKE_NS
-        store_release(&self.read_ns, now_ns)
+        store_release(&self.read_ns, monotonic_ns())
         self.end += got
         return FEED_GOES_ON

@@ -53,7 +53,7 @@ def test_timer_messages_go_on_where_the_master_was(run: Run, tmp_path: Path) -> 
                 clock.time_ms += 60_000
                 found = await arrived(successor, client, 5)
                 assert found == [b"after 2", b"after 3", b"after 4", b"after 8", b"after 9"]
-                await until(lambda: not successor.parts.tables.timers.heap)  # type: ignore[union-attr]
+                await until(lambda: not successor.context.tables.timers.heap)  # type: ignore[union-attr]
                 assert successor.store.queue_range("T", 0).max_offset == 5
                 assert successor.store.queue_range(names.TIMER_TOPIC, 0).max_offset == 5
 

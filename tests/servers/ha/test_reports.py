@@ -40,7 +40,7 @@ class Master:
         self.connection = self.service.connections[1] = HaConnection(self.service, own, 1, "127.0.0.1", 1)
         self._runs = self.store.send_batches(b"", (), "DefaultRegion", trace_on=True)
         self.report(0)
-        self.connection.look()
+        self.connection.read_reports()
 
     def report(self, offset: int) -> None:
         self.slave.send(REPORT.pack(offset))
@@ -115,11 +115,11 @@ def test_sends_wait_for_a_report_that_reaches_their_end(run: Run, tmp_path: Path
             # The others are sent when these are acknowledged.
             for reported in (ends[0], ends[1] - 1):
                 master.report(reported)
-                master.service.look()
+                master.service.poll_reports()
                 assert answers == ["PUT_OK"]
                 assert master.puts.waiting == count
             master.report(ends[1])
-            master.service.look()
+            master.service.poll_reports()
             assert answers == ["PUT_OK"] * 2
             assert master.puts.waiting == 0
 
@@ -139,7 +139,7 @@ def test_who_is_answered_may_put_again_at_once(
                     _, answer = master.take(64, told)
                     assert isinstance(
                         answer, DeferredResponse
-                    )  # its report is there, but a look is under way
+                    )  # its report is there, but reports are being processed
                     answer.add_done_callback(again)
 
             _, answer = master.take(64, told)
@@ -149,7 +149,7 @@ def test_who_is_answered_may_put_again_at_once(
             reporting(master)
             for number in range(3):
                 assert len(answers) == number
-                master.service.look()
+                master.service.poll_reports()
             assert answers == ["PUT_OK"] * 3
 
     run(main())

@@ -41,8 +41,8 @@ DELAYED = (TransactionType.NONE, TransactionType.COMMIT)
 Arrived = Callable[[str, int, int, Mapping[str, str] | bytes | None], None]
 """Told of messages that can be read: topic, queue, its end, properties of a lone one, perhaps as stored."""
 
-LOOK_REQUESTS = 8
-"""Making so many answers takes about as long as a slave needs that is awake: it is asked before they wait."""
+POLL_REQUESTS = 8
+"""Encoding this many answers takes about as long as a slave needs to report: poll it before they wait."""
 PUT_OK = "PUT_OK"
 FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
 UNAVAILABLE = (StoreFullError, StoreFailedError, StoreClosedError)
@@ -61,8 +61,8 @@ class Replication(Protocol):
     def appended(self) -> None:
         """Bytes of the log can be sent to slaves."""
 
-    def look(self) -> None:
-        """Take what slaves have reported by now."""
+    def poll_reports(self) -> None:
+        """Process the reports that have arrived, without waiting."""
 
     def wait(self, end_offset: int, answer: Callable[[str], None], /) -> str | None:
         """How the wait for slaves ended that shall have all below a physical offset (bytes).
@@ -287,8 +287,8 @@ class MessagePuts:
                 return then(PutOutcome(pending.status, places))
         if isinstance(then, PreparedAnswer):
             then.prepare()
-            if flush is None and replication is not None and requests >= LOOK_REQUESTS:
-                replication.look()
+            if flush is None and replication is not None and requests >= POLL_REQUESTS:
+                replication.poll_reports()
         if pending.flushed and pending.status is not None:
             return then(PutOutcome(pending.status, places))
         self.waiting += requests

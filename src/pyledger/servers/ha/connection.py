@@ -8,7 +8,6 @@ Source: RocketMQ store/.../ha/DefaultHAConnection.java.
 import asyncio
 import logging
 import socket
-import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import partial
@@ -43,8 +42,6 @@ class ConnectionOwner(Protocol):
     stream_threads: Executor
     streams: set[asyncio.Future[int]]
     """Those that run, also of connections that are closed."""
-    round_trip_s: float
-    """How long the last slave took that answered, from a push to its report."""
 
     def log_range(self) -> LogRange:
         """What slaves may have at this moment."""
@@ -74,8 +71,7 @@ class HaConnection:
         self._stream: asyncio.Future[int] | None = None
         """Of a thread that brings a slave nearer which is far behind."""
         self._writing = self._again = self._due = self._closed = False
-        self._pushed_s = 0.0
-        self._loop.add_reader(connected.fileno(), self.look)
+        self._loop.add_reader(connected.fileno(), self.read_reports)
         self._timer = self._later()
 
     @property
@@ -103,8 +99,8 @@ class HaConnection:
 
     # --- the read side
 
-    def look(self) -> None:
-        """Take what the slave has reported, if anything."""
+    def read_reports(self) -> None:
+        """Process what the slave has reported, if anything has arrived."""
         if self._closed:
             return
         try:
@@ -124,7 +120,6 @@ class HaConnection:
         if machine.state is MasterState.SHUTDOWN:
             self.close(machine.problem)
         elif progress:
-            service.round_trip_s = time.perf_counter() - self._pushed_s
             service.transfer.acknowledged(self._number, machine.slave_ack_offset)
             if service.store.confirmed_where > machine.next_offset or self._sender.unfinished:
                 self.push()
@@ -171,7 +166,6 @@ class HaConnection:
             service.streams.add(self._stream)
             self._stream.add_done_callback(self._streamed)
             return
-        self._pushed_s = time.perf_counter()
         try:
             reached = sender.send(view, start, stop)
         except (OSError, PyLedgerError) as error:

@@ -9,9 +9,7 @@ Source: RocketMQ store/.../ha/DefaultHAService.java, DefaultHAConnection.java, G
 
 import asyncio
 import logging
-import os
 import socket
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -35,14 +33,6 @@ from pyledger.store.messages.message_store import MessageStore
 
 log = logger("ha")
 
-AWAKE_S = 0.0003
-ROUND_TRIP_MAX_S = 0.0006
-"""So long the loop does not sleep while sends wait for a slave, if it answered sooner the last time: to
-fall asleep and to wake up take longer than that, and what comes meanwhile is served all the same."""
-CROWDED_S = 0.001
-SLEEPS_S = 0.1
-"""Who waited so long (s) for a core that it let others have sleeps for so long (s): the kernel lets those who
-were asleep go first."""
 BACKLOG = 64
 ADMISSIONS_MAX = 64
 """Connections that wait at most to be let in; each may cost a question to the name servers."""
@@ -118,10 +108,7 @@ class HaService:
         self.stream_threads: Executor = ThreadPoolExecutor(CONNECTIONS_MAX, "ha-stream")
         self.streams: set[asyncio.Future[int]] = set()
         """Those that run, also of connections that are closed."""
-        self.round_trip_s = 0.0
-        """How long the last slave took that answered, from a push to its report."""
-        self._awake = self._looks = False
-        self._awake_until_s = self._sleeps_until_s = 0.0
+        self._polling = False
 
     @property
     def port(self) -> int:
@@ -187,39 +174,17 @@ class HaService:
             end, wanted = self.store.confirmed_where, self.transfer.anyone_waits
             for connection in tuple(self.connections.values()):
                 connection.log_grew(end, wanted=wanted)
-            if wanted:
-                self._stay_awake()
 
-    def _stay_awake(self) -> None:
-        now_s = time.perf_counter()
-        self._awake_until_s = now_s + AWAKE_S
-        if not self._awake and self.round_trip_s <= ROUND_TRIP_MAX_S and now_s >= self._sleeps_until_s:
-            assert self._loop is not None
-            self._awake = True
-            self._loop.call_soon(self._look_again)
-
-    def look(self) -> None:
-        """Take what slaves have reported."""
-        if self._looks:  # who is answered may put again at once
+    def poll_reports(self) -> None:
+        """Process the reports that have arrived, without waiting."""
+        if self._polling:  # a client that gets its response may put again at once
             return
-        self._looks = True
+        self._polling = True
         try:
             for connection in tuple(self.connections.values()):
-                connection.look()
+                connection.read_reports()
         finally:
-            self._looks = False
-
-    def _look_again(self) -> None:
-        self.look()
-        now_s = time.perf_counter()
-        if self.transfer.anyone_waits and now_s < self._awake_until_s and now_s >= self._sleeps_until_s:
-            assert self._loop is not None
-            os.sched_yield()
-            if time.perf_counter() - now_s > CROWDED_S:
-                self._sleeps_until_s = now_s + SLEEPS_S
-            self._loop.call_soon(self._look_again)
-        else:
-            self._awake = False
+            self._polling = False
 
     def _set_timer(self) -> None:
         deadline_ms = self.transfer.deadline_ms()

@@ -48,7 +48,7 @@ class GroupLeader:
     def appended(self) -> None:
         """The member was told already."""
 
-    def look(self) -> None:
+    def poll_reports(self) -> None:
         """No slave reports here."""
 
     def wait(self, _end_offset: int, _answer: Callable[[str], None]) -> str | None:

@@ -162,9 +162,9 @@ class MasterReplication:
         """Bytes of the log can be sent to slaves."""
         self.service.appended()
 
-    def look(self) -> None:
-        """Take what slaves have reported by now."""
-        self.service.look()
+    def poll_reports(self) -> None:
+        """Process the reports that have arrived, without waiting."""
+        self.service.poll_reports()
 
     def wait(self, end_offset: int, answer: Callable[[str], None]) -> str | None:
         """How the wait for slaves ended that shall have all below a physical offset (bytes).

@@ -63,8 +63,8 @@ class SlaveBroker:
     def appended(self) -> None:
         """Nothing follows a slave."""
 
-    def look(self) -> None:
-        """Nobody reports to a slave."""
+    def poll_reports(self) -> None:
+        """No broker reports to a slave."""
 
     def wait(self, _end_offset: int, _answer: Callable[[str], None]) -> str | None:
         """Nothing is put here, so no physical offset (bytes) is waited for."""
