@@ -27,8 +27,7 @@ FLAGS = f"-O1 -g1 -fno-omit-frame-pointer {SANITIZERS}"
 # Native code alone, the folders and recordings of real peers, and the fuzz tests, whose seeds are fixed.
 TESTS = ["tests/core", "tests/golden", "tests/wire/remoting/test_native_codec.py",
          "tests/wire/remoting/test_native_sends.py", "tests/wire/remoting/test_native_pulls.py",
-         "tests/wire/bookkeeper/test_fast_add.py", "tests/wire/bookkeeper/test_fast_read.py",
-         "tests/wire/bookkeeper/test_many_entries.py",
+         "tests/wire/bookkeeper/test_plain_reads.py", "tests/wire/bookkeeper/test_many_entries.py",
          "tests/net/test_golden_streams.py", "tests/store/reading/test_damaged_mappings.py",
          "tests/store/test_mutated_folders.py", "tests/store/queues/test_hostile_queues.py",
          "tests/store/messages/test_threads.py", "tests/store/test_fuzz.py"]  # fmt: skip

@@ -3467,16 +3467,19 @@ def cut_entries(data: bytes, location: int, slots: bytes, ledger_id: int, entry_
         entry_id: Which the first one is; the others follow.
     """
 
-# --- ledger_add.pyx
+# --- add_encoder.pyx
 
-def encode_copies(number: int, ledger_id: int, key: bytes, entries: list[bytes]) -> bytes:
-    """Frames of ordinary adds, in version 3 of the protocol, of entries as their writer made them.
+def encode_adds(
+    number: int, ledger_id: int, key: bytes, entries: list[bytes], *, deferred_sync: bool = False
+) -> bytes:
+    """Frames of plain adds, in version 3 of the protocol, of whole entries.
 
     Args:
         number: Of the first request; the others follow.
         ledger_id: Which ledger.
         key: Its master key.
-        entries: Whole, with their headers, which tell their ids.
+        entries: With their headers, which contain their ids.
+        deferred_sync: The adds may be answered before they are on disk.
 
     Raises:
         LedgerFrameError: One is too long for a frame, or too short for an entry.
@@ -3484,7 +3487,7 @@ def encode_copies(number: int, ledger_id: int, key: bytes, entries: list[bytes])
 
 @final
 class AddEncoder:
-    """Frames of ordinary adds to one ledger, in version 3 of the protocol."""
+    """Frames of plain adds to one ledger, in version 3 of the protocol."""
 
     def __init__(self, ledger_id: int, key: bytes, kind: int, *, deferred_sync: bool = False) -> None:
         """For one writer.
@@ -3499,26 +3502,10 @@ class AddEncoder:
             ValueError: Another digest.
         """
 
-    def encode(
-        self, number: int, entry_id: int, last_add_confirmed: int, length: int, payload: Buffer
-    ) -> bytes:
-        """A whole frame, with the entry as `pack_entry` makes it.
-
-        Args:
-            number: Of the request.
-            entry_id: Which entry.
-            last_add_confirmed: What its writer knows as confirmed.
-            length: Bytes of all payloads up to and with this one.
-            payload: Its own.
-
-        Raises:
-            LedgerFrameError: It is too long for a frame.
-        """
-
-    def encode_run(
+    def encode_batch(
         self, number: int, entry_id: int, last_add_confirmed: int, length: int, payloads: list[bytes]
     ) -> bytes:
-        """Frames of adds that follow one another, in one piece.
+        """Frames of adds of consecutive entries, in one piece; each entry is as `pack_entry` makes it.
 
         Args:
             number: Of the first request; the others follow.

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from pyledger.net.bookkeeper.bookie_client import BookieClient, BookieConnection, Codec, RequestBatch
+from pyledger.net.bookkeeper.bookie_client import BookieClient, Codec, RequestBatch
 from pyledger.protocol.bookkeeper.messages import AddResponse, Status
 from pyledger.wire.bookkeeper.request_frames import ADDED, AnswerFrames, Version3
 from pyledger.wire.bookkeeper.version3 import encode_response
@@ -106,15 +106,15 @@ def test_nobody_listens() -> None:
     run(mute, scenario)
 
 
-RUN = 12
+BATCH = 12
 COUNT_BYTES = 4
 
 
 def answering(*order: tuple[int, Status]) -> Serve:
-    """A bookie that takes `RUN` bytes and answers adds of these numbers, in this order; then it is gone."""
+    """A bookie that takes `BATCH` bytes and answers adds of these numbers, in this order; then it is gone."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readexactly(RUN)
+        await reader.readexactly(BATCH)
         for number, status in order:
             body = encode_response(AddResponse(txn_id=number, status=status, ledger_id=1, entry_id=number))
             writer.write(len(body).to_bytes(COUNT_BYTES, "big") + body)
@@ -124,70 +124,88 @@ def answering(*order: tuple[int, Status]) -> Serve:
     return serve
 
 
-def ask_for_a_run(serve: Serve) -> tuple[list[int], dict[int, Any]]:
-    """What a run of adds 10 … 21 is told: those that were stored in order, and others one by one."""
-    stored: list[int] = []
-    others: dict[int, Any] = {}
+def send_a_batch(serve: Serve) -> list[tuple[int, int, Any]]:
+    """What the batch of adds 10 … 21 gets: first number, count, answer, in this order."""
+    found: list[tuple[int, int, Any]] = []
 
     async def whole() -> None:
         over = asyncio.Event()
 
-        def told() -> None:
-            if len(stored) + len(others) == RUN:
+        def done(number: int, count: int, answer: Any) -> None:
+            found.append((number, count, answer))
+            if sum(one[1] for one in found) == BATCH:
                 over.set()
-
-        def done(number: int, count: int) -> None:
-            stored.extend(range(number, number + count))
-            told()
-
-        def one(number: int, answer: Any) -> None:
-            assert number not in others
-            others[number] = answer
-            told()
 
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
         codec = Codec(Version3.decode, AnswerFrames, ADDED)
         client = BookieClient(codec, frame_max_bytes=1 << 20, connect_timeout_ms=60_000)
-        connection: BookieConnection = await client._connect(address)
-        late_at = asyncio.get_running_loop().time() + 60
-        connection.send_run(RequestBatch(10, 10 + RUN, late_at, done, one), bytes(RUN))
-        assert not stored
-        assert not others
+        client.send_batch(address, RequestBatch(10, 10 + BATCH, done), bytes(BATCH), 60_000)
+        assert not found
         await over.wait()
         await client.close()
         server.close()
 
     asyncio.run(whole())
-    return stored, others
+    return found
 
 
-def test_a_run_of_adds_is_answered() -> None:
-    good = [(number, Status.EOK) for number in range(10, 10 + RUN)]
-    assert ask_for_a_run(answering(*good)) == ([number for number, _ in good], {})
+def test_a_batch_of_adds_is_answered() -> None:
+    good = [(number, Status.EOK) for number in range(10, 10 + BATCH)]
+    found = send_a_batch(answering(*good))
+    assert [(number, answer) for first, count, answer in found for number in range(first, first + count)] == [
+        (number, ADDED) for number, _ in good
+    ]
 
 
-def test_a_run_is_one_no_more_after_an_answer_out_of_turn() -> None:
-    order = [10, 11, 15, 12, 13, 14, *range(16, 10 + RUN)]
-    stored, others = ask_for_a_run(answering(*((number, Status.EOK) for number in order)))
-    assert stored == [10, 11]
-    assert others == dict.fromkeys(range(12, 10 + RUN), ADDED)
+def test_answers_out_of_order_split_a_batch() -> None:
+    order = [10, 11, 15, 12, 13, 14, *range(16, 10 + BATCH)]
+    found = send_a_batch(answering(*((number, Status.EOK) for number in order)))
+    told = [number for first, count, _ in found for number in range(first, first + count)]
+    assert told == order
+    assert all(answer is ADDED for _, _, answer in found)
 
 
-def test_bad_answers_and_silence_in_a_run_are_told_one_by_one() -> None:
+def test_bad_answers_and_silence_concern_their_requests_alone() -> None:
     order = [(10, Status.EOK), (11, Status.EREADONLY), (12, Status.EOK), (99, Status.EOK)]
-    stored, others = ask_for_a_run(answering(*order))
-    assert stored == [10]
-    assert others.pop(11).status is Status.EREADONLY
-    assert others.pop(12) is ADDED
-    assert others == dict.fromkeys(range(13, 10 + RUN))
+    first, bad, good, *silent = send_a_batch(answering(*order))
+    assert first == (10, 1, ADDED)
+    assert bad[:2] == (11, 1)
+    assert bad[2].status is Status.EREADONLY
+    assert good == (12, 1, ADDED)
+    assert silent == [(13, 10 + BATCH - 13, None)]
 
 
-def test_a_run_on_a_connection_that_is_gone() -> None:
+def test_an_answer_to_the_last_of_a_batch_leaves_the_others() -> None:
+    found = send_a_batch(answering((10 + BATCH - 1, Status.EREADONLY)))
+    assert [one[:2] for one in found] == [(10 + BATCH - 1, 1), (10, BATCH - 1)]
+    assert found[1][2] is None
+
+
+def test_a_batch_on_a_connection_that_is_gone() -> None:
     async def gone(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.transport.abort()
 
-    assert ask_for_a_run(gone) == ([], dict.fromkeys(range(10, 10 + RUN)))
+    assert send_a_batch(gone) == [(10, BATCH, None)]
+
+
+def test_a_batch_that_gets_no_answer_in_time() -> None:
+    async def scenario(client: BookieClient, address: str) -> None:
+        found: asyncio.Future[tuple[int, int, Any]] = asyncio.get_running_loop().create_future()
+        batch = RequestBatch(1, 4, lambda *answer: found.set_result(answer))
+        client.send_batch(address, batch, bytes(9), 1)
+        assert await found == (1, 3, None)
+
+    run(mute, scenario)
+
+
+def test_a_batch_to_nobody() -> None:
+    async def scenario(client: BookieClient, _address: str) -> None:
+        found: asyncio.Future[tuple[int, int, Any]] = asyncio.get_running_loop().create_future()
+        client.send_batch("127.0.0.1:1", RequestBatch(1, 4, lambda *answer: found.set_result(answer)), b"", 1)
+        assert await found == (1, 3, None)
+
+    run(mute, scenario)
 
 
 def test_what_waits_for_a_connection_is_bounded() -> None:

@@ -168,21 +168,18 @@ def acknowledgements_of_replaced_bookies(part: object) -> None:
     """What a bookie acknowledged counts on after it was replaced (bookkeeper #1395)."""
     if not isinstance(part, WriterProcess):
         return
-    machine = part.machine
 
     class Kept(set[int]):
         def discard(self, _: int) -> None:
             pass
 
-    add = machine.add
+    class Keeping(LedgerWriter):
+        def _changed(self) -> None:
+            for op in self._pending:
+                op.acknowledged = Kept(op.acknowledged)
+            super()._changed()
 
-    def keeping(payload: bytes, now_ms: int, length: int | None = None) -> int:
-        entry_id = add(payload, now_ms, length)
-        for op in machine._pending:
-            op.acknowledged = Kept(op.acknowledged)
-        return entry_id
-
-    machine.add = keeping
+    part.machine.__class__ = Keeping
 
 
 def confirm_while_bookies_are_replaced(part: object) -> None:
@@ -290,9 +287,9 @@ def told_before_the_close(part: object) -> None:
     """A recovery tells readers of entries whose new copies no metadata names yet (upstream; ours, mended)."""
 
     class Telling(LedgerWriter):
-        def add(self, payload: bytes, now_ms: int, length: int | None = None) -> int:
+        def add(self, payloads: list[bytes], now_ms: int, length: int | None = None) -> int:
             self._found_confirmed = self.last_add_confirmed
-            return super().add(payload, now_ms, length)
+            return super().add(payloads, now_ms, length)
 
     if (machine := recovery_of(part)) is None:
         return

@@ -1,6 +1,6 @@
 # Adds of a client of ledgers in version 3 of the protocol: an entry with its header and digest, or one that
 # is there whole, inside its frame, made in one piece; and the numbers of those that were answered well. The
-# bytes are those of `pyledger.wire.bookkeeper.entry` and `.quick_add`.
+# bytes are those of `pyledger.wire.bookkeeper.entry` and `.version3`.
 from _core.layout cimport get_i32, get_i64, put_i32, put_i64
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -66,30 +66,39 @@ cdef uint8_t* put_add_head(uint8_t* at, uint64_t number, int64_t ledger_id, int6
     return put_varint(at + key_bytes + 1, entry_bytes)
 
 
+cdef inline uint8_t* put_add_tail(uint8_t* at, bint deferred_sync) noexcept:
+    """Write what follows the entry: `writeFlags`, where they are set."""
+    if deferred_sync:
+        at[0], at[1] = 0x28, 1
+        at += 2
+    return at
+
+
 cdef inline int64_t entry_id_of(bytes entry) noexcept:
     return get_i64(<const uint8_t*>PyBytes_AS_STRING(entry) + 8)
 
 
-def encode_copies(uint64_t number, int64_t ledger_id, bytes key not None, list entries not None):
-    """Frames of adds of entries that are there whole; see _core.pyi."""
+def encode_adds(uint64_t number, int64_t ledger_id, bytes key not None, list entries not None, *,
+                bint deferred_sync=False):
+    """Frames of adds of whole entries, in one piece; see _core.pyi."""
     cdef int64_t whole_bytes = 0
     cdef int64_t key_bytes = PyBytes_GET_SIZE(key)
+    cdef int64_t tail_bytes = 2 if deferred_sync else 0
     cdef uint64_t at_number = number
     cdef bytes entry, made
     cdef uint8_t* at
     for entry in entries:
         if PyBytes_GET_SIZE(entry) < ENTRY_HEADER_BYTES:
-            raise LedgerFrameError(f"{PyBytes_GET_SIZE(entry)} bytes are no entry")
+            raise LedgerFrameError(f"{PyBytes_GET_SIZE(entry)} bytes are not an entry")
         whole_bytes += 4 + add_frame_bytes(at_number, ledger_id, entry_id_of(entry), key_bytes,
-                                           PyBytes_GET_SIZE(entry), 0)
+                                           PyBytes_GET_SIZE(entry), tail_bytes)
         at_number += 1
     made = PyBytes_FromStringAndSize(NULL, whole_bytes)
     at = <uint8_t*>PyBytes_AS_STRING(made)
     for entry in entries:
-        at = put_add_head(at, number, ledger_id, entry_id_of(entry), key,
-                          PyBytes_GET_SIZE(entry), 0)
+        at = put_add_head(at, number, ledger_id, entry_id_of(entry), key, PyBytes_GET_SIZE(entry), tail_bytes)
         memcpy(at, PyBytes_AS_STRING(entry), PyBytes_GET_SIZE(entry))
-        at += PyBytes_GET_SIZE(entry)
+        at = put_add_tail(at + PyBytes_GET_SIZE(entry), deferred_sync)
         number += 1
     ASSERT(at == <uint8_t*>PyBytes_AS_STRING(made) + whole_bytes)
     return made
@@ -110,19 +119,9 @@ cdef class AddEncoder:
         self.digest_bytes = entry_digest_bytes(kind)
         self.deferred_sync = deferred_sync
 
-    def encode(self, uint64_t number, int64_t entry_id, int64_t last_add_confirmed, int64_t length, payload):
-        """A frame; see _core.pyi."""
-        cdef Py_buffer view
-        PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
-        try:
-            return self.frame(number, entry_id, last_add_confirmed, length, <const uint8_t*>view.buf,
-                              view.len)
-        finally:
-            PyBuffer_Release(&view)
-
-    def encode_run(self, uint64_t number, int64_t entry_id, int64_t last_add_confirmed, int64_t length,
-                   list payloads not None):
-        """Frames of adds that follow one another, in one piece; see _core.pyi."""
+    def encode_batch(self, uint64_t number, int64_t entry_id, int64_t last_add_confirmed, int64_t length,
+                     list payloads not None):
+        """Frames of adds of consecutive entries, in one piece; see _core.pyi."""
         cdef int64_t whole_bytes = 0
         cdef int64_t at_entry = entry_id
         cdef uint64_t at_number = number
@@ -143,14 +142,6 @@ cdef class AddEncoder:
         ASSERT(at == <uint8_t*>PyBytes_AS_STRING(made) + whole_bytes)
         return made
 
-    cdef bytes frame(self, uint64_t number, int64_t entry_id, int64_t confirmed, int64_t length,
-                     const uint8_t* payload, int64_t payload_bytes):
-        cdef int64_t size_bytes = self.frame_bytes(number, entry_id, payload_bytes)
-        cdef bytes made = PyBytes_FromStringAndSize(NULL, 4 + size_bytes)
-        self.put_frame(<uint8_t*>PyBytes_AS_STRING(made), number, entry_id, confirmed, length, payload,
-                       payload_bytes)
-        return made
-
     cdef int64_t frame_bytes(self, uint64_t number, int64_t entry_id, int64_t payload_bytes) except -1:
         """Of a frame, without its length."""
         cdef int64_t entry_bytes = ENTRY_HEADER_BYTES + self.digest_bytes + payload_bytes
@@ -164,11 +155,7 @@ cdef class AddEncoder:
         at = put_add_head(at, number, self.ledger_id, entry_id, self.key, entry_bytes,
                           2 if self.deferred_sync else 0)
         self.put_entry(at, entry_id, confirmed, length, payload, payload_bytes)
-        at += entry_bytes
-        if self.deferred_sync:
-            at[0], at[1] = 0x28, 1
-            at += 2
-        return at
+        return put_add_tail(at + entry_bytes, self.deferred_sync)
 
     cdef void put_entry(self, uint8_t* at, int64_t entry_id, int64_t confirmed, int64_t length,
                         const uint8_t* payload, int64_t payload_bytes) noexcept nogil:

@@ -10,7 +10,7 @@ from pyledger.protocol.bookkeeper.bookie import BookieRules, FenceRecord, KeyRec
 from pyledger.protocol.bookkeeper.entry import DigestType, LedgerEntry
 from pyledger.protocol.bookkeeper.entry_reader import EntryRead, SendRead
 from pyledger.protocol.bookkeeper.ledger_recovery import LedgerRecovery
-from pyledger.protocol.bookkeeper.ledger_writer import Added, LedgerWriter, Replacements, SendAdd
+from pyledger.protocol.bookkeeper.ledger_writer import Added, LedgerWriter, Replacements, SendBatch
 from pyledger.protocol.bookkeeper.messages import Status
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata, LedgerState, Segment
 from pyledger.protocol.bookkeeper.quorum import Coverage
@@ -88,16 +88,17 @@ def test_a_fence_outlives_a_restart(*, known: bool) -> None:
 
 def entry_to_add(entry_id: int) -> m.AddRequest:
     writer = LedgerWriter(metadata_of(1, 1, 1), no_others, last_add_confirmed=entry_id - 1)
-    writer.add(b"payload", 0)
+    writer.add([b"payload"], 0)
     ready = writer.ready()
     assert ready is not None
     return add_request(ready.sends[0])
 
 
-def add_request(send: SendAdd) -> m.AddRequest:
-    sizes = send.last_add_confirmed, send.length
-    entry = pack_entry(DIGEST, LEDGER, send.entry_id, *sizes, send.payload)
-    return m.AddRequest(ledger_id=LEDGER, entry_id=send.entry_id, master_key=KEY, entry=entry)
+def add_request(send: SendBatch) -> m.AddRequest:
+    (payload,), entry_id = send.payloads, send.first_entry_id
+    sizes = send.last_add_confirmed, send.length + len(payload)
+    entry = pack_entry(DIGEST, LEDGER, entry_id, *sizes, payload)
+    return m.AddRequest(ledger_id=LEDGER, entry_id=entry_id, master_key=KEY, entry=entry)
 
 
 def no_others(_ensemble: tuple[str, ...], _failed: Mapping[int, str], _needed: bool) -> Replacements:
@@ -152,7 +153,7 @@ def b9_instead(_ensemble: tuple[str, ...], failed: Mapping[int, str], _needed: b
 def test_nothing_is_confirmed_while_bookies_are_replaced() -> None:
     writer = LedgerWriter(metadata_of(3, 3, 2), b9_instead)
     for _ in range(2):
-        writer.add(b"x", 0)
+        writer.add([b"x"], 0)
     writer.ready()
     for bookie in ("b0", "b2"):
         writer.answered(bookie, 1, Result.OK)
@@ -169,16 +170,16 @@ def test_nothing_is_confirmed_while_bookies_are_replaced() -> None:
     after = writer.ready()
     assert after is not None
     assert after.added == (Added(0, Result.OK), Added(1, Result.OK))
-    assert [(send.bookie, send.entry_id) for send in after.sends] == [("b9", 0), ("b9", 1)]
+    assert [(send.bookies, send.first_entry_id) for send in after.sends] == [(("b9",), 0), (("b9",), 1)]
 
 
 def test_a_fenced_writer_confirms_nothing_more() -> None:
     writer = LedgerWriter(metadata_of(3, 3, 2), no_others)
-    writer.add(b"x", 0)
+    writer.add([b"x"], 0)
     writer.answered("b0", 0, Result.OK)
     writer.answered("b1", 0, Result.LEDGER_FENCED)
     writer.answered("b2", 0, Result.OK)
-    writer.add(b"y", 0)
+    writer.add([b"y"], 0)
     ready = writer.ready()
     assert ready is not None
     assert ready.added == (Added(0, Result.LEDGER_FENCED), Added(1, Result.LEDGER_FENCED))
@@ -186,7 +187,7 @@ def test_a_fenced_writer_confirms_nothing_more() -> None:
 
 def test_an_entry_that_waits_too_long_ends_the_writer() -> None:
     writer = LedgerWriter(metadata_of(3, 3, 2), no_others, add_quorum_timeout_ms=100)
-    writer.add(b"x", 1_000)
+    writer.add([b"x"], 1_000)
     assert writer.deadline_ms() == 1_100
     writer.tick(1_099)
     assert writer.failure is None
@@ -227,10 +228,12 @@ def test_a_bookie_whose_fence_was_lost_is_fenced_when_it_denies_an_entry(*, prob
     bookies = {name: BookieRules(EntriesInMemory()) for name in ("b0", "b1")}
     metadata = metadata_of(2, 2, 2)
     writer = LedgerWriter(metadata, no_others)
-    writer.add(b"x", 0)
+    writer.add([b"x"], 0)
     sent = writer.ready()
     assert sent is not None
-    to_b0, to_b1 = (add_request(send) for send in sent.sends)
+    (send,) = sent.sends
+    assert send.bookies == ("b0", "b1")
+    to_b0 = to_b1 = add_request(send)
     assert status_of(bookies["b0"], to_b0) is Status.EOK
     writer.answered("b0", 0, Result.OK)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pyledger._core import cut_entries
 from pyledger.errors import EntryDigestError, FrameError, LedgerFrameError
 from pyledger.protocol.bookkeeper.entry import DigestType, LedgerEntry
-from pyledger.protocol.bookkeeper.messages import AddResponse, ReadResponse, Status
+from pyledger.protocol.bookkeeper.messages import AddRequest, AddResponse, ReadResponse, Status
 from pyledger.wire.bookkeeper.entry import (
     EntryDigest,
     count_whole,
@@ -19,21 +19,33 @@ from pyledger.wire.bookkeeper.entry import (
     unpack_entries,
     unpack_entry,
 )
-from pyledger.wire.bookkeeper.fast_add import encode_add
-from pyledger.wire.bookkeeper.version3 import encode_response
+from pyledger.wire.bookkeeper.request_frames import add_encoder
+from pyledger.wire.bookkeeper.version3 import encode_request, encode_response
 from pyledger.wire.remoting.native_codec import (
     AddEncoder,
     added_number,
     cut_answers,
-    encode_copies,
+    encode_adds,
     split_entries,
 )
 
+LENGTH_BYTES = 4
 IDS = st.integers(0, 2**63 - 1) | st.integers(0, 300)
 LEDGER, FIRST = 7, 40
 KINDS = st.sampled_from(DigestType)
-NATIVE_KINDS = st.sampled_from([kind for kind in DigestType if kind is not DigestType.HMAC])
 RECORD_BYTES = 4
+
+
+def encode_add(
+    number: int, ledger_id: int, entry_id: int, key: bytes, entry: bytes, *, deferred_sync: bool
+) -> bytes:
+    """The frame of an add, by the protobuf library."""
+    request = AddRequest(
+        txn_id=number, ledger_id=ledger_id, entry_id=entry_id, master_key=key, entry=entry,
+        deferred_sync=deferred_sync,
+    )  # fmt: skip
+    body = encode_request(request)
+    return len(body).to_bytes(LENGTH_BYTES) + body
 
 
 @st.composite
@@ -93,47 +105,55 @@ def test_batches_are_split(entries: list[bytes], cut_bytes: int, lie: int) -> No
         assert found is None or b"".join(found) != b"".join(entries)
 
 
-@given(IDS, IDS, IDS, st.integers(-1, 2**62), IDS, st.binary(max_size=300), NATIVE_KINDS, st.booleans())
+@given(
+    IDS,
+    IDS,
+    IDS,
+    st.integers(-1, 2**62),
+    st.integers(0, 2**62),
+    st.binary(max_size=300),
+    KINDS,
+    st.booleans(),
+)
 def test_adds_are_encoded(
     number: int, ledger_id: int, entry_id: int, lac: int, length: int, payload: bytes, kind: DigestType,
     deferred: bool,
 ) -> None:  # fmt: skip
     key = master_key(b"pw")
-    entry = pack_entry(EntryDigest(kind), ledger_id, entry_id, lac, length, payload)
-    expected = b"".join(encode_add(number, ledger_id, entry_id, key, entry, deferred_sync=deferred))
-    encoder = AddEncoder(ledger_id, key, kind.value, deferred_sync=deferred)
-    assert encoder.encode(number, entry_id, lac, length, payload) == expected
-    assert encoder.encode(number, entry_id, lac, length, memoryview(payload)) == expected
+    digest = EntryDigest(kind, b"pw")
+    entry = pack_entry(digest, ledger_id, entry_id, lac, length + len(payload), payload)
+    encoder = add_encoder(ledger_id, key, digest, deferred_sync=deferred)
+    found = encoder.encode_batch(number, entry_id, lac, length, [payload])
+    assert found == encode_add(number, ledger_id, entry_id, key, entry, deferred_sync=deferred)
 
 
 @given(
     st.integers(0, 2**62), IDS, st.binary(max_size=200), KINDS,
-    st.lists(st.tuples(IDS, st.binary(max_size=300)), max_size=5),
+    st.lists(st.tuples(IDS, st.binary(max_size=300)), max_size=5), st.booleans(),
 )  # fmt: skip
-def test_copies_are_encoded(
-    number: int, ledger_id: int, key: bytes, kind: DigestType, about: list[tuple[int, bytes]]
+def test_whole_entries_are_encoded(
+    number: int, ledger_id: int, key: bytes, kind: DigestType, about: list[tuple[int, bytes]], deferred: bool
 ) -> None:
     digest = EntryDigest(kind, b"pw")
     entries = [pack_entry(digest, ledger_id, entry_id, -1, 0, payload) for entry_id, payload in about]
     expected = b"".join(
-        part
+        encode_add(number + at, ledger_id, entry_id, key, entry, deferred_sync=deferred)
         for at, ((entry_id, _), entry) in enumerate(zip(about, entries, strict=True))
-        for part in encode_add(number + at, ledger_id, entry_id, key, entry, deferred_sync=False)
     )
-    assert encode_copies(number, ledger_id, key, entries) == expected
+    assert encode_adds(number, ledger_id, key, entries, deferred_sync=deferred) == expected
 
 
 def test_adds_that_cannot_be() -> None:
     digest = EntryDigest(DigestType.DUMMY)
     for entry in (b"", bytes(31), pack_entry(digest, 1, -1, -1, 0, b"")):
         with pytest.raises(LedgerFrameError):
-            encode_copies(1, 1, b"", [pack_entry(digest, 1, 0, -1, 0, b""), entry])
+            encode_adds(1, 1, b"", [pack_entry(digest, 1, 0, -1, 0, b""), entry])
     with pytest.raises(TypeError):
-        encode_copies(1, 1, b"", [bytearray(32)])  # type: ignore[list-item]
+        encode_adds(1, 1, b"", [bytearray(32)])  # type: ignore[list-item]
     with pytest.raises(ValueError, match="digest"):
         AddEncoder(1, b"", DigestType.HMAC.value)
     with pytest.raises(LedgerFrameError):
-        AddEncoder(1, b"", DigestType.CRC32.value).encode(1, -1, 0, 0, b"")
+        AddEncoder(1, b"", DigestType.CRC32.value).encode_batch(1, -1, 0, 0, [b""])
 
 
 @given(IDS, IDS, IDS, st.sampled_from(Status))
@@ -183,18 +203,18 @@ def test_pieces_of_a_log_are_cut(payloads: list[bytes], missing: int, at: int, f
     assert found == entries[:whole]
 
 
-@given(IDS, st.integers(0, 2**62), st.integers(-1, 2**62), st.integers(0, 2**40), NATIVE_KINDS,
+@given(IDS, st.integers(0, 2**62), st.integers(-1, 2**62), st.integers(0, 2**40), KINDS,
        st.lists(st.binary(max_size=300), min_size=1, max_size=5))  # fmt: skip
-def test_runs_of_adds_are_encoded(
+def test_batches_of_adds_are_encoded(
     number: int, entry_id: int, lac: int, length: int, kind: DigestType, payloads: list[bytes]
 ) -> None:
     number %= 2**62
-    encoder = AddEncoder(7, master_key(b"pw"), kind.value)
+    encoder = add_encoder(7, master_key(b"pw"), EntryDigest(kind, b"pw"), deferred_sync=False)
     expected, before = b"", length
     for at, payload in enumerate(payloads):
+        expected += encoder.encode_batch(number + at, entry_id + at, lac, length, [payload])
         length += len(payload)
-        expected += encoder.encode(number + at, entry_id + at, lac, length, payload)
-    assert encoder.encode_run(number, entry_id, lac, before, payloads) == expected
+    assert encoder.encode_batch(number, entry_id, lac, before, payloads) == expected
 
 
 @given(

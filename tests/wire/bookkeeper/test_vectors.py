@@ -13,6 +13,7 @@ from pyledger.protocol.bookkeeper.bookie import EntryRecord, FenceRecord, KeyRec
 from pyledger.protocol.bookkeeper.entry import DigestType
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata, LedgerState, Segment
 from pyledger.wire.bookkeeper import journal, version2, version3
+from pyledger.wire.bookkeeper.availability import decode_availability, encode_availability
 from pyledger.wire.bookkeeper.bookies import (
     Cookie,
     check_bookie_id,
@@ -24,7 +25,6 @@ from pyledger.wire.bookkeeper.entry import EntryDigest, master_key, pack_entry, 
 from pyledger.wire.bookkeeper.entry_log import ledgers_map, logged_entries
 from pyledger.wire.bookkeeper.ledger_metadata import decode_metadata, encode_metadata
 from pyledger.wire.bookkeeper.paths import ledger_of, ledger_path, mark_path, marked_ledger
-from pyledger.wire.bookkeeper.version3 import decode_availability, encode_availability
 
 EMPTY_KEY = bytes.fromhex("850bf1071c5e3d8c24235676f8816ae0cbe2f14f")
 CRC32C = EntryDigest(DigestType.CRC32C)

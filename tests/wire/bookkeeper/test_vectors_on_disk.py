@@ -7,6 +7,7 @@ from pyledger.protocol.bookkeeper.entry import DigestType
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata, LedgerState, Segment
 from pyledger.store.bookkeeper.disks import LedgerDisks
 from pyledger.store.bookkeeper.entry_log import EntryLogs
+from pyledger.wire.bookkeeper.availability import encode_availability
 from pyledger.wire.bookkeeper.entry import EntryDigest, master_key, pack_entry
 from pyledger.wire.bookkeeper.entry_log import (
     decode_index,
@@ -16,7 +17,6 @@ from pyledger.wire.bookkeeper.entry_log import (
 )
 from pyledger.wire.bookkeeper.ledger_metadata import decode_metadata, encode_metadata
 from pyledger.wire.bookkeeper.paths import mark_path, marked_ledger
-from pyledger.wire.bookkeeper.version3 import encode_availability
 
 SEGMENTS = (Segment(0, ("b1:3181", "b2:3181", "b3:3181")), Segment(2, ("b1:3181", "b4:3181", "b3:3181")))
 CLOSED = LedgerMetadata(

@@ -11,7 +11,7 @@ from pyledger.config.net import TlsConfig
 from pyledger.errors import MetadataUnreachableError, NotEnoughBookiesError
 from pyledger.metadata.bookies import RegisteredBookies
 from pyledger.metadata.cluster import Cluster
-from pyledger.net.bookkeeper.bookie_client import BookieClient, BookieConnection, Codec
+from pyledger.net.bookkeeper.bookie_client import BookieClient, Codec, RequestBatch
 from pyledger.protocol.bookkeeper.fragments import MissingReplicas
 from pyledger.protocol.bookkeeper.ledger_writer import Replacements
 from pyledger.protocol.bookkeeper.messages import AddRequest, Request
@@ -157,16 +157,14 @@ class BookieWatcher:
         found = (one.problem("{}:{}".format(*address)) for one in self._clients)
         return next(filter(None, found), "it did not answer in time")
 
-    def connections(self, bookies: Sequence[str]) -> list[BookieConnection] | None:
-        """Of each bookie the connection that stands; None: one has none yet."""
-        found = []
-        for bookie in bookies:
-            address = self._registered.address(bookie)
-            connection = None if address is None else self._clients[0].connected("{}:{}".format(*address))
-            if connection is None:
-                return None
-            found.append(connection)
-        return found
+    def send_batch(self, bookie: str, batch: RequestBatch, frames: bytes, timeout_ms: int) -> None:
+        """Send the frames of a batch, in version 3; nothing of it is called before this returns."""
+        address = self._registered.address(bookie)
+        if address is None:
+            loop = asyncio.get_running_loop()
+            loop.call_soon(batch.done, batch.number, batch.end - batch.number, None)
+        else:
+            self._clients[0].send_batch("{}:{}".format(*address), batch, frames, timeout_ms)
 
     async def answer(self, bookie: str, request: Request, timeout_ms: int, *, version: int = 3) -> Any:
         """Ask a bookie and wait; None: there is no answer."""

@@ -24,7 +24,7 @@ from pyledger.protocol.bookkeeper.re_replication import Repair
 from pyledger.protocol.bookkeeper.result_codes import Result
 from pyledger.wire.bookkeeper.entry import HEADER, EntryDigest, count_whole, pack_entry
 from pyledger.wire.bookkeeper.response_entries import added_result
-from pyledger.wire.remoting.native_codec import encode_copies
+from pyledger.wire.remoting.native_codec import encode_adds
 
 Copies = list[tuple[int, tuple[str, ...]]]
 """Entries with the bookies that get them."""
@@ -162,19 +162,15 @@ class FragmentReplicator:
         """Send entries to a bookie, in one piece where that can be; how many bytes they are."""
         size_bytes = sum(map(len, entries))
         self._waiting_bytes += size_bytes
-        one_by_one = bookie in self._fenced or any(map(self._is_long, entries))
-        connections = None if one_by_one else self._bookies.connections((bookie,))
-        if connections is None:
+        if bookie in self._fenced or any(map(self._is_long, entries)):
             for entry in entries:
                 self._send_one(bookie, entry)
         elif entries:
             count = len(entries)
             number = self._bookies.frames.numbers(count)
-            frames = encode_copies(number, self._reader.ledger_id, self._key, entries)
-            late_at = self._loop.time() + self._config.add_timeout_ms / 1000
-            done = partial(self._run_answered, entries, number)
-            one = partial(self._one_answered, bookie, entries, number)
-            connections[0].send_run(RequestBatch(number, number + count, late_at, done, one), frames)
+            frames = encode_adds(number, self._reader.ledger_id, self._key, entries)
+            batch = RequestBatch(number, number + count, partial(self._answered, bookie, entries, number))
+            self._bookies.send_batch(bookie, batch, frames, self._config.add_timeout_ms)
         return size_bytes
 
     def _is_long(self, entry: bytes) -> bool:
@@ -190,30 +186,23 @@ class FragmentReplicator:
             recovery=bookie in self._fenced,
         )
         self._bookies.ask(
-            bookie, request, self._config.add_timeout_ms, partial(self._answered, bookie, entry)
+            bookie, request, self._config.add_timeout_ms, partial(self._answered, bookie, [entry], 0, 0, 1)
         )
 
-    def _run_answered(self, entries: list[bytes], first: int, number: int, count: int) -> None:
-        at = number - first
-        self._waiting_bytes -= sum(map(len, entries[at : at + count]))
-        self._progress.give()
-
-    def _one_answered(
-        self, bookie: str, entries: list[bytes], first: int, number: int, response: Any
+    def _answered(
+        self, bookie: str, entries: list[bytes], first: int, number: int, count: int, response: Any
     ) -> None:
-        self._answered(bookie, entries[number - first], response)
-
-    def _answered(self, bookie: str, entry: bytes, response: Any) -> None:
-        result = added_result(response)
+        result, sent = added_result(response), entries[number - first : number - first + count]
         if result is Result.LEDGER_FENCED and self._failure is None:
-            # Most bookies never heard of a fence; there an ordinary add says the same and is sooner done.
+            # Most bookies never heard of a fence; there a plain add does the same, and takes less time.
             self._fenced.add(bookie)
-            self._send_one(bookie, entry)
+            for entry in sent:
+                self._send_one(bookie, entry)
             return
-        self._waiting_bytes -= len(entry)
+        self._waiting_bytes -= sum(map(len, sent))
         if result is not Result.OK and self._failure is None:
             self._bookies.note_failure(bookie)
-            problem = f"bookie {bookie} does not take a copy of entry {entry_id_of(entry)}: {result.name}"
+            problem = f"bookie {bookie} does not take a copy of entry {entry_id_of(sent[0])}: {result.name}"
             self._failure = AddFailedError(self._reader.ledger_id, result, problem)
         self._progress.give()
 

@@ -10,7 +10,7 @@ from pyledger.config.bookkeeper_client import LedgerConfig
 from pyledger.errors import LedgerPasswordError, LedgerRecoveryError, PyLedgerError
 from pyledger.metadata.ledgers import LedgerTable, StoredMetadata
 from pyledger.protocol.bookkeeper.ledger_recovery import LedgerRecovery
-from pyledger.protocol.bookkeeper.ledger_writer import Proposal, SendAdd
+from pyledger.protocol.bookkeeper.ledger_writer import Proposal, SendBatch
 from pyledger.protocol.bookkeeper.messages import PRIORITY_HIGH, AddRequest, ReadRequest
 from pyledger.protocol.bookkeeper.result_codes import Result
 from pyledger.wire.bookkeeper.entry import EntryDigest, master_key, pack_entry
@@ -72,7 +72,7 @@ class RecoveryShell:
     def _follow(self) -> None:
         while (ready := self._machine.ready()) is not None:
             for read in ready.reads:
-                request = ReadRequest(
+                reading = ReadRequest(
                     ledger_id=self._ledger_id,
                     entry_id=read.entry_id,
                     fence=read.fence,
@@ -80,10 +80,12 @@ class RecoveryShell:
                     priority=PRIORITY_HIGH,
                 )
                 done = partial(self._read_answered, read.bookie, read.entry_id)
-                self._bookies.ask(read.bookie, request, self._config.read_timeout_ms, done)
+                self._bookies.ask(read.bookie, reading, self._config.read_timeout_ms, done)
             for add in ready.adds:
-                done = partial(self._add_answered, add.bookie, add.entry_id)
-                self._bookies.ask(add.bookie, self._add(add), self._config.add_timeout_ms, done)
+                request = self._add(add)
+                for bookie in add.bookies:
+                    done = partial(self._add_answered, bookie, request.entry_id)
+                    self._bookies.ask(bookie, request, self._config.add_timeout_ms, done)
             if ready.proposal is not None:
                 self._storing = self._loop.create_task(self._store(ready.proposal))
             if ready.done is not None and not self._done.done():
@@ -99,13 +101,14 @@ class RecoveryShell:
         self._machine.tick(int(self._loop.time() * 1000))
         self._follow()
 
-    def _add(self, add: SendAdd) -> AddRequest:
-        entry = pack_entry(
-            self._digest, self._ledger_id, add.entry_id, add.last_add_confirmed, add.length, add.payload
-        )
+    def _add(self, add: SendBatch) -> AddRequest:
+        """The request of a batch of one."""
+        (payload,), entry_id = add.payloads, add.first_entry_id
+        length = add.length + len(payload)
+        entry = pack_entry(self._digest, self._ledger_id, entry_id, add.last_add_confirmed, length, payload)
         return AddRequest(
             ledger_id=self._ledger_id,
-            entry_id=add.entry_id,
+            entry_id=entry_id,
             master_key=self._key,
             entry=entry,
             recovery=add.recovery,

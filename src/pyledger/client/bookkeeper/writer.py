@@ -24,19 +24,16 @@ from pyledger.errors import (
 )
 from pyledger.metadata.ledgers import LedgerTable, StoredMetadata
 from pyledger.net.bookkeeper.bookie_client import RequestBatch
-from pyledger.protocol.bookkeeper.entry import DigestType
-from pyledger.protocol.bookkeeper.ledger_writer import LedgerWriter, Proposal, SendAdd, SendBatch
+from pyledger.protocol.bookkeeper.ledger_writer import LedgerWriter, Proposal, SendBatch
 from pyledger.protocol.bookkeeper.messages import ForceLedgerRequest, Status, WriteLacRequest
 from pyledger.protocol.bookkeeper.metadata import INVALID_ENTRY_ID, LedgerMetadata
 from pyledger.protocol.bookkeeper.result_codes import Result
-from pyledger.wire.bookkeeper.entry import EntryDigest, master_key, pack_entry, pack_lac
-from pyledger.wire.bookkeeper.request_frames import Asked
+from pyledger.wire.bookkeeper.entry import EntryDigest, master_key, pack_lac
+from pyledger.wire.bookkeeper.request_frames import add_encoder
 from pyledger.wire.bookkeeper.response_entries import added_result
-from pyledger.wire.remoting.native_codec import AddEncoder
 
-BEHIND_FACTOR = 8
-"""Who is slow is not waited for, until it lacks so many times what may be on its way."""
-"""What a frame needs besides its payload, at most."""
+LAG_FACTOR = 8
+"""A slow bookie is not waited for, until it lags by this many times `adds_pending_max` entries."""
 _FAILURES: dict[Result, tuple[type[LedgerOperationError], str]] = {
     Result.LEDGER_FENCED: (LedgerFencedError, "somebody else has recovered it"),
     Result.LEDGER_CLOSED: (LedgerClosedError, "it is closed"),
@@ -86,15 +83,9 @@ class AsyncLedgerWriter:
         self._deferred = deferred_sync
         self._pace = Pace(config.throttle)
         self._forced = INVALID_ENTRY_ID
-        # Nobody but Python knows HMAC.
-        self._encoder = (
-            None
-            if digest.type is DigestType.HMAC
-            else AddEncoder(self.ledger_id, self._key, digest.type.value, deferred_sync=deferred_sync)
-        )
-        # Of runs: entries that each bookie was sent and has not answered.
+        self._encoder = add_encoder(self.ledger_id, self._key, digest, deferred_sync=deferred_sync)
+        # Entries that each bookie was sent and has not answered.
         self._unanswered: Counter[str] = Counter()
-        self._frames: dict[int, Asked] = {}
         self._waiting: dict[int, asyncio.Future[int]] = {}
         self._room: deque[asyncio.Future[None]] = deque()
         self._ended: asyncio.Future[Result] | None = None
@@ -160,43 +151,29 @@ class AsyncLedgerWriter:
             await self._wait_for_room()
             # What is throttled goes one by one. A machine that failed tells so at each add.
             room = 1 if self._config.throttle else max(1, self._config.adds_pending_max - self.pending)
-            run = list(islice(source, room))
-            if not run or (last is not None and last.done() and last.exception() is not None):
+            batch = list(islice(source, room))
+            if not batch or (last is not None and last.done() and last.exception() is not None):
                 return INVALID_ENTRY_ID if last is None else await last
             if last is not None:
                 # Entries are confirmed in order, so the last one tells of all.
                 last.add_done_callback(_forget)
-            last = self._add_run(run)
+            last = self._add(batch)
 
     def add_soon(self, payload: bytes) -> asyncio.Future[int]:
         """Add an entry; the future has its id once it is confirmed. The caller bounds what is on its way."""
-        future: asyncio.Future[int] = self._loop.create_future()
-        if len(payload) > self._config.payload_max_bytes:
-            problem = f"a payload of {len(payload)} bytes does not fit into a frame"
-            future.set_exception(LedgerOperationError(self.ledger_id, -14, problem))
-            return future
-        if (failure := self._refusal()) is not None:
-            future.set_exception(failure)
-            return future
-        entry_id = self._machine.add(payload, self._now_ms())
-        self._waiting[entry_id] = future
-        self._follow()
-        return future
+        return self._add([payload])
 
-    def _add_run(self, payloads: list[bytes]) -> asyncio.Future[int]:
+    def _add(self, payloads: list[bytes]) -> asyncio.Future[int]:
         """Add entries; the future of the last."""
-        limit = self._config.payload_max_bytes
-        ordinary = all(type(payload) is bytes and len(payload) <= limit for payload in payloads)
-        ensemble = self.metadata.segments[-1].ensemble
-        in_one = ordinary and self._encoder is not None and self._machine.takes_runs
-        if not in_one or self._refusal() is not None or self._bookies.connections(ensemble) is None:
-            *others, last = map(self.add_soon, payloads)
-            for other in others:
-                other.add_done_callback(_forget)
-            return last
         future: asyncio.Future[int] = self._loop.create_future()
-        self._waiting[self._machine.add_run(payloads, self._now_ms())] = future
-        self._follow()
+        if (size_bytes := max(map(len, payloads))) > self._config.payload_max_bytes:
+            problem = f"a payload of {size_bytes} bytes does not fit into a frame"
+            future.set_exception(LedgerOperationError(self.ledger_id, -14, problem))
+        elif (failure := self._rejection()) is not None:
+            future.set_exception(failure)
+        else:
+            self._waiting[self._machine.add(list(map(bytes, payloads)), self._now_ms())] = future
+            self._follow()
         return future
 
     async def flush(self) -> None:
@@ -271,14 +248,11 @@ class AsyncLedgerWriter:
         self._scheduled = False
         machine = self._machine
         while (ready := machine.ready()) is not None:
-            for run in ready.runs:
-                self._send_run(run)
             for send in ready.sends:
                 self._send(send)
             if ready.proposal is not None:
                 self._storing = self._loop.create_task(self._store(ready.proposal))
             for added in ready.added:
-                self._frames.pop(added.entry_id, None)
                 future = self._waiting.pop(added.entry_id, None)
                 if future is None or future.done():
                     continue
@@ -295,53 +269,24 @@ class AsyncLedgerWriter:
                 break
         self._set_timer()
 
-    def _send(self, send: SendAdd) -> None:
-        asked = self._frames.get(send.entry_id)
-        if asked is None:
-            asked = self._frames[send.entry_id] = self._frame_of(send)
-        done = partial(self._answered, send.bookie, send.entry_id)
-        self._bookies.send(send.bookie, asked, self._config.add_timeout_ms, done)
-
-    def _frame_of(self, send: SendAdd) -> Asked:
+    def _send(self, send: SendBatch) -> None:
         confirmed = self._forced if self._deferred else send.last_add_confirmed
         self._told_lac = max(self._told_lac, confirmed)
-        frames, about = self._bookies.frames, (send.entry_id, confirmed, send.length, send.payload)
-        if self._encoder is not None:
-            number = frames.numbers(1)
-            return number, (self._encoder.encode(number, *about),)
-        entry = pack_entry(self._digest, self.ledger_id, *about)
-        return frames.ask_add(self.ledger_id, send.entry_id, self._key, entry, deferred_sync=self._deferred)
-
-    def _send_run(self, run: SendBatch) -> None:
-        connections = self._bookies.connections(run.bookies)
-        assert self._encoder is not None
-        assert connections is not None
-        confirmed = self._forced if self._deferred else run.last_add_confirmed
-        self._told_lac = max(self._told_lac, confirmed)
-        first, count = run.first_entry_id, len(run.payloads)
+        first, count = send.first_entry_id, len(send.payloads)
         number = self._bookies.frames.numbers(count)
-        frames = self._encoder.encode_run(number, first, confirmed, run.length, run.payloads)
-        late_at = self._loop.time() + self._config.add_timeout_ms / 1000
-        for bookie, connection in zip(run.bookies, connections, strict=True):
-            done = partial(self._run_answered, bookie, first - number)
-            one = partial(self._one_answered, bookie, first - number)
+        frames = self._encoder.encode_batch(number, first, confirmed, send.length, send.payloads)
+        for bookie in send.bookies:
             self._unanswered[bookie] += count
-            connection.send_run(RequestBatch(number, number + count, late_at, done, one), frames)
+            done = partial(self._answered, bookie, first - number)
+            batch = RequestBatch(number, number + count, done)
+            self._bookies.send_batch(bookie, batch, frames, self._config.add_timeout_ms)
 
-    def _run_answered(self, bookie: str, shift: int, number: int, count: int) -> None:
+    def _answered(self, bookie: str, shift: int, number: int, count: int, response: Any) -> None:
         self._unanswered[bookie] -= count
-        self._machine.answered_run(bookie, number + shift, count)
-        self._follow_soon()
-
-    def _one_answered(self, bookie: str, shift: int, number: int, response: Any) -> None:
-        self._unanswered[bookie] -= 1
-        self._answered(bookie, number + shift, response)
-
-    def _answered(self, bookie: str, entry_id: int, response: Any) -> None:
         result = added_result(response)
         if result is not Result.OK:
             self._bookies.note_failure(bookie)
-        self._machine.answered(bookie, entry_id, result)
+        self._machine.answered(bookie, number + shift, result, count)
         self._follow_soon()
 
     def _follow_soon(self) -> None:
@@ -367,14 +312,14 @@ class AsyncLedgerWriter:
 
     # --- inside
 
-    def _refusal(self) -> PyLedgerError | None:
+    def _rejection(self) -> PyLedgerError | None:
         if self._machine.failure is not None:
             return self._problem or failure_of(self.ledger_id, self._machine.failure)
         return None if self._ended is None else failure_of(self.ledger_id, Result.LEDGER_CLOSED)
 
     async def _wait_for_room(self) -> None:
         try:
-            while self._behind() or self.pending >= self._config.adds_pending_max:
+            while self._lags() or self.pending >= self._config.adds_pending_max:
                 waiter = self._loop.create_future()
                 self._room.append(waiter)
                 await waiter
@@ -385,10 +330,10 @@ class AsyncLedgerWriter:
             self._follow_soon()
             raise
 
-    def _behind(self) -> bool:
-        """Whether the slowest bookie is so far behind that its answers would come too late."""
+    def _lags(self) -> bool:
+        """Whether the slowest bookie lags so far that its answers would come too late."""
         most = max(map(self._unanswered.__getitem__, self.metadata.segments[-1].ensemble))
-        return most > BEHIND_FACTOR * self._config.adds_pending_max
+        return most > LAG_FACTOR * self._config.adds_pending_max
 
     def _set_timer(self) -> None:
         deadline = self._machine.deadline_ms()

@@ -8,10 +8,8 @@ Source: BookKeeper proto/PerChannelBookieClient.java.
 import asyncio
 import logging
 import socket
-from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from pyledger.config.net import DAY_S, NetConfig, TlsConfig
@@ -52,27 +50,26 @@ class Codec:
 
 @dataclass(slots=True)
 class RequestBatch:
-    """Requests with numbers that follow one another.
+    """Requests with consecutive numbers, perhaps only one.
 
     Attributes:
         number: Of the first that is not answered yet.
-        end: Behind the last.
-        late_at: By the clock of the event loop.
-        done: Gets first number and count of those that were answered well.
-        one: Gets the number of another one, and its answer; None: there is none.
+        end: After the last.
+        done: Gets the number of the first answered request, how many of them have this answer, and the
+            answer: `Codec.added`, another one, or None: no answer came.
+        late_at: When no answer is waited for any more, by the clock of the event loop.
     """
 
     number: int
     end: int
-    late_at: float
-    done: Callable[[int, int], None]
-    one: Callable[[int, Any], None]
+    done: Callable[[int, int, Any], None]
+    late_at: float = 0.0
 
 
 class BookieConnection(FrameStream):
     """A connection to one bookie."""
 
-    __slots__ = ("_codec", "_runs", "_sweep", "calls", "problem")
+    __slots__ = ("_batches", "_codec", "_sweep", "calls", "problem")
 
     def __init__(self, endpoint: Endpoint[Any], own: socket.socket, codec: Codec, *, secure: bool) -> None:
         """Made by a client."""
@@ -80,7 +77,8 @@ class BookieConnection(FrameStream):
         self.problem = ""
         """Why it ended."""
         self.calls: dict[Hashable, list[tuple[float, Done]]] = {}
-        self._runs: deque[RequestBatch] = deque()
+        # By the number of the first request without an answer.
+        self._batches: dict[int, RequestBatch] = {}
         self._codec = codec
         self._sweep = Alarm(self._end_late)
 
@@ -101,21 +99,30 @@ class BookieConnection(FrameStream):
         if self.closed:
             self.endpoint.loop.call_soon(done, None)
             return
-        if not (self.calls or self._runs):
-            self.endpoint.wheel.arm(self._sweep, SWEEP_MS)
+        self._sweep_later()
         call = (self.endpoint.loop.time() + timeout_ms / 1000, done)
         self.calls.setdefault(key, []).append(call)
         self.write(parts)
 
-    def send_run(self, run: RequestBatch, frames: bytes) -> None:
-        """Send frames of requests that follow one another; nothing of `run` is called before this returns."""
-        if not (self.calls or self._runs):
-            self.endpoint.wheel.arm(self._sweep, SWEEP_MS)
-        self._runs.append(run)
+    def send_batch(self, batch: RequestBatch, frames: bytes, timeout_ms: float) -> None:
+        """Send the frames of a batch.
+
+        Args:
+            batch: Its `done` is never called before this returns.
+            frames: Of all its requests, with their lengths.
+            timeout_ms: For the answers.
+        """
+        batch.late_at = self.endpoint.loop.time() + timeout_ms / 1000
         if self.closed:
-            self.endpoint.loop.call_soon(self._end_all)
-        else:
-            self.write((frames,))
+            self.endpoint.loop.call_soon(batch.done, batch.number, batch.end - batch.number, None)
+            return
+        self._sweep_later()
+        self._batches[batch.number] = batch
+        self.write((frames,))
+
+    def _sweep_later(self) -> None:
+        if not (self.calls or self._batches):
+            self.endpoint.wheel.arm(self._sweep, SWEEP_MS)
 
     # --- what the stream asks
 
@@ -136,7 +143,7 @@ class BookieConnection(FrameStream):
 
     def busy(self) -> bool:
         """Whether more is likely to be sent in this turn of the event loop."""
-        return len(self.calls) + len(self._runs) > 1
+        return len(self.calls) + len(self._batches) > 1
 
     def ended(self, problem: str) -> None:
         """The connection is gone; nobody who waits will be answered."""
@@ -149,46 +156,55 @@ class BookieConnection(FrameStream):
     def _added(self, number: int, count: int) -> None:
         """Adds were answered well."""
         while count:
-            run = self._runs[0] if self._runs else None
-            if run is None or run.number != number:
+            taken = self._answer_batch(number, count, self._codec.added)
+            if not taken:
                 self._answer(number, self._codec.added)
                 taken = 1
-            else:
-                taken = min(count, run.end - number)
-                run.number += taken
-                if run.number == run.end:
-                    self._runs.popleft()
-                run.done(number, taken)
             number, count = number + taken, count - taken
 
     def _answer(self, key: Hashable, answer: Any) -> None:
         if key not in self.calls and isinstance(key, int):
-            self._part(key)
+            self._answer_batch(key, 1, answer)
         for _, done in self.calls.pop(key, ()):
             done(answer)
 
-    def _part(self, number: int) -> None:
-        """An answer came out of turn, or is not a good one: its run is one no more."""
-        for run in self._runs:
-            if run.number <= number < run.end:
-                for one in range(run.number, run.end):
-                    self.calls.setdefault(one, []).append((run.late_at, partial(run.one, one)))
-                self._runs.remove(run)
-                return
+    def _answer_batch(self, number: int, count: int, answer: Any) -> int:
+        """Hand over the answer to consecutive requests; how many of them are in the batch of the first."""
+        batch = self._batches.pop(number, None) or self._split(number)
+        if batch is None:
+            return 0
+        taken = min(count, batch.end - number)
+        if number + taken < batch.end:
+            batch.number = number + taken
+            self._batches[batch.number] = batch
+        batch.done(number, taken, answer)
+        return taken
+
+    def _split(self, number: int) -> RequestBatch | None:
+        """Answers came out of order: the end of a batch, from a number on."""
+        for batch in self._batches.values():
+            if batch.number < number < batch.end:
+                rest = RequestBatch(number, batch.end, batch.done, batch.late_at)
+                batch.end = number
+                return rest
+        return None
 
     def _end_all(self) -> None:
-        while self._runs:
-            self._part(self._runs[0].number)
+        self._end_batches(list(self._batches.values()))
         self._end(list(self.calls))
 
     def _end_late(self) -> None:
         now = self.endpoint.loop.time()
-        while self._runs and self._runs[0].late_at <= now:
-            self._part(self._runs[0].number)
+        self._end_batches([batch for batch in self._batches.values() if batch.late_at <= now])
         # Within one key the first has waited longest.
         self._end([key for key, waiting in self.calls.items() if waiting[0][0] <= now])
-        if (self.calls or self._runs) and not self.closed:
+        if (self.calls or self._batches) and not self.closed:
             self.endpoint.wheel.arm(self._sweep, SWEEP_MS)
+
+    def _end_batches(self, batches: list[RequestBatch]) -> None:
+        for batch in batches:
+            self._batches.pop(batch.number, None)
+            batch.done(batch.number, batch.end - batch.number, None)
 
     def _end(self, keys: list[Hashable]) -> None:
         for key in keys:
@@ -221,7 +237,8 @@ class BookieClient:
         )
         self._endpoint: Endpoint[Any] | None = None
         self._connections: dict[str, BookieConnection] = {}
-        self._waiting: dict[str, list[tuple[Hashable, Sequence[bytes], float, Done]]] = {}
+        # What each address is sent once it is connected; without a connection, each gets None.
+        self._waiting: dict[str, list[Callable[[BookieConnection | None], None]]] = {}
         self._waiting_bytes: dict[str, int] = {}
         # Why an address was not reached last time: more of the same is not worth a warning.
         self._unreached: dict[str, str] = {}
@@ -244,16 +261,40 @@ class BookieClient:
         if (connection := self.connected(address)) is not None:
             connection.send(key, parts, timeout_ms, done)
             return
+
+        def connected(connection: BookieConnection | None) -> None:
+            if connection is None:
+                done(None)
+            else:
+                connection.send(key, parts, timeout_ms, done)
+
+        self._when_connected(address, sum(map(len, parts)), connected)
+
+    def send_batch(self, address: str, batch: RequestBatch, frames: bytes, timeout_ms: float) -> None:
+        """Send the frames of a batch, over a new connection where there is none; see `send`."""
+        if (connection := self.connected(address)) is not None:
+            connection.send_batch(batch, frames, timeout_ms)
+            return
+
+        def connected(connection: BookieConnection | None) -> None:
+            if connection is None:
+                batch.done(batch.number, batch.end - batch.number, None)
+            else:
+                connection.send_batch(batch, frames, timeout_ms)
+
+        self._when_connected(address, len(frames), connected)
+
+    def _when_connected(
+        self, address: str, size_bytes: int, act: Callable[[BookieConnection | None], None]
+    ) -> None:
         loop = asyncio.get_running_loop()
-        if self._closed:
-            loop.call_soon(done, None)
+        waiting_bytes = self._waiting_bytes.get(address, 0)
+        if self._closed or waiting_bytes > self._config.write_backlog_max_bytes:
+            loop.call_soon(act, None)
             return
+        self._waiting_bytes[address] = waiting_bytes + size_bytes
         waiting = self._waiting.setdefault(address, [])
-        if self._waiting_bytes.get(address, 0) > self._config.write_backlog_max_bytes:
-            loop.call_soon(done, None)
-            return
-        self._waiting_bytes[address] = self._waiting_bytes.get(address, 0) + sum(map(len, parts))
-        waiting.append((key, parts, timeout_ms, done))
+        waiting.append(act)
         if len(waiting) == 1:
             task = loop.create_task(self._open(address))
             self._tasks.add(task)
@@ -294,11 +335,8 @@ class BookieClient:
             self._unreached.pop(address, None)
         finally:
             self._waiting_bytes.pop(address, None)
-            for key, parts, timeout_ms, done in self._waiting.pop(address):
-                if connection is None:
-                    done(None)
-                else:
-                    connection.send(key, parts, timeout_ms, done)
+            for act in self._waiting.pop(address):
+                act(connection)
 
     async def _connect(self, address: str) -> BookieConnection:
         loop = asyncio.get_running_loop()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pyledger.errors import InvariantError
 from pyledger.protocol.bookkeeper.entry import LedgerEntry
 from pyledger.protocol.bookkeeper.entry_reader import EntryProbe, SendRead
-from pyledger.protocol.bookkeeper.ledger_writer import LedgerWriter, Proposal, Replace, SendAdd
+from pyledger.protocol.bookkeeper.ledger_writer import LedgerWriter, Proposal, Replace, SendBatch
 from pyledger.protocol.bookkeeper.messages import INVALID_ENTRY_ID
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata
 from pyledger.protocol.bookkeeper.quorum import Coverage
@@ -23,7 +23,7 @@ class RecoveryReady:
     """What a shell has to do. `done` is told once, after all else."""
 
     reads: tuple[SendRead, ...]
-    adds: tuple[SendAdd, ...]
+    adds: tuple[SendBatch, ...]
     proposal: Proposal | None
     done: Result | None
 
@@ -46,7 +46,7 @@ class LedgerRecovery:
         self.metadata = metadata
         self._replace, self._read_ahead = replace, read_ahead
         self._reads: list[SendRead] = []
-        self._adds: list[SendAdd] = []
+        self._adds: list[SendBatch] = []
         self._proposal: Proposal | None = None
         self._done: Result | None = None
         self._over = False
@@ -232,7 +232,7 @@ class LedgerRecovery:
                 break
             del self._probes[self._next_add]
             self._next_add += 1
-            self._writer.add(probe.entry.payload, now_ms, length=probe.entry.length)
+            self._writer.add([probe.entry.payload], now_ms, length=probe.entry.length)
         self._ask()
         self._follow_writer()
 

@@ -40,20 +40,8 @@ bookies that have not failed lately are worth a change."""
 
 
 @dataclass(frozen=True, slots=True)
-class SendAdd:
-    """Send one entry to one bookie."""
-
-    bookie: str
-    entry_id: int
-    last_add_confirmed: int
-    length: int
-    payload: bytes
-    recovery: bool
-
-
-@dataclass(frozen=True, slots=True)
 class SendBatch:
-    """Send entries that follow one another to some bookies.
+    """Send consecutive entries, perhaps only one, to some bookies.
 
     Attributes:
         bookies: Each gets all of them.
@@ -61,6 +49,7 @@ class SendBatch:
         last_add_confirmed: Of all.
         length: Bytes of all payloads before the first.
         payloads: Of all.
+        recovery: They pass a fence.
     """
 
     bookies: tuple[str, ...]
@@ -68,6 +57,7 @@ class SendBatch:
     last_add_confirmed: int
     length: int
     payloads: list[bytes]
+    recovery: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +70,10 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """How an add ended; in order of entry ids where it is good."""
+    """How an add ended; in order of entry ids where it is good.
+
+    It confirms all entries before it, too: of those added together only some are named, and the last.
+    """
 
     entry_id: int
     result: Result
@@ -90,12 +83,11 @@ class Added:
 class WriterReady:
     """What a shell has to do, in this order."""
 
-    sends: tuple[SendAdd, ...]
+    sends: tuple[SendBatch, ...]
     proposal: Proposal | None
     added: tuple[Added, ...]
     closed: Result | None
-    """A close that was asked for has ended."""
-    runs: tuple[SendBatch, ...] = ()
+    """A requested close has ended."""
 
 
 class LedgerWriter:
@@ -144,8 +136,10 @@ class LedgerWriter:
         self._changes_left = ensemble_changes_max
         self._pushed_length = length
         self._pending: deque[PendingAdd] = deque()
-        # Entries behind those. While there are any, nothing has failed that they would have to be told of.
-        self._runs: deque[PendingBatch] = deque()
+        # Entries after those. While there are any, nothing has failed that concerns them.
+        self._batches: deque[PendingBatch] = deque()
+        # Of those: the entry that each bookie, by index in the ensemble, acknowledges next.
+        self._next_acknowledged: list[int] = []
         # What pending entries were sent to; follows the metadata once a change is stored.
         self._ensemble = metadata.segments[-1].ensemble
         # Bookies that failed, by place; those that the proposal replaces.
@@ -157,91 +151,86 @@ class LedgerWriter:
         self._unstored: list[tuple[int, tuple[str, ...]]] = []
         self._closing = False
         self._asked: Proposal | None = None
-        self._sends: list[SendAdd] = []
-        self._send_runs: list[SendBatch] = []
+        self._sends: list[SendBatch] = []
         self._added: list[Added] = []
         self._closed: Result | None = None
 
     # --- what happens
 
-    def add(self, payload: bytes, now_ms: int, length: int | None = None) -> int:
-        """Take an entry; its id. How it ends is told by `ready`.
+    def add(self, payloads: list[bytes], now_ms: int, length: int | None = None) -> int:
+        """Append entries; the id of the last. `ready` reports how they end.
 
         Args:
-            payload: Its bytes.
+            payloads: At least one.
             now_ms: The time.
-            length: Bytes of all payloads up to it, where a recovery repeats what its writer said.
+            length: Bytes of all payloads up to a single one, where a recovery repeats what its writer stated.
         """
+        if self.in_order:
+            return self._add_batch(payloads, now_ms)
+        for payload in payloads:
+            last = self._add_alone(payload, now_ms, length)
+        return last
+
+    @property
+    def in_order(self) -> bool:
+        """Whether new entries are tracked in batches: each bookie gets each entry, and nothing has failed."""
+        everywhere = self.metadata.ensemble_size == self.metadata.write_quorum
+        wrong = self._failed or self._proposal is not None or self._closing or self.failure is not None
+        return everywhere and not wrong and not self._recovery
+
+    def _add_batch(self, payloads: list[bytes], now_ms: int) -> int:
+        first, before = self.last_add_pushed + 1, self._pushed_length
+        lengths = list(accumulate(map(len, payloads), initial=before))[1:]
+        self.last_add_pushed, self._pushed_length = first + len(payloads) - 1, lengths[-1]
+        confirmed, ensemble = self.last_add_confirmed, self._ensemble
+        at = first % len(ensemble)
+        self._sends.append(SendBatch(ensemble[at:] + ensemble[:at], first, confirmed, before, payloads))
+        if not self._batches:
+            self._next_acknowledged = [first] * len(ensemble)
+        self._batches.append(PendingBatch(first, payloads.copy(), lengths, confirmed, now_ms))
+        return self.last_add_pushed
+
+    def _add_alone(self, payload: bytes, now_ms: int, length: int | None) -> int:
         entry_id = self.last_add_pushed + 1
         if self.failure is not None or self._closing:
             self._added.append(Added(entry_id, self.failure or Result.LEDGER_CLOSED))
             return entry_id
-        self._part_runs()
+        self._part_batches()
         self.last_add_pushed = entry_id
         self._pushed_length = self._pushed_length + len(payload) if length is None else length
         write_set = self.metadata.write_set(entry_id)
         confirmed = self._found_confirmed if self._recovery else self.last_add_confirmed
         op = PendingAdd(entry_id, payload, self._pushed_length, confirmed, write_set, now_ms)
         self._pending.append(op)
-        for place in write_set:
-            self._send(op, place)
+        self._send(op, tuple(self._ensemble[place] for place in write_set))
         # A bookie that failed after its entry was confirmed without it is replaced now.
         self._change_ensemble()
         return entry_id
 
-    @property
-    def takes_runs(self) -> bool:
-        """Whether `add_run` may be called: every bookie gets every entry, and nothing has gone wrong."""
-        everywhere = self.metadata.ensemble_size == self.metadata.write_quorum
-        wrong = self._failed or self._proposal is not None or self._closing or self.failure is not None
-        return everywhere and not wrong and not self._recovery
-
-    def add_run(self, payloads: list[bytes], now_ms: int) -> int:
-        """Take many entries; the id of the last. `ready` tells of some of them only, the last included.
-
-        Args:
-            payloads: At least one; the list is the machine's from now on.
-            now_ms: The time.
-        """
-        if not self.takes_runs:
-            raise InvariantError("a run of adds where entries have to go one by one")
-        first, before = self.last_add_pushed + 1, self._pushed_length
-        lengths = list(accumulate(map(len, payloads), initial=before))[1:]
-        self.last_add_pushed, self._pushed_length = first + len(payloads) - 1, lengths[-1]
-        confirmed = self.last_add_confirmed
-        self._send_runs.append(SendBatch(self._ensemble, first, confirmed, before, payloads.copy()))
-        nobody = [0] * len(self._ensemble)
-        self._runs.append(PendingBatch(first, payloads, lengths, confirmed, now_ms, nobody))
-        return self.last_add_pushed
-
-    def answered_run(self, bookie: str, entry_id: int, count: int) -> None:
-        """A bookie has stored entries that follow one another."""
-        late = min(count, self.last_add_confirmed + 1 - entry_id)
-        if late > 0:  # the others were quicker
-            entry_id, count = entry_id + late, count - late
-        if self._runs and bookie in self._ensemble:
-            place = self._ensemble.index(bookie)
-            for run in self._runs:
-                at = run.acknowledged[place]
-                if entry_id == run.first_entry_id + at:
-                    taken = min(count, len(run.payloads) - at)
-                    run.acknowledged[place] += taken
-                    entry_id, count = entry_id + taken, count - taken
-                if not count:
-                    self._confirm()
-                    return
-        # They are none of a run any more, or out of order.
-        for one in range(entry_id, entry_id + count):
-            self.answered(bookie, one, Result.OK)
-
-    def answered(self, bookie: str, entry_id: int, result: Result) -> None:
-        """A bookie answered an add, or did not in time."""
+    def answered(self, bookie: str, entry_id: int, result: Result, count: int = 1) -> None:
+        """A bookie answered adds of consecutive entries, or did not in time."""
         if self.failure is not None or bookie not in self._ensemble:
             return
-        if result is Result.OK and entry_id <= self.last_add_confirmed:
-            return
-        self._part_runs()
         place = self._ensemble.index(bookie)
+        if result is Result.OK:
+            late = self.last_add_confirmed + 1 - entry_id
+            if late >= count:
+                return
+            if late > 0:  # other bookies were faster
+                entry_id, count = entry_id + late, count - late
+            if self._batches:
+                if entry_id == max(self._next_acknowledged[place], self.last_add_confirmed + 1):
+                    self._next_acknowledged[place] = entry_id + count
+                    self._confirm()
+                    return
+                self._part_batches()
+        else:
+            self._part_batches()
+        for one in range(entry_id, entry_id + count):
+            if self.failure is None:
+                self._answered_alone(place, bookie, one, result)
+
+    def _answered_alone(self, place: int, bookie: str, entry_id: int, result: Result) -> None:
         if result in FATAL_TO_WRITERS:
             self._fail(result)
         elif result is not Result.OK:
@@ -310,23 +299,22 @@ class LedgerWriter:
 
     def _late_ms(self) -> int | None:
         """When the first entry has waited too long for its quorum."""
-        waiting = self._pending or self._runs
+        waiting = self._pending or self._batches
         return waiting[0].asked_ms + self._timeout_ms if self._timeout_ms is not None and waiting else None
 
     def ready(self) -> WriterReady | None:
         """What to do now, told once; None: nothing."""
         proposal = self._proposal if self._proposal is not self._asked else None
         self._asked = self._proposal
-        if not (self._sends or self._send_runs or proposal or self._added or self._closed is not None):
+        if not (self._sends or proposal or self._added or self._closed is not None):
             return None
-        sends, runs, added = tuple(self._sends), tuple(self._send_runs), tuple(self._added)
-        ready = WriterReady(sends, proposal, added, self._closed, runs)
-        self._sends, self._send_runs, self._added, self._closed = [], [], [], None
+        ready = WriterReady(tuple(self._sends), proposal, tuple(self._added), self._closed)
+        self._sends, self._added, self._closed = [], [], None
         return ready
 
     def describe(self) -> str:
         """One line for tests."""
-        self._part_runs()
+        self._part_batches()
         pending = " ".join(f"{op.entry_id}:{sorted(op.acknowledged)}" for op in self._pending)
         changing = " changing" if self._proposal is not None and not self._closing else ""
         failure = f" failed:{self.failure.name}" if self.failure is not None else ""
@@ -336,10 +324,10 @@ class LedgerWriter:
 
     # --- adding
 
-    def _send(self, op: PendingAdd, place: int) -> None:
-        bookie = self._ensemble[place]
+    def _send(self, op: PendingAdd, bookies: tuple[str, ...]) -> None:
+        before = op.length - len(op.payload)
         self._sends.append(
-            SendAdd(bookie, op.entry_id, op.last_add_confirmed, op.length, op.payload, self._recovery)
+            SendBatch(bookies, op.entry_id, op.last_add_confirmed, before, [op.payload], self._recovery)
         )
 
     def _find(self, entry_id: int) -> PendingAdd | None:
@@ -356,24 +344,27 @@ class LedgerWriter:
             self._pending.popleft()
             self.last_add_confirmed, self.length = op.entry_id, op.length
             self._added.append(Added(op.entry_id, Result.OK))
-        while self._runs and not self._pending and self._proposal is None:
-            run = self._runs[0]
-            count = sorted(run.acknowledged)[-self.metadata.ack_quorum]
-            if not count:
+        if not self._batches or self._pending or self._proposal is not None:
+            return
+        quorum_end = sorted(self._next_acknowledged)[-self.metadata.ack_quorum]
+        while self._batches:
+            batch = self._batches[0]
+            count = min(quorum_end - batch.first_entry_id, len(batch.payloads))
+            if count <= 0:
                 break
-            self.last_add_confirmed, self.length = run.first_entry_id + count - 1, run.lengths[count - 1]
+            self.last_add_confirmed, self.length = batch.first_entry_id + count - 1, batch.lengths[count - 1]
             self._added.append(Added(self.last_add_confirmed, Result.OK))
-            if count < len(run.payloads):
-                run.confirm(count)
+            if count < len(batch.payloads):
+                batch.confirm(count)
                 break
-            # Who has not answered yet is not waited for, as with single entries.
-            self._runs.popleft()
+            # A bookie that has not answered yet is not waited for, as with single entries.
+            self._batches.popleft()
 
-    def _part_runs(self) -> None:
-        """From now on each entry goes its own way."""
-        for run in self._runs:
-            self._pending += run.entries()
-        self._runs.clear()
+    def _part_batches(self) -> None:
+        """Track each entry on its own from now on."""
+        for batch in self._batches:
+            self._pending += batch.entries(self._next_acknowledged)
+        self._batches.clear()
 
     # --- other bookies
 
@@ -384,7 +375,7 @@ class LedgerWriter:
         """
         if not self._failed or self._proposal is not None or self.failure is not None or self._closing:
             return
-        self._part_runs()
+        self._part_batches()
         if self._changes_left == 0:
             self._fail(Result.WRITE)
             return
@@ -433,7 +424,7 @@ class LedgerWriter:
                 if place in op.write_set:
                     op.acknowledged.discard(place)
                     op.failed.discard(place)
-                    self._send(op, place)
+                    self._send(op, (new[place],))
         if any(place in op.write_set for op in self._pending for place in self._failed):
             self._change_ensemble()
         self._confirm()
@@ -441,7 +432,7 @@ class LedgerWriter:
     # --- the end
 
     def _drop(self, result: Result) -> None:
-        self._part_runs()
+        self._part_batches()
         self._added += [Added(op.entry_id, result) for op in self._pending]
         self._pending.clear()
         self._pushed_length = self.length

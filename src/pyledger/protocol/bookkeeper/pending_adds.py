@@ -3,7 +3,7 @@
 Source: BookKeeper client/PendingAddOp.java.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 
@@ -25,12 +25,11 @@ class PendingAdd:
 
 @dataclass(slots=True)
 class PendingBatch:
-    """Entries that were given together, as long as nothing goes wrong and answers come in order.
+    """Entries that were added together, while nothing has failed and bookies acknowledge them in order.
 
     Attributes:
         first_entry_id: Of those that are not confirmed yet.
         lengths: Of each, as `PendingAdd.length`.
-        acknowledged: How many of the first ones each place has.
     """
 
     first_entry_id: int
@@ -38,26 +37,24 @@ class PendingBatch:
     lengths: list[int]
     last_add_confirmed: int
     asked_ms: int
-    acknowledged: list[int]
 
     def confirm(self, count: int) -> None:
         """Forget the first ones."""
         self.first_entry_id += count
         del self.payloads[:count], self.lengths[:count]
-        self.acknowledged = [max(0, one - count) for one in self.acknowledged]
 
-    def entries(self) -> Iterator[PendingAdd]:
-        """Each by itself."""
-        places = tuple(range(len(self.acknowledged)))
-        for at, (payload, length) in enumerate(zip(self.payloads, self.lengths, strict=True)):
-            having = {place for place in places if self.acknowledged[place] > at}
-            write_set = tuple((self.first_entry_id + at + place) % len(places) for place in places)
+    def entries(self, next_acknowledged: Sequence[int]) -> Iterator[PendingAdd]:
+        """Each on its own.
+
+        Args:
+            next_acknowledged: Of each bookie of the ensemble, the entry that it acknowledges next.
+        """
+        size = len(next_acknowledged)
+        for entry_id, (payload, length) in enumerate(
+            zip(self.payloads, self.lengths, strict=True), self.first_entry_id
+        ):
+            having = {at for at, following in enumerate(next_acknowledged) if following > entry_id}
+            write_set = tuple((entry_id + at) % size for at in range(size))
             yield PendingAdd(
-                self.first_entry_id + at,
-                payload,
-                length,
-                self.last_add_confirmed,
-                write_set,
-                self.asked_ms,
-                having,
+                entry_id, payload, length, self.last_add_confirmed, write_set, self.asked_ms, having
             )

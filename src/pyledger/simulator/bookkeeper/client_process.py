@@ -8,7 +8,7 @@ from pyledger.protocol.bookkeeper import messages as m
 from pyledger.protocol.bookkeeper.entry import DigestType
 from pyledger.protocol.bookkeeper.entry_reader import EntryRead
 from pyledger.protocol.bookkeeper.ledger_recovery import LedgerRecovery
-from pyledger.protocol.bookkeeper.ledger_writer import LedgerWriter, Proposal, SendAdd
+from pyledger.protocol.bookkeeper.ledger_writer import LedgerWriter, Proposal, SendBatch
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata
 from pyledger.protocol.bookkeeper.quorum import Coverage
 from pyledger.protocol.bookkeeper.result_codes import ABSENT, Result
@@ -86,20 +86,20 @@ class LedgerProcess:
         )
         self.ask(bookie, request, done)
 
-    def send_add(self, send: SendAdd, done: Callable[[Any], None]) -> None:
-        """Send an entry."""
-        entry = pack_entry(
-            DIGEST, self.ledger_id, send.entry_id, send.last_add_confirmed, send.length, send.payload
-        )
+    def send_add(self, bookie: str, send: SendBatch, done: Callable[[Any], None]) -> None:
+        """Send an entry, a batch of one."""
+        (payload,), entry_id = send.payloads, send.first_entry_id
+        length = send.length + len(payload)
+        entry = pack_entry(DIGEST, self.ledger_id, entry_id, send.last_add_confirmed, length, payload)
         request = m.AddRequest(
             ledger_id=self.ledger_id,
-            entry_id=send.entry_id,
+            entry_id=entry_id,
             master_key=KEY,
             entry=entry,
             recovery=send.recovery,
             priority=m.PRIORITY_HIGH if send.recovery else 0,
         )
-        self.ask(send.bookie, request, done)
+        self.ask(bookie, request, done)
 
     def added(self, bookie: str, response: m.Response | None) -> Result:
         """What a bookie answered to an add."""
@@ -240,7 +240,7 @@ class WriterProcess(LedgerProcess):
             entry_id = machine.last_add_pushed + 1
             payload = b"%d:%d" % (self.ledger_id, entry_id) + bytes(self.world.random.randrange(3))
             self.cluster.checks.pushed(self.ledger_id, entry_id, payload)
-            machine.add(payload, self.world.now_ms)
+            machine.add([payload], self.world.now_ms)
             self.follow()
         self.after(self.world.random.randint(1, self.pause_ms_max), self.act)
 
@@ -249,7 +249,8 @@ class WriterProcess(LedgerProcess):
         machine = self.machine
         while (ready := machine.ready()) is not None:
             for send in ready.sends:
-                self.send_add(send, partial(self.answered, send.bookie, send.entry_id))
+                for bookie in send.bookies:
+                    self.send_add(bookie, send, partial(self.answered, bookie, send.first_entry_id))
             if ready.proposal is not None:
                 self.propose(ready.proposal)
             for added in ready.added:
@@ -322,7 +323,8 @@ class ReaderProcess(LedgerProcess):
                 done = partial(self.read_answered, read.bookie, read.entry_id)
                 self.ask_read(read.bookie, read.entry_id, done, fence=read.fence)
             for add in ready.adds:
-                self.send_add(add, partial(self.add_answered, add.bookie, add.entry_id))
+                for bookie in add.bookies:
+                    self.send_add(bookie, add, partial(self.add_answered, bookie, add.first_entry_id))
             if ready.proposal is not None:
                 self.propose(ready.proposal)
             if ready.done is not None:

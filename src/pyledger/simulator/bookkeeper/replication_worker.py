@@ -14,7 +14,7 @@ from pyledger.protocol.bookkeeper import messages as m
 from pyledger.protocol.bookkeeper.entry import LedgerEntry
 from pyledger.protocol.bookkeeper.entry_reader import EntryRead, SendRead
 from pyledger.protocol.bookkeeper.fragments import LedgerCheck, MissingReplicas
-from pyledger.protocol.bookkeeper.ledger_writer import SendAdd
+from pyledger.protocol.bookkeeper.ledger_writer import SendBatch
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata
 from pyledger.protocol.bookkeeper.re_replication import Repair, Step, left_to_writer, next_step, repair_of
 from pyledger.protocol.bookkeeper.result_codes import Result
@@ -186,10 +186,9 @@ class RepairProcess(LedgerProcess):
         count = sum(len(targets) for _, targets, _ in copies)
 
         def send(bookie: str, entry: LedgerEntry, *, recovery: bool) -> None:
-            add = SendAdd(
-                bookie, entry.entry_id, entry.last_add_confirmed, entry.length, entry.payload, recovery
-            )
-            self.send_add(add, partial(answered, bookie, entry))
+            before, payloads = entry.length - len(entry.payload), [entry.payload]
+            add = SendBatch((bookie,), entry.entry_id, entry.last_add_confirmed, before, payloads, recovery)
+            self.send_add(bookie, add, partial(answered, bookie, entry))
 
         def answered(bookie: str, entry: LedgerEntry, response: m.Response | None) -> None:
             result = added_result(response)

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pyledger.errors import LedgerFrameError
 from pyledger.protocol.bookkeeper.messages import ReadResponse, Request, Response, Status
 from pyledger.wire.bookkeeper import version2, version3
-from pyledger.wire.bookkeeper.fast_read import encode_found
 
 LENGTH_BYTES = 4
 AS_VERSION_3 = 0
@@ -59,7 +58,7 @@ def encode_answer(response: Response, manner: int) -> tuple[bytes, ...]:
     parts: tuple[bytes, ...]
     if isinstance(response, ReadResponse) and response.status is Status.EOK and response.entry is not None:
         if manner == AS_VERSION_3:
-            parts = encode_found(response, response.entry)
+            parts = version3.encode_found(response, response.entry)
         else:
             parts = version2.encode_response(replace(response, entry=None), ~manner), response.entry
     elif manner == AS_VERSION_3:

@@ -10,6 +10,7 @@ from collections.abc import Hashable
 from dataclasses import replace
 
 from pyledger.errors import LedgerFrameError
+from pyledger.protocol.bookkeeper.entry import DigestType
 from pyledger.protocol.bookkeeper.messages import (
     AddRequest,
     AddResponse,
@@ -22,10 +23,9 @@ from pyledger.protocol.bookkeeper.messages import (
     Status,
 )
 from pyledger.wire.bookkeeper import version2, version3
-from pyledger.wire.bookkeeper.fast_add import encode_add
-from pyledger.wire.bookkeeper.fast_read import decode_read, encode_read
+from pyledger.wire.bookkeeper.entry import EntryDigest, pack_entry
 from pyledger.wire.remoting.framing import StreamDecoder
-from pyledger.wire.remoting.native_codec import cut_answers
+from pyledger.wire.remoting.native_codec import AddEncoder, cut_answers, encode_adds
 
 LENGTH_BYTES = 4
 ADDED = AddResponse(status=Status.EOK, ledger_id=-1, entry_id=-1)
@@ -42,6 +42,41 @@ class AnswerFrames(StreamDecoder[memoryview | tuple[int, int]]):
     def cut(self, data: bytes | bytearray) -> tuple[list[memoryview | tuple[int, int]], int]:
         """See `StreamDecoder.cut`."""
         return cut_answers(data, self.max_frame_bytes)
+
+
+class HmacAddEncoder:
+    """Frames of the adds to one ledger whose entries bear an HMAC, which native code does not compute."""
+
+    def __init__(self, ledger_id: int, key: bytes, digest: EntryDigest, *, deferred_sync: bool) -> None:
+        """For one writer; see `AddEncoder`."""
+        self._ledger_id, self._key, self._digest = ledger_id, key, digest
+        self._deferred_sync = deferred_sync
+
+    def encode_batch(
+        self, number: int, entry_id: int, last_add_confirmed: int, length: int, payloads: list[bytes]
+    ) -> bytes:
+        """Frames of adds of consecutive entries; `length` bytes are before them; see `AddEncoder`."""
+        entries = []
+        for at, payload in enumerate(payloads, entry_id):
+            length += len(payload)
+            entries.append(pack_entry(self._digest, self._ledger_id, at, last_add_confirmed, length, payload))
+        return encode_adds(number, self._ledger_id, self._key, entries, deferred_sync=self._deferred_sync)
+
+
+def add_encoder(
+    ledger_id: int, key: bytes, digest: EntryDigest, *, deferred_sync: bool
+) -> AddEncoder | HmacAddEncoder:
+    """What makes the frames of the adds to one ledger.
+
+    Args:
+        ledger_id: Which.
+        key: Its master key.
+        digest: Of its entries.
+        deferred_sync: The adds may be answered before they are on disk.
+    """
+    if digest.type is DigestType.HMAC:
+        return HmacAddEncoder(ledger_id, key, digest, deferred_sync=deferred_sync)
+    return AddEncoder(ledger_id, key, digest.type.value, deferred_sync=deferred_sync)
 
 
 class Version3:
@@ -66,26 +101,10 @@ class Version3:
         body = version3.encode_request(replace(request, txn_id=number))
         return number, (len(body).to_bytes(LENGTH_BYTES, "big"), body)
 
-    def ask_add(
-        self,
-        ledger_id: int,
-        entry_id: int,
-        master_key: bytes,
-        entry: bytes,
-        *,
-        deferred_sync: bool = False,
-        recovery: bool = False,
-    ) -> Asked:
-        """The frame of an add without a priority, sooner."""
-        number = self.numbers(1)
-        return number, encode_add(
-            number, ledger_id, entry_id, master_key, entry, deferred_sync=deferred_sync, recovery=recovery
-        )
-
     def ask_read(self, ledger_id: int, entry_id: int) -> Asked:
         """The frame of a plain read, sooner."""
         number = self.numbers(1)
-        return number, (encode_read(number, ledger_id, entry_id),)
+        return number, (version3.encode_read(number, ledger_id, entry_id),)
 
     @staticmethod
     def decode(frame: memoryview) -> tuple[Hashable, Response]:
@@ -94,8 +113,6 @@ class Version3:
         Raises:
             LedgerFrameError: It is no answer.
         """
-        if (known := decode_read(frame)) is not None:
-            return known
         response = version3.decode_response(frame)
         return response.txn_id, response
 

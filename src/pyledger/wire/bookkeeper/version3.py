@@ -1,16 +1,18 @@
 """Version 3 of the protocol: protobuf. A frame here is what follows its four bytes of length.
 
-Source: BookKeeper bookkeeper-proto/src/main/proto/BookkeeperProtocol.proto, proto/../util/
-AvailabilityOfEntriesOfLedger.java.
+Plain reads, of which there are thousands a second, are encoded and decoded here, all else by the protobuf
+library; both make the same bytes. Adds are encoded natively, see `AddEncoder`.
+
+Source: BookKeeper bookkeeper-proto/src/main/proto/BookkeeperProtocol.proto.
 """
 
-import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
 from pyledger.errors import LedgerFrameError
 from pyledger.protocol.bookkeeper import messages as m
+from pyledger.wire.bookkeeper.availability import decode_availability, encode_availability
 from pyledger.wire.bookkeeper.schema import ENUMS, DecodeError, EncodeError, message
 
 VERSION = 3
@@ -101,11 +103,16 @@ def encode_response(response: m.Response) -> bytes:
 
 
 def decode_response(frame: memoryview) -> m.Response:
-    """Read an answer; a status that is not known counts as EBADREQ.
+    """Read an answer; an unknown status counts as EBADREQ.
 
     Raises:
-        LedgerFrameError: It is no answer of version 3.
+        LedgerFrameError: It is not an answer of version 3.
     """
+    return _decode_found(frame) or parse_response(frame)
+
+
+def parse_response(frame: memoryview) -> m.Response:
+    """Read an answer with the protobuf library; see `decode_response`."""
     whole = _parse("Response", frame)
     operation = whole.header.operation
     common = {"txn_id": whole.header.txnId, "status": _status(whole.status)}
@@ -296,33 +303,127 @@ _RESPONSES: dict[int, Callable[[Any, dict[str, Any]], m.Response]] = {
 }
 
 
-_LIST_HEAD = struct.Struct(">ii56x")
-_LIST_GROUP = struct.Struct(">qqii")
-_LIST_VERSION = 0
+# --- plain reads without the library
+
+_READ_HEADER = b"\x08\x03\x10\x01\x18"
+"""Version 3, READ_ENTRY, and the tag of the number."""
+_NUMBER_BYTES_MAX = 10
+_MASK = (1 << 64) - 1
+_BYTES = tuple(bytes((value,)) for value in range(0x80))
+_HEAD_BYTES_MAX = 64
+"""All that may stand before the entry."""
 
 
-def encode_availability(runs: Iterable[range]) -> bytes:
-    """Bytes that tell these runs of ids, which ascend. As upstream every run makes a group."""
-    groups = [_LIST_GROUP.pack(run.start, run.start, len(run), 0) for run in runs]
-    return b"".join((_LIST_HEAD.pack(_LIST_VERSION, len(groups)), *groups))
+def _varint(value: int) -> bytes:
+    """A number that is not negative, as protobuf writes it."""
+    if value < 0x80:
+        return _BYTES[value]
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    if value < 0x20_0000:
+        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
+    parts = bytearray()
+    while value >= 0x80:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    parts.append(value)
+    return bytes(parts)
 
 
-def decode_availability(data: bytes) -> Iterator[range]:
-    """Runs of ids, lazily: a few bytes can tell billions.
+def encode_read(number: int, ledger_id: int, entry_id: int) -> bytes:
+    """A whole frame with its length.
 
-    Raises:
-        LedgerFrameError: It is malformed.
+    Args:
+        number: Of the request.
+        ledger_id: Which.
+        entry_id: Which; not negative.
     """
-    if len(data) < _LIST_HEAD.size:
-        raise LedgerFrameError(f"a list of entries of {len(data)} bytes is too short")
-    version, count = _LIST_HEAD.unpack_from(data)
-    if version != _LIST_VERSION or count < 0 or len(data) != _LIST_HEAD.size + count * _LIST_GROUP.size:
-        raise LedgerFrameError(
-            f"a list of entries of version {version}, {count} groups and {len(data)} bytes is malformed"
-        )
-    for at in range(count):
-        first, last, size, period = _LIST_GROUP.unpack_from(data, _LIST_HEAD.size + at * _LIST_GROUP.size)
-        if size < 0 or first < 0 or last < first or (last > first and period <= 0):
-            raise LedgerFrameError(f"group {at} of a list of entries is malformed")
-        for start in range(first, last + 1, period or 1):
-            yield range(start, start + size)
+    count = _varint(number)
+    about = b"\x08%b\x10%b" % (_varint(ledger_id), _varint(entry_id))
+    body = b"\x0a%b%b%b\xa2\x06%b%b" % (
+        _varint(len(_READ_HEADER) + len(count)),
+        _READ_HEADER,
+        count,
+        _varint(len(about)),
+        about,
+    )
+    return len(body).to_bytes(4, "big") + body
+
+
+def _decode_found(frame: memoryview) -> m.ReadResponse | None:
+    """The answer to a read that found its entry; None: it is another answer."""
+    head = bytes(frame[:_HEAD_BYTES_MAX])
+    try:
+        at = _past(head, 2, _READ_HEADER)
+        number, end = _taken(head, at)
+        if head[0] != 0x0A or end != 2 + head[1] or end > at + _NUMBER_BYTES_MAX:
+            return None
+        # Status of the whole is good, and of the read, which is the next field.
+        size, at = _taken(head, _past(head, end, b"\x10\x00\xa2\x06"))
+        behind = at + size
+        ledger_id, at = _taken(head, _past(head, at, b"\x08\x00\x10"))
+        entry_id, at = _taken(head, _past(head, at, b"\x18"))
+        length, at = _taken(head, _past(head, at, b"\x22"))
+        entry, rest = frame[at : at + length], bytes(frame[at + length :])
+        max_lac, at = _optional_number(rest, 0, 0x28)
+        updated, at = _optional_number(rest, at, 0x30)
+    except IndexError:
+        return None
+    known = len(entry) == length and at == len(rest) and behind == len(frame)
+    if not known or max(ledger_id, entry_id) >= 1 << 63:
+        return None
+    return m.ReadResponse(
+        status=m.Status.EOK,
+        txn_id=number,
+        ledger_id=ledger_id,
+        entry_id=entry_id,
+        entry=bytes(entry),
+        max_lac=max_lac,
+        lac_update_timestamp=updated,
+    )
+
+
+def encode_found(answer: m.ReadResponse, entry: bytes) -> tuple[bytes, bytes, bytes]:
+    """The answer to a read that found its entry: what is before the entry, the entry, what is behind it."""
+    number = _varint(answer.txn_id)
+    before = b"\x08\x00\x10%b\x18%b\x22%b" % (
+        _varint(answer.ledger_id),
+        _varint(answer.entry_id & _MASK),
+        _varint(len(entry)),
+    )
+    behind = b"" if answer.max_lac is None else b"\x28" + _varint(answer.max_lac & _MASK)
+    if answer.lac_update_timestamp is not None:
+        behind += b"\x30" + _varint(answer.lac_update_timestamp & _MASK)
+    head = b"\x0a%b%b%b\x10\x00\xa2\x06%b%b" % (
+        _varint(len(_READ_HEADER) + len(number)),
+        _READ_HEADER,
+        number,
+        _varint(len(before) + len(entry) + len(behind)),
+        before,
+    )
+    return head, entry, behind
+
+
+def _past(data: bytes, at: int, expected: bytes) -> int:
+    """Where something ends that has to stand there."""
+    if not data.startswith(expected, at):
+        raise IndexError
+    return at + len(expected)
+
+
+def _taken(data: bytes, at: int) -> tuple[int, int]:
+    """A number, and where it ends."""
+    value = shift = 0
+    while (byte := data[at]) >= 0x80:
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        at += 1
+    return value | byte << shift, at + 1
+
+
+def _optional_number(data: bytes, at: int, tag: int) -> tuple[int | None, int]:
+    """A signed number after its tag, where that stands."""
+    if at == len(data) or data[at] != tag:
+        return None, at
+    value, at = _taken(data, at + 1)
+    return (value - (1 << 64) if value >= 1 << 63 else value), at
