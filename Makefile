@@ -130,8 +130,9 @@ type: $(READY)  ## mypy, strict
 tidy: $(NATIVE)  ## the rules of the house, as tests
 	$(BIN)/python -m pytest -q tests/test_tidy*.py
 
-docs: $(NATIVE)  ## regenerate what tools make: reference documents, drawn machines, settings; fails when they had drifted
+docs: $(NATIVE)  ## regenerate what tools make: reference documents, drawn machines, keywords, synchronous clients; fails when they had drifted
 	$(BIN)/python tools/generate_settings.py
+	$(BIN)/python tools/generate_blocking.py
 	$(BIN)/python tools/generate_docs.py
 
 rewrite: $(NATIVE)  ## accept new output of the text tests; read the diff

@@ -105,7 +105,7 @@ async def send_all(producer: AsyncProducer, sent: Sent) -> None:
         messages = [Message(TOPIC, body_of(number)) for number in numbers]
         while True:
             try:
-                await producer.send_batch(messages)
+                await producer.send(messages)
                 break
             except PyLedgerError:
                 sent.unsure.update(numbers)

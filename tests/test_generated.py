@@ -3,8 +3,10 @@
 import ast
 from collections.abc import Iterator
 
+import pytest
+
 from tests.support.source_tree import ROOT, check, files, name_of, tree
-from tools import generate_settings
+from tools import generate_blocking, generate_settings
 
 FREE_KEYWORDS = {
     "src/pyledger/log_events.py": "fields of a log line",
@@ -16,16 +18,24 @@ FREE_KEYWORDS = {
     "src/pyledger/arrow/record_batches.py": "keywords of pyarrow; a selection",
     "src/pyledger/servers/broker/auth/auth_file.py": "arguments of RemotingClient",
     "src/pyledger/servers/broker/context.py": "arguments of RemotingClient",
-    "src/pyledger/client/blocking/admin.py": "arguments of the asynchronous class",
-    "src/pyledger/client/blocking/bookkeeper.py": "arguments of the asynchronous class",
-    "src/pyledger/client/blocking/consumer.py": "arguments of the asynchronous class",
-    "src/pyledger/client/blocking/producer.py": "arguments of the asynchronous class",
 }
 """Signatures that take keywords of any type, and why no type checker could know them."""
 
 
 def test_keywords_of_settings_are_up_to_date() -> None:
     assert generate_settings.FILE.read_text() == generate_settings.source(), "run tools/generate_settings.py"
+
+
+@pytest.mark.parametrize("name", generate_blocking.MODULES)
+def test_synchronous_classes_are_up_to_date(name: str) -> None:
+    made = generate_blocking.source(name)
+    assert (generate_blocking.FOLDER / f"{name}.py").read_text() == made, "run tools/generate_blocking.py"
+
+
+def test_only_the_base_of_synchronous_classes_is_written_by_hand() -> None:
+    there = {path.stem for path in generate_blocking.FOLDER.glob("*.py")}
+    assert there == {"__init__", "base", *generate_blocking.MODULES}
+    assert len((generate_blocking.FOLDER / "base.py").read_text().splitlines()) <= 150
 
 
 def test_keywords_have_types() -> None:

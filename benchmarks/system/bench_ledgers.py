@@ -170,7 +170,7 @@ async def recover(cluster: Bookies, entries: int, unconfirmed: int) -> float:
         writer = await client.create(3, 3, 2)
         await writer.add_many([b"entry"] * entries)
         for _ in range(unconfirmed):
-            writer.add_soon(b"entry").cancel()  # it was sent; nobody waits for it
+            writer.submit_add(b"entry").cancel()  # it was sent; nobody waits for it
         await writer.abandon()
         async with AsyncLedgerClient(cluster.address) as other:
             await other.bookies()

@@ -13,9 +13,8 @@ from pyledger.client.blocking.bookkeeper import (
     LedgerClient,
     LedgerReader,
     LedgerWriter,
-    ManagedCursor,
-    ManagedLedger,
 )
+from pyledger.client.blocking.managed_ledger import ManagedCursor, ManagedLedger
 from pyledger.client.bookkeeper.client import AsyncLedgerClient
 from pyledger.client.bookkeeper.managed_ledger import AsyncManagedCursor, AsyncManagedLedger
 from pyledger.client.bookkeeper.reader import AsyncLedgerReader

@@ -129,7 +129,7 @@ class ChaosBookies:
                         chance.randrange(600)
                     )
                     written.payloads.append(payload)
-                    adds.append(writer.add_soon(payload))
+                    adds.append(writer.submit_add(payload))
                     if self.over:
                         break
                     if len(adds) - written.acknowledged >= PENDING_MAX:

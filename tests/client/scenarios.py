@@ -56,19 +56,22 @@ async def sends_of_all_kinds(namesrv: str, word: str, _folder: str) -> None:
     async with AsyncProducer(f"p{word}", namesrv, compression="zstd") as producer:
         await create(producer, topic)
         async with AsyncPushConsumer(
-            f"c{word}", namesrv, lambda message: got.update([message.body]), consume_from="first_offset"
+            f"c{word}",
+            namesrv,
+            listener=lambda message: got.update([message.body]),
+            consume_from="first_offset",
         ) as consumer:
             consumer.subscribe(topic)
             wanted = Counter([b"first"])
             for number in range(50):
                 await producer.send(Message(topic, b"sync %d" % number))
                 wanted[b"sync %d" % number] += 1
-            soon = [producer.send_soon(Message(topic, b"soon %d" % number)) for number in range(100)]
+            soon = [producer.submit(Message(topic, b"soon %d" % number)) for number in range(100)]
             wanted.update(b"soon %d" % number for number in range(100))
             await asyncio.gather(*soon)
             for start in range(0, 300, 30):
                 bodies = [b"batch %d" % number for number in range(start, start + 30)]
-                await producer.send_batch([Message(topic, body) for body in bodies])
+                await producer.send([Message(topic, body) for body in bodies])
                 wanted.update(bodies)
             for size in (4095, 4096, 100_000):
                 await producer.send(Message(topic, b"z" * size))
@@ -86,7 +89,7 @@ async def tags_choose(namesrv: str, word: str, _folder: str) -> None:
         consumer = AsyncPushConsumer(
             f"c{word}",
             namesrv,
-            lambda message: got.append((message.tags, message.body)),
+            listener=lambda message: got.append((message.tags, message.body)),
             consume_from="first_offset",
         )
         consumer.subscribe(topic, "A || B")
@@ -101,7 +104,7 @@ async def tags_choose(namesrv: str, word: str, _folder: str) -> None:
         other = AsyncPushConsumer(
             f"d{word}",
             namesrv,
-            lambda message: got.append((message.tags, message.body)),
+            listener=lambda message: got.append((message.tags, message.body)),
             consume_from="first_offset",
         )
         other.subscribe(topic, "BB")
@@ -117,7 +120,10 @@ async def sql_chooses(namesrv: str, word: str, _folder: str) -> None:
     async with AsyncProducer(f"p{word}", namesrv) as producer:
         await create(producer, topic)
         consumer = AsyncPushConsumer(
-            f"c{word}", namesrv, lambda message: got.append(message.body), consume_from="first_offset"
+            f"c{word}",
+            namesrv,
+            listener=lambda message: got.append(message.body),
+            consume_from="first_offset",
         )
         consumer.subscribe(topic, "a > 3 AND colour = 'red'", sql=True)
         async with consumer:
@@ -145,7 +151,7 @@ async def failures_come_again_and_die(namesrv: str, word: str, _folder: str) -> 
     async with AsyncProducer(f"p{word}", namesrv) as producer:
         await create(producer, topic)
         consumer = AsyncPushConsumer(
-            group, namesrv, listener, consume_from="first_offset", reconsume_times_max=2
+            group, namesrv, listener=listener, consume_from="first_offset", reconsume_times_max=2
         )
         consumer.subscribe(topic)
         async with consumer, AsyncPullConsumer(f"dead{word}", namesrv) as dead:
@@ -175,7 +181,7 @@ async def orderly_keeps_order(namesrv: str, word: str, _folder: str) -> None:
         return None
 
     def member() -> AsyncPushConsumer:
-        one = AsyncPushConsumer(group, namesrv, listener, orderly=True, consume_from="first_offset")
+        one = AsyncPushConsumer(group, namesrv, listener=listener, orderly=True, consume_from="first_offset")
         one.subscribe(topic)
         return one
 
@@ -211,7 +217,7 @@ async def broadcast_reaches_all(namesrv: str, word: str, folder: str) -> None:
         one = AsyncPushConsumer(
             group,
             namesrv,
-            lambda message: got[name].append(message.body),
+            listener=lambda message: got[name].append(message.body),
             message_model="broadcasting",
             client=ClientConfig(instance_name=f"{name}{word}", offsets_folder=folder),
         )
@@ -246,7 +252,7 @@ async def group_goes_on_where_it_stopped(namesrv: str, word: str, _folder: str) 
         got[message.body] += 1
 
     def member() -> AsyncPushConsumer:
-        one = AsyncPushConsumer(group, namesrv, listener, consume_from="first_offset")
+        one = AsyncPushConsumer(group, namesrv, listener=listener, consume_from="first_offset")
         one.subscribe(topic)
         return one
 
@@ -337,7 +343,7 @@ async def request_is_replied(namesrv: str, word: str, _folder: str) -> None:
             if names.REPLY_TO_CLIENT in message.properties:
                 await replier.reply(message, b"re: " + message.body)
 
-        consumer = AsyncPushConsumer(f"c{word}", namesrv, listener)
+        consumer = AsyncPushConsumer(f"c{word}", namesrv, listener=listener)
         consumer.subscribe(topic)
         async with consumer:
             await until(lambda: len(consumer.queues) >= 4, "queues")
@@ -359,7 +365,10 @@ async def transactions_end_as_told(namesrv: str, word: str, _folder: str) -> Non
     async with AsyncTransactionProducer(f"p{word}", namesrv, check=check) as producer:
         await create(producer, topic)
         consumer = AsyncPushConsumer(
-            f"c{word}", namesrv, lambda message: got.update([message.body]), consume_from="first_offset"
+            f"c{word}",
+            namesrv,
+            listener=lambda message: got.update([message.body]),
+            consume_from="first_offset",
         )
         consumer.subscribe(topic)
         async with consumer:
@@ -395,7 +404,7 @@ async def delays(namesrv: str, word: str, *, timers: bool) -> None:
 
     async with AsyncProducer(f"p{word}", namesrv) as producer:
         await create(producer, topic)
-        consumer = AsyncPushConsumer(f"c{word}", namesrv, listener, consume_from="first_offset")
+        consumer = AsyncPushConsumer(f"c{word}", namesrv, listener=listener, consume_from="first_offset")
         consumer.subscribe(topic)
         async with consumer:
             await until(lambda: b"first" in came, "the first message")

@@ -73,7 +73,9 @@ async def known(consumer: AsyncPushConsumer, topic: str) -> None:
 
 
 def member(node: LocalRocketMQ, listener: Any = None, **options: Any) -> AsyncPushConsumer:
-    consumer = AsyncPushConsumer(GROUP, node.address, listener, consume_from="first_offset", **options)
+    consumer = AsyncPushConsumer(
+        GROUP, node.address, listener=listener, consume_from="first_offset", **options
+    )
     consumer.subscribe(TOPIC)
     return consumer
 
@@ -216,7 +218,7 @@ def test_part_of_a_batch_comes_again(tmp_path: Path) -> None:
 
 async def send_to_one_queue(node: LocalRocketMQ, bodies: Iterable[bytes]) -> None:
     async with AsyncProducer("p", node.address) as producer:
-        await producer.send_batch([Message("One", body) for body in bodies])
+        await producer.send([Message("One", body) for body in bodies])
 
 
 def test_lite_pull_commits_what_it_is_told(tmp_path: Path) -> None:

@@ -285,7 +285,7 @@ def test_time_of_sends_to_each_broker_is_told(mqadmin: Caller) -> None:
 
 
 def test_consumers_say_what_they_do(mqadmin: Caller, node: LocalBroker) -> None:
-    consumer = PushConsumer("shown", node.address, lambda _: None)
+    consumer = PushConsumer("shown", node.address, listener=lambda _: None)
     consumer.subscribe("Orders", "food || drinks")
     with consumer:
         while not consumer.queues:

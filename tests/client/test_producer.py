@@ -137,7 +137,7 @@ def test_sends_that_are_tried_once(run: Run, mode: str) -> None:
                 broker.refuse(SEND, code)
             queue = MessageQueue("Orders", "a", 1) if mode == "queue" else None
             sending = (
-                producer.send_soon(ORDER)
+                producer.submit(ORDER)
                 if mode == "async"
                 else producer.send(ORDER, queue=queue, sharding_key="k" if mode == "key" else None)
             )
@@ -155,7 +155,7 @@ def test_dead_broker_is_left_for_another(run: Run) -> None:
             dead = peers.brokers[0].server
             assert dead is not None
             await dead.close()
-            results = await asyncio.gather(*[producer.send_soon(ORDER) for _ in range(8)])
+            results = await asyncio.gather(*[producer.submit(ORDER) for _ in range(8)])
             assert {one.queue.broker_name for one in results} == {"b"}
 
     run(main())
@@ -210,7 +210,7 @@ def test_batch_is_one_request(run: Run) -> None:
     async def main() -> None:
         async with cluster() as peers, AsyncProducer("G", peers.address) as producer:
             many = [Message("Orders", b"%d" % n, tags=f"T{n}", flag=n) for n in range(3)]
-            result = await producer.send_batch(many)
+            result = await producer.send(many)
             [request] = peers.brokers[0].of(RequestCode.SEND_BATCH_MESSAGE)
             items = decode_batch(request.body)
             assert [(item.body, item.flag) for item in items] == [(b"0", 0), (b"1", 1), (b"2", 2)]
@@ -221,7 +221,7 @@ def test_batch_is_one_request(run: Run) -> None:
             assert (header.batch, header.properties) == (True, "")
             for wrong in ([], [ORDER, Message("Other", b"x")], [Message("Orders", b"x", delay_level=1)]):
                 with pytest.raises(IllegalMessageError):
-                    await producer.send_batch(wrong)
+                    await producer.send(wrong)
 
     run(main())
 

@@ -58,7 +58,7 @@ def test_time_begins_with_the_turn(run: Run) -> None:
         made, broker = await slow_cluster()
         async with AsyncProducer("G", made.address, sends_in_flight_max=2) as producer:
             await producer.send(ORDER)
-            results = await asyncio.gather(*[producer.send_soon(ORDER, timeout_ms=1400) for _ in range(100)])
+            results = await asyncio.gather(*[producer.submit(ORDER, timeout_ms=1400) for _ in range(100)])
             assert len({one.unique_key for one in results}) == 100
             assert broker.at_once_max == 2
             assert len(broker.of(RequestCode.SEND_MESSAGE_V2)) == 101
@@ -72,11 +72,11 @@ def test_try_without_a_turn_fails(run: Run) -> None:
         made, broker = await slow_cluster()
         async with AsyncProducer("G", made.address, sends_in_flight_max=2) as producer:
             await producer.send(ORDER)
-            under_way = [producer.send_soon(ORDER, wait=False) for _ in range(2)]
+            under_way = [producer.submit(ORDER, wait=False) for _ in range(2)]
             with pytest.raises(RemotingTooMuchRequestError, match="sends_in_flight_max"):
-                producer.send_soon(ORDER, wait=False)
+                producer.submit(ORDER, wait=False)
             await asyncio.gather(*under_way)
-            await producer.send_soon(ORDER, wait=False)
+            await producer.submit(ORDER, wait=False)
         assert len(broker.of(RequestCode.SEND_MESSAGE_V2)) == 4
         await close(made)
 
@@ -88,7 +88,7 @@ def test_cancelled_send_gives_its_turn_away(run: Run) -> None:
         made, broker = await slow_cluster()
         async with AsyncProducer("G", made.address, sends_in_flight_max=1) as producer:
             await producer.send(ORDER)
-            first, second, third = (producer.send_soon(ORDER) for _ in range(3))
+            first, second, third = (producer.submit(ORDER) for _ in range(3))
             first.cancel()
             second.cancel()
             await third
@@ -103,7 +103,7 @@ def test_close_waits_for_what_waits(run: Run) -> None:
     async def main() -> None:
         made, broker = await slow_cluster()
         async with AsyncProducer("G", made.address, sends_in_flight_max=2) as producer:
-            futures = [producer.send_soon(ORDER) for _ in range(9)]
+            futures = [producer.submit(ORDER) for _ in range(9)]
         assert all(future.done() for future in futures)
         assert len(broker.of(RequestCode.SEND_MESSAGE_V2)) == 9
         await close(made)
@@ -154,7 +154,7 @@ def test_flood_is_stored_whole(run: Run) -> None:
 
     async def main() -> None:
         async with cluster() as peers, AsyncProducer("G", peers.address) as producer:
-            results = await asyncio.gather(*[producer.send_soon(ORDER) for _ in range(5000)])
+            results = await asyncio.gather(*[producer.submit(ORDER) for _ in range(5000)])
             assert len({one.unique_key for one in results}) == 5000
             assert len(peers.brokers[0].of(RequestCode.SEND_MESSAGE_V2)) == 5000
 
@@ -170,7 +170,7 @@ def test_broken_connection_is_tried_again(run: Run) -> None:
             one = peers.brokers[0]
             one.ignore(RequestCode.SEND_MESSAGE_V2, 1000)
             before = len(one.of(RequestCode.SEND_MESSAGE_V2))
-            futures = [producer.send_soon(ORDER) for _ in range(20)]
+            futures = [producer.submit(ORDER) for _ in range(20)]
             while len(one.of(RequestCode.SEND_MESSAGE_V2)) < before + 10:
                 await asyncio.sleep(0.01)
             one.connections[-1].abort()

@@ -53,7 +53,7 @@ def test_java_consumes_what_we_send(rocketmq: RocketMQ, java_namesrv: str) -> No
                 "Sent", b"%d" % number, tags="A", keys=f"k{number}", properties={"colour": "red"}
             )
             wanted[producer.send(message).unique_key] = (1, "A", f"k{number}")
-        batch = producer.send_batch([Message("Sent", b"b%d" % number, tags="B") for number in range(4)])
+        batch = producer.send([Message("Sent", b"b%d" % number, tags="B") for number in range(4)])
         wanted |= dict.fromkeys(batch.unique_key.split(","), (2, "B", None))
         wanted[producer.send(Message("Sent", b"z" * 5000)).unique_key] = (5000, None, None)
     lines = Place(rocketmq, java_namesrv, "Sent").consume(len(wanted))
@@ -88,7 +88,9 @@ def test_we_reply_to_javas_requests(rocketmq: RocketMQ, java_namesrv: str) -> No
                     await producer.reply(message, b"re:" + message.body)
 
             await producer.send(Message(place.topic, b"first"))
-            consumer = AsyncPushConsumer("answering", java_namesrv, listener, consume_from="first_offset")
+            consumer = AsyncPushConsumer(
+                "answering", java_namesrv, listener=listener, consume_from="first_offset"
+            )
             consumer.subscribe(place.topic)
             async with consumer:
                 await until(lambda: bool(asked), "the first message")

@@ -128,7 +128,9 @@ def test_our_consumer_gets_all_that_a_java_producer_packs(
         got[len(message.body)] += 1
 
     async def consume() -> None:
-        consumer = AsyncPushConsumer(f"G{topic}", our_node.namesrv, listener, consume_from="first_offset")
+        consumer = AsyncPushConsumer(
+            f"G{topic}", our_node.namesrv, listener=listener, consume_from="first_offset"
+        )
         consumer.subscribe(topic)
         async with consumer:
             await until(lambda: got.total() >= len(SIZES), "all bodies")

@@ -45,7 +45,7 @@ class Group:
     def member(self) -> AsyncPushConsumer:
         orderly = self.mode == "orderly"
         one = AsyncPushConsumer(
-            self.name, self.namesrv, self.listener, orderly=orderly, consume_from="first_offset"
+            self.name, self.namesrv, listener=self.listener, orderly=orderly, consume_from="first_offset"
         )
         one.subscribe(self.topic)
         return one

@@ -73,7 +73,7 @@ async def send(group: GroupProcesses, prefix: bytes, count: int) -> set[bytes]:
         for body in sent:
             await producer.send(Message("T", body, keys="k", tags="A"))
         batch = [Message("T", b"%s batch %d" % (prefix, number)) for number in range(10)]
-        await producer.send_batch(batch)
+        await producer.send(batch)
     return {*sent, *(bytes(one.body) for one in batch)}
 
 

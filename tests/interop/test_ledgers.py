@@ -155,7 +155,7 @@ def test_entries_of_chosen_ids(java: JavaCluster) -> None:
         writer = await client.create_advanced(
             3, 3, 2, digest=DigestType.CRC32, password=b"pw", ledger_id=2**33
         )
-        added = [writer.add_at_soon(at, b"%d" % at) for at in (2, 0, 1, 3)]
+        added = [writer.submit_add_at(at, b"%d" % at) for at in (2, 0, 1, 3)]
         assert await asyncio.gather(*added) == [2, 0, 1, 3]
         await writer.close()
         found = await asyncio.to_thread(java.run, "Read", "--ledger", 2**33, "--password", "pw")
@@ -187,12 +187,12 @@ def test_a_bookie_is_replaced(java: JavaCluster) -> None:
 
     async def scenario(client: AsyncLedgerClient) -> None:
         writer = await client.create(3, 3, 2, digest=DigestType.CRC32, password=b"pw")
-        added = [writer.add_soon(payload(at, 100)) for at in range(100)]
+        added = [writer.submit_add(payload(at, 100)) for at in range(100)]
         await added[50]
         killed = java.bookies[0]
         killed.kill()
         for at in range(100, 200):
-            added.append(writer.add_soon(payload(at, 100)))
+            added.append(writer.submit_add(payload(at, 100)))
             await asyncio.sleep(0)
         assert await asyncio.gather(*added) == list(range(200))
         await writer.close()

@@ -79,7 +79,9 @@ def test_mqadmin_asks_consumers_of_both_kinds(rocketmq: RocketMQ, tmp_path: Path
         where = ("--namesrv", namesrv, "--topic", "Status", "--group", "status_group")
         async with AsyncProducer("p", namesrv) as producer:
             await producer.send(Message("Status", b"first"))
-            ours = AsyncPushConsumer("status_group", namesrv, seen.append, consume_from="first_offset")
+            ours = AsyncPushConsumer(
+                "status_group", namesrv, listener=seen.append, consume_from="first_offset"
+            )
             ours.subscribe("Status")
             async with ours:
                 await until(lambda: bool(seen), "the first message", 240)

@@ -211,7 +211,7 @@ def produce(address: str, count: int) -> None:
     """Messages of one queue."""
     queue = MessageQueue(TOPIC, "broker-a", 0)
     with Producer("spark", address, send_timeout_ms=SEND_TIMEOUT_MS) as producer:
-        producer.send_batch([Message(TOPIC, b"%d" % number) for number in range(count)], queue=queue)
+        producer.send([Message(TOPIC, b"%d" % number) for number in range(count)], queue=queue)
 
 
 def test_a_broker_that_goes_away_in_the_middle_is_left_for_its_slave(tmp_path: Path) -> None:

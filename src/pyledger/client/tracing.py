@@ -63,7 +63,7 @@ class Tracer:
         self._group = group
         config = ProducerConfig(send_timeout_ms=SEND_TIMEOUT_MS)
         self._sender = Sender(client, f"{GROUP_PREFIX}-{group}-{kind}-{next(NUMBERS)}", config)
-        self._packer = MessageEncoder(config, PROCESS_IDS.of(client.address))
+        self._encoder = MessageEncoder(config, PROCESS_IDS.of(client.address))
         self._records: deque[tuple[str, str, tuple[str, ...]]] = deque()
         """Topic that the message went to, record, and what the record is found by."""
         self._full = asyncio.Event()
@@ -72,7 +72,7 @@ class Tracer:
 
     def start(self) -> None:
         """Begin to send; the client runs."""
-        self._packer = MessageEncoder(ProducerConfig(), PROCESS_IDS.of(self._client.address))
+        self._encoder = MessageEncoder(ProducerConfig(), PROCESS_IDS.of(self._client.address))
         self._loop = asyncio.get_running_loop()
         self._task = self._loop.create_task(self._send_for_ever())
 
@@ -225,7 +225,7 @@ class Tracer:
         keys = dict.fromkeys(key for _, found in records for key in found)
         data = "".join(record for record, _ in records).encode("utf-8", "replace")
         try:
-            out = self._packer.message(Message(self.topic, data, keys=" ".join(keys)))
+            out = self._encoder.message(Message(self.topic, data, keys=" ".join(keys)))
             self._sender.start(out, SendMode.ASYNC).add_done_callback(told)
         except PyLedgerError as problem:
             event(log, logging.WARNING, "trace not sent", records=len(records), problem=problem)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pyledger.bookkeeper import LedgerClient
+from pyledger.bookkeeper import LedgerClient, ManagedCursor, ManagedLedger
 from tests.client.bookkeeper.model_bookie import bench
 from tests.servers.bookkeeper.bookie_peer import PATIENT
 from tests.support.source_tree import ROOT
@@ -26,7 +26,7 @@ def test_without_asyncio(tmp_path: Path) -> None:
         with LedgerClient(address, config=PATIENT) as client:
             with client.create(3, 3, 2, password=b"pw") as writer:
                 assert writer.add(b"0") == 0
-                assert writer.add_soon(b"1").result() == 1
+                assert writer.submit_add(b"1").result() == 1
                 assert writer.add_many(b"%d" % at for at in range(2, 200)) == 199
             with client.open(writer.ledger_id, b"pw") as reader:
                 assert [entry.payload for entry in reader.read()] == [b"%d" % at for at in range(200)]
@@ -34,11 +34,11 @@ def test_without_asyncio(tmp_path: Path) -> None:
                 assert next(iter(reader.tail(150))).entry_id == 150
                 assert reader.closed
                 assert reader.read_last_confirmed() == 199
-            assert client.ledgers() == [writer.ledger_id]
+            assert list(client.ledgers()) == [writer.ledger_id]
             assert client.metadata(writer.ledger_id).length == writer.metadata.length
             assert sorted(client.bookies().writable) == ["b0", "b1", "b2", "b3"]
             client.delete(writer.ledger_id)
-            assert client.ledgers() == []
+            assert list(client.ledgers()) == []
 
     run_beside(tmp_path, scenario)
 
@@ -47,13 +47,13 @@ def test_chosen_ids_and_a_log(tmp_path: Path) -> None:
     def scenario(address: str) -> None:
         with LedgerClient(address, config=replace(PATIENT, explicit_lac_interval_ms=10)) as client:
             with client.create_advanced(3, 3, 2) as writer:
-                soon = writer.add_at_soon(1, b"one")
+                soon = writer.submit_add_at(1, b"one")
                 assert writer.add_at(0, b"zero") == 0
                 assert soon.result() == 1
                 assert writer.length == 7
-            with client.open_log("orders", roll_bytes=1) as log:
+            with ManagedLedger(client, "orders", roll_bytes=1) as log:
                 positions = [log.append(b"%d" % at) for at in range(3)]
-            with client.open_cursor("orders", "billing") as cursor:
+            with ManagedCursor(client, "orders", "billing") as cursor:
                 found = cursor.read(10)
                 assert [(entry.position, entry.payload) for entry in found] == [
                     (position, b"%d" % at) for at, position in enumerate(positions)
@@ -62,9 +62,9 @@ def test_chosen_ids_and_a_log(tmp_path: Path) -> None:
                 cursor.rewind()
                 assert cursor.read(1)[0].position == positions[1]
                 cursor.acknowledge_through(positions[2])
-            with client.open_cursor("orders", "billing") as cursor:
+            with ManagedCursor(client, "orders", "billing") as cursor:
                 assert cursor.read(10) == []
-            with client.open_log("orders") as log:
+            with ManagedLedger(client, "orders") as log:
                 assert positions[0].ledger_id in log.trim()
 
     run_beside(tmp_path, scenario)

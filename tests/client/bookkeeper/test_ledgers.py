@@ -389,7 +389,7 @@ def test_entries_of_chosen_ids(tmp_path: Path) -> None:
     async def scenario(made: Bench) -> None:
         async with made.client() as client:
             writer = await client.create_advanced(3, 3, 2, ledger_id=77)
-            added = [writer.add_at_soon(at, b"%d" % at) for at in (3, 0, 2, 1, 9)]
+            added = [writer.submit_add_at(at, b"%d" % at) for at in (3, 0, 2, 1, 9)]
             assert await asyncio.gather(*added[:4]) == [3, 0, 2, 1]
             for taken in (1, 9):
                 with pytest.raises(DuplicateEntryIdError):
@@ -408,7 +408,7 @@ def test_whose_turn_came_and_who_was_cancelled_gives_it_on(tmp_path: Path, throt
     async def scenario(made: Bench) -> None:
         async with made.client(adds_pending_max=1, throttle=throttle) as client:
             writer = await client.create(1, 1, 1)
-            first = writer.add_soon(b"first")
+            first = writer.submit_add(b"first")
             second, third = (asyncio.ensure_future(writer.add(b"later")) for _ in range(2))
             await asyncio.sleep(0)  # both wait
             # Called just when the answer is here, before the one that was woken goes on.

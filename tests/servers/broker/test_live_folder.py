@@ -37,7 +37,7 @@ class Sending:
         with Producer("live", self._node.address, send_timeout_ms=SEND_TIMEOUT_MS) as producer:
             while not self._stop.is_set():
                 first = self.acknowledged
-                producer.send_batch(
+                producer.send(
                     [
                         Message(TOPIC, body_of(number), keys=f"k{number}")
                         for number in range(first, first + BATCH)

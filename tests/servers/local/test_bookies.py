@@ -32,7 +32,7 @@ def test_our_client_writes_recovers_and_reads(tmp_path: Path) -> None:
     async def play(address: str) -> None:
         async with AsyncLedgerClient(address, config=PATIENT) as client:
             writer = await client.create(3, 2, 2, password=b"secret")
-            sent = [writer.add_soon(b"%d" % at) for at in range(500)]
+            sent = [writer.submit_add(b"%d" % at) for at in range(500)]
             assert [await one for one in sent] == list(range(500))
             reader = await client.open(writer.ledger_id, b"secret")  # which fences the writer off
             found = [entry.payload async for entry in reader.read(0, 499)]

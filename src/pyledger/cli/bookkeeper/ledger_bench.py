@@ -20,7 +20,7 @@ async def measure(client: Any, writer: Any, payload: bytes, in_flight: int, seco
 
     async def adder(end: float) -> None:
         while (begin := time.perf_counter()) < end:
-            await writer.add_soon(payload)
+            await writer.submit_add(payload)
             waits.append(time.perf_counter() - begin)
 
     await writer.add(payload)

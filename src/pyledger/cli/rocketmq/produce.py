@@ -126,7 +126,7 @@ async def send_all(
             result = (
                 await producer.send(messages[0], sharding_key=sharding_key)
                 if batch == 1
-                else await producer.send_batch(messages, sharding_key=sharding_key)
+                else await producer.send(messages, sharding_key=sharding_key)
             )
             sent += len(part)
             if as_json:

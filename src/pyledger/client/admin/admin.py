@@ -87,7 +87,7 @@ class AsyncAdmin(Lifecycle):
         """An administrator that connects once it is started.
 
         Args:
-            name_servers: `host:port;host:port`; empty: as `ClientConfig.name_servers` says.
+            name_servers: `host:port;host:port`; empty: those of `ClientConfig.name_servers`.
             client: Settings of the client, or a client to share with others.
             net: Limits of connections, for a client of its own.
             tls: Certificates, for a client of its own.

@@ -187,7 +187,7 @@ class AsyncManagedLedger(Lifecycle):
             if self._pushed_bytes >= self._roll_bytes or old:
                 writer = await self._roll(writer)
             self._pushed_bytes += len(payload)
-            adding = writer.add_soon(payload)
+            adding = writer.submit_add(payload)
         return Position(writer.ledger_id, await adding)
 
     async def trim(self) -> tuple[int, ...]:

@@ -44,12 +44,12 @@ HEAD_BYTES = 64
 
 
 class AsyncLedgerReader:
-    """Reads one ledger. Belongs to one event loop.
+    """Reads one ledger. Belongs to one event loop."""
 
-    Attributes:
-        ledger_id: Which.
-        last_add_confirmed: All entries up to this one can be read; -1: none. Grows while the ledger is open.
-    """
+    ledger_id: int
+    """Of the ledger that it reads."""
+    last_add_confirmed: int
+    """The last entry that can be read; -1: none. It grows while the ledger is open."""
 
     def __init__(
         self,

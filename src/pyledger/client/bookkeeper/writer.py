@@ -57,6 +57,9 @@ class AsyncLedgerWriter:
     An add that fails leaves it unknown whether its entry is part of the ledger: a recovery may find it.
     """
 
+    ledger_id: int
+    """Of the ledger that it writes."""
+
     def __init__(
         self,
         bookies: BookieWatcher,
@@ -137,7 +140,7 @@ class AsyncLedgerWriter:
             LedgerClosedError: It is closed.
         """
         await self._wait_for_room()
-        return await self.add_soon(payload)
+        return await self.submit_add(payload)
 
     async def add_many(self, payloads: Iterable[bytes]) -> int:
         """Add entries, many on their way at once; the id of the last, once all are confirmed.
@@ -159,7 +162,7 @@ class AsyncLedgerWriter:
                 last.add_done_callback(_forget)
             last = self._add(batch)
 
-    def add_soon(self, payload: bytes) -> asyncio.Future[int]:
+    def submit_add(self, payload: bytes) -> asyncio.Future[int]:
         """Add an entry; the future has its id once it is confirmed. The caller bounds what is on its way."""
         return self._add([payload])
 
@@ -395,9 +398,9 @@ class AsyncAdvancedLedgerWriter(AsyncLedgerWriter):
         Raises:
             DuplicateEntryIdError: It was given already.
         """
-        return await self.add_at_soon(entry_id, payload)
+        return await self.submit_add_at(entry_id, payload)
 
-    def add_at_soon(self, entry_id: int, payload: bytes) -> asyncio.Future[int]:
+    def submit_add_at(self, entry_id: int, payload: bytes) -> asyncio.Future[int]:
         """The same; the future has the id."""
         next_id = self._machine.last_add_pushed + 1
         future: asyncio.Future[int] = self._loop.create_future()
@@ -408,7 +411,7 @@ class AsyncAdvancedLedgerWriter(AsyncLedgerWriter):
         self._early[entry_id] = (payload, future)
         while next_id in self._early:
             early, waits = self._early.pop(next_id)
-            self.add_soon(early).add_done_callback(partial(_pass_on, waits))
+            self.submit_add(early).add_done_callback(partial(_pass_on, waits))
             next_id += 1
         return future
 

@@ -52,7 +52,7 @@ HANDOVER_WAIT_MS = 1500
 was not told is consumed again. Upstream reads offsets at once, and waits before its first pull."""
 
 
-class GroupConsumer(Lifecycle):
+class AsyncGroupConsumer(Lifecycle):
     """What consumers of all kinds have in common; how messages are consumed is the subclass's."""
 
     _consumption: ConsumeMessageService

@@ -5,12 +5,12 @@ Source: RocketMQ client/.../impl/consumer/DefaultLitePullConsumerImpl.java.
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from types import TracebackType
 from typing import Unpack
 
 from pyledger.client.consumer.assignment import Assignment
-from pyledger.client.consumer.group_consumer import GroupConsumer
+from pyledger.client.consumer.group_consumer import AsyncGroupConsumer
 from pyledger.client.instance import OWN_CLIENT, ClientInstance
 from pyledger.config.client import ClientConfig, ConsumerConfig
 from pyledger.config.fields import changed
@@ -71,7 +71,7 @@ class Buffered:
         return found
 
 
-class AsyncLitePullConsumer(GroupConsumer):
+class AsyncLitePullConsumer(AsyncGroupConsumer):
     """Polls messages, of queues shared with its group (`subscribe`) or chosen (`assign`).
 
     What a poll has returned counts as consumed with the next `poll`, with `commit`, and with `close`, unless
@@ -95,7 +95,7 @@ class AsyncLitePullConsumer(GroupConsumer):
 
         Args:
             group: The group; all its members subscribe to the same.
-            name_servers: `host:port;host:port`; empty: as `ClientConfig.name_servers` says.
+            name_servers: `host:port;host:port`; empty: those of `ClientConfig.name_servers`.
             auto_commit: Commit what is consumed, every `auto_commit_interval_ms` and at the end; otherwise
                 only `commit` does.
             strategy: How members share queues; None: neighbouring queues, parts of one size.
@@ -153,6 +153,12 @@ class AsyncLitePullConsumer(GroupConsumer):
             await self._buffered.wait(left_ms)
             self._returned = self._buffered.take(count_max)
         return [message for _, message in self._returned]
+
+    async def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
+        """Yield messages one by one, without end; each counts as consumed when the next is taken."""
+        while True:
+            for message in await self.poll(count_max=1):
+                yield message
 
     async def commit(self) -> None:
         """Let the group stand behind what was returned; one-way, like upstream's."""

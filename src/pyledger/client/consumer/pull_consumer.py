@@ -39,7 +39,7 @@ class AsyncPullConsumer(Lifecycle):
 
         Args:
             group: Whose offsets are read and committed.
-            name_servers: `host:port;host:port`; empty: as `ClientConfig.name_servers` says.
+            name_servers: `host:port;host:port`; empty: those of `ClientConfig.name_servers`.
             config: How to pull; None: the defaults.
             client: Settings of the client, or a client to share with others.
             net: Limits of connections, for a client of its own.

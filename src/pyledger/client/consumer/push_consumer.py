@@ -8,7 +8,7 @@ from typing import Unpack
 
 from pyledger.client.consumer.assignment import Assignment
 from pyledger.client.consumer.consume_message_service import Concurrent, Orderly
-from pyledger.client.consumer.group_consumer import GroupConsumer
+from pyledger.client.consumer.group_consumer import AsyncGroupConsumer
 from pyledger.client.consumer.pull_api import delivered
 from pyledger.client.instance import OWN_CLIENT, ClientInstance
 from pyledger.client.listener import BatchListener, Listener, ListenerRunner, ReconsumeLater
@@ -23,15 +23,15 @@ from pyledger.wire.record.record import ReceivedMessage
 from pyledger.wire.remoting.bodies.statistics import ConsumeMessageDirectlyResult, ConsumeResult
 
 
-class AsyncPushConsumer(GroupConsumer):
+class AsyncPushConsumer(AsyncGroupConsumer):
     """A member of a consumer group. Use it with `async with`, or `start` and `close` it."""
 
     def __init__(
         self,
         group: str,
         name_servers: str = "",
-        listener: Listener | None = None,
         *,
+        listener: Listener | None = None,
         batch_listener: BatchListener | None = None,
         orderly: bool = False,
         strategy: Strategy | None = None,
@@ -45,7 +45,7 @@ class AsyncPushConsumer(GroupConsumer):
 
         Args:
             group: The group; all its members subscribe to the same.
-            name_servers: `host:port;host:port`; empty: as `ClientConfig.name_servers` says.
+            name_servers: `host:port;host:port`; empty: those of `ClientConfig.name_servers`.
             listener: Processes a message: a coroutine function, or one that runs on a thread. A message is
                 processed unless it returns `ReconsumeLater` or raises.
             batch_listener: Instead of `listener`; gets up to `batch_count_max` messages at once.

@@ -182,10 +182,14 @@ class MessageEncoder:
         return out
 
 
-def timed(message: Message, deliver_at_ms: int | None, delay_ms: int | None) -> Message:
-    """The message with the properties of a timer."""
-    if deliver_at_ms is None and delay_ms is None:
-        return message
+def delayed(message: Message | Sequence[Message], deliver_at_ms: int | None, delay_ms: int | None) -> Message:
+    """Return the message with the properties of a timer; one of the times is given.
+
+    Raises:
+        IllegalMessageError: it is a batch, or has two delays.
+    """
+    if not isinstance(message, Message):
+        raise IllegalMessageError("a message of a batch cannot be delayed; send it alone")
     if message.delay_level or (deliver_at_ms is not None and delay_ms is not None):
         raise IllegalMessageError("a message has one delay: delay_level, deliver_at_ms or delay_ms")
     name, value = (

@@ -12,7 +12,7 @@ from typing import Unpack
 from pyledger.client.identity import PROCESS_IDS
 from pyledger.client.instance import OWN_CLIENT, ClientInstance, own_client
 from pyledger.client.lifecycle import Lifecycle
-from pyledger.client.producer.message_preparation import MessageEncoder, check_group, timed
+from pyledger.client.producer.message_preparation import MessageEncoder, check_group, delayed
 from pyledger.client.producer.send_result import SendResult
 from pyledger.client.producer.sender import Select, Sender
 from pyledger.client.tracing import Tracer
@@ -32,7 +32,7 @@ DEFAULT_GROUP = "DEFAULT_PRODUCER"
 
 
 class AsyncProducer(Lifecycle):
-    """Sends messages from one event loop. Use it with `async with`, or `start` and `close` it."""
+    """Sends messages. Use it with `async with`, or `start` and `close` it. Belongs to one event loop."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class AsyncProducer(Lifecycle):
 
         Args:
             group: Name of this kind of producer; brokers ask any producer of the group about transactions.
-            name_servers: `host:port;host:port`; empty: as `ClientConfig.name_servers` says.
+            name_servers: `host:port;host:port`; empty: those of `ClientConfig.name_servers`.
             config: How to send; None: the defaults.
             client: Settings of the client, or a client to share with others.
             net: Limits of connections, for a client of its own.
@@ -65,7 +65,7 @@ class AsyncProducer(Lifecycle):
         self.config = changed(ProducerConfig, config, settings, OWN_CLIENT)
         self.client = own_client(name_servers, client, net, tls)
         self._sender = Sender(self.client, group, self.config)
-        self._packer = MessageEncoder(self.config, PROCESS_IDS.of(self.client.address))
+        self._encoder = MessageEncoder(self.config, PROCESS_IDS.of(self.client.address))
         self._tracer = Tracer(self.client, group, "PRODUCE") if self.client.config.trace_enabled else None
         if self._tracer is not None:
             self._sender.traced = self._tracer.sent
@@ -78,7 +78,7 @@ class AsyncProducer(Lifecycle):
             ClientStateError: the client has a producer of this group.
         """
         # A fork may have come since, and has ids of its own.
-        self._packer = MessageEncoder(self.config, PROCESS_IDS.of(self.client.address))
+        self._encoder = MessageEncoder(self.config, PROCESS_IDS.of(self.client.address))
         await self.client.start()
         try:
             await self.client.add_producer(self)
@@ -113,7 +113,7 @@ class AsyncProducer(Lifecycle):
         delay_ms: int | None = None,
         timeout_ms: int | None = None,
     ) -> SendResult:
-        """Send a message and wait until it is stored. Its `queue_id` is not looked at.
+        """Send a message and wait until it is stored. Its `queue_id` is ignored.
 
         Args:
             message: What to send; several are sent as by `send_batch`.
@@ -130,9 +130,9 @@ class AsyncProducer(Lifecycle):
             RecordTooLargeError: the body or the properties are too large.
             SendError: it was not stored, or that is not known.
 
-        Durability: as the broker is configured; `SendResult.status` says what it missed.
+        Durability: as the broker is configured; `SendResult.status` reports what it missed.
         """
-        return await self.start_send(
+        return await self._start_send(
             message,
             queue=queue,
             select=select,
@@ -142,7 +142,7 @@ class AsyncProducer(Lifecycle):
             timeout_ms=timeout_ms,
         )
 
-    def start_send(
+    def submit(
         self,
         message: Message | Sequence[Message],
         *,
@@ -152,54 +152,41 @@ class AsyncProducer(Lifecycle):
         deliver_at_ms: int | None = None,
         delay_ms: int | None = None,
         timeout_ms: int | None = None,
-    ) -> "asyncio.Future[SendResult]":
-        """Begin what `send` waits for."""
-        if isinstance(message, Message):
-            message = timed(message, deliver_at_ms, delay_ms)
-        elif deliver_at_ms is not None or delay_ms is not None:
-            raise IllegalMessageError("a message of a batch cannot be delayed; send it alone")
-        out = self._prepare(message)
-        return self._start(out, SendMode.SYNC, queue, selector(select, sharding_key), timeout_ms)
-
-    def send_soon(
-        self,
-        message: Message | Sequence[Message],
-        *,
-        queue: MessageQueue | None = None,
-        select: Select | None = None,
-        sharding_key: str | None = None,
-        timeout_ms: int | None = None,
         wait: bool = True,
-    ) -> "asyncio.Future[SendResult]":
-        """Send a message in the background; what a broker refuses is not tried again.
+    ) -> asyncio.Future[SendResult]:
+        """Start a send and return its future; a send that a broker rejects is not tried again.
 
-        `sends_in_flight_max` sends are under way at once. More wait for their turn, in memory and in order;
-        a program that sends without end should await some of the results, or use `send_many`.
+        `sends_in_flight_max` sends are in flight at once. More wait in memory, in order; a program that sends
+        without end should await some of the results, or use `send_many`.
 
         Args:
-            message: What to send; several are sent as a batch.
+            message: One message; several of one topic are sent as a batch.
             queue: As in `send`.
             select: As in `send`.
             sharding_key: As in `send`.
-            timeout_ms: As in `send`; begins with the turn.
-            wait: Wait for a turn where none is free.
+            deliver_at_ms: As in `send`.
+            delay_ms: As in `send`.
+            timeout_ms: As in `send`.
+            wait: True: wait while `sends_in_flight_max` sends are in flight; False: raise.
 
         Returns:
             A future with the result, or the error, of `send`.
 
         Raises:
-            ClientStateError: the producer does not run.
-            IllegalMessageError: brokers would refuse it.
+            ClientStateError: the producer is not running.
+            IllegalMessageError: brokers would reject the message.
             RecordTooLargeError: the body or the properties are too large.
-            RemotingTooMuchRequestError: no turn is free, and it is not to be waited for.
+            RemotingTooMuchRequestError: `sends_in_flight_max` sends are in flight, and `wait` is False.
 
-        Cost: about 5 µs to send an ordinary message to a broker that is connected; no task.
+        Cost: about 5 µs for a plain message to a broker that is connected; no task.
         """
         if not self._started:
             raise self._not_running()
+        if deliver_at_ms is not None or delay_ms is not None:
+            message = delayed(message, deliver_at_ms, delay_ms)
         # By the hundred thousand: no call that need not be.
-        packer = self._packer
-        out = packer.message(message) if isinstance(message, Message) else packer.batch(message)
+        encoder = self._encoder
+        out = encoder.message(message) if isinstance(message, Message) else encoder.batch(message)
         if sharding_key is not None:
             select = selector(select, sharding_key)
         return self._sender.start(out, SendMode.ASYNC, queue, select, timeout_ms, wait=wait)
@@ -212,7 +199,7 @@ class AsyncProducer(Lifecycle):
         Args:
             messages: Each a message, or several to be sent as a batch. Taken as turns become free, so that
                 no more wait in memory.
-            timeout_ms: As in `send_soon`, for each.
+            timeout_ms: As in `submit`, for each.
 
         Returns:
             The results, in the order of the messages.
@@ -230,38 +217,11 @@ class AsyncProducer(Lifecycle):
                     while checked < len(futures) and futures[checked].done():
                         futures[checked].result()
                         checked += 1
-                futures.append(self.send_soon(message, timeout_ms=timeout_ms))
+                futures.append(self.submit(message, timeout_ms=timeout_ms))
             return [await future for future in futures]
         except BaseException:
             await asyncio.gather(*futures, return_exceptions=True)
             raise
-
-    async def send_batch(
-        self,
-        messages: Sequence[Message],
-        *,
-        queue: MessageQueue | None = None,
-        select: Select | None = None,
-        sharding_key: str | None = None,
-        timeout_ms: int | None = None,
-    ) -> SendResult:
-        """Send messages of one topic in one request; all of them are stored, one after the other, or none.
-
-        Args:
-            messages: At least one, together no larger than `message_size_max_bytes`.
-            queue: As in `send`.
-            select: As in `send`.
-            sharding_key: As in `send`.
-            timeout_ms: As in `send`.
-
-        Raises:
-            IllegalMessageError: brokers would refuse one of them.
-            RecordTooLargeError: one of them or all together are too large.
-            SendError: they were not stored, or that is not known.
-        """
-        return await self.start_send(
-            messages, queue=queue, select=select, sharding_key=sharding_key, timeout_ms=timeout_ms
-        )
 
     async def send_oneway(
         self,
@@ -372,10 +332,27 @@ class AsyncProducer(Lifecycle):
     def _not_running(self) -> ClientStateError:
         return ClientStateError(f"producer {self.group}", "it does not run", "start it, or use `with`")
 
+    def _start_send(
+        self,
+        message: Message | Sequence[Message],
+        *,
+        queue: MessageQueue | None,
+        select: Select | None,
+        sharding_key: str | None,
+        deliver_at_ms: int | None,
+        delay_ms: int | None,
+        timeout_ms: int | None,
+    ) -> asyncio.Future[SendResult]:
+        """Start what `send` waits for."""
+        if deliver_at_ms is not None or delay_ms is not None:
+            message = delayed(message, deliver_at_ms, delay_ms)
+        out = self._prepare(message)
+        return self._start(out, SendMode.SYNC, queue, selector(select, sharding_key), timeout_ms)
+
     def _prepare(self, message: Message | Sequence[Message]) -> PendingSend:
         if isinstance(message, Message):
-            return self._packer.message(message)
-        return self._packer.batch(message)
+            return self._encoder.message(message)
+        return self._encoder.batch(message)
 
     def _start(
         self,

@@ -81,7 +81,7 @@ class AsyncTransactionProducer(AsyncProducer):
     async def send_in_transaction(
         self, message: Message, execute: Execute, *, timeout_ms: int | None = None
     ) -> TransactionResult:
-        """Send a message that consumers get if `execute` says so.
+        """Send a message that consumers get if `execute` returns `COMMIT`.
 
         Args:
             message: What to send; it cannot be delayed.
@@ -96,7 +96,7 @@ class AsyncTransactionProducer(AsyncProducer):
         """
         if message.delay_level or any(name in message.properties for name in DELAYING):
             raise IllegalMessageError("a message of a transaction cannot be delayed")
-        out = self._packer.message(message, group=self.group)
+        out = self._encoder.message(message, group=self.group)
         sent = await self._start(out, SendMode.SYNC, timeout_ms=timeout_ms)
         state, remark = TransactionState.ROLLBACK, None
         transaction_id = sent.transaction_id or sent.unique_key

@@ -1,23 +1,21 @@
 """A service with a folder on a thread of its own, for programs that do not use asyncio: mostly tests."""
 
-import asyncio
 import tempfile
-import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Generic, Protocol, Self, TypeVar
 
-from pyledger.net.loop import run
+from pyledger.net.loop_thread import LoopThread
 
 
 class Service(Protocol):
     """Something that serves from `start` to `close`."""
 
-    def start(self) -> Awaitable[None]:
+    async def start(self) -> None:
         """Begin to serve."""
 
-    def close(self) -> Awaitable[None]:
+    async def close(self) -> None:
         """Serve no more."""
 
 
@@ -40,45 +38,29 @@ class BackgroundService(Generic[S]):
             self._temporary = tempfile.TemporaryDirectory(prefix="pyledger-")
             folder = Path(self._temporary.name)
         self._service = make(folder)
-        self._ready = threading.Event()
-        self._stop: asyncio.Event | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._name = name
+        self._thread: LoopThread | None = None
 
     def __enter__(self) -> Self:
-        self._thread.start()
-        self._ready.wait()
-        if self._failure is not None:
-            self._thread.join()
-            raise self._failure
+        self._thread = LoopThread(self._name)
+        try:
+            self._thread.wait(self._service.start())
+        except BaseException:
+            self._end()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._loop is not None
-        assert self._stop is not None
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
+        assert self._thread is not None
+        try:
+            self._thread.wait(self._service.close())
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        if self._thread is not None:
+            self._thread.close()
         if self._temporary is not None:
             self._temporary.cleanup()
-        if self._failure is not None:
-            raise self._failure
-
-    def _serve(self) -> None:
-        try:
-            run(self._main())
-        except BaseException as failure:  # noqa: BLE001 - it belongs to the thread that waits
-            self._failure = failure
-        finally:
-            self._ready.set()
-
-    async def _main(self) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        await self._service.start()
-        try:
-            self._ready.set()
-            await self._stop.wait()
-        finally:
-            await self._service.close()
