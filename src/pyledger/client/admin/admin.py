@@ -70,9 +70,10 @@ class Progress:
 
 
 class AsyncAdmin(Lifecycle):
-    """Asks name servers and brokers. Use it with `async with`. Brokers may demand keys, see `ClientConfig`.
+    """Queries and changes topics, groups and offsets. Use it with `async with`, or `start` and `close` it.
 
-    Errors of all: `BrokerError` for what is refused, other `RemotingError`s for what cannot be reached.
+    Each method raises `BrokerError` when a broker rejects the request, and another `RemotingError` when it
+    cannot be reached. Brokers may demand the keys of `ClientConfig`.
     """
 
     def __init__(
@@ -97,44 +98,44 @@ class AsyncAdmin(Lifecycle):
         self._timeout_ms = timeout_ms
 
     async def start(self) -> None:
-        """Begin."""
+        """Connect as needed."""
         await self.client.start()
 
     async def close(self) -> None:
-        """End."""
+        """Close the client, unless others use it."""
         await self.client.close()
 
     # --- clusters and brokers
 
     async def clusters(self) -> ClusterRoutes:
-        """All clusters and brokers that a name server knows."""
+        """Return all clusters and brokers that a name server knows."""
         return await self.client.calls.clusters()
 
     async def broker_status(self, address: str) -> Mapping[str, str]:
-        """What a broker says of itself, by name."""
+        """Return the runtime values that a broker reports, by name."""
         answer = await self.ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
         return KVTable.decode(answer.body).table
 
     # --- topics
 
     async def topics(self) -> tuple[str, ...]:
-        """Names of all topics, sorted."""
+        """Return the names of all topics, sorted."""
         answer = await self.ask(None, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         return tuple(sorted(TopicList.decode(answer.body).topic_list))
 
     async def topic_route(self, topic: str) -> TopicRoute:
-        """Which brokers have a topic.
+        """Return the brokers and queues of a topic.
 
         Raises:
-            NoRouteError: nobody knows it.
+            NoRouteError: no name server knows the topic.
         """
         return await self.client.calls.route(topic)
 
     async def topic_configs(self, topic: str) -> dict[str, TopicConfig]:
-        """A topic as each broker has it, by broker name.
+        """Return the configuration of a topic at each broker, by broker name.
 
         Raises:
-            NoRouteError: nobody knows it.
+            NoRouteError: no name server knows the topic.
         """
         header = GetTopicConfigRequestHeader(topic=topic)
         found = {}
@@ -144,10 +145,10 @@ class AsyncAdmin(Lifecycle):
         return found
 
     async def topic_offsets(self, topic: str) -> dict[MessageQueue, TopicOffset]:
-        """First and next offset of each queue of a topic, and when it was last written to.
+        """Return the first and next offset of each queue of a topic, and when it was last written.
 
         Raises:
-            NoRouteError: nobody knows it.
+            NoRouteError: no name server knows the topic.
         """
         header = GetTopicStatsInfoRequestHeader(topic=topic)
         found: dict[MessageQueue, TopicOffset] = {}
@@ -157,10 +158,10 @@ class AsyncAdmin(Lifecycle):
         return dict(sorted(found.items()))
 
     async def topic_groups(self, topic: str) -> tuple[str, ...]:
-        """Groups that consume a topic, sorted.
+        """Return the groups that consume a topic, sorted.
 
         Raises:
-            NoRouteError: nobody knows it.
+            NoRouteError: no name server knows the topic.
         """
         header = QueryTopicConsumeByWhoRequestHeader(topic=topic)
         found: set[str] = set()
@@ -172,10 +173,10 @@ class AsyncAdmin(Lifecycle):
     async def create_topic(
         self, topic: TopicConfig, *, cluster: str | None = None, address: str | None = None
     ) -> tuple[str, ...]:
-        """Create a topic, or change it.
+        """Create or change a topic.
 
         Args:
-            topic: All about it.
+            topic: Its name, queues, permissions and attributes.
             cluster: At all masters of this cluster; None: of every cluster.
             address: At this broker alone.
 
@@ -183,7 +184,7 @@ class AsyncAdmin(Lifecycle):
             Addresses of the brokers that have it now.
 
         Raises:
-            NotThereError: there is no such cluster, or no broker.
+            NotThereError: the cluster does not exist, or no broker is registered.
         """
         attributes = ",".join(f"+{name}={value}" for name, value in topic.attributes.items())
         header = topic_header(topic, attributes or None)
@@ -196,7 +197,7 @@ class AsyncAdmin(Lifecycle):
         """Delete a topic at brokers and name servers; what is stored is deleted when its time comes.
 
         Raises:
-            NotThereError: there is no such cluster, or no broker.
+            NotThereError: the cluster does not exist, or no broker is registered.
         """
         for target in await self.master_addresses(cluster):
             header = DeleteTopicRequestHeader(topic=topic)
@@ -208,7 +209,7 @@ class AsyncAdmin(Lifecycle):
     # --- groups
 
     async def groups(self) -> dict[str, SubscriptionGroup]:
-        """All groups that masters know, by name, sorted."""
+        """Return all groups that masters know, by name, sorted."""
         found: dict[str, SubscriptionGroup] = {}
         for address in await self.master_addresses():
             answer = await self.ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
@@ -216,10 +217,10 @@ class AsyncAdmin(Lifecycle):
         return dict(sorted(found.items()))
 
     async def create_group(self, group: SubscriptionGroup, *, cluster: str | None = None) -> tuple[str, ...]:
-        """Create a group, or change it; returns the addresses of the brokers that have it now.
+        """Create or change a group; return the addresses of the brokers that have it now.
 
         Raises:
-            NotThereError: there is no such cluster, or no broker.
+            NotThereError: the cluster does not exist, or no broker is registered.
         """
         targets = await self.master_addresses(cluster)
         for target in targets:
@@ -229,17 +230,17 @@ class AsyncAdmin(Lifecycle):
     async def delete_group(
         self, group: str, *, cluster: str | None = None, forget_offsets: bool = True
     ) -> None:
-        """Delete a group, and where it stands.
+        """Delete a group and, with `forget_offsets`, its offsets.
 
         Raises:
-            NotThereError: there is no such cluster, or no broker.
+            NotThereError: the cluster does not exist, or no broker is registered.
         """
         header = DeleteSubscriptionGroupRequestHeader(group_name=group, clean_offset=forget_offsets)
         for target in await self.master_addresses(cluster):
             await self.ask(target, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
 
     async def progress(self, group: str, topic: str | None = None) -> Progress:
-        """How far a group is, in all queues or in those of one topic."""
+        """Return the offsets of a group, in all queues or in those of one topic."""
         header = GetConsumeStatsRequestHeader(consumer_group=group, topic=topic)
         queues: dict[MessageQueue, ConsumeOffset] = {}
         tps = 0.0
@@ -251,14 +252,14 @@ class AsyncAdmin(Lifecycle):
         return Progress(group, dict(sorted(queues.items())), tps)
 
     async def members(self, group: str) -> ConsumerConnection | None:
-        """Consumers of a group that are connected; None when there are none."""
+        """Return the connected consumers of a group; None when there are none."""
         header = GetConsumerConnectionListRequestHeader(consumer_group=group)
         return await self._connected(
             ConsumerConnection, group, RequestCode.GET_CONSUMER_CONNECTION_LIST, header, None
         )
 
     async def producers(self, group: str, topic: str) -> ProducerConnection | None:
-        """Producers of a group that are connected to brokers of a topic; None when there are none."""
+        """Return the producers of a group that are connected to brokers of a topic; None: there are none."""
         header = GetProducerConnectionListRequestHeader(producer_group=group)
         return await self._connected(
             ProducerConnection, group, RequestCode.GET_PRODUCER_CONNECTION_LIST, header, topic
@@ -267,19 +268,19 @@ class AsyncAdmin(Lifecycle):
     async def reset_offset(
         self, group: str, topic: str, timestamp_ms: int, *, force: bool = True
     ) -> dict[MessageQueue, int]:
-        """Let a group go on at a time, in all queues of a topic.
+        """Move the offsets of a group to a time, in all queues of a topic.
 
         Args:
-            group: Who.
-            topic: Where.
-            timestamp_ms: Milliseconds since 1970; -1 is the end of each queue, 0 its begin.
-            force: Also forward, over messages that were not consumed.
+            group: Consumer group.
+            topic: Topic; all its queues.
+            timestamp_ms: Milliseconds since 1970; -1 is the end of each queue, 0 its beginning.
+            force: Also move forward, over messages that were not consumed.
 
         Returns:
-            The queue offset to go on at, by queue.
+            The next queue offset to consume, by queue.
 
         Raises:
-            NoRouteError: nobody knows the topic.
+            NoRouteError: no name server knows the topic.
         """
         header = ResetOffsetRequestHeader(
             topic=topic, group=group, timestamp=timestamp_ms, is_force=force, offset=-1
@@ -293,15 +294,15 @@ class AsyncAdmin(Lifecycle):
     # --- messages
 
     async def message(self, msg_id: str, topic: str | None = None) -> ReceivedMessage:
-        """The message of an id: one that names a place, or the unique key of a producer.
+        """Return the message with an id, or with the unique key of a producer.
 
         Args:
             msg_id: 32 or 56 hex digits.
             topic: Needed for a unique key.
 
         Raises:
-            NotThereError: there is no such message.
-            MalformedMessageIdError: it is no id.
+            NotThereError: no broker has the message.
+            MalformedMessageIdError: `msg_id` is not an id.
         """
         if topic is not None:
             for found in await self.query(topic, msg_id, unique=True):
@@ -327,7 +328,7 @@ class AsyncAdmin(Lifecycle):
         count_max: int = 64,
         unique: bool = False,
     ) -> list[ReceivedMessage]:
-        """Messages of a topic with a key, by the time of their storing.
+        """Return the messages of a topic with a key, by the time they were stored.
 
         Args:
             topic: The topic.
@@ -338,7 +339,7 @@ class AsyncAdmin(Lifecycle):
             unique: Look for the key that the producer gave it.
 
         Raises:
-            NoRouteError: nobody knows the topic.
+            NoRouteError: no name server knows the topic.
         """
         route = await self.topic_route(topic)
         calls = [
@@ -372,10 +373,10 @@ class AsyncAdmin(Lifecycle):
         return await self.client.calls.ask(address, command, self._timeout_ms)
 
     async def master_addresses(self, cluster: str | None = None) -> tuple[str, ...]:
-        """Addresses of the masters of a cluster, or of all.
+        """Return the addresses of the masters of a cluster, or of all.
 
         Raises:
-            NotThereError: there is no such cluster, or no broker.
+            NotThereError: the cluster does not exist, or no broker is registered.
         """
         known = await self.clusters()
         if cluster is not None and cluster not in known.clusters:
@@ -389,7 +390,7 @@ class AsyncAdmin(Lifecycle):
         return found
 
     async def brokers_of(self, group: str, topic: str | None = None) -> tuple[str, ...]:
-        """Addresses of the brokers that know a group, by its topic of retries; else all."""
+        """Return the addresses of the brokers that have a group's retry topic, else of all masters."""
         for one in (names.retry_topic(group), topic):
             if one is not None:
                 try:

@@ -20,9 +20,10 @@ from pyledger.wire.remoting.bodies.statistics import TopicOffset
 
 
 class Admin(Blocking[AsyncAdmin]):
-    """Asks name servers and brokers. Use it with `with`. Brokers may demand keys, see `ClientConfig`.
+    """Queries and changes topics, groups and offsets. Use it with `with`, or `start` and `close` it.
 
-    Errors of all: `BrokerError` for what is refused, other `RemotingError`s for what cannot be reached.
+    Each method raises `BrokerError` when a broker rejects the request, and another `RemotingError` when it
+    cannot be reached. Brokers may demand the keys of `ClientConfig`.
     """
 
     def __init__(
@@ -46,64 +47,64 @@ class Admin(Blocking[AsyncAdmin]):
         self._async = AsyncAdmin(name_servers, client=client, net=net, tls=tls, timeout_ms=timeout_ms)
 
     def start(self) -> None:
-        """Begin."""
+        """Connect as needed."""
         self._wait(self._async.start())
 
     def close(self) -> None:
-        """End."""
+        """Close the client, unless others use it."""
         self._wait(self._async.close())
 
     def clusters(self) -> ClusterRoutes:
-        """All clusters and brokers that a name server knows."""
+        """Return all clusters and brokers that a name server knows."""
         return self._wait(self._async.clusters())
 
     def broker_status(self, address: str) -> Mapping[str, str]:
-        """What a broker says of itself, by name."""
+        """Return the runtime values that a broker reports, by name."""
         return self._wait(self._async.broker_status(address))
 
     def topics(self) -> tuple[str, ...]:
-        """Names of all topics, sorted."""
+        """Return the names of all topics, sorted."""
         return self._wait(self._async.topics())
 
     def topic_route(self, topic: str) -> TopicRoute:
-        """Which brokers have a topic.
+        """Return the brokers and queues of a topic.
 
         Raises:
-            NoRouteError: nobody knows it.
+            NoRouteError: no name server knows the topic.
         """
         return self._wait(self._async.topic_route(topic))
 
     def topic_configs(self, topic: str) -> dict[str, TopicConfig]:
-        """A topic as each broker has it, by broker name.
+        """Return the configuration of a topic at each broker, by broker name.
 
         Raises:
-            NoRouteError: nobody knows it.
+            NoRouteError: no name server knows the topic.
         """
         return self._wait(self._async.topic_configs(topic))
 
     def topic_offsets(self, topic: str) -> dict[MessageQueue, TopicOffset]:
-        """First and next offset of each queue of a topic, and when it was last written to.
+        """Return the first and next offset of each queue of a topic, and when it was last written.
 
         Raises:
-            NoRouteError: nobody knows it.
+            NoRouteError: no name server knows the topic.
         """
         return self._wait(self._async.topic_offsets(topic))
 
     def topic_groups(self, topic: str) -> tuple[str, ...]:
-        """Groups that consume a topic, sorted.
+        """Return the groups that consume a topic, sorted.
 
         Raises:
-            NoRouteError: nobody knows it.
+            NoRouteError: no name server knows the topic.
         """
         return self._wait(self._async.topic_groups(topic))
 
     def create_topic(
         self, topic: TopicConfig, *, cluster: str | None = None, address: str | None = None
     ) -> tuple[str, ...]:
-        """Create a topic, or change it.
+        """Create or change a topic.
 
         Args:
-            topic: All about it.
+            topic: Its name, queues, permissions and attributes.
             cluster: At all masters of this cluster; None: of every cluster.
             address: At this broker alone.
 
@@ -111,7 +112,7 @@ class Admin(Blocking[AsyncAdmin]):
             Addresses of the brokers that have it now.
 
         Raises:
-            NotThereError: there is no such cluster, or no broker.
+            NotThereError: the cluster does not exist, or no broker is registered.
         """
         return self._wait(self._async.create_topic(topic, cluster=cluster, address=address))
 
@@ -119,71 +120,71 @@ class Admin(Blocking[AsyncAdmin]):
         """Delete a topic at brokers and name servers; what is stored is deleted when its time comes.
 
         Raises:
-            NotThereError: there is no such cluster, or no broker.
+            NotThereError: the cluster does not exist, or no broker is registered.
         """
         self._wait(self._async.delete_topic(topic, cluster=cluster))
 
     def groups(self) -> dict[str, SubscriptionGroup]:
-        """All groups that masters know, by name, sorted."""
+        """Return all groups that masters know, by name, sorted."""
         return self._wait(self._async.groups())
 
     def create_group(self, group: SubscriptionGroup, *, cluster: str | None = None) -> tuple[str, ...]:
-        """Create a group, or change it; returns the addresses of the brokers that have it now.
+        """Create or change a group; return the addresses of the brokers that have it now.
 
         Raises:
-            NotThereError: there is no such cluster, or no broker.
+            NotThereError: the cluster does not exist, or no broker is registered.
         """
         return self._wait(self._async.create_group(group, cluster=cluster))
 
     def delete_group(self, group: str, *, cluster: str | None = None, forget_offsets: bool = True) -> None:
-        """Delete a group, and where it stands.
+        """Delete a group and, with `forget_offsets`, its offsets.
 
         Raises:
-            NotThereError: there is no such cluster, or no broker.
+            NotThereError: the cluster does not exist, or no broker is registered.
         """
         self._wait(self._async.delete_group(group, cluster=cluster, forget_offsets=forget_offsets))
 
     def progress(self, group: str, topic: str | None = None) -> Progress:
-        """How far a group is, in all queues or in those of one topic."""
+        """Return the offsets of a group, in all queues or in those of one topic."""
         return self._wait(self._async.progress(group, topic))
 
     def members(self, group: str) -> ConsumerConnection | None:
-        """Consumers of a group that are connected; None when there are none."""
+        """Return the connected consumers of a group; None when there are none."""
         return self._wait(self._async.members(group))
 
     def producers(self, group: str, topic: str) -> ProducerConnection | None:
-        """Producers of a group that are connected to brokers of a topic; None when there are none."""
+        """Return the producers of a group that are connected to brokers of a topic; None: there are none."""
         return self._wait(self._async.producers(group, topic))
 
     def reset_offset(
         self, group: str, topic: str, timestamp_ms: int, *, force: bool = True
     ) -> dict[MessageQueue, int]:
-        """Let a group go on at a time, in all queues of a topic.
+        """Move the offsets of a group to a time, in all queues of a topic.
 
         Args:
-            group: Who.
-            topic: Where.
-            timestamp_ms: Milliseconds since 1970; -1 is the end of each queue, 0 its begin.
-            force: Also forward, over messages that were not consumed.
+            group: Consumer group.
+            topic: Topic; all its queues.
+            timestamp_ms: Milliseconds since 1970; -1 is the end of each queue, 0 its beginning.
+            force: Also move forward, over messages that were not consumed.
 
         Returns:
-            The queue offset to go on at, by queue.
+            The next queue offset to consume, by queue.
 
         Raises:
-            NoRouteError: nobody knows the topic.
+            NoRouteError: no name server knows the topic.
         """
         return self._wait(self._async.reset_offset(group, topic, timestamp_ms, force=force))
 
     def message(self, msg_id: str, topic: str | None = None) -> ReceivedMessage:
-        """The message of an id: one that names a place, or the unique key of a producer.
+        """Return the message with an id, or with the unique key of a producer.
 
         Args:
             msg_id: 32 or 56 hex digits.
             topic: Needed for a unique key.
 
         Raises:
-            NotThereError: there is no such message.
-            MalformedMessageIdError: it is no id.
+            NotThereError: no broker has the message.
+            MalformedMessageIdError: `msg_id` is not an id.
         """
         return self._wait(self._async.message(msg_id, topic))
 
@@ -197,7 +198,7 @@ class Admin(Blocking[AsyncAdmin]):
         count_max: int = 64,
         unique: bool = False,
     ) -> list[ReceivedMessage]:
-        """Messages of a topic with a key, by the time of their storing.
+        """Return the messages of a topic with a key, by the time they were stored.
 
         Args:
             topic: The topic.
@@ -208,7 +209,7 @@ class Admin(Blocking[AsyncAdmin]):
             unique: Look for the key that the producer gave it.
 
         Raises:
-            NoRouteError: nobody knows the topic.
+            NoRouteError: no name server knows the topic.
         """
         return self._wait(
             self._async.query(
@@ -217,13 +218,13 @@ class Admin(Blocking[AsyncAdmin]):
         )
 
     def master_addresses(self, cluster: str | None = None) -> tuple[str, ...]:
-        """Addresses of the masters of a cluster, or of all.
+        """Return the addresses of the masters of a cluster, or of all.
 
         Raises:
-            NotThereError: there is no such cluster, or no broker.
+            NotThereError: the cluster does not exist, or no broker is registered.
         """
         return self._wait(self._async.master_addresses(cluster))
 
     def brokers_of(self, group: str, topic: str | None = None) -> tuple[str, ...]:
-        """Addresses of the brokers that know a group, by its topic of retries; else all."""
+        """Return the addresses of the brokers that have a group's retry topic, else of all masters."""
         return self._wait(self._async.brokers_of(group, topic))

@@ -36,12 +36,12 @@ class LedgerWriter(Blocking[AsyncLedgerWriter]):
 
     @property
     def metadata(self) -> LedgerMetadata:
-        """As last known to be stored."""
+        """The metadata as last known to be stored."""
         return self._async.metadata
 
     @property
     def last_add_confirmed(self) -> int:
-        """All entries up to this one are safe; -1: none. With deferred sync, those that were forced."""
+        """The last entry that is durable; -1: none. With deferred sync, the last one forced."""
         return self._async.last_add_confirmed
 
     @property
@@ -56,54 +56,54 @@ class LedgerWriter(Blocking[AsyncLedgerWriter]):
 
     @property
     def pending(self) -> int:
-        """Entries on their way."""
+        """Entries in flight."""
         return self._async.pending
 
     def add(self, payload: bytes) -> int:
-        """Add an entry; its id, once it is confirmed. Waits while too many are on their way.
+        """Add an entry and return its id once it is confirmed; wait while `adds_pending_max` are in flight.
 
         Raises:
-            AddFailedError: It is not known whether the entry is part of the ledger.
-            LedgerFencedError: Somebody else recovers the ledger.
-            LedgerClosedError: It is closed.
+            AddFailedError: it is not known whether the entry is part of the ledger.
+            LedgerFencedError: another client is recovering the ledger.
+            LedgerClosedError: it is closed.
         """
         return self._wait(self._async.add(payload))
 
     def add_many(self, payloads: Iterable[bytes]) -> int:
-        """Add entries, many on their way at once; the id of the last, once all are confirmed.
+        """Add entries, many in flight at once; return the id of the last once all are confirmed.
 
         Raises:
-            AddFailedError: It is not known whether an entry is part of the ledger, nor those behind it.
+            AddFailedError: It is not known whether an entry is part of the ledger, nor the entries after it.
         """
         return self._wait(self._async.add_many(payloads))
 
     def submit_add(self, payload: bytes) -> Future[int]:
-        """Add an entry; the future has its id once it is confirmed. The caller bounds what is on its way."""
+        """Add an entry and return a future of its id; the caller bounds how many adds are in flight."""
         return self._start(partial(self._async.submit_add, payload))
 
     def flush(self) -> None:
-        """Wait until nothing is on its way any more."""
+        """Wait until no add is in flight."""
         self._wait(self._async.flush())
 
     def force(self) -> int:
-        """Put on disk what was added with deferred sync; the last entry that is safe now.
+        """Flush entries added with deferred sync; return the last entry that is durable now.
 
         Raises:
-            AddFailedError: A bookie did not; nothing more is known to be safe.
+            AddFailedError: a bookie did not flush; no more entries are known to be durable.
         """
         return self._wait(self._async.force())
 
     def close(self) -> LedgerMetadata:
-        """Wait for what is on its way, then end the ledger behind the last confirmed entry. Idempotent.
+        """Wait for adds in flight, then close the ledger after the last confirmed entry. Idempotent.
 
         Raises:
-            LedgerFencedError: Somebody else recovers it, or has closed it at another entry.
-            MetadataUnreachableError: Whether it is closed is not known.
+            LedgerFencedError: another client is recovering it, or closed it at another entry.
+            MetadataUnreachableError: it is not known whether the ledger is closed.
         """
         return self._wait(self._async.close())
 
     def abandon(self) -> None:
-        """Add nothing more and leave the ledger as it is: somebody else has to recover it."""
+        """Stop adding and leave the ledger open: another client must recover it."""
         self._wait(self._async.abandon())
 
 
@@ -113,15 +113,15 @@ class AdvancedLedgerWriter(LedgerWriter):
     _async: AsyncAdvancedLedgerWriter
 
     def add_at(self, entry_id: int, payload: bytes) -> int:
-        """Add an entry under an id; the same id, once it and all below it are confirmed.
+        """Add an entry under an id and return the id once it and all below it are confirmed.
 
         Raises:
-            DuplicateEntryIdError: It was given already.
+            DuplicateEntryIdError: the id is taken.
         """
         return self._wait(self._async.add_at(entry_id, payload))
 
     def submit_add_at(self, entry_id: int, payload: bytes) -> Future[int]:
-        """The same; the future has the id."""
+        """Add an entry under an id and return a future of the id."""
         return self._start(partial(self._async.submit_add_at, entry_id, payload))
 
     def close(self) -> LedgerMetadata:
@@ -144,7 +144,7 @@ class LedgerReader(Blocking[AsyncLedgerReader]):
 
     @property
     def metadata(self) -> LedgerMetadata:
-        """As last known to be stored."""
+        """The metadata as last known to be stored."""
         return self._async.metadata
 
     @property
@@ -158,15 +158,15 @@ class LedgerReader(Blocking[AsyncLedgerReader]):
         return self._async.length
 
     def close(self) -> None:
-        """Read no more. The ledger stays as it is."""
+        """Stop reading. The ledger stays as it is."""
         self._wait(self._async.close())
 
     def entry(self, entry_id: int, *, unconfirmed: bool = False) -> LedgerEntry:
-        """One entry.
+        """Return one entry.
 
         Args:
-            entry_id: Which.
-            unconfirmed: Also one behind the last confirmed one, which may be gone after a recovery.
+            entry_id: Its id, from 0.
+            unconfirmed: Allow an entry after the last confirmed one, which a recovery may drop.
 
         Raises:
             NoSuchEntryError: The ledger does not go so far, or all its bookies deny it.
@@ -175,7 +175,7 @@ class LedgerReader(Blocking[AsyncLedgerReader]):
         return self._wait(self._async.entry(entry_id, unconfirmed=unconfirmed))
 
     def entries(self, entry_ids: Sequence[int]) -> list[LedgerEntry]:
-        """Some entries, asked for all at once; also such as are not confirmed.
+        """Return some entries, requested all at once; they need not be confirmed.
 
         Raises:
             NoSuchEntryError: The bookies of one deny it.
@@ -186,12 +186,12 @@ class LedgerReader(Blocking[AsyncLedgerReader]):
     def read(
         self, first: int = 0, last: int | None = None, *, unconfirmed: bool = False
     ) -> Iterator[LedgerEntry]:
-        """Entries in order.
+        """Yield entries in order.
 
         Args:
             first: Id of the first one.
             last: Id of the last one; None: the last confirmed one as of now.
-            unconfirmed: Also those behind the last confirmed one, which may be gone after a recovery.
+            unconfirmed: Allow entries after the last confirmed one, which a recovery may drop.
 
         Raises:
             NoSuchEntryError: The ledger does not go so far, or all its bookies deny an entry.
@@ -200,7 +200,7 @@ class LedgerReader(Blocking[AsyncLedgerReader]):
         return self._iterate(self._async.read(first, last, unconfirmed=unconfirmed), 64)
 
     def tail(self, first: int = 0) -> Iterator[LedgerEntry]:
-        """Entries in order, those that come later too, until the ledger is closed.
+        """Yield entries in order, also later ones, until the ledger is closed.
 
         Raises:
             NoSuchLedgerError: The ledger was deleted.
@@ -209,7 +209,7 @@ class LedgerReader(Blocking[AsyncLedgerReader]):
         return self._iterate(self._async.tail(first), 1)
 
     def read_last_confirmed(self) -> int:
-        """Ask so many bookies that no entry confirmed before this call can be missed; the last one's id.
+        """Query enough bookies to see every entry confirmed before this call; return the last one's id.
 
         Raises:
             EntryReadError: Too few of them answer.
@@ -218,7 +218,7 @@ class LedgerReader(Blocking[AsyncLedgerReader]):
         return self._wait(self._async.read_last_confirmed())
 
     def wait_beyond(self, entry_id: int) -> int:
-        """Wait until an entry behind this one is confirmed, or the ledger is closed; the last confirmed one.
+        """Wait until a later entry is confirmed or the ledger is closed; return the last confirmed entry.
 
         Raises:
             NoSuchLedgerError: The ledger was deleted.
@@ -227,7 +227,10 @@ class LedgerReader(Blocking[AsyncLedgerReader]):
 
 
 class LedgerClient(Blocking[AsyncLedgerClient]):
-    """Ledgers of one cluster. Use it with `with`, or start and close it."""
+    """Creates, opens and deletes ledgers of one cluster.
+
+    Use it with `with`, or `start` and `close` it.
+    """
 
     def __init__(
         self,
@@ -241,23 +244,24 @@ class LedgerClient(Blocking[AsyncLedgerClient]):
         """A client that connects once it is started.
 
         Args:
-            metadata: A cluster, or where its metadata is: `sqlite:FILE` or `zk://host:port/ledgers`.
+            metadata: A cluster, or the location of its metadata: `sqlite:FILE` or `zk://host:port/ledgers`.
             config: Times and limits.
             tls: Certificates, and whether to speak TLS at all.
-            racks: Where bookies stand, `/region/rack`: by id, or a function of the id. None: as settings say.
+            racks: Location of each bookie as `/region/rack`, by id or as a function of the id. None: the
+                setting `racks`.
             random: Chance, for tests.
 
         Raises:
-            ConfigError: The address is none, or a certificate cannot be read.
+            ConfigError: the address is invalid, or a certificate cannot be read.
         """
         self._async = AsyncLedgerClient(metadata, config=config, tls=tls, racks=racks, random=random)
 
     def start(self) -> None:
-        """Connect to the metadata store, and learn which bookies there are.
+        """Connect to the metadata store and read the list of bookies.
 
         Raises:
-            MetadataUnreachableError: Nobody answers.
-            LedgerMetadataError: There is no cluster, or its layout is not known.
+            MetadataUnreachableError: the metadata store does not answer.
+            LedgerMetadataError: the store holds no cluster, or one of another layout.
         """
         self._wait(self._async.start())
 
@@ -277,22 +281,22 @@ class LedgerClient(Blocking[AsyncLedgerClient]):
         ledger_id: int | None = None,
         deferred_sync: bool = False,
     ) -> LedgerWriter:
-        """Make a ledger and write to it.
+        """Create a ledger and return its writer.
 
         Args:
-            ensemble: Bookies that its entries are spread over.
-            write_quorum: Copies of each entry.
-            ack_quorum: Copies that are on disk when an add is confirmed.
-            digest: How entries are guarded.
-            password: Asked of everybody who opens it. It is stored in the metadata as it is.
-            custom: The application's own.
-            ledger_id: None lets one be chosen.
-            deferred_sync: Adds are answered before they are on disk; `force` puts them there.
+            ensemble: Number of bookies that its entries are spread over.
+            write_quorum: Replicas of each entry.
+            ack_quorum: Replicas that are durable when an add is confirmed.
+            digest: Checksum of each entry.
+            password: Required to open it. It is stored in the metadata in plain text.
+            custom: Metadata of the application.
+            ledger_id: None: the metadata store chooses one.
+            deferred_sync: Confirm adds before they are durable; `force` flushes them.
 
         Raises:
-            NotEnoughBookiesError: There are fewer bookies that can be written to.
-            LedgerExistsError: There is a ledger of this id.
-            LedgerMetadataError: The sizes do not agree.
+            NotEnoughBookiesError: fewer than `ensemble` bookies are writable.
+            LedgerExistsError: a ledger with this id exists.
+            LedgerMetadataError: not ensemble >= write quorum >= ack quorum.
         """
         return LedgerWriter(
             self._wait(
@@ -320,7 +324,7 @@ class LedgerClient(Blocking[AsyncLedgerClient]):
         custom: Mapping[str, bytes] | None = None,
         ledger_id: int | None = None,
     ) -> AdvancedLedgerWriter:
-        """Make a ledger whose entry ids are chosen by whoever adds; see `create`."""
+        """Create a ledger whose entry ids the caller of `add_at` chooses; see `create`."""
         return AdvancedLedgerWriter(
             self._wait(
                 self._async.create_advanced(
@@ -346,43 +350,43 @@ class LedgerClient(Blocking[AsyncLedgerClient]):
         """Read a ledger.
 
         Args:
-            ledger_id: Which.
-            password: The one that it was made with.
-            recover: End it if it is open: its writer is fenced off, and its last entry fixed. Else it is only
-                read, and may be followed while somebody writes.
-            digest: Of a ledger whose metadata does not tell.
+            ledger_id: Its id.
+            password: The password it was created with.
+            recover: Close it if it is open: its writer is fenced and its last entry fixed. False: read it
+                only, perhaps while a writer adds to it.
+            digest: Digest of a ledger whose metadata does not name it.
 
         Raises:
-            NoSuchLedgerError: There is none.
-            LedgerPasswordError: The password is another one.
-            LedgerRecoveryError: Its end cannot be known now.
+            NoSuchLedgerError: the ledger does not exist.
+            LedgerPasswordError: the password is wrong.
+            LedgerRecoveryError: its last entry cannot be determined now.
         """
         return LedgerReader(self._wait(self._async.open(ledger_id, password, recover=recover, digest=digest)))
 
     def delete(self, ledger_id: int) -> None:
-        """Delete a ledger. Bookies give its room back at their next collection.
+        """Delete a ledger. Bookies free its space at their next garbage collection.
 
         Raises:
-            NoSuchLedgerError: There is none.
+            NoSuchLedgerError: the ledger does not exist.
         """
         self._wait(self._async.delete(ledger_id))
 
     def ledgers(self) -> Iterator[int]:
-        """Ids of all ledgers, ascending."""
+        """Return the ids of all ledgers, in ascending order."""
         return self._iterate(self._async.ledgers(), 64)
 
     def metadata(self, ledger_id: int) -> LedgerMetadata:
-        """Metadata of a ledger, as it is stored now.
+        """Return the metadata of a ledger as stored now.
 
         Raises:
-            NoSuchLedgerError: There is none.
+            NoSuchLedgerError: the ledger does not exist.
         """
         return self._wait(self._async.metadata(ledger_id))
 
     def bookies(self) -> RegisteredBookies:
-        """The bookies that are there now; this client uses no older news from then on."""
+        """Return the registered bookies, and use them from now on."""
         return self._wait(self._async.bookies())
 
     def disk_of(self, bookie_id: str) -> tuple[int, int] | None:
-        """Room on a bookie's disks, and how much of it is free, in bytes; None: it does not say."""
+        """Return the total and free bytes of a bookie's disks; None: it does not report them."""
         return self._wait(self._async.disk_of(bookie_id))

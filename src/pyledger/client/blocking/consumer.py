@@ -33,7 +33,7 @@ class GroupConsumer(Blocking[AsyncGroupConsumer]):
     """What consumers of all kinds have in common; how messages are consumed is the subclass's."""
 
     def subscribe(self, topic: str, expression: str = "*", *, sql: bool = False) -> None:
-        """Want messages of a topic; while it runs, brokers learn of it with the next heartbeat.
+        """Subscribe to a topic; a running consumer sends the change with the next heartbeat.
 
         Args:
             topic: The topic.
@@ -46,7 +46,7 @@ class GroupConsumer(Blocking[AsyncGroupConsumer]):
         self._call(partial(self._async.subscribe, topic, expression, sql=sql))
 
     def unsubscribe(self, topic: str) -> None:
-        """Want no more messages of a topic."""
+        """End the subscription to a topic."""
         self._call(partial(self._async.unsubscribe, topic))
 
     def start(self) -> None:
@@ -59,11 +59,11 @@ class GroupConsumer(Blocking[AsyncGroupConsumer]):
         self._wait(self._async.start())
 
     def close(self) -> None:
-        """Stop pulling, let running listeners finish, keep all offsets, leave the group. Idempotent."""
+        """Stop pulling, let running listeners finish, commit all offsets, leave the group. Idempotent."""
         self._wait(self._async.close())
 
     def suspend(self) -> None:
-        """Pull nothing until `resume`; what is here is still consumed."""
+        """Pause pulling until `resume`; messages already fetched are still consumed."""
         self._call(
             partial(
                 self._async.suspend,
@@ -71,7 +71,7 @@ class GroupConsumer(Blocking[AsyncGroupConsumer]):
         )
 
     def resume(self) -> None:
-        """Pull again."""
+        """Continue pulling after `suspend`."""
         self._call(
             partial(
                 self._async.resume,
@@ -80,7 +80,7 @@ class GroupConsumer(Blocking[AsyncGroupConsumer]):
 
     @property
     def queues(self) -> tuple[MessageQueue, ...]:
-        """The queues that it has now."""
+        """The queues assigned to it now."""
         return self._async.queues
 
 
@@ -122,7 +122,7 @@ class PushConsumer(GroupConsumer):
 
         Raises:
             ConfigError: a setting is unknown or out of range.
-            IllegalMessageError: the group cannot be called so.
+            IllegalMessageError: the group name is invalid.
         """
         self._async = AsyncPushConsumer(
             group,
@@ -186,7 +186,7 @@ class LitePullConsumer(GroupConsumer):
 
         Raises:
             ConfigError: a setting is unknown or out of range.
-            IllegalMessageError: the group cannot be called so.
+            IllegalMessageError: the group name is invalid.
         """
         self._async = AsyncLitePullConsumer(
             group,
@@ -203,14 +203,14 @@ class LitePullConsumer(GroupConsumer):
     def poll(
         self, timeout_ms: int = POLL_TIMEOUT_MS, count_max: int = POLL_COUNT_MAX
     ) -> list[ReceivedMessage]:
-        """The next messages; empty when none come in time.
+        """Return the next messages; empty when none arrive in time.
 
         Args:
-            timeout_ms: How long to wait for the first one.
+            timeout_ms: Limit of the wait for the first one, in milliseconds.
             count_max: Messages at most.
 
         Raises:
-            ClientStateError: the consumer does not run.
+            ClientStateError: the consumer is not running.
         """
         return self._wait(self._async.poll(timeout_ms, count_max))
 
@@ -219,30 +219,30 @@ class LitePullConsumer(GroupConsumer):
         return self._iterate(self._async.__aiter__(), 1)
 
     def commit(self) -> None:
-        """Let the group stand behind what was returned; one-way, like upstream's."""
+        """Commit what polls returned; sent one-way, as upstream does."""
         self._wait(self._async.commit())
 
     def committed_offset(self, queue: MessageQueue) -> int:
-        """Where the group stands in a queue; -1 when it was never there.
+        """Return the committed offset of the group in a queue; -1: none.
 
         Raises:
-            OffsetUnknownError: it cannot be found out now.
+            OffsetUnknownError: no broker could be queried.
         """
         return self._wait(self._async.committed_offset(queue))
 
     def assign(self, queues: Iterable[MessageQueue]) -> None:
-        """Read these queues, whoever else is in the group.
+        """Read these queues, regardless of other members of the group.
 
         Args:
             queues: Instead of those that were assigned before.
 
         Raises:
-            ClientStateError: the consumer does not run, or subscribes to a topic.
+            ClientStateError: the consumer is not running, or subscribes to a topic.
         """
         self._wait(self._async.assign(queues))
 
     def fetch_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """The queues of a topic that can be read, as a name server knows them now.
+        """Return the readable queues of a topic, as a name server lists them now.
 
         Raises:
             NoRouteError: no name server knows the topic.
@@ -251,7 +251,7 @@ class LitePullConsumer(GroupConsumer):
         return self._wait(self._async.fetch_queues(topic))
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Go on at a queue offset; what was fetched of the queue is forgotten.
+        """Continue at a queue offset and drop what was fetched of the queue.
 
         Raises:
             ClientStateError: the queue is not read here.
@@ -259,19 +259,19 @@ class LitePullConsumer(GroupConsumer):
         self._wait(self._async.seek(queue, offset))
 
     def seek_to_begin(self, queue: MessageQueue) -> None:
-        """Go on at the first message of a queue; see `seek`."""
+        """Continue at the first message of a queue; see `seek`."""
         self._wait(self._async.seek_to_begin(queue))
 
     def seek_to_end(self, queue: MessageQueue) -> None:
-        """Go on behind the last message of a queue; see `seek`."""
+        """Continue after the last message of a queue; see `seek`."""
         self._wait(self._async.seek_to_end(queue))
 
     def pause_queues(self, queues: Iterable[MessageQueue]) -> None:
-        """Fetch nothing more of these queues."""
+        """Stop fetching from these queues."""
         self._call(partial(self._async.pause_queues, queues))
 
     def resume_queues(self, queues: Iterable[MessageQueue]) -> None:
-        """Fetch of these queues again."""
+        """Fetch from these queues again."""
         self._call(partial(self._async.resume_queues, queues))
 
 
@@ -302,7 +302,7 @@ class PullConsumer(Blocking[AsyncPullConsumer]):
 
         Raises:
             ConfigError: a setting is unknown or out of range.
-            IllegalMessageError: the group cannot be called so.
+            IllegalMessageError: the group name is invalid.
         """
         self._async = AsyncPullConsumer(
             group, name_servers, config=config, client=client, net=net, tls=tls, **settings
@@ -317,7 +317,7 @@ class PullConsumer(Blocking[AsyncPullConsumer]):
         self._wait(self._async.close())
 
     def queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """The queues of a topic that can be read, as a name server knows them now.
+        """Return the readable queues of a topic, as a name server lists them now.
 
         Raises:
             NoRouteError: no name server knows the topic.
@@ -336,7 +336,7 @@ class PullConsumer(Blocking[AsyncPullConsumer]):
         wait: bool = False,
         broker_id: int | None = None,
     ) -> PullResult:
-        """Read messages of a queue.
+        """Pull messages of a queue.
 
         Args:
             queue: One of `queues`.
@@ -344,16 +344,16 @@ class PullConsumer(Blocking[AsyncPullConsumer]):
             expression: `*`, or tags as in `A || B`.
             sql: The expression is SQL92 on properties.
             count_max: Messages; None: the setting `pull_batch_count`. Brokers give fewer when they are large.
-            wait: Let the broker wait up to `suspend_timeout_ms` for a message.
-            broker_id: Whom of the brokers of that name to ask: 0 is the master; None: whom the last answer
+            wait: Let the broker hold the pull up to `suspend_timeout_ms` until a message arrives.
+            broker_id: Broker of that name to pull from: 0 is the master; None: the one that the last response
                 suggested.
 
         Returns:
-            The messages, and the offset to go on at.
+            The messages, and the next offset to pull.
 
         Raises:
-            SubscriptionSyntaxError: the expression cannot be read.
-            BrokerError: the broker refuses.
+            SubscriptionSyntaxError: the expression cannot be parsed.
+            BrokerError: the broker rejects the request.
             RemotingError: it cannot be reached, or does not answer in time.
         """
         return self._wait(
@@ -363,42 +363,42 @@ class PullConsumer(Blocking[AsyncPullConsumer]):
         )
 
     def committed_offset(self, queue: MessageQueue) -> int:
-        """Where the group stands; -1 when it was never there.
+        """Return the committed offset of the group; -1: none.
 
         Raises:
-            OffsetUnknownError: it cannot be found out now.
+            OffsetUnknownError: no broker could be queried.
         """
         return self._wait(self._async.committed_offset(queue))
 
     def commit(self, queue: MessageQueue, offset: int) -> None:
-        """Let the group stand at a queue offset; it is the next one to be read.
+        """Commit a queue offset: the next one that the group reads.
 
         Raises:
-            BrokerError: the broker refuses.
+            BrokerError: the broker rejects the request.
             RemotingError: it cannot be reached, or does not answer in time.
         """
         self._wait(self._async.commit(queue, offset))
 
     def min_offset(self, queue: MessageQueue) -> int:
-        """Queue offset of the first message.
+        """Return the queue offset of the first message.
 
         Raises:
-            RemotingError: the broker cannot be reached, or refuses.
+            RemotingError: the broker cannot be reached, or rejects the request.
         """
         return self._wait(self._async.min_offset(queue))
 
     def max_offset(self, queue: MessageQueue) -> int:
-        """Queue offset that the next message will have.
+        """Return the queue offset of the next message to be stored.
 
         Raises:
-            RemotingError: the broker cannot be reached, or refuses.
+            RemotingError: the broker cannot be reached, or rejects the request.
         """
         return self._wait(self._async.max_offset(queue))
 
     def offset_by_time(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Queue offset of the first message stored at a time or later, ms since 1970.
+        """Return the queue offset of the first message stored at a time (ms since 1970) or later.
 
         Raises:
-            RemotingError: the broker cannot be reached, or refuses.
+            RemotingError: the broker cannot be reached, or rejects the request.
         """
         return self._wait(self._async.offset_by_time(queue, timestamp_ms))

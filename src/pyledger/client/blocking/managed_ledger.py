@@ -40,12 +40,12 @@ class ManagedLedger(Blocking[AsyncManagedLedger]):
         Args:
             client: Started.
             name: Of the log.
-            ensemble: Bookies that each of its ledgers is spread over.
-            write_quorum: Copies of each entry.
-            ack_quorum: Copies that are on disk when an entry is confirmed.
+            ensemble: Number of bookies that each of its ledgers is spread over.
+            write_quorum: Replicas of each entry.
+            ack_quorum: Replicas that are durable when an entry is confirmed.
             password: Of its ledgers.
-            roll_bytes: A ledger with so many is followed by another.
-            roll_ms: So is one that began so long ago, at the next append.
+            roll_bytes: Bytes after which a new ledger is started.
+            roll_ms: Age in milliseconds after which the next append starts a new ledger.
             now_ms: The clock, for tests.
         """
         self._async = AsyncManagedLedger(
@@ -84,10 +84,10 @@ class ManagedLedger(Blocking[AsyncManagedLedger]):
         self._wait(self._async.close())
 
     def append(self, payload: bytes) -> Position:
-        """Append an entry; where it stands, once it is confirmed.
+        """Append an entry and return its position once it is confirmed.
 
         Raises:
-            AddFailedError: It is not known whether the entry is in the log; the log has to be opened anew.
+            AddFailedError: it is not known whether the entry is in the log; reopen the log.
             LedgerFencedError: Somebody else has taken the log.
         """
         return self._wait(self._async.append(payload))
@@ -124,19 +124,19 @@ class ManagedCursor(Blocking[AsyncManagedCursor]):
         return self._async.state
 
     def start(self) -> None:
-        """Open the cursor, or make it.
+        """Open the cursor; create it if it does not exist.
 
         Raises:
-            NoNodeError: There is no such log.
+            NoNodeError: the log does not exist.
         """
         self._wait(self._async.start())
 
     def close(self) -> None:
-        """Read no more."""
+        """Close the readers; the cursor stays."""
         self._wait(self._async.close())
 
     def rewind(self) -> None:
-        """Read again what was read and not acknowledged."""
+        """Read entries again that were read and not acknowledged."""
         self._call(
             partial(
                 self._async.rewind,
@@ -144,25 +144,25 @@ class ManagedCursor(Blocking[AsyncManagedCursor]):
         )
 
     def read(self, count_max: int) -> list[LogEntry]:
-        """The next entries that are not acknowledged, as many as are confirmed now, at most `count_max`.
+        """Return the next confirmed entries that are not acknowledged, at most `count_max`.
 
         Raises:
-            EntryReadError: An entry cannot be read now.
+            EntryReadError: an entry cannot be read now.
         """
         return self._wait(self._async.read(count_max))
 
     def acknowledge(self, *positions: Position) -> None:
-        """These entries are done; on disk when this returns.
+        """Acknowledge entries; durable when this returns.
 
         Raises:
-            NodeVersionError: Somebody else uses the cursor.
+            NodeVersionError: another client uses the cursor.
         """
         self._wait(self._async.acknowledge(*positions))
 
     def acknowledge_through(self, position: Position) -> None:
-        """All up to a position are done; on disk when this returns.
+        """Acknowledge all entries up to a position; durable when this returns.
 
         Raises:
-            NodeVersionError: Somebody else uses the cursor.
+            NodeVersionError: another client uses the cursor.
         """
         self._wait(self._async.acknowledge_through(position))

@@ -27,7 +27,10 @@ TOKEN_BITS = 63
 
 
 class AsyncLedgerClient(Lifecycle):
-    """Ledgers of one cluster. Use it with `async with`, or start and close it. Belongs to one event loop."""
+    """Creates, opens and deletes ledgers of one cluster. Belongs to one event loop.
+
+    Use it with `async with`, or `start` and `close` it.
+    """
 
     def __init__(
         self,
@@ -41,14 +44,15 @@ class AsyncLedgerClient(Lifecycle):
         """A client that connects once it is started.
 
         Args:
-            metadata: A cluster, or where its metadata is: `sqlite:FILE` or `zk://host:port/ledgers`.
+            metadata: A cluster, or the location of its metadata: `sqlite:FILE` or `zk://host:port/ledgers`.
             config: Times and limits.
             tls: Certificates, and whether to speak TLS at all.
-            racks: Where bookies stand, `/region/rack`: by id, or a function of the id. None: as settings say.
+            racks: Location of each bookie as `/region/rack`, by id or as a function of the id. None: the
+                setting `racks`.
             random: Chance, for tests.
 
         Raises:
-            ConfigError: The address is none, or a certificate cannot be read.
+            ConfigError: the address is invalid, or a certificate cannot be read.
         """
         self.cluster = locate(metadata, make=False) if isinstance(metadata, str) else metadata
         self.config = config or LedgerConfig()
@@ -61,11 +65,11 @@ class AsyncLedgerClient(Lifecycle):
         )
 
     async def start(self) -> None:
-        """Connect to the metadata store, and learn which bookies there are.
+        """Connect to the metadata store and read the list of bookies.
 
         Raises:
-            MetadataUnreachableError: Nobody answers.
-            LedgerMetadataError: There is no cluster, or its layout is not known.
+            MetadataUnreachableError: the metadata store does not answer.
+            LedgerMetadataError: the store holds no cluster, or one of another layout.
         """
         await self.cluster.start()
         try:
@@ -94,22 +98,22 @@ class AsyncLedgerClient(Lifecycle):
         ledger_id: int | None = None,
         deferred_sync: bool = False,
     ) -> AsyncLedgerWriter:
-        """Make a ledger and write to it.
+        """Create a ledger and return its writer.
 
         Args:
-            ensemble: Bookies that its entries are spread over.
-            write_quorum: Copies of each entry.
-            ack_quorum: Copies that are on disk when an add is confirmed.
-            digest: How entries are guarded.
-            password: Asked of everybody who opens it. It is stored in the metadata as it is.
-            custom: The application's own.
-            ledger_id: None lets one be chosen.
-            deferred_sync: Adds are answered before they are on disk; `force` puts them there.
+            ensemble: Number of bookies that its entries are spread over.
+            write_quorum: Replicas of each entry.
+            ack_quorum: Replicas that are durable when an add is confirmed.
+            digest: Checksum of each entry.
+            password: Required to open it. It is stored in the metadata in plain text.
+            custom: Metadata of the application.
+            ledger_id: None: the metadata store chooses one.
+            deferred_sync: Confirm adds before they are durable; `force` flushes them.
 
         Raises:
-            NotEnoughBookiesError: There are fewer bookies that can be written to.
-            LedgerExistsError: There is a ledger of this id.
-            LedgerMetadataError: The sizes do not agree.
+            NotEnoughBookiesError: fewer than `ensemble` bookies are writable.
+            LedgerExistsError: a ledger with this id exists.
+            LedgerMetadataError: not ensemble >= write quorum >= ack quorum.
         """
         stored = await self._create(
             (ensemble, write_quorum, ack_quorum), digest, password, custom or {}, ledger_id
@@ -134,7 +138,7 @@ class AsyncLedgerClient(Lifecycle):
         custom: Mapping[str, bytes] | None = None,
         ledger_id: int | None = None,
     ) -> AsyncAdvancedLedgerWriter:
-        """Make a ledger whose entry ids are chosen by whoever adds; see `create`."""
+        """Create a ledger whose entry ids the caller of `add_at` chooses; see `create`."""
         stored = await self._create(
             (ensemble, write_quorum, ack_quorum), digest, password, custom or {}, ledger_id
         )
@@ -153,16 +157,16 @@ class AsyncLedgerClient(Lifecycle):
         """Read a ledger.
 
         Args:
-            ledger_id: Which.
-            password: The one that it was made with.
-            recover: End it if it is open: its writer is fenced off, and its last entry fixed. Else it is only
-                read, and may be followed while somebody writes.
-            digest: Of a ledger whose metadata does not tell.
+            ledger_id: Its id.
+            password: The password it was created with.
+            recover: Close it if it is open: its writer is fenced and its last entry fixed. False: read it
+                only, perhaps while a writer adds to it.
+            digest: Digest of a ledger whose metadata does not name it.
 
         Raises:
-            NoSuchLedgerError: There is none.
-            LedgerPasswordError: The password is another one.
-            LedgerRecoveryError: Its end cannot be known now.
+            NoSuchLedgerError: the ledger does not exist.
+            LedgerPasswordError: the password is wrong.
+            LedgerRecoveryError: its last entry cannot be determined now.
         """
         stored = await self.cluster.ledgers.get(ledger_id)
         known = stored.metadata.password
@@ -178,22 +182,22 @@ class AsyncLedgerClient(Lifecycle):
         return reader
 
     async def delete(self, ledger_id: int) -> None:
-        """Delete a ledger. Bookies give its room back at their next collection.
+        """Delete a ledger. Bookies free its space at their next garbage collection.
 
         Raises:
-            NoSuchLedgerError: There is none.
+            NoSuchLedgerError: the ledger does not exist.
         """
         await self.cluster.ledgers.delete(ledger_id)
 
     def ledgers(self) -> AsyncIterator[int]:
-        """Ids of all ledgers, ascending."""
+        """Return the ids of all ledgers, in ascending order."""
         return self.cluster.ledgers.ids()
 
     async def metadata(self, ledger_id: int) -> LedgerMetadata:
-        """Metadata of a ledger, as it is stored now.
+        """Return the metadata of a ledger as stored now.
 
         Raises:
-            NoSuchLedgerError: There is none.
+            NoSuchLedgerError: the ledger does not exist.
         """
         return (await self.cluster.ledgers.get(ledger_id)).metadata
 
@@ -204,11 +208,11 @@ class AsyncLedgerClient(Lifecycle):
         )
 
     async def bookies(self) -> RegisteredBookies:
-        """The bookies that are there now; this client uses no older news from then on."""
+        """Return the registered bookies, and use them from now on."""
         return await self._bookies.look()
 
     async def disk_of(self, bookie_id: str) -> tuple[int, int] | None:
-        """Room on a bookie's disks, and how much of it is free, in bytes; None: it does not say."""
+        """Return the total and free bytes of a bookie's disks; None: it does not report them."""
         answer = await self._bookies.answer(bookie_id, BookieInfoRequest(), self.config.read_timeout_ms)
         if not isinstance(answer, BookieInfoResponse) or answer.total_disk_capacity is None:
             return None

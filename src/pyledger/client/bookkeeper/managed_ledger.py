@@ -62,7 +62,7 @@ class LogNodes:
         """The log's ledgers, and the version of its node.
 
         Raises:
-            NoNodeError: There is no such log.
+            NoNodeError: the log does not exist.
         """
         node = await self.store.get(self.path)
         if node is None:
@@ -120,12 +120,12 @@ class AsyncManagedLedger(Lifecycle):
         Args:
             client: Started.
             name: Of the log.
-            ensemble: Bookies that each of its ledgers is spread over.
-            write_quorum: Copies of each entry.
-            ack_quorum: Copies that are on disk when an entry is confirmed.
+            ensemble: Number of bookies that each of its ledgers is spread over.
+            write_quorum: Replicas of each entry.
+            ack_quorum: Replicas that are durable when an entry is confirmed.
             password: Of its ledgers.
-            roll_bytes: A ledger with so many is followed by another.
-            roll_ms: So is one that began so long ago, at the next append.
+            roll_bytes: Bytes after which a new ledger is started.
+            roll_ms: Age in milliseconds after which the next append starts a new ledger.
             now_ms: The clock, for tests.
         """
         self._client, self.name = client, name
@@ -173,10 +173,10 @@ class AsyncManagedLedger(Lifecycle):
             await self._put(self._index)
 
     async def append(self, payload: bytes) -> Position:
-        """Append an entry; where it stands, once it is confirmed.
+        """Append an entry and return its position once it is confirmed.
 
         Raises:
-            AddFailedError: It is not known whether the entry is in the log; the log has to be opened anew.
+            AddFailedError: it is not known whether the entry is in the log; reopen the log.
             LedgerFencedError: Somebody else has taken the log.
         """
         async with self._rolling:
@@ -279,10 +279,10 @@ class AsyncManagedCursor(Lifecycle):
         return self._state
 
     async def start(self) -> None:
-        """Open the cursor, or make it.
+        """Open the cursor; create it if it does not exist.
 
         Raises:
-            NoNodeError: There is no such log.
+            NoNodeError: the log does not exist.
         """
         self._index, _ = await self._nodes.index()
         if await self._nodes.store.get(self._path) is None:
@@ -296,20 +296,20 @@ class AsyncManagedCursor(Lifecycle):
         self.rewind()
 
     async def close(self) -> None:
-        """Read no more."""
+        """Close the readers; the cursor stays."""
         for reader in self._readers.values():
             await reader.close()
         self._readers.clear()
 
     def rewind(self) -> None:
-        """Read again what was read and not acknowledged."""
+        """Read entries again that were read and not acknowledged."""
         self._at = self._state.mark
 
     async def read(self, count_max: int) -> list[LogEntry]:
-        """The next entries that are not acknowledged, as many as are confirmed now, at most `count_max`.
+        """Return the next confirmed entries that are not acknowledged, at most `count_max`.
 
         Raises:
-            EntryReadError: An entry cannot be read now.
+            EntryReadError: an entry cannot be read now.
         """
         self._index, _ = await self._nodes.index()
         found: list[LogEntry] = []
@@ -329,20 +329,20 @@ class AsyncManagedCursor(Lifecycle):
         return found
 
     async def acknowledge(self, *positions: Position) -> None:
-        """These entries are done; on disk when this returns.
+        """Acknowledge entries; durable when this returns.
 
         Raises:
-            NodeVersionError: Somebody else uses the cursor.
+            NodeVersionError: another client uses the cursor.
         """
         self._index, _ = await self._nodes.index()
         self._state.acknowledge(self._index, positions)
         await self._save()
 
     async def acknowledge_through(self, position: Position) -> None:
-        """All up to a position are done; on disk when this returns.
+        """Acknowledge all entries up to a position; durable when this returns.
 
         Raises:
-            NodeVersionError: Somebody else uses the cursor.
+            NodeVersionError: another client uses the cursor.
         """
         self._index, _ = await self._nodes.index()
         self._state.acknowledge_through(self._index, position)

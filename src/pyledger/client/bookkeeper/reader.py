@@ -73,7 +73,7 @@ class AsyncLedgerReader:
 
     @property
     def metadata(self) -> LedgerMetadata:
-        """As last known to be stored."""
+        """The metadata as last known to be stored."""
         return self._metadata
 
     @property
@@ -87,7 +87,7 @@ class AsyncLedgerReader:
         return self._metadata.length
 
     async def close(self) -> None:
-        """Read no more. The ledger stays as it is."""
+        """Stop reading. The ledger stays as it is."""
         if self._following is not None:
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)
@@ -101,11 +101,11 @@ class AsyncLedgerReader:
     # --- entries
 
     async def entry(self, entry_id: int, *, unconfirmed: bool = False) -> LedgerEntry:
-        """One entry.
+        """Return one entry.
 
         Args:
-            entry_id: Which.
-            unconfirmed: Also one behind the last confirmed one, which may be gone after a recovery.
+            entry_id: Its id, from 0.
+            unconfirmed: Allow an entry after the last confirmed one, which a recovery may drop.
 
         Raises:
             NoSuchEntryError: The ledger does not go so far, or all its bookies deny it.
@@ -115,7 +115,7 @@ class AsyncLedgerReader:
         return await self._read(entry_id)
 
     async def entries(self, entry_ids: Sequence[int]) -> list[LedgerEntry]:
-        """Some entries, asked for all at once; also such as are not confirmed.
+        """Return some entries, requested all at once; they need not be confirmed.
 
         Raises:
             NoSuchEntryError: The bookies of one deny it.
@@ -126,12 +126,12 @@ class AsyncLedgerReader:
     async def read(
         self, first: int = 0, last: int | None = None, *, unconfirmed: bool = False
     ) -> AsyncGenerator[LedgerEntry, None]:
-        """Entries in order.
+        """Yield entries in order.
 
         Args:
             first: Id of the first one.
             last: Id of the last one; None: the last confirmed one as of now.
-            unconfirmed: Also those behind the last confirmed one, which may be gone after a recovery.
+            unconfirmed: Allow entries after the last confirmed one, which a recovery may drop.
 
         Raises:
             NoSuchEntryError: The ledger does not go so far, or all its bookies deny an entry.
@@ -165,7 +165,7 @@ class AsyncLedgerReader:
             await asyncio.gather(*chunks, return_exceptions=True)
 
     async def tail(self, first: int = 0) -> AsyncGenerator[LedgerEntry, None]:
-        """Entries in order, those that come later too, until the ledger is closed.
+        """Yield entries in order, also later ones, until the ledger is closed.
 
         Raises:
             NoSuchLedgerError: The ledger was deleted.
@@ -187,7 +187,7 @@ class AsyncLedgerReader:
     # --- how far it goes
 
     async def read_last_confirmed(self) -> int:
-        """Ask so many bookies that no entry confirmed before this call can be missed; the last one's id.
+        """Query enough bookies to see every entry confirmed before this call; return the last one's id.
 
         Raises:
             EntryReadError: Too few of them answer.
@@ -216,7 +216,7 @@ class AsyncLedgerReader:
         raise EntryReadError(self.ledger_id, Result.READ, "too few bookies tell how far it goes")
 
     async def wait_beyond(self, entry_id: int) -> int:
-        """Wait until an entry behind this one is confirmed, or the ledger is closed; the last confirmed one.
+        """Wait until a later entry is confirmed or the ledger is closed; return the last confirmed entry.
 
         Raises:
             NoSuchLedgerError: The ledger was deleted.

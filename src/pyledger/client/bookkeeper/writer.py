@@ -105,12 +105,12 @@ class AsyncLedgerWriter:
 
     @property
     def metadata(self) -> LedgerMetadata:
-        """As last known to be stored."""
+        """The metadata as last known to be stored."""
         return self._machine.metadata
 
     @property
     def last_add_confirmed(self) -> int:
-        """All entries up to this one are safe; -1: none. With deferred sync, those that were forced."""
+        """The last entry that is durable; -1: none. With deferred sync, the last one forced."""
         return self._forced if self._deferred else self._machine.last_add_confirmed
 
     @property
@@ -125,28 +125,28 @@ class AsyncLedgerWriter:
 
     @property
     def pending(self) -> int:
-        """Entries on their way."""
+        """Entries in flight."""
         machine = self._machine
         return machine.last_add_pushed - machine.last_add_confirmed if self._waiting else 0
 
     # --- what one can do
 
     async def add(self, payload: bytes) -> int:
-        """Add an entry; its id, once it is confirmed. Waits while too many are on their way.
+        """Add an entry and return its id once it is confirmed; wait while `adds_pending_max` are in flight.
 
         Raises:
-            AddFailedError: It is not known whether the entry is part of the ledger.
-            LedgerFencedError: Somebody else recovers the ledger.
-            LedgerClosedError: It is closed.
+            AddFailedError: it is not known whether the entry is part of the ledger.
+            LedgerFencedError: another client is recovering the ledger.
+            LedgerClosedError: it is closed.
         """
         await self._wait_for_room()
         return await self.submit_add(payload)
 
     async def add_many(self, payloads: Iterable[bytes]) -> int:
-        """Add entries, many on their way at once; the id of the last, once all are confirmed.
+        """Add entries, many in flight at once; return the id of the last once all are confirmed.
 
         Raises:
-            AddFailedError: It is not known whether an entry is part of the ledger, nor those behind it.
+            AddFailedError: It is not known whether an entry is part of the ledger, nor the entries after it.
         """
         last: asyncio.Future[int] | None = None
         source = iter(payloads)
@@ -163,7 +163,7 @@ class AsyncLedgerWriter:
             last = self._add(batch)
 
     def submit_add(self, payload: bytes) -> asyncio.Future[int]:
-        """Add an entry; the future has its id once it is confirmed. The caller bounds what is on its way."""
+        """Add an entry and return a future of its id; the caller bounds how many adds are in flight."""
         return self._add([payload])
 
     def _add(self, payloads: list[bytes]) -> asyncio.Future[int]:
@@ -180,15 +180,15 @@ class AsyncLedgerWriter:
         return future
 
     async def flush(self) -> None:
-        """Wait until nothing is on its way any more."""
+        """Wait until no add is in flight."""
         while self._waiting:
             await asyncio.wait([self._waiting[next(reversed(self._waiting))]])
 
     async def force(self) -> int:
-        """Put on disk what was added with deferred sync; the last entry that is safe now.
+        """Flush entries added with deferred sync; return the last entry that is durable now.
 
         Raises:
-            AddFailedError: A bookie did not; nothing more is known to be safe.
+            AddFailedError: a bookie did not flush; no more entries are known to be durable.
         """
         head = self._machine.last_add_confirmed
         request = ForceLedgerRequest(ledger_id=self.ledger_id)
@@ -205,11 +205,11 @@ class AsyncLedgerWriter:
         return self._forced
 
     async def close(self) -> LedgerMetadata:
-        """Wait for what is on its way, then end the ledger behind the last confirmed entry. Idempotent.
+        """Wait for adds in flight, then close the ledger after the last confirmed entry. Idempotent.
 
         Raises:
-            LedgerFencedError: Somebody else recovers it, or has closed it at another entry.
-            MetadataUnreachableError: Whether it is closed is not known.
+            LedgerFencedError: another client is recovering it, or closed it at another entry.
+            MetadataUnreachableError: it is not known whether the ledger is closed.
         """
         await self.flush()
         if self._deferred and self.last_add_confirmed < self._machine.last_add_confirmed:
@@ -227,7 +227,7 @@ class AsyncLedgerWriter:
         return self.metadata
 
     async def abandon(self) -> None:
-        """Add nothing more and leave the ledger as it is: somebody else has to recover it."""
+        """Stop adding and leave the ledger open: another client must recover it."""
         self._stop()
         self._problem = self._problem or LedgerClosedError(
             self.ledger_id, Result.LEDGER_CLOSED, "its writer has left it"
@@ -393,15 +393,15 @@ class AsyncAdvancedLedgerWriter(AsyncLedgerWriter):
         self._early: dict[int, tuple[bytes, asyncio.Future[int]]] = {}
 
     async def add_at(self, entry_id: int, payload: bytes) -> int:
-        """Add an entry under an id; the same id, once it and all below it are confirmed.
+        """Add an entry under an id and return the id once it and all below it are confirmed.
 
         Raises:
-            DuplicateEntryIdError: It was given already.
+            DuplicateEntryIdError: the id is taken.
         """
         return await self.submit_add_at(entry_id, payload)
 
     def submit_add_at(self, entry_id: int, payload: bytes) -> asyncio.Future[int]:
-        """The same; the future has the id."""
+        """Add an entry under an id and return a future of the id."""
         next_id = self._machine.last_add_pushed + 1
         future: asyncio.Future[int] = self._loop.create_future()
         if entry_id < next_id or entry_id in self._early:

@@ -99,7 +99,7 @@ class AsyncGroupConsumer(Lifecycle):
     # --- subscriptions
 
     def subscribe(self, topic: str, expression: str = "*", *, sql: bool = False) -> None:
-        """Want messages of a topic; while it runs, brokers learn of it with the next heartbeat.
+        """Subscribe to a topic; a running consumer sends the change with the next heartbeat.
 
         Args:
             topic: The topic.
@@ -115,7 +115,7 @@ class AsyncGroupConsumer(Lifecycle):
             self.client.inbound.spawn(self._subscriptions_changed(topic))
 
     def unsubscribe(self, topic: str) -> None:
-        """Want no more messages of a topic."""
+        """End the subscription to a topic."""
         if self._subscriptions.pop(topic, None) is not None and self._running:
             self.client.inbound.spawn(self._subscriptions_changed(None))
 
@@ -152,7 +152,7 @@ class AsyncGroupConsumer(Lifecycle):
         self.client.rebalance_soon()
 
     async def close(self) -> None:
-        """Stop pulling, let running listeners finish, keep all offsets, leave the group. Idempotent."""
+        """Stop pulling, let running listeners finish, commit all offsets, leave the group. Idempotent."""
         if not self._running:
             return
         self._running = False
@@ -173,16 +173,16 @@ class AsyncGroupConsumer(Lifecycle):
         raise NotImplementedError
 
     def suspend(self) -> None:
-        """Pull nothing until `resume`; what is here is still consumed."""
+        """Pause pulling until `resume`; messages already fetched are still consumed."""
         self._suspended = True
 
     def resume(self) -> None:
-        """Pull again."""
+        """Continue pulling after `suspend`."""
         self._suspended = False
 
     @property
     def queues(self) -> tuple[MessageQueue, ...]:
-        """The queues that it has now."""
+        """The queues assigned to it now."""
         return tuple(queue for queue, one in self._assignments.items() if not one.is_closing)
 
     # --- for the client instance

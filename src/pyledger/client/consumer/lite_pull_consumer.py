@@ -107,7 +107,7 @@ class AsyncLitePullConsumer(AsyncGroupConsumer):
 
         Raises:
             ConfigError: a setting is unknown or out of range.
-            IllegalMessageError: the group cannot be called so.
+            IllegalMessageError: the group name is invalid.
         """
         super().__init__(
             group,
@@ -131,14 +131,14 @@ class AsyncLitePullConsumer(AsyncGroupConsumer):
     async def poll(
         self, timeout_ms: int = POLL_TIMEOUT_MS, count_max: int = POLL_COUNT_MAX
     ) -> list[ReceivedMessage]:
-        """The next messages; empty when none come in time.
+        """Return the next messages; empty when none arrive in time.
 
         Args:
-            timeout_ms: How long to wait for the first one.
+            timeout_ms: Limit of the wait for the first one, in milliseconds.
             count_max: Messages at most.
 
         Raises:
-            ClientStateError: the consumer does not run.
+            ClientStateError: the consumer is not running.
         """
         self._require_running()
         self._consume_returned()
@@ -161,7 +161,7 @@ class AsyncLitePullConsumer(AsyncGroupConsumer):
                 yield message
 
     async def commit(self) -> None:
-        """Let the group stand behind what was returned; one-way, like upstream's."""
+        """Commit what polls returned; sent one-way, as upstream does."""
         self._require_running()
         self._consume_returned()
         await self._commit()
@@ -177,22 +177,22 @@ class AsyncLitePullConsumer(AsyncGroupConsumer):
                 self._offsets.table.update(queue, self._positions[queue], increase_only=False)
 
     async def committed_offset(self, queue: MessageQueue) -> int:
-        """Where the group stands in a queue; -1 when it was never there.
+        """Return the committed offset of the group in a queue; -1: none.
 
         Raises:
-            OffsetUnknownError: it cannot be found out now.
+            OffsetUnknownError: no broker could be queried.
         """
         address, _ = self.client.routes.reader(queue.broker_name)
         return await self.client.calls.consumer_offset(address, self.group, queue)
 
     async def assign(self, queues: Iterable[MessageQueue]) -> None:
-        """Read these queues, whoever else is in the group.
+        """Read these queues, regardless of other members of the group.
 
         Args:
             queues: Instead of those that were assigned before.
 
         Raises:
-            ClientStateError: the consumer does not run, or subscribes to a topic.
+            ClientStateError: the consumer is not running, or subscribes to a topic.
         """
         self._require_running()
         if self._subscriptions and self._assigned is None:
@@ -209,7 +209,7 @@ class AsyncLitePullConsumer(AsyncGroupConsumer):
         await self.rebalance()
 
     async def fetch_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """The queues of a topic that can be read, as a name server knows them now.
+        """Return the readable queues of a topic, as a name server lists them now.
 
         Raises:
             NoRouteError: no name server knows the topic.
@@ -218,7 +218,7 @@ class AsyncLitePullConsumer(AsyncGroupConsumer):
         return await self.client.routes.current_queues(topic)
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Go on at a queue offset; what was fetched of the queue is forgotten.
+        """Continue at a queue offset and drop what was fetched of the queue.
 
         Raises:
             ClientStateError: the queue is not read here.
@@ -230,21 +230,21 @@ class AsyncLitePullConsumer(AsyncGroupConsumer):
         await self._restart(assignment, offset)
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
-        """Go on at the first message of a queue; see `seek`."""
+        """Continue at the first message of a queue; see `seek`."""
         address, _ = self.client.routes.reader(queue.broker_name)
         await self.seek(queue, await self.client.calls.min_offset(address, queue))
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
-        """Go on behind the last message of a queue; see `seek`."""
+        """Continue after the last message of a queue; see `seek`."""
         address, _ = self.client.routes.reader(queue.broker_name)
         await self.seek(queue, await self.client.calls.max_offset(address, queue))
 
     def pause_queues(self, queues: Iterable[MessageQueue]) -> None:
-        """Fetch nothing more of these queues."""
+        """Stop fetching from these queues."""
         self._paused.update(queues)
 
     def resume_queues(self, queues: Iterable[MessageQueue]) -> None:
-        """Fetch of these queues again."""
+        """Fetch from these queues again."""
         self._paused.difference_update(queues)
 
     # --- for the client instance

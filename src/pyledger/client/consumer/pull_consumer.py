@@ -48,7 +48,7 @@ class AsyncPullConsumer(Lifecycle):
 
         Raises:
             ConfigError: a setting is unknown or out of range.
-            IllegalMessageError: the group cannot be called so.
+            IllegalMessageError: the group name is invalid.
         """
         check_group(group, DEFAULT_GROUP)
         self.group = group
@@ -67,7 +67,7 @@ class AsyncPullConsumer(Lifecycle):
         await self.client.close()
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """The queues of a topic that can be read, as a name server knows them now.
+        """Return the readable queues of a topic, as a name server lists them now.
 
         Raises:
             NoRouteError: no name server knows the topic.
@@ -86,7 +86,7 @@ class AsyncPullConsumer(Lifecycle):
         wait: bool = False,
         broker_id: int | None = None,
     ) -> PullResult:
-        """Read messages of a queue.
+        """Pull messages of a queue.
 
         Args:
             queue: One of `queues`.
@@ -94,16 +94,16 @@ class AsyncPullConsumer(Lifecycle):
             expression: `*`, or tags as in `A || B`.
             sql: The expression is SQL92 on properties.
             count_max: Messages; None: the setting `pull_batch_count`. Brokers give fewer when they are large.
-            wait: Let the broker wait up to `suspend_timeout_ms` for a message.
-            broker_id: Whom of the brokers of that name to ask: 0 is the master; None: whom the last answer
+            wait: Let the broker hold the pull up to `suspend_timeout_ms` until a message arrives.
+            broker_id: Broker of that name to pull from: 0 is the master; None: the one that the last response
                 suggested.
 
         Returns:
-            The messages, and the offset to go on at.
+            The messages, and the next offset to pull.
 
         Raises:
-            SubscriptionSyntaxError: the expression cannot be read.
-            BrokerError: the broker refuses.
+            SubscriptionSyntaxError: the expression cannot be parsed.
+            BrokerError: the broker rejects the request.
             RemotingError: it cannot be reached, or does not answer in time.
         """
         subscription = Subscription.of(queue.topic, expression, self._version, SQL92 if sql else TAG)
@@ -119,45 +119,45 @@ class AsyncPullConsumer(Lifecycle):
         )
 
     async def committed_offset(self, queue: MessageQueue) -> int:
-        """Where the group stands; -1 when it was never there.
+        """Return the committed offset of the group; -1: none.
 
         Raises:
-            OffsetUnknownError: it cannot be found out now.
+            OffsetUnknownError: no broker could be queried.
         """
         await self._know(queue)
         return await self._offsets.read(queue)
 
     async def commit(self, queue: MessageQueue, offset: int) -> None:
-        """Let the group stand at a queue offset; it is the next one to be read.
+        """Commit a queue offset: the next one that the group reads.
 
         Raises:
-            BrokerError: the broker refuses.
+            BrokerError: the broker rejects the request.
             RemotingError: it cannot be reached, or does not answer in time.
         """
         address = await self._know(queue)
         await self.client.calls.update_consumer_offset(address, self.group, queue, offset, oneway=False)
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """Queue offset of the first message.
+        """Return the queue offset of the first message.
 
         Raises:
-            RemotingError: the broker cannot be reached, or refuses.
+            RemotingError: the broker cannot be reached, or rejects the request.
         """
         return await self.client.calls.min_offset(await self._know(queue), queue)
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """Queue offset that the next message will have.
+        """Return the queue offset of the next message to be stored.
 
         Raises:
-            RemotingError: the broker cannot be reached, or refuses.
+            RemotingError: the broker cannot be reached, or rejects the request.
         """
         return await self.client.calls.max_offset(await self._know(queue), queue)
 
     async def offset_by_time(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Queue offset of the first message stored at a time or later, ms since 1970.
+        """Return the queue offset of the first message stored at a time (ms since 1970) or later.
 
         Raises:
-            RemotingError: the broker cannot be reached, or refuses.
+            RemotingError: the broker cannot be reached, or rejects the request.
         """
         return await self.client.calls.offset_by_time(await self._know(queue), queue, timestamp_ms)
 

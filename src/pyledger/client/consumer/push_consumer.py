@@ -59,7 +59,7 @@ class AsyncPushConsumer(AsyncGroupConsumer):
 
         Raises:
             ConfigError: a setting is unknown or out of range.
-            IllegalMessageError: the group cannot be called so.
+            IllegalMessageError: the group name is invalid.
         """
         super().__init__(
             group,

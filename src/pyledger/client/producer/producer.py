@@ -48,7 +48,7 @@ class AsyncProducer(Lifecycle):
         """A producer that connects once it is started.
 
         Args:
-            group: Name of this kind of producer; brokers ask any producer of the group about transactions.
+            group: Producer group; brokers check a transaction with any producer of the group.
             name_servers: `host:port;host:port`; empty: those of `ClientConfig.name_servers`.
             config: How to send; None: the defaults.
             client: Settings of the client, or a client to share with others.
@@ -58,7 +58,7 @@ class AsyncProducer(Lifecycle):
 
         Raises:
             ConfigError: a setting is unknown or out of range.
-            IllegalMessageError: the group cannot be called so.
+            IllegalMessageError: the group name is invalid.
         """
         check_group(group, DEFAULT_GROUP)
         self.group = group
@@ -72,7 +72,7 @@ class AsyncProducer(Lifecycle):
         self._started = False
 
     async def start(self) -> None:
-        """Connect as needed and tell brokers of this producer.
+        """Connect as needed and register this producer with brokers.
 
         Raises:
             ClientStateError: the client has a producer of this group.
@@ -90,7 +90,7 @@ class AsyncProducer(Lifecycle):
         self._started = True
 
     async def close(self) -> None:
-        """Wait for the sends under way, then leave. Idempotent."""
+        """Wait for sends in flight, then unregister. Idempotent."""
         if not self._started:
             return
         self._started = False
@@ -116,19 +116,19 @@ class AsyncProducer(Lifecycle):
         """Send a message and wait until it is stored. Its `queue_id` is ignored.
 
         Args:
-            message: What to send; several are sent as by `send_batch`.
-            queue: The queue; one attempt only. Without, queues are taken in turn.
+            message: One message; several of one topic are sent as a batch, and stored together or not at all.
+            queue: The queue; one attempt only. None: the queues of the topic, round robin.
             select: Chooses among the queues of the topic; one attempt only.
             sharding_key: Messages of one key go to one queue, in order; one attempt only.
-            deliver_at_ms: Consumers get it then, ms since 1970.
-            delay_ms: Consumers get it so much later.
-            timeout_ms: For all attempts; None: the setting `send_timeout_ms`. The wait for one of
-                `sends_in_flight_max` turns does not count.
+            deliver_at_ms: Time when consumers get it, ms since 1970.
+            delay_ms: Delay until consumers get it, in milliseconds.
+            timeout_ms: For all attempts, in milliseconds; None: the setting `send_timeout_ms`. The wait while
+                `sends_in_flight_max` sends are in flight does not count.
 
         Raises:
-            IllegalMessageError: brokers would refuse it.
+            IllegalMessageError: brokers would reject it.
             RecordTooLargeError: the body or the properties are too large.
-            SendError: it was not stored, or that is not known.
+            SendError: it was not stored, or its result is not known.
 
         Durability: as the broker is configured; `SendResult.status` reports what it missed.
         """
@@ -194,19 +194,19 @@ class AsyncProducer(Lifecycle):
     async def send_many(
         self, messages: Iterable[Message | Sequence[Message]], *, timeout_ms: int | None = None
     ) -> list[SendResult]:
-        """Send one message after the other, with as many under way as may be.
+        """Send messages in order, up to `sends_in_flight_max` in flight, and wait for all results.
 
         Args:
-            messages: Each a message, or several to be sent as a batch. Taken as turns become free, so that
-                no more wait in memory.
+            messages: Each a message, or several to be sent as a batch. Taken as earlier sends
+                complete, so that few wait in memory.
             timeout_ms: As in `submit`, for each.
 
         Returns:
             The results, in the order of the messages.
 
         Raises:
-            SendError: one was not stored, or that is not known: the first of them. No message behind it is
-                taken any more; those that were under way are waited for.
+            SendError: one was not stored, or its result is not known: the first such error. No later message
+                is taken; sends in flight are awaited.
         """
         futures: list[asyncio.Future[SendResult]] = []
         checked = 0
@@ -231,7 +231,7 @@ class AsyncProducer(Lifecycle):
         select: Select | None = None,
         sharding_key: str | None = None,
     ) -> None:
-        """Send a message and do not ask whether it was stored. Brokers drop floods of these without a word.
+        """Send a message without waiting for a response. An overloaded broker drops such sends silently.
 
         Args:
             message: What to send.
@@ -240,34 +240,34 @@ class AsyncProducer(Lifecycle):
             sharding_key: As in `send`.
 
         Raises:
-            IllegalMessageError: brokers would refuse it.
+            IllegalMessageError: brokers would reject it.
             RecordTooLargeError: the body or the properties are too large.
-            SendError: it could not be handed to a connection.
+            SendError: it could not be written to a connection.
         """
         out = self._prepare(message)
         await self._start(out, SendMode.ONEWAY, queue, selector(select, sharding_key))
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """The queues of a topic that can be sent to.
+        """Return the writable queues of a topic.
 
         Raises:
             NoRouteError: no name server knows the topic.
-            RemotingError: none answered.
+            RemotingError: no name server answered.
         """
         return await self._sender.queues(topic, self.config.send_timeout_ms)
 
     # --- request and reply
 
     async def request(self, message: Message, *, timeout_ms: int = 3000) -> ReceivedMessage:
-        """Send a message and wait for the reply that one of its consumers sends.
+        """Send a message and return the reply that one of its consumers sends.
 
         Args:
             message: The request.
-            timeout_ms: For all of it.
+            timeout_ms: Limit for the send and the reply together, in milliseconds.
 
         Raises:
             SendError: the request was not stored.
-            ReplyTimeoutError: it was, and nobody replied in time.
+            ReplyTimeoutError: it was stored, and no consumer replied in time.
         """
         correlation_id = secrets.token_hex(16)
         properties = {

@@ -73,7 +73,7 @@ class AsyncTransactionProducer(AsyncProducer):
 
         Raises:
             ConfigError: a setting is unknown or out of range.
-            IllegalMessageError: the group cannot be called so.
+            IllegalMessageError: the group name is invalid.
         """
         super().__init__(group, name_servers, config=config, client=client, net=net, tls=tls, **settings)
         self._check = check
@@ -86,11 +86,11 @@ class AsyncTransactionProducer(AsyncProducer):
         Args:
             message: What to send; it cannot be delayed.
             execute: Runs the local transaction, given the message and its transaction id. What it raises
-                rolls nothing back: the broker asks later, as it does for `UNKNOWN`.
+                rolls nothing back: the broker checks later, as it does for `UNKNOWN`.
             timeout_ms: For sending the half message; None: the setting `send_timeout_ms`.
 
         Raises:
-            IllegalMessageError: brokers would refuse the message.
+            IllegalMessageError: brokers would reject the message.
             SendError: the half message was not stored; nothing was executed.
             Exception: what `execute` raised.
         """
