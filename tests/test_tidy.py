@@ -96,7 +96,7 @@ MUST_NOT_IMPORT = {
 }
 # One module joins the store's group commit to an event loop; all else of the store knows of none.
 BUT_MAY_IMPORT = {
-    ("pyledger.store.messages.async_put", "asyncio"),
+    ("pyledger.store.messages.message_store", "asyncio"),
 }
 # Third-party packages, each with its places: module prefixes.
 THIRD_PARTY = {

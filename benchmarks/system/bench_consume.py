@@ -13,7 +13,7 @@ import pytest
 from benchmarks.load.filling import QUEUES, TOPIC, Filled, body, unique_key
 from benchmarks.load.rounds import Rounds
 from benchmarks.peers.java_bench import JavaBench
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 
 GROUP = "consume, 32 a call"
 BY_KEY = "consume by key"
@@ -21,13 +21,13 @@ KEYS = 20_000
 
 
 @pytest.fixture(scope="module")
-def store(filled: Filled, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MessageStore]:
+def store(filled: Filled, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreEngine]:
     copy = filled.copy_to(tmp_path_factory.mktemp("consume") / "store")
-    with MessageStore.open(copy.path) as opened:
+    with StoreEngine.open(copy.path) as opened:
         yield opened
 
 
-def read_ranges(store: MessageStore) -> tuple[int, int]:
+def read_ranges(store: StoreEngine) -> tuple[int, int]:
     """Messages and bytes of all queues."""
     get = store.get_ranges
     messages = size_bytes = 0
@@ -43,7 +43,7 @@ def read_ranges(store: MessageStore) -> tuple[int, int]:
     return messages, size_bytes
 
 
-def read_objects(store: MessageStore) -> tuple[int, int]:
+def read_objects(store: StoreEngine) -> tuple[int, int]:
     """Messages of all queues, and the bytes of their bodies."""
     get = store.get
     messages = body_bytes = 0
@@ -61,24 +61,24 @@ def read_objects(store: MessageStore) -> tuple[int, int]:
 
 
 @pytest.mark.benchmark(group=GROUP)
-def bench_ranges(rounds: Rounds, store: MessageStore, filled: Filled) -> None:
+def bench_ranges(rounds: Rounds, store: StoreEngine, filled: Filled) -> None:
     expected = (filled.messages, filled.log_bytes)
     rounds.run(lambda: store, read_ranges, units=filled.messages, expected=expected)
 
 
 @pytest.mark.benchmark(group=GROUP)
-def bench_objects(rounds: Rounds, store: MessageStore, filled: Filled) -> None:
+def bench_objects(rounds: Rounds, store: StoreEngine, filled: Filled) -> None:
     expected = (filled.messages, filled.messages * 256)
     rounds.run(lambda: store, read_objects, units=filled.messages, expected=expected, rounds=3)
 
 
 @pytest.mark.benchmark(group=BY_KEY)
-def bench_query(rounds: Rounds, store: MessageStore, filled: Filled) -> None:
+def bench_query(rounds: Rounds, store: StoreEngine, filled: Filled) -> None:
     """Unique keys in random order; each finds one message, whose key is compared."""
     numbers = random.Random(1).choices(range(filled.messages), k=KEYS if rounds.full else 200)
     keys = [unique_key(number) for number in numbers]
 
-    def act(opened: MessageStore) -> list[bytes]:
+    def act(opened: StoreEngine) -> list[bytes]:
         query = opened.query
         return [query(TOPIC, key)[0].body for key in keys]
 

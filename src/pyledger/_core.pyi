@@ -867,7 +867,6 @@ class CommitLog:
         prepared_transaction_offset: int = 0,
         store_timestamp_ms: int = 0,
         queue_offset: int = -1,
-        check_only: bool = False,
     ) -> tuple[int, int, int, int]:
         """Append one fully described message.
 
@@ -886,7 +885,6 @@ class CommitLog:
             prepared_transaction_offset: Physical offset of the half message of a committed one.
             store_timestamp_ms: 0: now, or the last record's where the clock stepped back.
             queue_offset: -1: the next one of the queue. Else it is stored, and the queue goes on after it.
-            check_only: Raise what is wrong with the message, and write nothing.
 
         Returns:
             (physical_offset, size_bytes, queue_offset, store_timestamp_ms).
@@ -901,6 +899,21 @@ class CommitLog:
         Durability: none yet; see `MappedFileQueue.flush`.
         Source: RocketMQ store/.../CommitLog.java, MessageExtEncoder.java.
         """
+    def append_messages(self, messages: Sequence[Message]) -> list[tuple[int, int, int, int]]:
+        """Append messages, to any queues: all of them, or none.
+
+        Their records follow each other in one file. `delay_level` is left to the caller.
+
+        Returns:
+            What `append` returns, for each message.
+
+        Raises:
+            IllegalMessageError: as `append`, for any of them.
+            RecordTooLargeError: as `append`, or the messages together do not fit into one file.
+            StoreFullError: no space for all; nothing was written.
+
+        Cost: one encode and one CRC for each message, under the interpreter lock.
+        """
     def append_encoded_batch(
         self,
         topic: str,
@@ -912,7 +925,7 @@ class CommitLog:
         born_host: tuple[str, int] | None = None,
         reconsume_times: int = 0,
         store_timestamp_ms: int = 0,
-    ) -> tuple[int, int, int, int, int]:
+    ) -> list[tuple[int, int, int, int]]:
         """Append the messages of a client's batch body as records of their own, all in one file.
 
         Args:
@@ -927,8 +940,7 @@ class CommitLog:
             store_timestamp_ms: As in `append`.
 
         Returns:
-            (physical_offset, size_bytes, queue_offset, store_timestamp_ms, count): of the first record, of
-            all records together, of the first, of all, and the number of messages.
+            What `append` returns, for each message.
 
         Raises:
             IllegalMessageError: the batch does not add up; nothing was written.

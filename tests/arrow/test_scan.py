@@ -20,7 +20,7 @@ from pyledger.errors import (
     SubscriptionSyntaxError,
 )
 from pyledger.model.message import Message
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 from pyledger.store.reading.reader import StoreReader
 from tests.core.log.log_files import LogFiles, RecordFields, write_log
 
@@ -172,7 +172,7 @@ def test_a_little_that_is_left_is_no_partition_of_its_own(tmp_path: Path, count:
 
 
 def test_records_far_apart_are_work_enough_for_several_partitions(tmp_path: Path) -> None:
-    with MessageStore.open(tmp_path, mapped_file_size_bytes=1 << 20) as living:
+    with StoreEngine.open(tmp_path, mapped_file_size_bytes=1 << 20) as living:
         puts = [living.appender("orders", queue_id).put for queue_id in range(4)]
         for number in range(17_000):
             puts[number % 4](b"body %d" % number)
@@ -406,7 +406,7 @@ def test_tags_are_read_alike_by_every_reader_and_as_java_reads_them(
     def scanned() -> list[bytes]:
         return list(arrow.scan(tmp_path / "s", tags=expression).read_all()["body"].to_pylist())
 
-    with MessageStore.open(tmp_path / "s", mapped_file_size_bytes=1 << 20) as one:
+    with StoreEngine.open(tmp_path / "s", mapped_file_size_bytes=1 << 20) as one:
         for tag in ("a", "b", None):
             one.put(Message("T", (tag or "n").encode(), tags=tag))
         assert [outcome(way) for way in (stored, read, scanned)] == [wanted] * 3

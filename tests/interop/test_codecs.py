@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pyledger.client import AsyncPushConsumer, Message, Producer, ReceivedMessage
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 from pyledger.store.reading.reader import StoreReader
 from pyledger.wire.compression import CompressionType, compress
 from tests.client.scenarios import until
@@ -51,7 +51,7 @@ def packed_bodies() -> Iterator[tuple[bytes, int, str]]:
 
 def test_java_reads_what_we_pack(java: JavaStore, tmp_path: Path) -> None:
     folder, wanted = tmp_path / "store", []
-    with MessageStore.open(folder, **FILES) as store:
+    with StoreEngine.open(folder, **FILES) as store:
         alone = [(Message("one", body, sys_flag=flag), digest) for body, flag, digest in packed_bodies()]
         for message, digest in alone:
             store.put(message)
@@ -60,7 +60,7 @@ def test_java_reads_what_we_pack(java: JavaStore, tmp_path: Path) -> None:
         store.put_batch([message for message, _ in small])
         wanted += [digest for _, digest in small]
         items = [Message("one", b"%d" % size * (size // 8)) for size in SIZES[:-1]]
-        store.put_encoded_batch("one", 0, encode_batch(items))
+        store.append_encoded_batch(Message("one", encode_batch(items)))
         wanted += [hashlib.sha256(item.body).hexdigest() for item in items]
     seen = java.judge(folder)
     assert [line.get("plainSha256", line["bodySha256"]) for line in seen.messages] == wanted
@@ -68,11 +68,11 @@ def test_java_reads_what_we_pack(java: JavaStore, tmp_path: Path) -> None:
 
 def test_java_reads_large_inner_batches(java_store: JavaStores, tmp_path: Path) -> None:
     folder, wanted = tmp_path / "store", []
-    with MessageStore.open(folder, **FILES) as store:
+    with StoreEngine.open(folder, **FILES) as store:
         for size in SIZES[:-1]:
             # A batch is sent as it is: no client packs one.
             batch = encode_batch([Message("many", b"%d" % number * (size // 2)) for number in range(2)])
-            store.put_inner_batch("many", 0, batch)
+            store.append_inner_batch(Message("many", batch))
             wanted.append(hashlib.sha256(batch).hexdigest())
     seen = java_store("5.3.3").judge(folder)
     assert [line["bodySha256"] for line in seen.messages] == wanted

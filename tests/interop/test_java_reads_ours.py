@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.model.message import Message
+from pyledger.store.messages.store_engine import StoreEngine
 from pyledger.store.reading.reader import StoreReader
 from tests.interop.java import JavaRun, JavaStore, JavaStores
 from tests.interop.ours import ONE_FILE, SMALL, STORE_HOST, in_queues, outside_queues, put_all, write_folder
@@ -77,15 +78,17 @@ def test_crc_property(java_store: JavaStores, tmp_path: Path) -> None:
 def test_client_batches(java: JavaStore, tmp_path: Path) -> None:
     folder = tmp_path / "store"
     wanted = []
-    with MessageStore.open(folder, **SMALL) as store:
+    with StoreEngine.open(folder, **SMALL) as store:
         for parts in Workload(18).draw(300, ("batch",)):
             first = parts[0]
-            results = store.put_encoded_batch(
-                first.topic,
-                first.queue_id,
-                encode_batch(parts),
-                born_timestamp_ms=first.born_timestamp_ms or 0,
-                born_host=first.born_host,
+            results = store.append_encoded_batch(
+                Message(
+                    first.topic,
+                    encode_batch(parts),
+                    first.queue_id,
+                    born_timestamp_ms=first.born_timestamp_ms,
+                    born_host=first.born_host,
+                )
             )
             wanted += [expected_line(*pair, STORE_HOST) for pair in zip(parts, results, strict=True)]
     assert_same(java.judge(folder), wanted)
@@ -94,12 +97,12 @@ def test_client_batches(java: JavaStore, tmp_path: Path) -> None:
 def test_inner_batches(java_store: JavaStores, tmp_path: Path) -> None:
     folder = tmp_path / "store"
     wanted, ends = [], [0, 0]
-    with MessageStore.open(folder, **(SMALL | {"batch_consume_queue_file_size_bytes": 460})) as store:
+    with StoreEngine.open(folder, **(SMALL | {"batch_consume_queue_file_size_bytes": 460})) as store:
         put_all(store, Workload(19).draw(30, ("tagged",)))
         for number, parts in enumerate(Workload(20).draw(400, ("batch",))):
             queue_id = number % 2
             body = encode_batch(parts)
-            at = store.put_inner_batch("batches", queue_id, body, "TagA")
+            at = store.append_inner_batch(Message("batches", body, queue_id, "TagA"))
             inner = {"INNER_NUM": str(len(parts)), "INNER_BASE": str(ends[queue_id]), "TAGS": "TagA"}
             digest = hashlib.sha256(body).hexdigest()
             wanted.append((queue_id, ends[queue_id], at.physical_offset, inner, digest, 0xC0))
@@ -116,7 +119,7 @@ def test_inner_batches(java_store: JavaStores, tmp_path: Path) -> None:
 
 def test_ipv6_store_host(java: JavaStore, tmp_path: Path) -> None:
     folder = tmp_path / "store"
-    with MessageStore.open(folder, **(SMALL | {"store_host": "2001:db8::7"})) as store:
+    with StoreEngine.open(folder, **(SMALL | {"store_host": "2001:db8::7"})) as store:
         wanted = put_all(
             store, Workload(14).draw(80, ("plain", "ipv6", "batch")), "[2001:db8:0:0:0:0:0:7]:10911"
         )
@@ -137,7 +140,7 @@ def test_reopened_and_written_on(java: JavaStore, tmp_path: Path) -> None:
 
 def test_deleted_head(java: JavaStore, tmp_path: Path) -> None:
     folder = tmp_path / "store"
-    with MessageStore.open(folder, **SMALL) as store:
+    with StoreEngine.open(folder, **SMALL) as store:
         wanted = put_all(store, Workload(15).draw(1200, ("plain", "tagged")))
         store.flush()
         store.delete_expired(immediate=True)
@@ -159,7 +162,7 @@ def test_killed(java: JavaStore, tmp_path: Path) -> None:
     assert seen.summary["abortFile"]
     assert_same_start(seen, acknowledged)
     # After our own recovery: a sound folder.
-    with MessageStore.open(folder):
+    with StoreEngine.open(folder):
         pass
     seen = java.judge(folder, "--queries")
     assert not seen.summary["abortFile"]

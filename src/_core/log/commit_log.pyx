@@ -30,23 +30,24 @@ cdef inline int32_t queue_units(int32_t sys_flag) noexcept nogil:
     return 1 if kind == SYS_TRANSACTION_NONE or kind == SYS_TRANSACTION_COMMIT else 0
 
 
-cdef struct PlaceList:
+cdef struct OffsetList:
     int64_t* offsets                 # physical offsets of records, in the order in which they were written
     int64_t count
-    int64_t room
+    int64_t capacity
 
 
-cdef inline int make_place(PlaceList* places, int64_t more) except -1:
-    """Make room for so many offsets more."""
-    cdef int64_t room = max(<int64_t>16, 2 * places.room)
+cdef inline int keep_offsets(OffsetList* written, int64_t more) except -1:
+    """Grow the list so that this many more offsets fit."""
+    cdef int64_t capacity = max(<int64_t>16, 2 * written.capacity)
     cdef int64_t* offsets
-    if places.count + more <= places.room:
+    if written.count + more <= written.capacity:
         return 0
-    offsets = <int64_t*>realloc(places.offsets, <size_t>max(room, places.count + more) * sizeof(int64_t))
+    capacity = max(capacity, written.count + more)
+    offsets = <int64_t*>realloc(written.offsets, <size_t>capacity * sizeof(int64_t))
     if offsets == NULL:
         raise MemoryError()
-    places.offsets = offsets
-    places.room = max(room, places.count + more)
+    written.offsets = offsets
+    written.capacity = capacity
     return 0
 
 
@@ -144,8 +145,7 @@ cdef class CommitLog:
 
     def append(self, topic, queue_id, body, tags=None, keys=None, properties=None, *, int flag=0,
                int sys_flag=0, int64_t born_timestamp_ms=0, born_host=None, int reconsume_times=0,
-               int64_t prepared_transaction_offset=0, int64_t store_timestamp_ms=0, int64_t queue_offset=-1,
-               bint check_only=False):
+               int64_t prepared_transaction_offset=0, int64_t store_timestamp_ms=0, int64_t queue_offset=-1):
         """Append one fully described message.
 
         Args:
@@ -163,7 +163,6 @@ cdef class CommitLog:
             prepared_transaction_offset: Physical offset of the half message of a committed one.
             store_timestamp_ms: 0: now, or the last record's where the clock stepped back.
             queue_offset: -1: the next one of the queue. Else it is stored, and the queue goes on after it.
-            check_only: Raise what is wrong with the message, and write nothing.
 
         Returns:
             (physical_offset, size_bytes, queue_offset, store_timestamp_ms).
@@ -190,8 +189,12 @@ cdef class CommitLog:
         draft.store_timestamp = store_timestamp_ms
         draft.queue_offset = queue_offset
         draft.keep_queue_offset = queue_offset >= 0
-        size_bytes = appender.append_draft(&draft, body, tags, keys, properties, born_host, check_only)
+        size_bytes = appender.append_draft(&draft, body, tags, keys, properties, born_host)
         return draft.physical_offset, size_bytes, draft.queue_offset, draft.store_timestamp
+
+    def append_messages(self, messages not None):
+        """Append messages, `pyledger.model.message.Message`: all of them, or none; see _core.pyi."""
+        return append_all_or_none(self, messages)
 
     def append_encoded_batch(self, topic, queue_id, batch, *, int sys_flag=0, int64_t born_timestamp_ms=0,
                              born_host=None, int reconsume_times=0, int64_t store_timestamp_ms=0):
@@ -209,8 +212,7 @@ cdef class CommitLog:
             store_timestamp_ms: As in `append`.
 
         Returns:
-            (physical_offset, size_bytes, queue_offset, store_timestamp_ms, count): of the first record, of
-            all records together, of the first, of all, and the number of messages.
+            What `append` returns, for each message.
 
         Raises:
             IllegalMessageError: the batch does not add up; nothing was written.
@@ -220,26 +222,33 @@ cdef class CommitLog:
         cdef Draft draft
         cdef RecordTemplate with_host
         cdef const RecordTemplate* template
-        cdef PlaceList places
+        cdef OffsetList written
         cdef Py_buffer view
-        cdef int64_t total, first_queue_offset
+        cdef int64_t end, i
+        cdef list results = []
         start_draft(&draft, self.crc_property)
         draft.sys_flag = sys_flag
         draft.born_timestamp = born_timestamp_ms
         draft.reconsume_times = reconsume_times
         draft.store_timestamp = store_timestamp_ms
         template = appender.template_from(born_host, &with_host)
-        places.offsets = NULL
-        places.count = places.room = 0
+        written.offsets = NULL
+        written.count = written.capacity = 0
         PyObject_GetBuffer(batch, &view, PyBUF_SIMPLE)
         try:
-            total = self.place_batch(template, appender, &draft, <const uint8_t*>view.buf, view.len, &places)
-            first_queue_offset = draft.queue_offset - places.count + 1
+            end = self.place_batch(template, appender, &draft, <const uint8_t*>view.buf, view.len, &written)
+            end += written.offsets[0]
             self.wake()
-            return places.offsets[0], total, first_queue_offset, draft.store_timestamp, places.count
+            # The last record comes first: each ends where the next one begins.
+            for i in range(written.count - 1, -1, -1):
+                results.append((written.offsets[i], end - written.offsets[i],
+                                draft.queue_offset - written.count + 1 + i, draft.store_timestamp))
+                end = written.offsets[i] - self.head_bytes
         finally:
             PyBuffer_Release(&view)
-            free(places.offsets)
+            free(written.offsets)
+        results.reverse()
+        return results
 
     def append_inner_batch(self, topic, queue_id, batch, tags=None, keys=None, properties=None, *, int flag=0,
                            int sys_flag=0, int64_t born_timestamp_ms=0, born_host=None, int reconsume_times=0,
@@ -307,11 +316,10 @@ cdef class CommitLog:
     # -- the one place where records come to stand
 
     cdef int64_t place_batch(self, const RecordTemplate* t, QueueAppender appender, Draft* d,
-                             const uint8_t* batch, int64_t batch_bytes, PlaceList* places) except -1:
+                             const uint8_t* batch, int64_t batch_bytes, OffsetList* written) except -1:
         """Write the messages of a client's batch body, all in one file.
 
-        Bytes from the start of the first record to the end of the last. Where they stand is added to
-        `places`.
+        Bytes from the start of the first record to the end of the last. Their offsets are added to `written`.
         """
         cdef int64_t total = 0
         cdef int64_t count = 0
@@ -329,7 +337,7 @@ cdef class CommitLog:
                 count += 1
             if count == 0:
                 raise errors.IllegalMessageError("the batch is empty")
-            make_place(places, count)
+            keep_offsets(written, count)
             if self.has_room(total, count):
                 break
             self.make_room(total, count)
@@ -337,9 +345,9 @@ cdef class CommitLog:
         while at < batch_bytes:
             at = read_batch_item(batch, at, batch_bytes, d)
             self.place(t, appender, d, 1)
-            ASSERT(places.count < places.room)
-            places.offsets[places.count] = d.physical_offset
-            places.count += 1
+            ASSERT(written.count < written.capacity)
+            written.offsets[written.count] = d.physical_offset
+            written.count += 1
         return total - self.head_bytes
 
     cdef inline int64_t allowed_size(self, const RecordTemplate* t, const Draft* d) noexcept:

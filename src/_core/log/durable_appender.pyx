@@ -49,7 +49,7 @@ cdef class DurableAppender:
         draft.reconsume_times = reconsume_times
         draft.prepared_transaction_offset = prepared_transaction_offset
         draft.store_timestamp = store_timestamp_ms
-        size_bytes = self.appender.append_draft(&draft, body, tags, keys, properties, born_host, False)
+        size_bytes = self.appender.append_draft(&draft, body, tags, keys, properties, born_host)
         self.await_end(draft.physical_offset, draft.physical_offset + size_bytes)
         return draft.physical_offset
 

@@ -67,7 +67,7 @@ cdef class QueueAppender:
         draft.reconsume_times = reconsume_times
         draft.prepared_transaction_offset = prepared_transaction_offset
         draft.store_timestamp = store_timestamp_ms
-        self.append_draft(&draft, body, tags, keys, properties, born_host, False)
+        self.append_draft(&draft, body, tags, keys, properties, born_host)
         return draft.physical_offset
 
     cdef inline const RecordTemplate* fill_draft(self, Draft* d, tags, keys, bytes properties, born_host,
@@ -82,9 +82,9 @@ cdef class QueueAppender:
             d.properties_bytes = PyBytes_GET_SIZE(properties)
         return self.template_from(born_host, with_host)
 
-    cdef inline int64_t append_draft(self, Draft* d, body, tags, keys, properties, born_host,
-                                     bint check_only) except -1:
-        """Fill in what one message brings and place it, or only check it; its size."""
+    cdef inline int64_t append_draft(self, Draft* d, body, tags, keys, properties,
+                                     born_host) except -1:
+        """Fill in what one message brings and place it; its size."""
         cdef RecordTemplate with_host
         cdef const RecordTemplate* template
         cdef bytes encoded = None
@@ -97,16 +97,13 @@ cdef class QueueAppender:
         if PyBytes_CheckExact(body):
             d.body = <const uint8_t*>PyBytes_AS_STRING(body)
             d.body_bytes = PyBytes_GET_SIZE(body)
-            if check_only:
-                return self.log.check_record(template, d)
             size_bytes = self.log.place(template, self, d, queue_units(d.sys_flag))
         else:
-            size_bytes = self.place_buffer(template, d, body, check_only)
+            size_bytes = self.place_buffer(template, d, body)
         self.log.wake()
         return size_bytes
 
-    cdef int64_t place_buffer(self, const RecordTemplate* template, Draft* d, body,
-                              bint check_only) except -1:
+    cdef int64_t place_buffer(self, const RecordTemplate* template, Draft* d, body) except -1:
         """Place a message whose body is another bytes-like object than `bytes`."""
         cdef Py_buffer view
         if body is None:
@@ -115,8 +112,6 @@ cdef class QueueAppender:
         try:
             d.body = <const uint8_t*>view.buf
             d.body_bytes = view.len
-            if check_only:
-                return self.log.check_record(template, d)
             return self.log.place(template, self, d, queue_units(d.sys_flag))
         finally:
             PyBuffer_Release(&view)

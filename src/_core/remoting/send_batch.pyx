@@ -87,7 +87,7 @@ cdef class SendBatch:
     cdef readonly int64_t size_bytes
     cdef readonly int64_t end_offset
     cdef readonly int64_t queue_end
-    cdef PlaceList places            # of all messages
+    cdef OffsetList written          # of all messages
     cdef list ends                   # for each request, how many messages there are up to it
     cdef list queue_offsets          # of its first message, for each request
 
@@ -95,18 +95,18 @@ cdef class SendBatch:
         raise TypeError("SendBatchAppender makes these")
 
     def __dealloc__(self):
-        free(self.places.offsets)
+        free(self.written.offsets)
 
     @property
     def message_count(self):
         """Messages in all requests."""
-        return self.places.count
+        return self.written.count
 
     @property
     def properties(self):
         """Properties of the message as they came, if there is but one."""
         cdef SendRequest request = self.requests[0]
-        return request.properties if self.places.count == 1 and not request.batch else None
+        return request.properties if self.written.count == 1 and not request.batch else None
 
     def answers(self, int code, str remark):
         """The responses to all requests that want one, in one piece; see _core.pyi."""
@@ -149,7 +149,7 @@ cdef class SendBatch:
                 to += 1
             memcpy(to, PyBytes_AS_STRING(prefix), <size_t>prefix_bytes)
             to += prefix_bytes
-            offset = self.places.offsets[i]
+            offset = self.written.offsets[i]
             for digit in range(16):
                 to[15 - digit] = <uint8_t>HEX_DIGITS[offset & 15]
                 offset >>= 4
@@ -210,16 +210,16 @@ cdef class SendBatchAppender:
                     appender = self.log.appender(run.topic, run.queue_id)
                     self.prepare(appender, born_host)
                     template = self.template
-                size_bytes = self.place_request(&template, appender, request, &draft, &run.places)
+                size_bytes = self.place_request(&template, appender, request, &draft, &run.written)
             except errors.PyLedgerError:
                 # Whoever takes the request next meets the same, and tells it.
-                run.places.count = count
+                run.written.count = count
                 break
             if size_bytes == 0:
                 break
             run.queue_end = draft.queue_offset + 1
-            run.queue_offsets.append(run.queue_end - (run.places.count - count))
-            count = run.places.count
+            run.queue_offsets.append(run.queue_end - (run.written.count - count))
+            count = run.written.count
             run.requests.append(request)
             run.ends.append(count)
             run.size_bytes += size_bytes
@@ -243,7 +243,7 @@ cdef class SendBatchAppender:
         return 0
 
     cdef int64_t place_request(self, const RecordTemplate* template, QueueAppender appender,
-                               SendRequest request, Draft* draft, PlaceList* places) except -1:
+                               SendRequest request, Draft* draft, OffsetList* written) except -1:
         """Append one request; bytes of its records, 0 when it is not ordinary."""
         cdef PropertyFacts facts
         cdef bytes properties = request.properties
@@ -264,15 +264,15 @@ cdef class SendBatchAppender:
         if request.reconsume_times is not None:
             draft.reconsume_times = request.reconsume_times
         if request.batch:
-            return self.log.place_batch(template, appender, draft, body, body_bytes, places)
+            return self.log.place_batch(template, appender, draft, body, body_bytes, written)
         properties = properties + self.added if facts.is_closed else properties + b"\x02" + self.added
         draft.flag = request.message_flag
         draft.body = body
         draft.body_bytes = body_bytes
         draft.properties = <const uint8_t*>PyBytes_AS_STRING(properties)
         draft.properties_bytes = PyBytes_GET_SIZE(properties)
-        make_place(places, 1)
+        keep_offsets(written, 1)
         size_bytes = self.log.place(template, appender, draft, 1)
-        places.offsets[places.count] = draft.physical_offset
-        places.count += 1
+        written.offsets[written.count] = draft.physical_offset
+        written.count += 1
         return size_bytes

@@ -3,7 +3,8 @@
 from pyledger import _core
 from pyledger._core import DurableAppender, choose_queues
 from pyledger.store.messages.message_store import MessageStore
-from pyledger.store.messages.message_writer import Buffer
+
+Buffer = bytes | bytearray | memoryview
 
 __all__ = ["append_rows", "choose_queues"]
 

@@ -21,6 +21,7 @@ from pyledger._core import (
     scan_entries,
 )
 from pyledger.errors import InvariantError, OffsetOutOfRangeError
+from pyledger.model.message import Message
 from tests.support.column_rows import plain_rows
 
 DATA_BYTES, UNIT_FILE_BYTES = 24 << 10, 32 * 50
@@ -68,7 +69,7 @@ def open_logs(folder: Path, *, dledger: bool) -> tuple[CommitLog, DLedgerLog | N
 def test_messages_and_batches_of_many_threads(tmp_path: Path, dledger: bool) -> None:
     """Each record names its place, each batch stands together with queue offsets of its own, none twice."""
     log, entries = open_logs(tmp_path, dledger=dledger)
-    told: dict[bytes, tuple[int, int]] = {}  # body -> physical offset, queue offset
+    stored: dict[bytes, tuple[int, int]] = {}  # body -> physical offset, queue offset
     numbers = count()
 
     def append(thread: int) -> None:
@@ -78,17 +79,23 @@ def test_messages_and_batches_of_many_threads(tmp_path: Path, dledger: bool) -> 
                 batch = encoded_batch(bodies)
                 physical, _, queue_offset, _, size = log.append_inner_batch("inner", 0, batch)
                 assert size == 8
-                told[batch] = physical, queue_offset
+                stored[batch] = physical, queue_offset
             elif thread % 3 == 1:
-                first, total, queue_offset, _, size = log.append_encoded_batch(
-                    "plain", 0, encoded_batch(bodies)
-                )
-                assert (size, first // DATA_BYTES) == (8, (first + total - 1) // DATA_BYTES)
-                told[bodies[0]] = first, queue_offset
+                batches = log.append_encoded_batch("plain", 0, encoded_batch(bodies))
+                assert len({physical // DATA_BYTES for physical, *_ in batches}) == 1
+                for body, (physical, _, queue_offset, _) in zip(bodies, batches, strict=True):
+                    stored[body] = physical, queue_offset
+            elif thread == 2:
+                messages = [Message("plain", body) for body in bodies]
+                results = log.append_messages(messages)
+                first = results[0][2]
+                assert [queue_offset for _, _, queue_offset, _ in results] == list(range(first, first + 8))
+                for body, (physical, _, queue_offset, _) in zip(bodies, results, strict=True):
+                    stored[body] = physical, queue_offset
             else:
                 for body in bodies:
                     physical, _, queue_offset, _ = log.append("plain", 0, body)
-                    told[body] = physical, queue_offset
+                    stored[body] = physical, queue_offset
 
     in_threads(append)
     found = {}
@@ -101,7 +108,7 @@ def test_messages_and_batches_of_many_threads(tmp_path: Path, dledger: bool) -> 
         assert message.body not in found
         found[message.body] = message.physical_offset, message.queue_offset
     assert next_offsets == {"inner": 2 * ROUNDS * 8, "plain": 4 * ROUNDS * 8}
-    assert {body: found[body] for body in told} == told
+    assert {body: found[body] for body in stored} == stored
     if entries is not None:
         stop = scan_entries(log.queue.view(), 0, units=entries.units.view())
         assert (stop.status, stop.last_index, stop.unit_fault) == ("end", entries.end_index, -1)
@@ -116,17 +123,17 @@ def test_entries_of_many_threads(tmp_path: Path) -> None:
     """Runs of entries beside each other: every one is in the log, whoever made room for it."""
     _, log = open_logs(tmp_path, dledger=True)
     assert log is not None
-    told: dict[int, bytes] = {}
+    stored: dict[int, bytes] = {}
 
     def append(thread: int) -> None:
         for number in range(ROUNDS):
             bodies = [b"%d.%d.%d" % (thread, number, at) + bytes(400) for at in range(5)]
-            told.update(zip(log.append_many(1, bodies), bodies, strict=True))
+            stored.update(zip(log.append_many(1, bodies), bodies, strict=True))
 
     in_threads(append)
     stop = scan_entries(log.data.view(), 0, units=log.units.view())
     assert (stop.entry_count, stop.unit_fault) == (THREADS * ROUNDS * 5, -1)
-    assert {log.position_of(index): log.read(index)[4] for index in range(stop.last_index + 1)} == told
+    assert {log.position_of(index): log.read(index)[4] for index in range(stop.last_index + 1)} == stored
     log.close()
 
 

@@ -12,7 +12,7 @@ from pyledger.model import names
 from pyledger.model.message import Message
 from pyledger.model.remoting_codes import RequestCode
 from pyledger.servers.broker.server import Broker
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 from pyledger.wire.record.batch import BatchItem, encode_batch
 from pyledger.wire.record.properties import encode_properties
 from pyledger.wire.remoting.command import RemotingCommand
@@ -92,7 +92,7 @@ class World:
         """Another broker has left a message in a topic of its own."""
         body = self.body()
         self.model.stored(body, waits=True)
-        with MessageStore.open(self.folder / "store", **SMALL) as store:
+        with StoreEngine.open(self.folder / "store", **SMALL) as store:
             store.put(Message(topic, body, properties={"PGROUP": "P", **forged}))
 
     async def send(

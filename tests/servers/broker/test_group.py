@@ -25,7 +25,7 @@ from pyledger.servers.broker.dledger.member import Membership
 from pyledger.servers.broker.tables import BrokerTables
 from pyledger.servers.dledger.server import DLedgerServer
 from pyledger.store.maintenance.verify import verify
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 from pyledger.store.reading.reader import StoreReader
 from tests.servers.broker.group_process import group_of_brokers
 
@@ -123,7 +123,7 @@ async def caught_up(folder: Path, wanted: set[bytes]) -> None:
 
 def test_a_new_leader_makes_topics_whose_table_did_not_come(tmp_path: Path) -> None:
     """Made by the leader before, just before it was killed. Older ones that are missing were deleted."""
-    with MessageStore.open(tmp_path, index_slots=100, index_entries=400) as store:
+    with StoreEngine.open(tmp_path, index_slots=100, index_entries=400) as store:
         store.put(Message("deleted", b"0", 7))
         before = Membership(cast("DLedgerServer", None), None)
         before._tables_where = store.max_offset

@@ -7,7 +7,7 @@ import pytest
 
 from pyledger.errors import StoreLockedError
 from pyledger.servers.local.rocketmq import LocalBroker
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 from tests.net.peers import raw
 from tests.servers.broker.peers import send
 from tests.support.source_tree import ROOT
@@ -55,13 +55,13 @@ def test_node_takes_messages(tmp_path: Path) -> None:
 
         assert asyncio.run(main()) == 0
         assert node.bodies("Orders") == [b"one"]
-    with MessageStore.open(node.folder) as store:
+    with StoreEngine.open(node.folder) as store:
         assert store.recovery.clean
 
 
 def test_node_says_why_it_cannot_start(tmp_path: Path) -> None:
     with (
-        MessageStore.open(tmp_path / "store", mapped_file_size_bytes=1 << 20),
+        StoreEngine.open(tmp_path / "store", mapped_file_size_bytes=1 << 20),
         pytest.raises(StoreLockedError),
         LocalBroker(tmp_path / "store"),
     ):

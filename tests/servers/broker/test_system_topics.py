@@ -11,7 +11,7 @@ from pyledger.model.message import Message
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.protocol.broker.recall import RecallHandle
 from pyledger.servers.broker.server import Broker
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 from pyledger.store.reading.reader import StoreReader
 from pyledger.wire.record.batch import BatchItem, encode_batch
 from pyledger.wire.remoting.bodies.pop import CHECKPOINT_TAG, PopCheckpoint, PopHandle
@@ -266,7 +266,7 @@ POISON = [
 
 
 def test_poisoned_folder_comes_to_rest(run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with MessageStore.open(tmp_path / "store", **SMALL) as store:
+    with StoreEngine.open(tmp_path / "store", **SMALL) as store:
         for message in POISON:
             store.put(message)
     # The last message of each kind is delivered: those before it do not stand in its way.
@@ -274,7 +274,7 @@ def test_poisoned_folder_comes_to_rest(run: Run, tmp_path: Path, caplog: pytest.
         poison(names.TIMER_TOPIC, b"by timer", **waiting("T")),
         poison(names.SCHEDULE_TOPIC, b"by level", **waiting("T")),
     ]
-    with MessageStore.open(tmp_path / "store", **SMALL) as store:
+    with StoreEngine.open(tmp_path / "store", **SMALL) as store:
         for message in sound:
             store.put(message)
     clock = LateClock()

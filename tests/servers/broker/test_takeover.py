@@ -6,7 +6,7 @@ from pathlib import Path
 from pyledger.model import names
 from pyledger.model.message import Message
 from pyledger.servers.broker.server import Broker
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 from pyledger.wire.record.record import decode_records
 from pyledger.wire.remoting.bodies.pop import ACK_TAG, CHECKPOINT_TAG, PopAcks, PopCheckpoint, PopHandle
 from tests.net.conftest import Run
@@ -63,7 +63,7 @@ async def left(folder: Path, clock: SetClock) -> None:
         assert one.context is not None
         one.context.tables.offsets.commit(names.REVIVE_GROUP, REVIVE, 5, 0, BASE_MS)
         one.context.tables.offsets.commit("G", "T", 0, 6, BASE_MS)
-    with MessageStore.open(folder / "store", **SMALL) as store:
+    with StoreEngine.open(folder / "store", **SMALL) as store:
         for record in (
             popped(0),  # dealt with: the group's offset says so
             popped(1, 2),

@@ -15,7 +15,7 @@ from pyledger.config.store import StoreConfig
 from pyledger.servers.broker.ha.replication import SlaveReplication
 from pyledger.servers.broker.server import Broker
 from pyledger.servers.namesrv.server import NameServer
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 from tests.servers.ha.consumer_view import ConsumerView, same_for_consumers
 
 SMALL = {"mapped_file_size_bytes": 1 << 20, "index_slots": 1000, "index_entries": 4000}
@@ -88,7 +88,7 @@ async def until(holds: Callable[[], bool]) -> None:
         await asyncio.sleep(0.002)
 
 
-def log_bytes(store: MessageStore, start: int = 0) -> bytes:
+def log_bytes(store: StoreEngine, start: int = 0) -> bytes:
     """The log's bytes from a physical offset on."""
     view = store.log_view()
     size, at, parts = view.file_size_bytes, max(start, view.start_offset), []

@@ -28,7 +28,7 @@ from pyledger.servers.ha import service as ha_service
 from pyledger.servers.ha.client import HaClient
 from pyledger.servers.ha.connection import FOLLOW_BYTES
 from pyledger.servers.ha.service import HaService
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 from pyledger.wire.remoting.bodies.ha_status import HaStatus
 from pyledger.wire.remoting.bodies.topic_config import KVTable
 from pyledger.wire.remoting.command import RemotingCommand
@@ -72,7 +72,7 @@ def test_few_wait_to_be_let_in(run: Run, tmp_path: Path, monkeypatch: pytest.Mon
             asked += 1
             return await answer.wait()
 
-        with MessageStore.open(tmp_path, **SMALL) as store:
+        with StoreEngine.open(tmp_path, **SMALL) as store:
             service = HaService(store, HaConfig(role="async_master"), SystemClock().now_ms, known)
             await service.start("127.0.0.1", 0)
             came = [await asyncio.open_connection("127.0.0.1", service.port) for _ in range(9)]
@@ -106,7 +106,7 @@ def test_slaves_far_behind_hold_up_nobody(run: Run, tmp_path: Path, monkeypatch:
         monkeypatch.setattr(connection, "LogSender", Gated)
         monkeypatch.setattr(ha_service, "CONNECTIONS_OF_HOST_MAX", THREADS_MAX + 1)
         one_file = SMALL | {"mapped_file_size_bytes": 2 * FOLLOW_BYTES}
-        with MessageStore.open(tmp_path, StoreConfig(**one_file)) as store:
+        with StoreEngine.open(tmp_path, StoreConfig(**one_file)) as store:
             while store.max_offset <= FOLLOW_BYTES:
                 store.put(Message("T", bytes(1 << 16)))
             service = HaService(store, HaConfig(role="async_master"), SystemClock().now_ms, admits)
@@ -171,7 +171,7 @@ def test_a_slave_goes_on_whatever_a_name_server_says(run: Run, tmp_path: Path) -
 
     async def main() -> None:
         problems: list[str] = []
-        with MessageStore.open(tmp_path, StoreConfig(**SMALL)) as store:
+        with StoreEngine.open(tmp_path, StoreConfig(**SMALL)) as store:
 
             async def learn() -> None:
                 await asyncio.sleep(0)  # somebody is asked
@@ -191,7 +191,7 @@ def test_a_slave_goes_on_whatever_a_name_server_says(run: Run, tmp_path: Path) -
 def test_a_slave_goes_on_whatever_goes_wrong(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         problems: list[str] = []
-        with MessageStore.open(tmp_path, StoreConfig(**SMALL)) as store:
+        with StoreEngine.open(tmp_path, StoreConfig(**SMALL)) as store:
 
             async def learn() -> None:
                 await asyncio.sleep(0)  # somebody is asked
@@ -212,7 +212,7 @@ def test_a_slave_asks_nobody_for_more_while_it_has_half_a_record(run: Run, tmp_p
 
     async def main() -> None:
         cuts: list[str] = []
-        with MessageStore.open(tmp_path, StoreConfig(**SMALL)) as store:
+        with StoreEngine.open(tmp_path, StoreConfig(**SMALL)) as store:
 
             async def learn() -> None:
                 cuts.append("asked")
@@ -233,7 +233,7 @@ def test_a_slave_asks_nobody_for_more_while_it_has_half_a_record(run: Run, tmp_p
     run(main())
 
 
-def follower(store: MessageStore, learn: Callable[[], Awaitable[None]]) -> HaClient:
+def follower(store: StoreEngine, learn: Callable[[], Awaitable[None]]) -> HaClient:
     """A slave's client that knows no master yet."""
 
     async def agree() -> str:

@@ -17,7 +17,7 @@ from pyledger.model.message import Message
 from pyledger.servers.broker.server import Broker
 from pyledger.servers.broker.supervisor.ha_supervisor import HaSupervisor
 from pyledger.store.maintenance.truncate_log import cut_log
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 from tests.net.conftest import Run
 from tests.servers.broker.peers import send
 from tests.servers.ha.pair import (
@@ -227,7 +227,7 @@ def test_a_port_that_was_taken_meanwhile_is_waited_for(run: Run, tmp_path: Path)
 
 
 def test_a_log_is_cut_where_it_was_asked_and_the_bytes_are_kept(tmp_path: Path) -> None:
-    with MessageStore.open(tmp_path, **SMALL) as store:
+    with StoreEngine.open(tmp_path, **SMALL) as store:
         places = [store.put(Message("T", bytes(50_000), keys=f"k{n}")) for n in range(60)]
         whole = log_bytes(store)
     end = places[25].physical_offset
@@ -238,7 +238,7 @@ def test_a_log_is_cut_where_it_was_asked_and_the_bytes_are_kept(tmp_path: Path) 
     for offset, data in kept.items():
         assert data == whole[offset : offset + len(data)]
     assert max(offset + len(data) for offset, data in kept.items()) == len(whole)
-    with MessageStore.open(tmp_path, **SMALL) as store:
+    with StoreEngine.open(tmp_path, **SMALL) as store:
         assert log_bytes(store) == whole[:end]
         assert store.queue_range("T", 0).max_offset == 25
         assert store.query("T", "k24")
@@ -248,5 +248,5 @@ def test_a_log_is_cut_where_it_was_asked_and_the_bytes_are_kept(tmp_path: Path) 
 
 
 def store_end(path: Path) -> int:
-    with MessageStore.open(path, **SMALL) as store:
+    with StoreEngine.open(path, **SMALL) as store:
         return store.max_offset

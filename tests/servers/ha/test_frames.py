@@ -16,8 +16,8 @@ from pyledger.model.message import Message
 from pyledger.protocol.ha.master import REPORT
 from pyledger.protocol.ha.slave import FRAME_HEADER, SlaveConnection, SlaveState
 from pyledger.servers.ha.client import store_frames, take_frames
-from pyledger.store.messages.message_store import MessageStore
 from pyledger.store.messages.replica import ReplicaReceiver, StoreReplica
+from pyledger.store.messages.store_engine import StoreEngine
 from tests.servers.ha.pair import log_bytes
 
 FILE_BYTES = 1 << 20
@@ -27,7 +27,7 @@ SLOW = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """A log of a little more than a file."""
-    with MessageStore.open(tmp_path_factory.mktemp("master"), mapped_file_size_bytes=FILE_BYTES) as store:
+    with StoreEngine.open(tmp_path_factory.mktemp("master"), mapped_file_size_bytes=FILE_BYTES) as store:
         for number in range(60):
             store.append(Message("T", bytes(number * 600)))
         return log_bytes(store)
@@ -55,7 +55,7 @@ def test_it_is_as_the_machine_alone_would_have_it(
     alone = SlaveConnection(config, 0, FILE_BYTES, 0)
     expected = b"".join(bytes(piece.data) for piece in alone.take(memoryview(stream), 0))
     folder: Path = tmp_path_factory.mktemp("slave")
-    with MessageStore.open(folder, mapped_file_size_bytes=FILE_BYTES) as store:
+    with StoreEngine.open(folder, mapped_file_size_bytes=FILE_BYTES) as store:
         replica = store.replica()
         machine = SlaveConnection(config, 0, FILE_BYTES, 0)
         at, turn = 0, 0
@@ -86,7 +86,7 @@ def test_a_frame_that_is_no_record_ends_it(tmp_path: Path, log: bytes) -> None:
     wrong = bytearray(log[:90_000])
     second = int.from_bytes(log[:4], "big")
     wrong[second + 4 : second + 8] = bytes(4)
-    with MessageStore.open(tmp_path, mapped_file_size_bytes=FILE_BYTES) as store:
+    with StoreEngine.open(tmp_path, mapped_file_size_bytes=FILE_BYTES) as store:
         replica = store.replica()
         machine = SlaveConnection(HaConfig(), 0, FILE_BYTES, 0)
         store_frames(machine, replica, memoryview(FRAME_HEADER.pack(0, 10) + log[:10]), 0)
@@ -134,7 +134,7 @@ def test_a_feed_is_as_the_machine_alone_would_be(
     alone = SlaveConnection(HaConfig(), 0, FILE_BYTES, 0)
     expected = b"".join(bytes(piece.data) for piece in alone.take(memoryview(stream), 0))
     folder: Path = tmp_path_factory.mktemp("slave")
-    with MessageStore.open(folder, mapped_file_size_bytes=FILE_BYTES) as store:
+    with StoreEngine.open(folder, mapped_file_size_bytes=FILE_BYTES) as store:
         replica = store.replica()
         machine = SlaveConnection(HaConfig(), 0, FILE_BYTES, 0)
         told, at, turn = [0], 0, 0
@@ -165,7 +165,7 @@ def test_an_empty_slave_begins_where_the_master_says(tmp_path: Path, log: bytes,
     """Also when the bytes come after the header that says so."""
     rest = log[FILE_BYTES:]
     frame = FRAME_HEADER.pack(FILE_BYTES, len(rest)) + rest
-    with MessageStore.open(tmp_path, mapped_file_size_bytes=FILE_BYTES) as store:
+    with StoreEngine.open(tmp_path, mapped_file_size_bytes=FILE_BYTES) as store:
         replica = store.replica()
         machine = SlaveConnection(HaConfig(), 0, FILE_BYTES, 0)
         with fed(replica) as (master, feed):
@@ -178,7 +178,7 @@ def test_an_empty_slave_begins_where_the_master_says(tmp_path: Path, log: bytes,
 
 
 def test_a_feed_reports_whole_records_and_rings_once(tmp_path: Path, log: bytes) -> None:
-    with MessageStore.open(tmp_path, mapped_file_size_bytes=FILE_BYTES) as store:
+    with StoreEngine.open(tmp_path, mapped_file_size_bytes=FILE_BYTES) as store:
         replica = store.replica()
         machine = SlaveConnection(HaConfig(), 0, FILE_BYTES, 0)
         first = int.from_bytes(log[:4], "big")
@@ -203,7 +203,7 @@ def test_a_feed_reports_whole_records_and_rings_once(tmp_path: Path, log: bytes)
 
 def test_a_feed_with_sync_flush_leaves_reports_to_others(tmp_path: Path, log: bytes) -> None:
     options = {"mapped_file_size_bytes": FILE_BYTES, "flush_disk_type": "sync"}
-    with MessageStore.open(tmp_path, **options) as store:
+    with StoreEngine.open(tmp_path, **options) as store:
         replica = store.replica()
         machine = SlaveConnection(HaConfig(), 0, FILE_BYTES, 0)
         with fed(replica) as (master, feed):

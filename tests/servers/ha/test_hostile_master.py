@@ -14,7 +14,7 @@ from pyledger.errors import PyLedgerError
 from pyledger.model.message import Message
 from pyledger.protocol.ha.slave import FRAME_HEADER, SlaveConnection, SlaveState
 from pyledger.servers.ha.client import store_frames
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 from tests.net.conftest import Run
 from tests.servers.ha.pair import SMALL, brokers, log_bytes, replication, same_view, until
 from tests.servers.ha.test_pairs import send_many
@@ -35,7 +35,7 @@ SIZES = st.sampled_from([-(1 << 31), -1, 0, 1, 12, 100, FILE_BYTES, FILE_BYTES +
 @pytest.fixture(scope="module")
 def records(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The bytes of a log that a master could send."""
-    with MessageStore.open(tmp_path_factory.mktemp("master"), **SMALL) as store:
+    with StoreEngine.open(tmp_path_factory.mktemp("master"), **SMALL) as store:
         for number in range(30):
             store.put(Message("T", b"%d" % number * 40, keys=f"k{number}"))
         return log_bytes(store)
@@ -57,7 +57,7 @@ def test_frames_of_any_kind_leave_whole_records(
 ) -> None:
     """Offsets and sizes are nonsense, or right with other bytes behind them; some good bytes come before."""
     folder = tmp_path_factory.mktemp("slave")
-    with MessageStore.open(folder, **SMALL) as store:
+    with StoreEngine.open(folder, **SMALL) as store:
         replica = store.replica()
         machine = SlaveConnection(HaConfig(role="slave"), 0, FILE_BYTES, 0)
         data = FRAME_HEADER.pack(0, good) + records[:good] if good else b""
@@ -74,7 +74,7 @@ def test_frames_of_any_kind_leave_whole_records(
         assert not whole or scan(store.log_view(), start, check=False).next_offset == whole
         assert len(store.log_view().files) <= 1
     # Nothing of it keeps the store from being opened, or is dropped then.
-    with MessageStore.open(folder, **SMALL) as store:
+    with StoreEngine.open(folder, **SMALL) as store:
         assert store.max_offset == whole
 
 

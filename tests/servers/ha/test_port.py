@@ -22,7 +22,7 @@ from pyledger.protocol.ha.master import REPORT
 from pyledger.protocol.ha.slave import FRAME_HEADER
 from pyledger.servers.ha.service import HaService
 from pyledger.servers.local.rocketmq import LocalRocketMQ
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 from tests.net.conftest import Run
 from tests.net.identities import Identity, client_tls, make_identity, server_tls
 from tests.servers.ha.link import first_bytes
@@ -48,7 +48,7 @@ async def serving(
     folder: Path, *, known: bool = True, tls: TlsConfig | None = None, access: bool = False, **ha: Any
 ) -> AsyncIterator[HaService]:
     """A master's service with 100 messages for the length of a block."""
-    with MessageStore.open(folder, StoreConfig(**SMALL)) as store:
+    with StoreEngine.open(folder, StoreConfig(**SMALL)) as store:
         for number in range(100):
             store.put(Message("T", b"a body that not everybody may read %d" % number))
         config = HaConfig(**{"role": "sync_master", "slave_timeout_ms": 3_600_000, **ha})

@@ -17,7 +17,7 @@ from pyledger.protocol.ha.master import REPORT
 from pyledger.servers.broker.message_puts import MessagePuts, PutOutcome
 from pyledger.servers.ha.connection import HaConnection
 from pyledger.servers.ha.service import HaService
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 from pyledger.wire.remoting.native_codec import RequestDecoder, SendBatch
 from tests.net.conftest import Run
 
@@ -27,7 +27,7 @@ FAR = 1 << 40
 class Master:
     """A SYNC_MASTER's puts, and a slave whose reports the test writes."""
 
-    def __init__(self, store: MessageStore) -> None:
+    def __init__(self, store: StoreEngine) -> None:
         self.store = store
         self.service = HaService(
             self.store, HaConfig(role="sync_master"), lambda: 0, lambda _: asyncio.sleep(0, result=True)
@@ -58,7 +58,7 @@ class Master:
 @asynccontextmanager
 async def serving(folder: Path) -> AsyncIterator[Master]:
     """A master whose service listens."""
-    with MessageStore.open(folder) as store:
+    with StoreEngine.open(folder) as store:
         master = Master(store)
         await master.service.start("127.0.0.1", 0)
         with master.slave:

@@ -8,7 +8,7 @@ from pyledger.model.message import Message
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.servers.broker.server import Broker
 from pyledger.store.cold.archive import archive
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 from pyledger.wire.remoting.command import RemotingCommand
 from tests.net.conftest import Run
 from tests.servers.broker.peers import asked, pull, send
@@ -24,7 +24,7 @@ BODY_BYTES = 5_000
 
 def fill(folder: Path, count: int = 400, *, deleted_files: int = 0) -> None:
     """Give a master's folder a log of several files, the first of them deleted, as by retention."""
-    with MessageStore.open(folder, **SMALL, delete_files_max=1) as store:
+    with StoreEngine.open(folder, **SMALL, delete_files_max=1) as store:
         for number in range(3):
             store.put(Message("Rare", b"early", queue_id=number, keys=f"early{number}"))
         for number in range(count):

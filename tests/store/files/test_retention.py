@@ -8,7 +8,7 @@ import pytest
 from pyledger.clock import SystemClock
 from pyledger.errors import StoreFullError
 from pyledger.model.message import Message
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 from pyledger.store.queues.get_result import GetStatus
 
 SMALL = {
@@ -29,20 +29,20 @@ class FixedHour(SystemClock):
         return self.hour
 
 
-def fill(store: MessageStore, count: int = 400) -> None:
+def fill(store: StoreEngine, count: int = 400) -> None:
     for number in range(count):
         store.put(Message("t", bytes(300), queue_id=number % 2, keys=f"k{number}"))
     store.dispatch()
 
 
-def age(store: MessageStore, hours: int) -> None:
+def age(store: StoreEngine, hours: int) -> None:
     for path in (Path(store.path) / "commitlog").iterdir():
         when = path.stat().st_mtime - hours * 3600
         os.utime(path, (when, when))
 
 
 def test_files_past_their_age_go_and_the_last_stays(tmp_path: Path) -> None:
-    with MessageStore.open(tmp_path, **SMALL) as store:
+    with StoreEngine.open(tmp_path, **SMALL) as store:
         fill(store)
         assert store.delete_expired() == []
         age(store, 73)
@@ -60,14 +60,14 @@ def test_files_past_their_age_go_and_the_last_stays(tmp_path: Path) -> None:
 
 
 def test_immediate_cleaning_takes_young_files_too(tmp_path: Path) -> None:
-    with MessageStore.open(tmp_path, **SMALL) as store:
+    with StoreEngine.open(tmp_path, **SMALL) as store:
         fill(store)
         assert store.delete_expired(immediate=True)
         assert store.statistics().log_files == 1
 
 
 def test_a_round_deletes_no_more_log_files_than_allowed(tmp_path: Path) -> None:
-    with MessageStore.open(tmp_path, delete_files_max=2, **SMALL) as store:
+    with StoreEngine.open(tmp_path, delete_files_max=2, **SMALL) as store:
         fill(store)
         left = store.statistics().log_files
         assert left > 4
@@ -82,7 +82,7 @@ def test_a_round_deletes_no_more_log_files_than_allowed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("folder", ["commitlog", "consumequeue/t/0", "consumequeue/t/1"])
 def test_a_file_that_somebody_removed_before_does_not_end_cleaning(tmp_path: Path, folder: str) -> None:
-    with MessageStore.open(tmp_path, **SMALL) as store:
+    with StoreEngine.open(tmp_path, **SMALL) as store:
         fill(store)
         age(store, 100)
         gone = min((tmp_path / folder).iterdir())
@@ -92,7 +92,7 @@ def test_a_file_that_somebody_removed_before_does_not_end_cleaning(tmp_path: Pat
 
 
 def test_messages_read_before_a_deletion_stay_readable(tmp_path: Path) -> None:
-    with MessageStore.open(tmp_path, **SMALL) as store:
+    with StoreEngine.open(tmp_path, **SMALL) as store:
         fill(store)
         message = store.get("t", 0, 0).messages[0]
         store.delete_expired(immediate=True)
@@ -101,7 +101,7 @@ def test_messages_read_before_a_deletion_stay_readable(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("hour", "cleans"), [(4, True), (5, False)])
 def test_the_service_cleans_in_its_hour(tmp_path: Path, hour: int, cleans: bool) -> None:
-    with MessageStore.open(tmp_path, clock=FixedHour(hour), usage=lambda _: 10, **SMALL) as store:
+    with StoreEngine.open(tmp_path, clock=FixedHour(hour), usage=lambda _: 10, **SMALL) as store:
         fill(store)
         age(store, 73)
         assert bool(store.clean()) is cleans
@@ -109,7 +109,7 @@ def test_the_service_cleans_in_its_hour(tmp_path: Path, hour: int, cleans: bool)
 
 def test_a_disk_over_the_warning_level_refuses_puts_until_there_is_room(tmp_path: Path) -> None:
     used = [95]
-    with MessageStore.open(tmp_path, clock=FixedHour(12), usage=lambda _: used[0], **SMALL) as store:
+    with StoreEngine.open(tmp_path, clock=FixedHour(12), usage=lambda _: used[0], **SMALL) as store:
         fill(store, 10)
         appender = store.appender("t", 0)
         store.clean()

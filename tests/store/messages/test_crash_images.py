@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from pyledger.model.message import Message
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 
 PAGE = 4096
 OPTIONS = {
@@ -41,13 +41,13 @@ class Workload:
     """Physical offset, topic, queue id, queue offset, body, key; in log order."""
     durable: dict[str, bytes] = field(default_factory=dict)
     flushed_where: int = 0
-    store: MessageStore | None = None
+    store: StoreEngine | None = None
 
     def close(self) -> None:
         assert self.store is not None
         self.store.close()
 
-    def write(self, store: MessageStore, count: int) -> None:
+    def write(self, store: StoreEngine, count: int) -> None:
         for _ in range(count):
             number = len(self.put)
             topic, queue_id = self.rng.choice(("a", "b")), self.rng.randrange(3)
@@ -57,7 +57,7 @@ class Workload:
             result = store.put(message)
             self.put.append((result.physical_offset, topic, queue_id, result.queue_offset, body, key))
 
-    def keep(self, store: MessageStore, *, everything: bool) -> None:
+    def keep(self, store: StoreEngine, *, everything: bool) -> None:
         """Flush the log (or everything) and note what is durable since."""
         if everything:
             store.flush()
@@ -129,7 +129,7 @@ def run_workload(folder: Path, seed: int) -> Workload:
     """Put, flush the log, flush all, roll files, by seed; then leave everything as it is, unclosed."""
     rng = random.Random(seed)
     work = Workload(folder, rng)
-    store = MessageStore.open(folder, crc_property=seed % 2 == 1, **OPTIONS)
+    store = StoreEngine.open(folder, crc_property=seed % 2 == 1, **OPTIONS)
     work.keep(store, everything=True)
     for _ in range(rng.randrange(2, 7)):
         work.write(store, rng.randrange(1, 60))
@@ -143,7 +143,7 @@ def run_workload(folder: Path, seed: int) -> Workload:
     return work
 
 
-def unit_facts(store: MessageStore) -> dict[tuple[str, int], list[tuple[int, int, bytes]]]:
+def unit_facts(store: StoreEngine) -> dict[tuple[str, int], list[tuple[int, int, bytes]]]:
     """Every queue's messages as (queue offset, physical offset, body)."""
     found: dict[tuple[str, int], list[tuple[int, int, bytes]]] = {}
     for (topic, queue_id), span in store.queues().items():
@@ -159,7 +159,7 @@ def unit_facts(store: MessageStore) -> dict[tuple[str, int], list[tuple[int, int
 
 def check_image(work: Workload, image: Path, scratch: Path) -> int:
     """Open the image, compare with the workload and with a rebuild from the log alone; give the survivors."""
-    with MessageStore.open(image, **OPTIONS) as store:
+    with StoreEngine.open(image, **OPTIONS) as store:
         end = store.max_offset
         survivors = [row for row in work.put if row[0] < end]
         assert [m.physical_offset for m in store.messages()] == [row[0] for row in survivors]
@@ -180,10 +180,10 @@ def check_image(work: Workload, image: Path, scratch: Path) -> int:
     (scratch / "commitlog").mkdir(parents=True)
     for path in (image / "commitlog").iterdir():
         shutil.copy(path, scratch / "commitlog")
-    with MessageStore.open(scratch, **OPTIONS) as rebuilt:
+    with StoreEngine.open(scratch, **OPTIONS) as rebuilt:
         assert rebuilt.max_offset == log_end
         assert unit_facts(rebuilt) == expected
-    with MessageStore.open(image, **OPTIONS) as store:
+    with StoreEngine.open(image, **OPTIONS) as store:
         assert store.max_offset == log_end, "a clean reopening changed the log"
         result = store.put(Message("a", b"after", queue_id=0))
         assert result.queue_offset == len(expected.get(("a", 0), []))

@@ -65,6 +65,22 @@ def test_a_full_disk_is_an_error_and_writing_resumes(small_disk: Path) -> None:
         assert store.queue_range("t", 0).max_offset == stored + 1
 
 
+def test_a_batch_that_the_disk_cannot_take_leaves_nothing(small_disk: Path) -> None:
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(512 * 1024))
+    messages = [Message("t", b"%d" % n + bytes(30_000), queue_id=n) for n in range(110)]
+    with MessageStore.open(
+        small_disk / "s", mapped_file_size_bytes=4 << 20, consume_queue_file_size_bytes=2000,
+        first_chunk_bytes=1 << 20, index_enabled=False,
+    ) as store:  # fmt: skip
+        store.put(Message("t", b"before"))
+        with pytest.raises(StoreFullError):
+            store.put_batch(messages)
+        assert [message.body for message in store.messages()] == [b"before"]
+        ballast.unlink()
+        assert [one.queue_offset for one in store.put_batch(messages[:20])] == [1] + [0] * 19
+
+
 def numbered_rows(first: int, count: int) -> Any:
     return plain_rows([number.to_bytes(4, "big") + bytes(3000) for number in range(first, first + count)])
 

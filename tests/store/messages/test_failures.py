@@ -12,7 +12,7 @@ import pytest
 
 from pyledger.errors import StoreError, StoreFormatError, StoreIOError
 from pyledger.model.message import Message
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 from pyledger.store.reading.reader import StoreReader
 from tests.fault_injection.shim import ROOT, compiler, run_child
 
@@ -22,7 +22,7 @@ PREAMBLE = """
     import errno, os, sys, time
     from pyledger.errors import *
     from pyledger.model.message import Message
-    from pyledger.store.messages.message_store import MessageStore
+    from pyledger.store.messages.store_engine import StoreEngine
     from pyledger.arrow.append_rows import append_rows
     from tests.support.column_rows import plain_rows
     from tests.fault_injection.shim import Call, IoFaults
@@ -50,7 +50,7 @@ def child(story: str, folder: Path, *arguments: str) -> str:
 def test_a_failed_sync_flush_is_never_acknowledged_nor_tried_again(tmp_path: Path) -> None:
     printed = child(
         """
-        store = MessageStore.open(sys.argv[1], flush_disk_type="sync", **SMALL)
+        store = StoreEngine.open(sys.argv[1], flush_disk_type="sync", **SMALL)
         store.put(Message("t", b"durable"))
         faults.fail(Call.MSYNC, errno.EIO)
         faults.fail(Call.FDATASYNC, errno.EIO)
@@ -71,7 +71,7 @@ def test_a_failed_sync_flush_is_never_acknowledged_nor_tried_again(tmp_path: Pat
     )
     assert printed == "ok\n"
     assert (tmp_path / "store" / "abort").exists(), "a failed store must be recovered"
-    with MessageStore.open(tmp_path / "store") as store:
+    with StoreEngine.open(tmp_path / "store") as store:
         assert not store.recovery.clean
         bodies = [m.body for m in store.messages()]
         assert bodies in ([b"durable"], [b"durable", b"lost"]), (
@@ -84,7 +84,7 @@ def test_a_failed_sync_flush_is_never_acknowledged_nor_tried_again(tmp_path: Pat
 def test_a_failed_background_flush_makes_the_next_put_say_why(tmp_path: Path) -> None:
     printed = child(
         """
-        store = MessageStore.open(sys.argv[1], flush_interval_ms=10, flush_thorough_interval_ms=0, **SMALL)
+        store = StoreEngine.open(sys.argv[1], flush_interval_ms=10, flush_thorough_interval_ms=0, **SMALL)
         faults.fail(Call.MSYNC, errno.EIO)
         faults.fail(Call.FDATASYNC, errno.EIO)
         appender = store.appender("t", 0)
@@ -112,7 +112,7 @@ def test_a_failed_background_flush_makes_the_next_put_say_why(tmp_path: Path) ->
 def test_a_disk_that_is_full_at_allocation_resumes_once_there_is_room(tmp_path: Path) -> None:
     printed = child(
         """
-        store = MessageStore.open(sys.argv[1], **SMALL)
+        store = StoreEngine.open(sys.argv[1], **SMALL)
         store.put(Message("t", b"first"))
         faults.fail(Call.FALLOCATE, errno.ENOSPC)
         count = 1
@@ -135,7 +135,7 @@ def test_a_disk_that_is_full_at_allocation_resumes_once_there_is_room(tmp_path: 
     )
     count = int(printed)
     assert not (tmp_path / "store" / "abort").exists()
-    with MessageStore.open(tmp_path / "store") as store:
+    with StoreEngine.open(tmp_path / "store") as store:
         assert store.recovery.clean
         assert store.queue_range("t", 0).max_offset == count + 1
 
@@ -144,7 +144,7 @@ def test_a_disk_that_is_full_at_allocation_resumes_once_there_is_room(tmp_path: 
 def test_rows_that_find_no_room_leave_nothing_and_others_come_in_their_place(tmp_path: Path) -> None:
     printed = child(
         """
-        store = MessageStore.open(sys.argv[1], bulk=True, **{**SMALL, "mapped_file_size_bytes": 1 << 20})
+        store = StoreEngine.open(sys.argv[1], bulk=True, **{**SMALL, "mapped_file_size_bytes": 1 << 20})
         append_rows(store, "t", *plain_rows([b"%d" % n + bytes(1000) for n in range(100)]))
         faults.fail(Call.PWRITE, errno.ENOSPC)
         lost = plain_rows([b"lost" + bytes(1000) for n in range(100)])
@@ -159,7 +159,7 @@ def test_rows_that_find_no_room_leave_nothing_and_others_come_in_their_place(tmp
         tmp_path,
     )
     assert printed == "ok\n"
-    with MessageStore.open(tmp_path / "store") as store:
+    with StoreEngine.open(tmp_path / "store") as store:
         assert store.recovery.clean
         assert store.queue_range("t", 0).max_offset == 200
 
@@ -168,7 +168,7 @@ def test_rows_that_find_no_room_leave_nothing_and_others_come_in_their_place(tmp
 def test_rows_that_the_disk_refuses_fail_the_store(tmp_path: Path) -> None:
     printed = child(
         """
-        store = MessageStore.open(sys.argv[1], bulk=True, **{**SMALL, "mapped_file_size_bytes": 1 << 20})
+        store = StoreEngine.open(sys.argv[1], bulk=True, **{**SMALL, "mapped_file_size_bytes": 1 << 20})
         append_rows(store, "t", *plain_rows([bytes(1000)] * 100))
         faults.fail(Call.PWRITE, errno.EIO)
         rows = plain_rows([bytes(1000)] * 100)
@@ -191,7 +191,7 @@ def test_rows_that_the_disk_refuses_fail_the_store(tmp_path: Path) -> None:
 def test_a_new_file_that_cannot_be_opened_leaves_no_name_behind(tmp_path: Path, number: str) -> None:
     printed = child(
         """
-        store = MessageStore.open(sys.argv[1], **SMALL)
+        store = StoreEngine.open(sys.argv[1], **SMALL)
         store.put(Message("t", bytes(9000)))
         stored = 1
         number = getattr(errno, sys.argv[2])
@@ -212,7 +212,7 @@ def test_a_new_file_that_cannot_be_opened_leaves_no_name_behind(tmp_path: Path, 
         tmp_path,
         number,
     )
-    with MessageStore.open(tmp_path / "store") as store:
+    with StoreEngine.open(tmp_path / "store") as store:
         assert store.recovery.clean
         assert store.queue_range("t", 0).max_offset == int(printed) + 1
 
@@ -223,7 +223,7 @@ def test_files_ahead_that_stay_leave_no_gap_in_the_log(tmp_path: Path, kept: int
     """Which of them cannot be removed, or was not yet when the process was killed, does not matter."""
     child(
         """
-        store = MessageStore.open(sys.argv[1], **SMALL)
+        store = StoreEngine.open(sys.argv[1], **SMALL)
         store.put(Message("t", b"first"))
         while len(os.listdir(sys.argv[1] + "/commitlog")) < 5:
             time.sleep(0.01)
@@ -234,7 +234,7 @@ def test_files_ahead_that_stay_leave_no_gap_in_the_log(tmp_path: Path, kept: int
         str(kept),
     )
     assert len(os.listdir(tmp_path / "store" / "commitlog")) > 1
-    with MessageStore.open(tmp_path / "store") as store:
+    with StoreEngine.open(tmp_path / "store") as store:
         assert store.put(Message("t", b"second")).queue_offset == 1
 
 
@@ -243,7 +243,7 @@ def test_a_full_disk_in_dispatch_loses_nothing(tmp_path: Path) -> None:
     """The log has room, the queue files do not: messages wait in the log and appear when there is room."""
     printed = child(
         """
-        store = MessageStore.open(sys.argv[1], **SMALL)
+        store = StoreEngine.open(sys.argv[1], **SMALL)
         store.put(Message("t", b"0"))
         store.get("t", 0, 0)
         faults.fail(Call.FALLOCATE, errno.ENOSPC)
@@ -263,13 +263,13 @@ def test_a_full_disk_in_dispatch_loses_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_read_only_folder_is_one_clear_error(tmp_path: Path) -> None:
-    MessageStore.open(tmp_path / "s").close()
+    StoreEngine.open(tmp_path / "s").close()
     for path in (tmp_path / "s").rglob("*"):
         path.chmod(0o500 if path.is_dir() else 0o400)
     (tmp_path / "s").chmod(0o500)
     try:
         with pytest.raises(StoreError, match="s"):
-            MessageStore.open(tmp_path / "s")
+            StoreEngine.open(tmp_path / "s")
     finally:
         (tmp_path / "s").chmod(0o700)
 
@@ -277,17 +277,17 @@ def test_a_read_only_folder_is_one_clear_error(tmp_path: Path) -> None:
 def test_a_queue_folder_that_cannot_be_looked_at_refuses_the_store(tmp_path: Path) -> None:
     """Taken for no folder, its queue would give out its offsets a second time."""
     folder = tmp_path / "store"
-    with MessageStore.open(folder) as store:
+    with StoreEngine.open(folder) as store:
         store.put(Message("t", b"first"))
     for name in ("consumequeue/t", "consumequeue", "commitlog", "index"):
         home, aside = folder / name, tmp_path / "aside"
         home.rename(aside)
         home.symlink_to(home)  # a loop: the system cannot say what it is
         with pytest.raises(StoreIOError, match=home.name):
-            MessageStore.open(folder)
+            StoreEngine.open(folder)
         home.unlink()
         aside.rename(home)
-    with MessageStore.open(folder) as store:
+    with StoreEngine.open(folder) as store:
         assert store.put(Message("t", b"second")).queue_offset == 1
 
 
@@ -296,7 +296,7 @@ def test_a_log_file_that_cannot_be_looked_at_is_not_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Taken for gone, its messages would be missing without a word."""
-    with MessageStore.open(tmp_path / "store", mapped_file_size_bytes=4096) as store:
+    with StoreEngine.open(tmp_path / "store", mapped_file_size_bytes=4096) as store:
         for _ in range(5):
             store.put(Message("t", bytes(1500)))
     stat = os.stat
@@ -316,14 +316,14 @@ def test_an_open_or_close_that_fails_says_so_and_lets_the_folder_go(tmp_path: Pa
     printed = child(
         """
         path = sys.argv[1]
-        with MessageStore.open(path, **SMALL) as store:
+        with StoreEngine.open(path, **SMALL) as store:
             store.put(Message("t", b"first"))
         tried = 0
         for after in range(100):
             before = faults.failed(Call.FSYNC)
             faults.fail(Call.FSYNC, errno.EIO, after=after)
             try:
-                store = MessageStore.open(path)
+                store = StoreEngine.open(path)
                 store.close()
             except StoreError:
                 tried += 1
@@ -331,7 +331,7 @@ def test_an_open_or_close_that_fails_says_so_and_lets_the_folder_go(tmp_path: Pa
             if faults.failed(Call.FSYNC) == before:
                 break
         assert tried > 1
-        with MessageStore.open(path) as store:
+        with StoreEngine.open(path) as store:
             assert store.put(Message("t", b"second")).queue_offset == 1
         print("ok")
         """,
@@ -343,28 +343,28 @@ def test_an_open_or_close_that_fails_says_so_and_lets_the_folder_go(tmp_path: Pa
 def test_a_file_in_place_of_the_folder_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="file"):
-        MessageStore.open(tmp_path / "file")
+        StoreEngine.open(tmp_path / "file")
 
 
 def test_a_short_log_file_is_refused_and_left_alone(tmp_path: Path) -> None:
-    with MessageStore.open(tmp_path, mapped_file_size_bytes=65536) as store:
+    with StoreEngine.open(tmp_path, mapped_file_size_bytes=65536) as store:
         for _ in range(200):
             store.put(Message("t", bytes(500)))
     first = tmp_path / "commitlog" / f"{0:020d}"
     os.truncate(first, 1000)
     with pytest.raises(StoreFormatError, match="1000"):
-        MessageStore.open(tmp_path)
+        StoreEngine.open(tmp_path)
     assert first.stat().st_size == 1000
 
 
 def test_queues_without_a_log_are_refused(tmp_path: Path) -> None:
     """A log folder that was not mounted must not restart the queue offsets at 0."""
-    with MessageStore.open(tmp_path) as store:
+    with StoreEngine.open(tmp_path) as store:
         store.put(Message("t", b"x"))
     for path in (tmp_path / "commitlog").iterdir():
         path.unlink()
     with pytest.raises(StoreFormatError, match="no commit log"):
-        MessageStore.open(tmp_path)
+        StoreEngine.open(tmp_path)
     assert (tmp_path / "consumequeue" / "t" / "0").exists()
 
 
@@ -374,9 +374,9 @@ def test_a_forked_child_cannot_use_the_store(tmp_path: Path) -> None:
         warnings.simplefilter("ignore")
         from pyledger.errors import StoreClosedError
         from pyledger.model.message import Message
-        from pyledger.store.messages.message_store import MessageStore
+        from pyledger.store.messages.store_engine import StoreEngine
 
-        store = MessageStore.open(sys.argv[1], mapped_file_size_bytes=65536)
+        store = StoreEngine.open(sys.argv[1], mapped_file_size_bytes=65536)
         appender = store.appender("t", 0)
         store.put(Message("t", b"parent"))
         child = os.fork()
@@ -408,26 +408,26 @@ def test_an_interpreter_that_ends_with_an_open_store_neither_hangs_nor_crashes(
     story = """
         import sys
         from pyledger.model.message import Message
-        from pyledger.store.messages.message_store import MessageStore
+        from pyledger.store.messages.store_engine import StoreEngine
 
-        store = MessageStore.open(sys.argv[1], flush_disk_type=sys.argv[2], mapped_file_size_bytes=65536)
+        store = StoreEngine.open(sys.argv[1], flush_disk_type=sys.argv[2], mapped_file_size_bytes=65536)
         for _ in range(100):
             store.put(Message("t", bytes(1000)))
     """
     done = run_python(story, tmp_path / "s", mode)
     assert done.returncode == 0
     assert (tmp_path / "s" / "abort").exists()
-    with MessageStore.open(tmp_path / "s") as store:
+    with StoreEngine.open(tmp_path / "s") as store:
         assert not store.recovery.clean
         assert store.queue_range("t", 0).max_offset == 100
 
 
 def test_a_forgotten_store_gives_its_folder_back(tmp_path: Path) -> None:
-    store = MessageStore.open(tmp_path)
+    store = StoreEngine.open(tmp_path)
     store.put(Message("t", b"x"))
     with pytest.warns(ResourceWarning, match="was not closed"):
         del store
-    with MessageStore.open(tmp_path) as again:
+    with StoreEngine.open(tmp_path) as again:
         assert not again.recovery.clean
         assert again.queue_range("t", 0).max_offset == 1
 
@@ -448,9 +448,9 @@ def test_an_idle_store_does_not_spin(tmp_path: Path) -> None:
     story = """
         import resource, sys, time
         from pyledger.model.message import Message
-        from pyledger.store.messages.message_store import MessageStore
+        from pyledger.store.messages.store_engine import StoreEngine
 
-        store = MessageStore.open(sys.argv[1], mapped_file_size_bytes=65536)
+        store = StoreEngine.open(sys.argv[1], mapped_file_size_bytes=65536)
         store.put(Message("t", b"x"))
         time.sleep(1.0)
         before = resource.getrusage(resource.RUSAGE_SELF)

@@ -9,7 +9,7 @@ import pytest
 
 from pyledger.model.message import Message
 from pyledger.store.files import checkpoint
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 from tests.fault_injection.shim import compiler, run_child
 
 SMALL = {"mapped_file_size_bytes": 1 << 20, "consume_queue_file_size_bytes": 2000}
@@ -19,13 +19,13 @@ NEVER = {
 }  # fmt: skip
 
 
-def wait_until(store: MessageStore, offset: int) -> None:
+def wait_until(store: StoreEngine, offset: int) -> None:
     """Wait until the flush service reports the offset as flushed; it wakes the waiters itself."""
     assert store.wait_flushed(offset, timeout_ms=20_000), f"flushed {store.flushed_where} of {offset}"
 
 
 def test_async_put_returns_before_the_flush(tmp_path: Path) -> None:
-    with MessageStore.open(tmp_path, **SMALL, **NEVER) as store:
+    with StoreEngine.open(tmp_path, **SMALL, **NEVER) as store:
         result = store.put(Message("t", b"x"))
         assert store.flushed_where == 0
         assert store.get("t", 0, 0).messages[0].body == b"x", "async: readable before it is durable"
@@ -33,7 +33,7 @@ def test_async_put_returns_before_the_flush(tmp_path: Path) -> None:
 
 
 def test_async_flush_service_flushes_four_pages_by_itself(tmp_path: Path) -> None:
-    with MessageStore.open(
+    with StoreEngine.open(
         tmp_path, flush_interval_ms=10, flush_thorough_interval_ms=3_600_000, **SMALL
     ) as store:
         result = store.put(Message("t", bytes(5 * 4096)))
@@ -41,14 +41,14 @@ def test_async_flush_service_flushes_four_pages_by_itself(tmp_path: Path) -> Non
 
 
 def test_thorough_flush_takes_less_than_four_pages_too(tmp_path: Path) -> None:
-    with MessageStore.open(tmp_path, flush_interval_ms=10, flush_thorough_interval_ms=50, **SMALL) as store:
+    with StoreEngine.open(tmp_path, flush_interval_ms=10, flush_thorough_interval_ms=50, **SMALL) as store:
         result = store.put(Message("t", b"small"))
         wait_until(store, result.physical_offset + result.size_bytes)
 
 
 def test_bounded_policy_does_not_wait_for_the_interval_once_enough_is_dirty(tmp_path: Path) -> None:
     options = NEVER | {"flush_policy": "bounded", "flush_bound_bytes": 16384}
-    with MessageStore.open(tmp_path, **SMALL, **options) as store:
+    with StoreEngine.open(tmp_path, **SMALL, **options) as store:
         store.put(Message("t", bytes(1000)))
         assert store.flushed_where == 0
         result = store.put(Message("t", bytes(16384)))
@@ -56,7 +56,7 @@ def test_bounded_policy_does_not_wait_for_the_interval_once_enough_is_dirty(tmp_
 
 
 def test_sync_put_returns_with_the_message_on_disk(tmp_path: Path) -> None:
-    with MessageStore.open(tmp_path, flush_disk_type="sync", **SMALL) as store:
+    with StoreEngine.open(tmp_path, flush_disk_type="sync", **SMALL) as store:
         for number in range(20):
             result = store.put(Message("t", b"%d" % number))
             assert store.flushed_where >= result.physical_offset + result.size_bytes
@@ -65,7 +65,7 @@ def test_sync_put_returns_with_the_message_on_disk(tmp_path: Path) -> None:
 
 
 def test_sync_appender_returns_with_the_message_on_disk(tmp_path: Path) -> None:
-    with MessageStore.open(tmp_path, flush_disk_type="sync", **SMALL) as store:
+    with StoreEngine.open(tmp_path, flush_disk_type="sync", **SMALL) as store:
         appender = store.appender("t", 0)
         for _ in range(10):
             appender.put(b"x")
@@ -75,13 +75,13 @@ def test_sync_appender_returns_with_the_message_on_disk(tmp_path: Path) -> None:
 
 
 def test_sync_store_shows_only_what_is_on_disk(tmp_path: Path) -> None:
-    with MessageStore.open(tmp_path, flush_disk_type="sync", **SMALL) as store:
+    with StoreEngine.open(tmp_path, flush_disk_type="sync", **SMALL) as store:
         store.put(Message("t", b"x"))
         assert store.confirmed_where == store.flushed_where == store.max_offset
 
 
 def test_sync_store_flushes_what_nobody_waits_for(tmp_path: Path) -> None:
-    with MessageStore.open(tmp_path, flush_disk_type="sync", **SMALL) as store:
+    with StoreEngine.open(tmp_path, flush_disk_type="sync", **SMALL) as store:
         result = store.put(Message("t", b"x", properties={"WAIT": "false"}))
         end = result.physical_offset + result.size_bytes
         deadline = time.monotonic() + 100
@@ -93,7 +93,7 @@ def test_sync_store_flushes_what_nobody_waits_for(tmp_path: Path) -> None:
 
 def test_flush_on_demand_does_not_wait_for_the_service(tmp_path: Path) -> None:
     """The service sleeps while nobody waits for it; what it sleeps on is not the lock of the files."""
-    with MessageStore.open(tmp_path, flush_disk_type="sync", flush_interval_ms=20_000, **SMALL) as store:
+    with StoreEngine.open(tmp_path, flush_disk_type="sync", flush_interval_ms=20_000, **SMALL) as store:
         store.put(Message("t", b"x"))
         begin = time.monotonic()
         for _ in range(20):
@@ -104,7 +104,7 @@ def test_flush_on_demand_does_not_wait_for_the_service(tmp_path: Path) -> None:
 
 def test_what_a_flush_on_demand_covers_can_be_read(tmp_path: Path) -> None:
     """Also when the service has flushed it and is about to say so."""
-    with MessageStore.open(tmp_path, flush_disk_type="sync", **SMALL) as store:
+    with StoreEngine.open(tmp_path, flush_disk_type="sync", **SMALL) as store:
         for _ in range(20):
             result = store.put(Message("t", b"x", properties={"WAIT": "false"}))
             store._components.log.flush(0)
@@ -113,7 +113,7 @@ def test_what_a_flush_on_demand_covers_can_be_read(tmp_path: Path) -> None:
 
 
 def test_callers_share_flushes(tmp_path: Path) -> None:
-    with MessageStore.open(tmp_path, flush_disk_type="sync", **SMALL) as store:
+    with StoreEngine.open(tmp_path, flush_disk_type="sync", **SMALL) as store:
 
         def write() -> None:
             for _ in range(25):
@@ -129,7 +129,7 @@ def test_callers_share_flushes(tmp_path: Path) -> None:
 
 
 def test_asyncio_callers_share_flushes_without_threads(tmp_path: Path) -> None:
-    async def run(store: MessageStore) -> int:
+    async def run(store: StoreEngine) -> int:
         before = threading.active_count()
         results = await asyncio.gather(*(store.aput(Message("t", b"%d" % n)) for n in range(200)))
         assert store.flushed_where >= max(r.physical_offset + r.size_bytes for r in results)
@@ -138,20 +138,20 @@ def test_asyncio_callers_share_flushes_without_threads(tmp_path: Path) -> None:
         assert store.flushed_where >= batch[-1].physical_offset + batch[-1].size_bytes
         return threading.active_count() - before
 
-    with MessageStore.open(tmp_path, flush_disk_type="sync", **SMALL) as store:
+    with StoreEngine.open(tmp_path, flush_disk_type="sync", **SMALL) as store:
         assert asyncio.run(run(store)) == 0
         assert store.statistics().flush_count < 150
 
 
 def test_asyncio_put_of_an_async_store_does_not_wait(tmp_path: Path) -> None:
-    with MessageStore.open(tmp_path, **SMALL, **NEVER) as store:
+    with StoreEngine.open(tmp_path, **SMALL, **NEVER) as store:
         result = asyncio.run(store.aput(Message("t", b"x")))
         assert result.queue_offset == 0
         assert store.flushed_where == 0
 
 
 def test_cancelled_asyncio_put_leaves_the_others_alone(tmp_path: Path) -> None:
-    async def run(store: MessageStore) -> None:
+    async def run(store: StoreEngine) -> None:
         tasks = [asyncio.create_task(store.aput(Message("t", b"%d" % n))) for n in range(50)]
         await asyncio.sleep(0)
         tasks[7].cancel()
@@ -159,7 +159,7 @@ def test_cancelled_asyncio_put_leaves_the_others_alone(tmp_path: Path) -> None:
         assert sum(isinstance(one, asyncio.CancelledError) for one in done) <= 1
         assert sum(not isinstance(one, BaseException) for one in done) >= 49
 
-    with MessageStore.open(tmp_path, flush_disk_type="sync", **SMALL) as store:
+    with StoreEngine.open(tmp_path, flush_disk_type="sync", **SMALL) as store:
         asyncio.run(run(store))
 
 
@@ -169,11 +169,11 @@ def test_a_late_sync_flush_is_a_timeout_and_the_message_is_still_stored(tmp_path
         import sys, threading
         from pyledger.errors import FlushTimeoutError
         from pyledger.model.message import Message
-        from pyledger.store.messages.message_store import MessageStore
+        from pyledger.store.messages.store_engine import StoreEngine
         from tests.fault_injection.shim import Call, IoFaults
 
         faults = IoFaults()
-        store = MessageStore.open(sys.argv[1], flush_disk_type="sync", sync_flush_timeout_ms=200,
+        store = StoreEngine.open(sys.argv[1], flush_disk_type="sync", sync_flush_timeout_ms=200,
                                   mapped_file_size_bytes=65536)
         store.put(Message("t", b"quick"))
         faults.delay(Call.MSYNC, 1000)
@@ -198,11 +198,11 @@ LED = """
     import os, sys, threading, time
     from pyledger.errors import FlushTimeoutError, StoreClosedError, StoreFailedError
     from pyledger.model.message import Message
-    from pyledger.store.messages.message_store import MessageStore
+    from pyledger.store.messages.store_engine import StoreEngine
     from tests.fault_injection.shim import Call, IoFaults
 
     faults = IoFaults()
-    store = MessageStore.open(sys.argv[1], flush_disk_type="sync", sync_flush_timeout_ms=20_000,
+    store = StoreEngine.open(sys.argv[1], flush_disk_type="sync", sync_flush_timeout_ms=20_000,
                               mapped_file_size_bytes=65536)
     told = []
 
@@ -292,7 +292,7 @@ def test_a_store_may_end_while_a_caller_flushes(tmp_path: Path, end: str) -> Non
     told = run_child(story, tmp_path, str(tmp_path / "s"), end).split()
     if end == "fork":
         assert told == ["1"]
-    with MessageStore.open(tmp_path / "s", mapped_file_size_bytes=65536) as store:
+    with StoreEngine.open(tmp_path / "s", mapped_file_size_bytes=65536) as store:
         bodies = [m.body for m in store.messages()]
     assert bodies[0] == b"0"
     assert len(bodies) > max([int(t) for t in told if t.isdigit()], default=0), "what was told is there"
@@ -305,16 +305,16 @@ def test_transient_pool_shows_messages_after_the_commit(tmp_path: Path) -> None:
         "commit_interval_ms": 3_600_000,
         "commit_least_pages": 1 << 20,
     }
-    with MessageStore.open(tmp_path, **SMALL, **options) as store:
+    with StoreEngine.open(tmp_path, **SMALL, **options) as store:
         store.put(Message("t", b"pooled"))
         assert store.flush() > 0
         assert store.get("t", 0, 0).messages[0].body == b"pooled"
-    with MessageStore.open(tmp_path, **SMALL) as store:
+    with StoreEngine.open(tmp_path, **SMALL) as store:
         assert [m.body for m in store.messages()] == [b"pooled"]
 
 
 def test_transient_pool_commits_by_itself(tmp_path: Path) -> None:
-    with MessageStore.open(tmp_path, transient_store_pool=True, flush_interval_ms=10,
+    with StoreEngine.open(tmp_path, transient_store_pool=True, flush_interval_ms=10,
                            flush_thorough_interval_ms=10, **SMALL) as store:  # fmt: skip
         for number in range(300):
             result = store.put(Message("t", b"%d" % number + bytes(9000)))
@@ -323,7 +323,7 @@ def test_transient_pool_commits_by_itself(tmp_path: Path) -> None:
 
 
 def test_checkpoint_is_written_after_what_it_vouches_for(tmp_path: Path) -> None:
-    with MessageStore.open(tmp_path, **SMALL, **NEVER) as store:
+    with StoreEngine.open(tmp_path, **SMALL, **NEVER) as store:
         result = store.put(Message("t", b"x"))
         before = checkpoint.read(str(tmp_path / "checkpoint"))
         assert before is None or before.physic_msg_timestamp < result.store_timestamp_ms
@@ -337,7 +337,7 @@ def test_checkpoint_is_written_after_what_it_vouches_for(tmp_path: Path) -> None
 
 
 def test_clean_close_leaves_a_complete_checkpoint_and_no_abort_file(tmp_path: Path) -> None:
-    with MessageStore.open(tmp_path, **SMALL) as store:
+    with StoreEngine.open(tmp_path, **SMALL) as store:
         result = store.put(Message("t", b"x", keys="k"))
     found = checkpoint.read(str(tmp_path / "checkpoint"))
     assert found is not None

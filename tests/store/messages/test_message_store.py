@@ -1,8 +1,8 @@
-"""MessageStore from outside: what is put can be read, by offset, key, id, time, with RocketMQ's statuses."""
+"""StoreEngine from outside: what is put can be read, by offset, key, id, time, with RocketMQ's statuses."""
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from pyledger.errors import (
     StoreLockedError,
 )  # fmt: skip
 from pyledger.model.message import Message, QueueRange
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 from pyledger.store.queues.get_result import GetStatus
 from pyledger.store.reading.reader import StoreReader
 
@@ -29,19 +29,19 @@ SMALL = {
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[MessageStore]:
-    with MessageStore.open(tmp_path / "store", **SMALL) as opened:
+def store(tmp_path: Path) -> Iterator[StoreEngine]:
+    with StoreEngine.open(tmp_path / "store", **SMALL) as opened:
         yield opened
 
 
 def put_numbered(
-    store: MessageStore, count: int, topic: str = "t", queue_id: int = 0, tags: str | None = None
+    store: StoreEngine, count: int, topic: str = "t", queue_id: int = 0, tags: str | None = None
 ) -> list[int]:
     messages = [Message(topic, b"body %d" % n, queue_id=queue_id, tags=tags) for n in range(count)]
     return [store.put(message).physical_offset for message in messages]
 
 
-def test_a_message_comes_back_as_it_was_put(store: MessageStore) -> None:
+def test_a_message_comes_back_as_it_was_put(store: StoreEngine) -> None:
     result = store.put(
         Message(
             "orders", b"\x00payload", queue_id=3, tags="red", keys="k1 k2", properties={"a": "ä", "b": "2"},
@@ -68,18 +68,18 @@ def test_a_message_comes_back_as_it_was_put(store: MessageStore) -> None:
     assert message.store_host == "127.0.0.1:10911"
 
 
-def test_a_put_message_is_readable_at_once(store: MessageStore) -> None:
+def test_a_put_message_is_readable_at_once(store: StoreEngine) -> None:
     for number in range(200):
         store.put(Message("t", b"%d" % number))
         assert store.get("t", 0, number).messages[0].body == b"%d" % number
 
 
 def test_messages_survive_a_clean_close_and_go_on(tmp_path: Path) -> None:
-    with MessageStore.open(tmp_path, **SMALL) as store:
+    with StoreEngine.open(tmp_path, **SMALL) as store:
         put_numbered(store, 300)
         end = store.max_offset
     assert not (tmp_path / "abort").exists()
-    with MessageStore.open(tmp_path) as store:
+    with StoreEngine.open(tmp_path) as store:
         assert store.recovery.clean
         assert store.max_offset == end
         assert store.queue_range("t", 0) == QueueRange(0, 300)
@@ -87,7 +87,7 @@ def test_messages_survive_a_clean_close_and_go_on(tmp_path: Path) -> None:
         assert [m.body for m in store.messages()][-2:] == [b"body 299", b"next"]
 
 
-def test_statuses_and_next_offsets_are_those_of_upstream(store: MessageStore) -> None:
+def test_statuses_and_next_offsets_are_those_of_upstream(store: StoreEngine) -> None:
     assert store.get("t", 0, 0).status is GetStatus.NO_MESSAGE_IN_QUEUE
     assert store.get("t", 0, 5).next_offset == 0
     put_numbered(store, 10)
@@ -108,7 +108,7 @@ def test_statuses_and_next_offsets_are_those_of_upstream(store: MessageStore) ->
     assert store.get("t", 1, 0).status is GetStatus.NO_MESSAGE_IN_QUEUE
 
 
-def test_a_pull_is_bounded_by_count_bytes_and_the_limits_of_upstream(store: MessageStore) -> None:
+def test_a_pull_is_bounded_by_count_bytes_and_the_limits_of_upstream(store: StoreEngine) -> None:
     for _ in range(60):
         store.put(Message("t", bytes(1000)))
     size = store.get("t", 0, 0).messages[0].store_size
@@ -120,13 +120,13 @@ def test_a_pull_is_bounded_by_count_bytes_and_the_limits_of_upstream(store: Mess
 
 
 def test_a_pull_stops_at_256_kib(tmp_path: Path) -> None:
-    with MessageStore.open(tmp_path, mapped_file_size_bytes=1 << 20) as store:
+    with StoreEngine.open(tmp_path, mapped_file_size_bytes=1 << 20) as store:
         for _ in range(12):
             store.put(Message("t", bytes(50_000)))
         assert len(store.get("t", 0, 0).messages) == 262_144 // store.get("t", 0, 0).messages[0].store_size
 
 
-def test_tags_filter_and_the_walk_goes_on_behind_the_last_match(store: MessageStore) -> None:
+def test_tags_filter_and_the_walk_goes_on_behind_the_last_match(store: StoreEngine) -> None:
     for number in range(20):
         store.put(Message("t", b"%d" % number, tags=("red", "green", "blue")[number % 3]))
     found = store.get("t", 0, 0, tags="red || blue")
@@ -137,13 +137,13 @@ def test_tags_filter_and_the_walk_goes_on_behind_the_last_match(store: MessageSt
     assert len(store.get("t", 0, 0, tags="*").messages) == 20
 
 
-def test_tags_with_the_same_hash_are_told_apart(store: MessageStore) -> None:
+def test_tags_with_the_same_hash_are_told_apart(store: StoreEngine) -> None:
     store.put(Message("t", b"1", tags="Aa"))
     store.put(Message("t", b"2", tags="BB"))
     assert [m.body for m in store.get("t", 0, 0, tags="BB").messages] == [b"2"]
 
 
-def test_ranges_hold_the_same_records_as_the_messages(store: MessageStore) -> None:
+def test_ranges_hold_the_same_records_as_the_messages(store: StoreEngine) -> None:
     for number in range(40):
         store.put(Message("ab"[number % 2], b"x" * number, tags=f"t{number % 4}"))
     for topic, tags in (("a", None), ("b", None), ("a", "t2")):
@@ -156,12 +156,12 @@ def test_ranges_hold_the_same_records_as_the_messages(store: MessageStore) -> No
         assert ranges.ranges.size_bytes == sum(m.store_size for m in messages.messages)
 
 
-def test_neighbours_in_the_log_are_one_range(store: MessageStore) -> None:
+def test_neighbours_in_the_log_are_one_range(store: StoreEngine) -> None:
     put_numbered(store, 10)
     assert len(store.get_ranges("t", 0, 0).ranges) == 1
 
 
-def test_reading_over_file_borders_misses_nothing(store: MessageStore) -> None:
+def test_reading_over_file_borders_misses_nothing(store: StoreEngine) -> None:
     expected = [b"%d" % n + bytes(700) for n in range(400)]
     for body in expected:
         store.put(Message("t", body))
@@ -174,7 +174,7 @@ def test_reading_over_file_borders_misses_nothing(store: MessageStore) -> None:
     assert bodies == expected
 
 
-def test_lookups_by_place_and_id(store: MessageStore) -> None:
+def test_lookups_by_place_and_id(store: StoreEngine) -> None:
     results = [store.put(Message("t", b"%d" % n)) for n in range(10)]
     for number, result in enumerate(results):
         assert store.message_at(result.physical_offset).body == b"%d" % number
@@ -185,7 +185,7 @@ def test_lookups_by_place_and_id(store: MessageStore) -> None:
         store.message_at(-1)
 
 
-def test_lookup_by_key_and_time(store: MessageStore) -> None:
+def test_lookup_by_key_and_time(store: StoreEngine) -> None:
     for number in range(50):
         store.put(
             Message("t", b"%d" % number, keys=f"k{number % 5} all", properties={"UNIQ_KEY": f"u{number}"})
@@ -199,13 +199,13 @@ def test_lookup_by_key_and_time(store: MessageStore) -> None:
     assert store.query("t", "k3", begin_ms=0, end_ms=1) == []
 
 
-def test_keys_with_the_same_hash_are_told_apart(store: MessageStore) -> None:
+def test_keys_with_the_same_hash_are_told_apart(store: StoreEngine) -> None:
     store.put(Message("t", b"1", keys="Aa"))
     store.put(Message("t", b"2", keys="BB"))
     assert [m.body for m in store.query("t", "Aa")] == [b"1"]
 
 
-def test_offset_by_time(store: MessageStore) -> None:
+def test_offset_by_time(store: StoreEngine) -> None:
     stamps = [store.put(Message("t", b"%d" % n)).store_timestamp_ms for n in range(5)]
     assert store.offset_by_time("t", 0, stamps[0]) == 0
     assert store.offset_by_time("t", 0, stamps[-1] + 10_000) == 5
@@ -213,7 +213,7 @@ def test_offset_by_time(store: MessageStore) -> None:
     assert store.offset_by_time("nobody", 0, 1) == 0
 
 
-def test_queues_and_counts(store: MessageStore) -> None:
+def test_queues_and_counts(store: StoreEngine) -> None:
     put_numbered(store, 7, "a", 0)
     put_numbered(store, 3, "a", 2)
     put_numbered(store, 5, "b", 1, tags="x")
@@ -229,21 +229,21 @@ def test_queues_and_counts(store: MessageStore) -> None:
     assert store.count_messages("b", 1, 0, 5, tags="y") == 0
 
 
-def test_batch_of_messages_stands_in_order_and_dense(store: MessageStore) -> None:
+def test_batch_of_messages_stands_in_order_and_dense(store: StoreEngine) -> None:
     results = store.put_batch([Message("t", b"%d" % n, queue_id=n % 2) for n in range(10)])
     assert [r.queue_offset for r in results] == [n // 2 for n in range(10)]
     assert [m.body for m in store.messages()] == [b"%d" % n for n in range(10)]
     assert store.put_batch([]) == []
 
 
-def test_a_bad_message_in_a_batch_leaves_nothing_behind(store: MessageStore) -> None:
+def test_a_bad_message_in_a_batch_leaves_nothing_behind(store: StoreEngine) -> None:
     with pytest.raises(IllegalMessageError):
         store.put_batch([Message("t", b"good"), Message("../bad", b"bad")])
     assert store.max_offset == 0
     assert store.queues() == {}
 
 
-def test_appender_is_the_fast_way_to_one_queue(store: MessageStore) -> None:
+def test_appender_is_the_fast_way_to_one_queue(store: StoreEngine) -> None:
     appender = store.appender("t", 1)
     first = appender.put(b"one", tags="x")
     appender.put_many([b"two", b"three"])
@@ -252,7 +252,7 @@ def test_appender_is_the_fast_way_to_one_queue(store: MessageStore) -> None:
     assert store.get("t", 1, 0, tags="x").messages[0].body == b"one"
 
 
-def test_threads_get_dense_offsets_in_log_order(store: MessageStore) -> None:
+def test_threads_get_dense_offsets_in_log_order(store: StoreEngine) -> None:
     def write(name: int) -> None:
         for number in range(300):
             store.put(Message("t", b"%d:%d" % (name, number), queue_id=number % 2))
@@ -273,7 +273,7 @@ def test_threads_get_dense_offsets_in_log_order(store: MessageStore) -> None:
     assert by_queue == {0: list(range(600)), 1: list(range(600))}
 
 
-def test_delay_level_stores_in_the_schedule_topic_with_the_due_time(store: MessageStore) -> None:
+def test_delay_level_stores_in_the_schedule_topic_with_the_due_time(store: StoreEngine) -> None:
     result = store.put(
         Message("t", b"later", queue_id=5, delay_level=3, tags="x", properties={"TIMER_DELAY_SEC": "9"})
     )
@@ -288,12 +288,12 @@ def test_delay_level_stores_in_the_schedule_topic_with_the_due_time(store: Messa
     assert store.queues() == {("SCHEDULE_TOPIC_XXXX", 2): QueueRange(0, 1)}
 
 
-def test_delay_beyond_the_last_level_is_the_last_level(store: MessageStore) -> None:
+def test_delay_beyond_the_last_level_is_the_last_level(store: StoreEngine) -> None:
     store.put(Message("t", b"later", delay_level=99))
     assert store.get("SCHEDULE_TOPIC_XXXX", 17, 0).messages[0].properties["DELAY"] == "18"
 
 
-def test_prepared_and_rolled_back_records_are_in_no_queue(store: MessageStore) -> None:
+def test_prepared_and_rolled_back_records_are_in_no_queue(store: StoreEngine) -> None:
     store.put(Message("t", b"prepared", sys_flag=0x4))
     store.put(Message("t", b"committed", sys_flag=0x8))
     store.put(Message("t", b"rolled back", sys_flag=0xC))
@@ -304,18 +304,18 @@ def test_prepared_and_rolled_back_records_are_in_no_queue(store: MessageStore) -
 
 def test_no_message_makes_a_folder_that_nobody_opens_again(tmp_path: Path) -> None:
     """A queue of that name is a light queue, and a store with one is not opened for writing."""
-    with MessageStore.open(tmp_path / "s", **SMALL) as store:
+    with StoreEngine.open(tmp_path / "s", **SMALL) as store:
         message = Message("%LMQ%x", b"x")
         for put in (lambda: store.put(message), lambda: store.put_batch([message, message])):
             with pytest.raises(IllegalMessageError, match="light queue"):
                 put()
         store.put(Message("orders", b"x"))
-    with MessageStore.open(tmp_path / "s", **SMALL) as store:
+    with StoreEngine.open(tmp_path / "s", **SMALL) as store:
         assert [message.body for message in store.get("orders", 0, 0).messages] == [b"x"]
 
 
 @pytest.mark.parametrize("topic", ["", ".", "..", "a/b", "../../x", "a\0b", "a\nb", "x" * 300])
-def test_a_topic_that_could_leave_the_folder_is_refused(store: MessageStore, topic: str) -> None:
+def test_a_topic_that_could_leave_the_folder_is_refused(store: StoreEngine, topic: str) -> None:
     with pytest.raises(IllegalMessageError):
         store.put(Message(topic, b"x"))
     assert store.max_offset == 0
@@ -323,7 +323,7 @@ def test_a_topic_that_could_leave_the_folder_is_refused(store: MessageStore, top
     assert store.query(topic, "k") == []
 
 
-def test_limits_are_named(store: MessageStore) -> None:
+def test_limits_are_named(store: StoreEngine) -> None:
     with pytest.raises(RecordTooLargeError):
         store.put(Message("t", b"x", properties={"p": "v" * 40_000}))
     with pytest.raises(RecordTooLargeError):
@@ -331,14 +331,14 @@ def test_limits_are_named(store: MessageStore) -> None:
     assert store.max_offset == 0
 
 
-def test_a_second_writer_is_refused_also_in_the_same_process(store: MessageStore) -> None:
+def test_a_second_writer_is_refused_also_in_the_same_process(store: StoreEngine) -> None:
     with pytest.raises(StoreLockedError):
-        MessageStore.open(store.path)
+        StoreEngine.open(store.path)
     store.put(Message("t", b"still works"))
 
 
 def test_a_closed_store_says_so(tmp_path: Path) -> None:
-    store = MessageStore.open(tmp_path, **SMALL)
+    store = StoreEngine.open(tmp_path, **SMALL)
     appender = store.appender("t", 0)
     store.close()
     store.close()
@@ -351,7 +351,7 @@ def test_a_closed_store_says_so(tmp_path: Path) -> None:
 
 
 def test_messages_read_before_closing_stay_readable(tmp_path: Path) -> None:
-    store = MessageStore.open(tmp_path, **SMALL)
+    store = StoreEngine.open(tmp_path, **SMALL)
     store.put(Message("t", b"kept"))
     message = store.get("t", 0, 0).messages[0]
     view = store.get_ranges("t", 0, 0).ranges[0]
@@ -362,26 +362,26 @@ def test_messages_read_before_closing_stay_readable(tmp_path: Path) -> None:
 
 def test_unknown_settings_are_refused_with_a_hint(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="flush_interval_ms"):
-        MessageStore.open(tmp_path / "new", flush_intervall_ms=5)
+        StoreEngine.open(tmp_path / "new", flush_intervall_ms=5)
     assert not (tmp_path / "new").exists()
 
 
 def test_a_file_size_other_than_the_folder_has_is_refused(tmp_path: Path) -> None:
-    with MessageStore.open(tmp_path, **SMALL) as store:
+    with StoreEngine.open(tmp_path, **SMALL) as store:
         put_numbered(store, 3)
     with pytest.raises(StoreFormatError, match="65536"):
-        MessageStore.open(tmp_path, mapped_file_size_bytes=1 << 20)
-    with MessageStore.open(tmp_path) as store:
+        StoreEngine.open(tmp_path, mapped_file_size_bytes=1 << 20)
+    with StoreEngine.open(tmp_path) as store:
         assert store.config.mapped_file_size_bytes == 64 * 1024
 
 
 @pytest.mark.parametrize("size_bytes", [64 << 10, 100_003])
 def test_the_file_size_is_read_off_the_folder(tmp_path: Path, size_bytes: int) -> None:
     """Upstream takes any size, so one that is no multiple of a page has to be found again as well."""
-    with MessageStore.open(tmp_path, mapped_file_size_bytes=size_bytes) as store:
+    with StoreEngine.open(tmp_path, mapped_file_size_bytes=size_bytes) as store:
         store.put(Message("t", bytes(200)))
     for count in (2, 700, 1100):  # one file with room left, then several
-        with MessageStore.open(tmp_path) as store:
+        with StoreEngine.open(tmp_path) as store:
             put_numbered(store, count - store.queue_range("t", 0).max_offset)
             assert store.config.mapped_file_size_bytes == size_bytes
     assert {path.stat().st_size for path in (tmp_path / "commitlog").iterdir()} == {size_bytes}
@@ -390,38 +390,38 @@ def test_the_file_size_is_read_off_the_folder(tmp_path: Path, size_bytes: int) -
 
 @pytest.mark.parametrize("end", ["in a record", "behind a record"])
 def test_the_size_is_not_read_off_a_cut_file(tmp_path: Path, end: str) -> None:
-    with MessageStore.open(tmp_path, mapped_file_size_bytes=64 << 10) as store:
+    with StoreEngine.open(tmp_path, mapped_file_size_bytes=64 << 10) as store:
         put_numbered(store, 10)
         length = store.max_offset - (1 if end == "in a record" else 0)
     file = tmp_path / "commitlog" / f"{0:020d}"
     os.truncate(file, length)
     with pytest.raises(StoreFormatError, match="cut"):
-        MessageStore.open(tmp_path)
+        StoreEngine.open(tmp_path)
     assert file.stat().st_size == length
 
 
 def test_foreign_files_in_the_log_folder_are_refused(tmp_path: Path) -> None:
-    with MessageStore.open(tmp_path, **SMALL) as store:
+    with StoreEngine.open(tmp_path, **SMALL) as store:
         put_numbered(store, 3)
     (tmp_path / "commitlog" / "notes.txt").write_text("mine")
     with pytest.raises(StoreFormatError, match=r"notes\.txt"):
-        MessageStore.open(tmp_path)
+        StoreEngine.open(tmp_path)
     (tmp_path / "commitlog" / "notes.txt").unlink()
-    with MessageStore.open(tmp_path) as store:
+    with StoreEngine.open(tmp_path) as store:
         assert store.queue_range("t", 0).max_offset == 3
 
 
 def test_opening_without_create_needs_a_store(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="no such folder"):
-        MessageStore.open(tmp_path / "nowhere", create=False)
+        StoreEngine.open(tmp_path / "nowhere", create=False)
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_abort_file_holds_the_process_id_while_open(store: MessageStore) -> None:
+def test_abort_file_holds_the_process_id_while_open(store: StoreEngine) -> None:
     assert (Path(store.path) / "abort").read_text() == str(os.getpid())
 
 
-def test_statistics_count(store: MessageStore) -> None:
+def test_statistics_count(store: StoreEngine) -> None:
     put_numbered(store, 10)
     store.flush()
     facts = store.statistics()
@@ -434,50 +434,9 @@ def test_statistics_count(store: MessageStore) -> None:
     assert facts.queue_count == 1
 
 
-REFUSED: dict[str, Callable[[], Message]] = {
-    "a surrogate in the tags": lambda: Message("T", b"z", tags="\ud800"),
-    "a surrogate in the keys": lambda: Message("T", b"z", keys="\ud800"),
-    "a surrogate in a property": lambda: Message("T", b"z", properties={"a\ud800": "b"}),
-    "a surrogate in the topic": lambda: Message("\ud800", b"z"),
-    "a separator in a property": lambda: Message("T", b"z", properties={"a": "b\x02"}),
-    "an empty property": lambda: Message("T", b"z", properties={"a": ""}),
-    "a host that is none": lambda: Message("T", b"z", born_host=("not-an-ip", 1)),
-    "no topic": lambda: Message("", b"z"),
-    "a negative queue": lambda: Message("T", b"z", -1),
-    "no body": lambda: Message("T", None),  # type: ignore[arg-type]
-    "a body beyond the limit": lambda: Message("T", bytes((4 << 20) + 1)),
-    "a body that fills a file": lambda: Message("T", memoryview(bytes(1 << 20))),
-    "properties of 32,768 bytes": lambda: Message("T", b"z", properties={"a": "b" * 32_765}),
-    "tags that are too long": lambda: Message("T", b"z", tags="t" * 32_765),
-}
-
-
-@pytest.mark.parametrize("what", REFUSED)
-def test_a_refused_message_leaves_nothing_of_its_batch(tmp_path: Path, what: str) -> None:
-    with MessageStore.open(tmp_path / "s", mapped_file_size_bytes=1 << 20) as store:
-        raised = []
-        for put in (store.put, lambda one: store.put_batch([Message("T", b"ok"), one])):
-            with pytest.raises((IllegalMessageError, RecordTooLargeError)) as caught:
-                put(REFUSED[what]())
-            raised.append((type(caught.value), str(caught.value)))
-        assert raised[0] == raised[1]
-        assert store.max_offset == 0
-
-
-@pytest.mark.parametrize("size", [32_000, 32_764])
-def test_put_and_put_batch_have_the_same_limits(tmp_path: Path, size: int) -> None:
-    with MessageStore.open(tmp_path / "s", mapped_file_size_bytes=1 << 20) as store:
-        message = Message("T", b"x", properties={"a": "b" * size})
-        assert [result.queue_offset for result in (store.put(message), *store.put_batch([message] * 2))] == [
-            0,
-            1,
-            2,
-        ]
-
-
 def test_a_flipped_bit_is_found_by_scans_and_handed_on_by_a_store(tmp_path: Path) -> None:
     """As docs/design/assumptions.md says."""
-    with MessageStore.open(tmp_path / "s", mapped_file_size_bytes=1 << 20) as store:
+    with StoreEngine.open(tmp_path / "s", mapped_file_size_bytes=1 << 20) as store:
         where = store.put(Message("T", b"right", keys="k")).physical_offset
         store.put(Message("T", b"behind it"))
         store.flush()

@@ -12,7 +12,7 @@ from pyledger.store.files import lock
 from pyledger.store.files.checkpoint import StoreCheckpoint
 from pyledger.store.files.lock import StoreLock
 from pyledger.store.messages.flush_thread import LogFlusher, QueueFlusher
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 from tests.fault_injection.shim import compiler
 from tests.store.messages.test_failures import child
 
@@ -29,7 +29,7 @@ def test_queues_are_flushed_by_one_thread_at_a_time(tmp_path: Path) -> None:
     both_inside = threading.Barrier(2)
     met = []
 
-    with MessageStore.open(tmp_path) as store:
+    with StoreEngine.open(tmp_path) as store:
         store.put(Message("t", b"x"))
         store.flush()
         components = store._components
@@ -80,7 +80,7 @@ def test_close_stops_all_threads_also_when_its_flush_fails(tmp_path: Path) -> No
         + """
     import logging, threading
     logging.disable(logging.CRITICAL)
-    store = MessageStore.open(sys.argv[1], **options)
+    store = StoreEngine.open(sys.argv[1], **options)
     store.put(Message("t", b"x"))
     assert any(t.name.startswith("pyledger-") for t in threading.enumerate())
     faults.fail(Call.MSYNC, errno.EIO)
@@ -94,7 +94,7 @@ def test_close_stops_all_threads_also_when_its_flush_fails(tmp_path: Path) -> No
     )
     assert printed == "ok\n"
     assert (tmp_path / "store" / "abort").exists()
-    with MessageStore.open(tmp_path / "store") as store:
+    with StoreEngine.open(tmp_path / "store") as store:
         assert not store.recovery.clean
 
 
@@ -105,7 +105,7 @@ def test_files_are_not_deleted_before_the_units_that_keep_their_numbers_are_on_d
         + """
     import logging
     logging.disable(logging.CRITICAL)
-    store = MessageStore.open(sys.argv[1], retention_hours=0, **options)
+    store = StoreEngine.open(sys.argv[1], retention_hours=0, **options)
     store.put(Message("idle", b"x"))
     while store.max_offset < 3 * 65536:
         store.put(Message("t", bytes(1000)))
@@ -122,7 +122,7 @@ def test_files_are_not_deleted_before_the_units_that_keep_their_numbers_are_on_d
         tmp_path,
     )
     assert printed == "ok\n"
-    with MessageStore.open(tmp_path / "store") as store:
+    with StoreEngine.open(tmp_path / "store") as store:
         assert store.put(Message("idle", b"y")).queue_offset == 1
 
 
@@ -134,21 +134,21 @@ def test_the_folder_is_looked_at_again_once_it_is_locked(
     class LateLock(StoreLock):
         def acquire(self) -> "LateLock":
             monkeypatch.setattr(lock, "StoreLock", StoreLock)
-            with MessageStore.open(tmp_path, mapped_file_size_bytes=65536) as other:
+            with StoreEngine.open(tmp_path, mapped_file_size_bytes=65536) as other:
                 other.put(Message("t", b"of the other"))
             (tmp_path / "abort").touch()
             super().acquire()
             return self
 
     monkeypatch.setattr(lock, "StoreLock", LateLock)
-    with MessageStore.open(tmp_path) as store:
+    with StoreEngine.open(tmp_path) as store:
         assert store.config.mapped_file_size_bytes == 65536
         assert not store.recovery.clean
         assert [m.body for m in store.messages()] == [b"of the other"]
 
 
 def test_close_of_a_store_ends_dispatch(tmp_path: Path) -> None:
-    with MessageStore.open(tmp_path) as store:
+    with StoreEngine.open(tmp_path) as store:
         store.put(Message("t", b"x"))
         dispatcher = store._components.dispatcher
     assert dispatcher.closed

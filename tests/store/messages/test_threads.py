@@ -19,7 +19,7 @@ from pyledger._core import scan
 from pyledger.arrow.append_rows import append_rows
 from pyledger.errors import OffsetOutOfRangeError, StoreClosedError
 from pyledger.model.message import Message
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 from pyledger.store.reading.reader import StoreReader
 from tests.support.column_rows import columns
 
@@ -66,7 +66,7 @@ def test_rows_of_many_threads_fill_files_to_the_byte(tmp_path: Path, file_bytes:
     """A run that goes past the mapping chooses its file anew whenever another thread may have appended."""
     threads, calls, rows = 6, 12, 300
     marks = [[f"{thread}.{number}.".encode() for number in range(calls * rows)] for thread in range(threads)]
-    with MessageStore.open(tmp_path, mapped_file_size_bytes=file_bytes, bulk=True) as store:
+    with StoreEngine.open(tmp_path, mapped_file_size_bytes=file_bytes, bulk=True) as store:
 
         def append(thread: int) -> None:
             for call in range(calls):
@@ -89,7 +89,7 @@ def test_rows_of_many_threads_fill_files_to_the_byte(tmp_path: Path, file_bytes:
 class Load:
     """Threads that use a store in every way, and what they know of it afterwards."""
 
-    def __init__(self, store: MessageStore) -> None:
+    def __init__(self, store: StoreEngine) -> None:
         self.store = store
         self.numbers = count()
         self.stored: dict[bytes, int] = {}  # body -> physical offset
@@ -129,7 +129,7 @@ class Load:
 
     def put_encoded(self) -> None:
         bodies = [self.body() for _ in range(9)]
-        results = self.store.put_encoded_batch(TOPICS[0], 0, encoded_batch(bodies))
+        results = self.store.append_encoded_batch(Message(TOPICS[0], encoded_batch(bodies)))
         assert [result.queue_offset for result in results] == list(
             range(results[0].queue_offset, results[0].queue_offset + 9)
         )
@@ -138,7 +138,7 @@ class Load:
 
     def put_inner(self) -> None:
         batch = encoded_batch([self.body() for _ in range(4)])
-        self.note(batch, self.store.put_inner_batch("batches", 0, batch).physical_offset)
+        self.note(batch, self.store.append_inner_batch(Message("batches", batch)).physical_offset)
 
     def put_prepared(self) -> None:
         appender = self.store.appender(TOPICS[1], 0)
@@ -238,8 +238,8 @@ class Load:
         assert sizes == {FILE_BYTES}
 
 
-def open_small(path: Path, flush: str) -> MessageStore:
-    return MessageStore.open(
+def open_small(path: Path, flush: str) -> StoreEngine:
+    return StoreEngine.open(
         path, flush_disk_type=flush, mapped_file_size_bytes=FILE_BYTES, bulk=flush == "async",
         consume_queue_file_size_bytes=4000,
     )  # fmt: skip

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pyledger.model.message import Message, QueueRange
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 from pyledger.store.reading.reader import StoreReader
 from pyledger.wire.record.batch import BatchItem, encode_batch
 from tests.fault_injection.shim import compiler
@@ -86,10 +86,10 @@ def test_units_that_one_queue_lost_come_back(tmp_path: Path, lose: object, clean
     lose(tmp_path / "consumequeue" / "t" / "1")  # type: ignore[operator]
     with StoreReader.open(tmp_path) as reader:
         assert reader.queues() == {("t", q): QueueRange(0, NEXT[q]) for q in range(3)}
-    with MessageStore.open(tmp_path, **SMALL) as store:
+    with StoreEngine.open(tmp_path, **SMALL) as store:
         check_derived(store, 200)
         assert store.put(Message("t", b"next", queue_id=1)).queue_offset == NEXT[1]
-    with MessageStore.open(tmp_path, **SMALL) as store:
+    with StoreEngine.open(tmp_path, **SMALL) as store:
         assert store.queue_range("t", 1) == QueueRange(0, NEXT[1] + 1)
 
 
@@ -98,29 +98,29 @@ def test_a_file_missing_in_the_middle_of_a_queue_is_made_again(tmp_path: Path) -
     files = sorted((tmp_path / "consumequeue" / "t" / "2").iterdir())
     assert len(files) == 4
     files[1].unlink()
-    with MessageStore.open(tmp_path, **SMALL) as store:
+    with StoreEngine.open(tmp_path, **SMALL) as store:
         check_derived(store, 400)
 
 
 def test_a_queue_that_was_cut_to_nothing_does_not_make_every_opening_slow(tmp_path: Path) -> None:
     places = make_store(tmp_path, clean=False)
-    with MessageStore.open(tmp_path, **SMALL) as store:
+    with StoreEngine.open(tmp_path, **SMALL) as store:
         lone = store.put(Message("lone", b"x")).physical_offset
     log = tmp_path / "commitlog" / f"{lone // 32768 * 32768:020d}"
     data = bytearray(log.read_bytes())
     data[lone % 32768 :] = bytes(len(data) - lone % 32768)
     log.write_bytes(data)
     (tmp_path / "abort").touch()
-    with MessageStore.open(tmp_path, **SMALL):
+    with StoreEngine.open(tmp_path, **SMALL):
         pass
-    with MessageStore.open(tmp_path, **SMALL) as store:
+    with StoreEngine.open(tmp_path, **SMALL) as store:
         last_file = [place for place in places if place >= store._components.log.files[-1].start_offset]
         assert store.recovery.dispatched == len(last_file), "only the last file is looked at again"
 
 
 def test_an_emptied_queue_keeps_its_numbers_when_others_are_made_anew(tmp_path: Path) -> None:
     """Retention deleted all of its messages: nothing but its units tells how many there were."""
-    with MessageStore.open(tmp_path, retention_hours=0, delete_files_max=1, **SMALL) as store:
+    with StoreEngine.open(tmp_path, retention_hours=0, delete_files_max=1, **SMALL) as store:
         for _ in range(5):
             store.put(Message("idle", b"x"))
         for n in range(200):
@@ -131,21 +131,21 @@ def test_an_emptied_queue_keeps_its_numbers_when_others_are_made_anew(tmp_path: 
         assert before["idle", 0] == QueueRange(5, 5)
         assert len(store._components.log.files) > 1, "opening looks at less than the whole log"
     shutil.rmtree(tmp_path / "consumequeue" / "t" / "1")
-    with MessageStore.open(tmp_path, **SMALL) as store:
+    with StoreEngine.open(tmp_path, **SMALL) as store:
         assert store.queues() == before
         assert store.put(Message("idle", b"y")).queue_offset == 5
 
 
 def test_a_lost_queue_that_goes_on_at_a_files_start_is_noticed(tmp_path: Path) -> None:
     """Queue offset 40 is the first of a file: no unit before it would have to be made up."""
-    with MessageStore.open(tmp_path, **SMALL) as store:
+    with StoreEngine.open(tmp_path, **SMALL) as store:
         for n in range(FILE_UNITS):
             store.put(Message("t", n.to_bytes(4, "big") + bytes(300)))
         while store.max_offset < 32768:
             store.put(Message("other", bytes(300)))
         store.put(Message("t", FILE_UNITS.to_bytes(4, "big")))
     shutil.rmtree(tmp_path / "consumequeue" / "t")
-    with MessageStore.open(tmp_path, **SMALL) as store:
+    with StoreEngine.open(tmp_path, **SMALL) as store:
         assert store.queue_range("t", 0) == QueueRange(0, FILE_UNITS + 1)
         assert store.put(Message("t", b"next")).queue_offset == FILE_UNITS + 1
 
@@ -154,13 +154,13 @@ def test_a_lost_queue_that_goes_on_at_a_files_start_is_noticed(tmp_path: Path) -
 def test_batches_that_one_queue_lost_come_back(tmp_path: Path, kept: int) -> None:
     options = SMALL | {"batch_consume_queue_file_size_bytes": 46 * 20}
     body = encode_batch([BatchItem(bytes(1000)) for _ in range(4)])
-    with MessageStore.open(tmp_path, **options) as store:
+    with StoreEngine.open(tmp_path, **options) as store:
         for _ in range(16):
-            store.put_inner_batch("b", 0, body)
+            store.append_inner_batch(Message("b", body))
         assert len(store._components.log.files) > 1
     (path,) = (tmp_path / "batchconsumequeue" / "b" / "0").iterdir()
     path.write_bytes(path.read_bytes()[: kept * 46].ljust(46 * 20, b"\0"))
-    with MessageStore.open(tmp_path, **options) as store:
+    with StoreEngine.open(tmp_path, **options) as store:
         assert store.queue_range("b", 0) == QueueRange(0, 64)
         found = store.get("b", 0, 4 * kept).messages
         assert found[0].queue_offset == 4 * kept
@@ -169,7 +169,7 @@ def test_batches_that_one_queue_lost_come_back(tmp_path: Path, kept: int) -> Non
 @needs_compiler
 def test_what_a_killed_process_left_unsynced_is_synced_before_it_is_vouched_for(tmp_path: Path) -> None:
     """Queue files and their names, as well as the names of log files: kill -9, reopen, then a power cut."""
-    with MessageStore.open(tmp_path / "store", consume_queue_file_size_bytes=800) as store:
+    with StoreEngine.open(tmp_path / "store", consume_queue_file_size_bytes=800) as store:
         for n in range(600):
             store.put(Message("t", b"x", queue_id=n % 3))
     (tmp_path / "store" / "abort").touch()
@@ -178,7 +178,7 @@ def test_what_a_killed_process_left_unsynced_is_synced_before_it_is_vouched_for(
     printed = child(
         """
         synced = faults.seen(Call.FDATASYNC), faults.seen(Call.FSYNC)
-        store = MessageStore.open(sys.argv[1])
+        store = StoreEngine.open(sys.argv[1])
         assert store.recovery.dispatched, "recovered"
         # At opening, without any put: each queue file, and the names in `consumequeue` and `commitlog`.
         assert faults.seen(Call.FDATASYNC) - synced[0] >= 15, faults.seen(Call.FDATASYNC) - synced[0]
@@ -201,7 +201,7 @@ def test_opening_fails_when_recovered_queues_cannot_be_synced(tmp_path: Path) ->
         faults.fail(Call.FDATASYNC, errno.EIO, after=log_files + 2)
         options = SMALL | {"consume_queue_file_size_bytes": 800, "mapped_file_size_bytes": 32768,
                            "index_slots": 20, "index_entries": 80}
-        refused(StoreError, lambda: MessageStore.open(sys.argv[1], **options))
+        refused(StoreError, lambda: StoreEngine.open(sys.argv[1], **options))
         assert faults.failed(Call.FDATASYNC) == 1, "a failed sync is not tried again"
         print("ok")
         """,
@@ -209,5 +209,5 @@ def test_opening_fails_when_recovered_queues_cannot_be_synced(tmp_path: Path) ->
     )
     assert printed == "ok\n"
     assert (tmp_path / "store" / "checkpoint").read_bytes() == checkpoint, "vouched for nothing new"
-    with MessageStore.open(tmp_path / "store", **SMALL) as store:
+    with StoreEngine.open(tmp_path / "store", **SMALL) as store:
         check_derived(store, 200)

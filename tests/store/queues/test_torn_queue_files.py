@@ -9,7 +9,7 @@ import pytest
 
 from pyledger import arrow
 from pyledger.model.message import Message, QueueRange
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 from pyledger.store.reading.reader import StoreReader
 from pyledger.wire.record.batch import BatchItem, encode_batch
 from tests.golden.archive import golden_case
@@ -59,28 +59,28 @@ def test_both_plans_give_every_row(tmp_path: Path, lose: Callable[[Path], None],
 def test_a_batch_queue_that_lost_its_last_file_is_derived(tmp_path: Path) -> None:
     options = SMALL | {"batch_consume_queue_file_size_bytes": 46 * 4}
     body = encode_batch([BatchItem(bytes(100)) for _ in range(3)])
-    with MessageStore.open(tmp_path, **options) as store:
+    with StoreEngine.open(tmp_path, **options) as store:
         for _ in range(6):
-            store.put_inner_batch("b", 0, body)
+            store.append_inner_batch(Message("b", body))
         for _ in range(200):
             store.put(Message("t", bytes(300)))
     max((tmp_path / "batchconsumequeue" / "b" / "0").iterdir()).unlink()
     with StoreReader.open(tmp_path) as reader:
         assert reader.queues()["b", 0] == QueueRange(0, 18)
-    with MessageStore.open(tmp_path, **options) as store:
+    with StoreEngine.open(tmp_path, **options) as store:
         assert store.queue_range("b", 0) == QueueRange(0, 18)
 
 
 def test_an_idle_queue_that_lost_its_last_file_goes_on_with_its_numbers(tmp_path: Path) -> None:
-    with MessageStore.open(tmp_path, **SMALL) as store:
+    with StoreEngine.open(tmp_path, **SMALL) as store:
         for _ in range(50):
             store.put(Message("idle", b"x"))
         for _ in range(200):
             store.put(Message("t", bytes(300)))
     shutil.copytree(tmp_path, whole := tmp_path.with_name("whole"))
     (tmp_path / "consumequeue" / "idle" / "0" / f"{800:020d}").unlink()
-    with MessageStore.open(tmp_path, **SMALL) as store:
+    with StoreEngine.open(tmp_path, **SMALL) as store:
         assert store.put(Message("idle", b"y")).queue_offset == 50
         recovered = store.recovery.dispatched
-    with MessageStore.open(whole, **SMALL) as store:
+    with StoreEngine.open(whole, **SMALL) as store:
         assert store.recovery.dispatched < recovered, "a queue that ends within a file costs no walk"

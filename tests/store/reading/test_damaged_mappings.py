@@ -16,7 +16,7 @@ from pyledger import arrow
 from pyledger._core import CommitLog, DLedgerLog, MappedFileQueue, MessageScan, scan
 from pyledger.errors import CorruptRecordError, PyLedgerError, StoreFailedError, StoreIOError
 from pyledger.model.message import Message
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 from pyledger.store.reading.reader import StoreReader
 from tests.store.cold.archived import archive_all, write_store
 
@@ -26,7 +26,7 @@ FILE_BYTES = 1 << 18
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     path = tmp_path / "store"
-    with MessageStore.open(path, mapped_file_size_bytes=FILE_BYTES) as store:
+    with StoreEngine.open(path, mapped_file_size_bytes=FILE_BYTES) as store:
         for number in range(400):
             store.put(Message("t", b"%d" % number * 300, keys=f"k{number}", tags="a"))
     return path
@@ -69,7 +69,7 @@ def test_messages_that_are_held_say_that_their_bytes_are_gone(folder: Path) -> N
 
 @pytest.mark.parametrize("part", ["consumequeue", "index"])
 def test_queues_and_keys_that_are_cut_are_an_error(folder: Path, part: str) -> None:
-    with MessageStore.open(folder, mapped_file_size_bytes=FILE_BYTES) as store:
+    with StoreEngine.open(folder, mapped_file_size_bytes=FILE_BYTES) as store:
         assert store.get("t", 0, 0).messages
         assert store.query("t", "k7")
         cut(folder, part, 0)
@@ -145,7 +145,7 @@ def test_a_mapping_made_anew_is_sound(folder: Path) -> None:
         with pytest.raises(StoreIOError):
             list(reader.messages())
     other = folder.with_name("other")
-    with MessageStore.open(other) as store:
+    with StoreEngine.open(other) as store:
         store.put(Message("t", b"x"))
         assert [message.body for message in MessageScan(store.log_view(), 0)] == [b"x"]
 

@@ -15,7 +15,7 @@ from pyledger.model.message import Message, QueueRange
 from pyledger.store.maintenance.rebuild import rebuild
 from pyledger.store.maintenance.repair import repair
 from pyledger.store.maintenance.verify import verify
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 from pyledger.store.reading.reader import StoreReader
 from pyledger.wire.record.batch import BatchItem, encode_batch
 from tests.cli.command_line import pyledger
@@ -55,7 +55,7 @@ def test_opening_refuses_and_keeps_the_proof(rolled: Path, lose: Callable[[Path]
     lose(rolled / "commitlog" / LAST)
     for _ in range(2):
         with pytest.raises(CorruptRecordError, match=r"11 messages of 1 queues.*pyledger repair"):
-            MessageStore.open(rolled)
+            StoreEngine.open(rolled)
     assert not (rolled / "abort").exists(), "after that it would look like a crash"
     with pytest.raises(CorruptRecordError, match="are gone"):
         rebuild(rolled)
@@ -86,7 +86,7 @@ def test_readers_tell(rolled: Path, lose: Callable[[Path], None]) -> None:
 
 @pytest.mark.parametrize("how", ["emptied", "folder", "fifo"])
 def test_a_log_of_which_nothing_is_left_is_not_an_empty_one(tmp_path: Path, how: str) -> None:
-    with MessageStore.open(tmp_path, mapped_file_size_bytes=32768) as store:
+    with StoreEngine.open(tmp_path, mapped_file_size_bytes=32768) as store:
         store.put(Message("t", b"x"))
     (log,) = (tmp_path / "commitlog").iterdir()
     log.unlink()
@@ -105,7 +105,7 @@ def test_repair_gives_up_what_is_lost_only_when_asked(rolled: Path) -> None:
     assert report.complete
     assert "11 messages" in report.steps[0].detail
     assert not kinds(rolled)
-    with MessageStore.open(rolled) as store:
+    with StoreEngine.open(rolled) as store:
         assert len(list(store.messages())) == ROWS_LEFT
 
 
@@ -113,14 +113,14 @@ def test_the_index_tells_when_the_queues_are_gone_too(rolled: Path) -> None:
     (rolled / "commitlog" / LAST).unlink()
     shutil.rmtree(rolled / "consumequeue")
     with pytest.raises(CorruptRecordError, match="index/"):
-        MessageStore.open(rolled)
+        StoreEngine.open(rolled)
     with StoreReader.open(rolled) as reader, pytest.raises(CorruptRecordError):
         list(reader.messages())
 
 
 def test_the_checkpoint_tells_when_all_else_is_gone(rolled: Path) -> None:
     """Java's is up to ten seconds behind; this one is as our stores leave it."""
-    with MessageStore.open(rolled):
+    with StoreEngine.open(rolled):
         pass
     with StoreReader.open(rolled) as reader:
         last_ms = reader.stop.last_store_timestamp
@@ -131,27 +131,27 @@ def test_the_checkpoint_tells_when_all_else_is_gone(rolled: Path) -> None:
     shutil.rmtree(rolled / "consumequeue")
     shutil.rmtree(rolled / "index")
     with pytest.raises(CorruptRecordError, match="checkpoint says"):
-        MessageStore.open(rolled)
+        StoreEngine.open(rolled)
 
 
 def test_batch_queues_tell(tmp_path: Path) -> None:
     body = encode_batch([BatchItem(bytes(1000)) for _ in range(4)])
     options = SMALL | {"batch_consume_queue_file_size_bytes": 46 * 20}
-    with MessageStore.open(tmp_path, **options) as store:
+    with StoreEngine.open(tmp_path, **options) as store:
         for _ in range(16):
-            store.put_inner_batch("b", 0, body)
+            store.append_inner_batch(Message("b", body))
         last = store._components.log.files[-1]
         start, path = last.start_offset, last.path
         kept = sum(m.physical_offset < start for m in store.messages())
     os.unlink(path)
     shutil.rmtree(tmp_path / "index")
     with pytest.raises(CorruptRecordError, match=f"{64 - 4 * kept} messages of 1 queues"):
-        MessageStore.open(tmp_path, **options)
+        StoreEngine.open(tmp_path, **options)
 
 
 def test_a_damaged_unit_proves_nothing_and_its_queue_keeps_its_numbers(tmp_path: Path) -> None:
     """The last unit of an idle queue names a place far behind the log; its record is where it was."""
-    with MessageStore.open(tmp_path, **SMALL) as store:
+    with StoreEngine.open(tmp_path, **SMALL) as store:
         for _ in range(3):
             store.put(Message("idle", b"x"))
         for n in range(200):
@@ -163,7 +163,7 @@ def test_a_damaged_unit_proves_nothing_and_its_queue_keeps_its_numbers(tmp_path:
     with StoreReader.open(tmp_path) as reader:
         assert reader.lost_end is None
         assert reader.queues()["idle", 0] == QueueRange(0, 3)
-    with MessageStore.open(tmp_path, **SMALL) as store:
+    with StoreEngine.open(tmp_path, **SMALL) as store:
         assert store.put(Message("idle", b"y")).queue_offset == 3
 
 
@@ -177,7 +177,7 @@ def test_what_upstream_cut_without_zeroing_is_not_lost(tmp_path: Path) -> None:
     torn[first % 32768 + 4] ^= 0xFF
     torn[first % 32768 + size + 4] ^= 0xFF
     (tmp_path / "commitlog" / name).write_bytes(torn)
-    with MessageStore.open(tmp_path, **SMALL) as store:
+    with StoreEngine.open(tmp_path, **SMALL) as store:
         check_derived(store, 198)
 
 
@@ -186,7 +186,7 @@ def test_after_a_crash_the_units_that_were_dropped_are_told(
 ) -> None:
     make_store(tmp_path, clean=False)
     max((tmp_path / "commitlog").iterdir()).unlink()
-    with caplog.at_level(logging.WARNING, "pyledger.store"), MessageStore.open(tmp_path, **SMALL) as store:
+    with caplog.at_level(logging.WARNING, "pyledger.store"), StoreEngine.open(tmp_path, **SMALL) as store:
         dropped = store.recovery.units_dropped
     assert dropped > 0
     told = [vars(r)["fields"]["count"] for r in caplog.records if "units dropped" in vars(r)["event"]]
@@ -196,7 +196,7 @@ def test_after_a_crash_the_units_that_were_dropped_are_told(
 def test_a_reader_beside_a_writer_sees_no_loss(rolled: Path) -> None:
     """The folder was looked at before the writer began; its queues are read after."""
     with StoreReader.open(rolled) as reader:
-        with MessageStore.open(rolled) as store:
+        with StoreEngine.open(rolled) as store:
             store.put(Message("beta", b"new", queue_id=0))
             store.dispatch()
             reader.queues()

@@ -7,12 +7,13 @@ Source: RocketMQ broker/.../ScheduleMessageService.java, HookUtils.java; store/.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from pyledger.model import names
 from pyledger.model.lazy_dataclass import lazy_dataclass
-from pyledger.model.message import QueueRange
+from pyledger.model.message import Message, QueueRange
+from pyledger.model.sys_flag import TRANSACTION_MASK, TransactionType
 from pyledger.model.topic import NO_VERSION, DataVersion
 from pyledger.protocol.broker.name_rules import is_internal_topic
 
@@ -137,6 +138,22 @@ def delay_level(properties: Mapping[str, str]) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX):
         return 0
     return min(int(text), len(DELAY_LEVELS_MS))
+
+
+def redirect_delayed(message: Message) -> Message:
+    """The message as it is stored: one with a delay level goes to the schedule topic, queue = level - 1.
+
+    Levels above 18 become 18. Prepared and rolled-back messages stay where they are.
+    """
+    if message.sys_flag & TRANSACTION_MASK not in (TransactionType.NONE, TransactionType.COMMIT):
+        return message
+    level = min(message.delay_level, len(DELAY_LEVELS_MS))
+    properties = redirect_properties(message.properties, message.topic, message.queue_id, level)
+    # Last, as its field comes last.
+    properties[names.DELAY] = properties.pop(names.DELAY)
+    return replace(
+        message, topic=names.SCHEDULE_TOPIC, queue_id=level - 1, delay_level=level, properties=properties
+    )
 
 
 def redirect_properties(

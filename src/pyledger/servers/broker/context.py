@@ -26,7 +26,7 @@ from pyledger.servers.broker.pull_request_hold import PullRequestHold
 from pyledger.servers.broker.tables import BrokerTables
 from pyledger.servers.broker.topic_routes import TopicRoutes
 from pyledger.servers.broker.transaction_service import Transactions
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 from pyledger.wire.remoting.command import RemotingCommand
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class BrokerContext:
     config: BrokerConfig
     delivery: DeliveryConfig
     broker_state: BrokerState
-    store: MessageStore
+    store: StoreEngine
     tables: BrokerTables
     puts: MessagePuts
     held: PullRequestHold

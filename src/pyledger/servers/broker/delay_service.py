@@ -16,7 +16,7 @@ from pyledger.model import names
 from pyledger.model.message import QueueRange
 from pyledger.protocol.broker.delay_levels import PAUSE_MS, DelaySchedule, Rest, restore
 from pyledger.servers.broker.message_puts import MessagePuts, PutOutcome, copy_of, real_place
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 from pyledger.store.queues.get_result import GetStatus, StoredMessage
 
 log = logger("broker")
@@ -29,7 +29,7 @@ class DelayDelivery:
     """Looks at the queues of the schedule topic, a level in each."""
 
     def __init__(
-        self, schedule: DelaySchedule, store: MessageStore, puts: MessagePuts, now_ms: Callable[[], int]
+        self, schedule: DelaySchedule, store: StoreEngine, puts: MessagePuts, now_ms: Callable[[], int]
     ) -> None:
         """Take the schedule, and the wall clock by which messages are due."""
         self._schedule = schedule

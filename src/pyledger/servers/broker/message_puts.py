@@ -30,7 +30,7 @@ from pyledger.protocol.broker.delay_levels import Destination, delay_level, redi
 from pyledger.protocol.broker.name_rules import is_internal_topic
 from pyledger.protocol.broker.timer_messages import TimerProblem, TimerQueue, is_timed, timer_properties
 from pyledger.servers.broker.addresses import address_of
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 from pyledger.store.queues.get_result import StoredMessage
 from pyledger.wire.remoting.native_codec import SendBatch
 
@@ -103,7 +103,7 @@ class MessagePuts:
 
     def __init__(
         self,
-        store: MessageStore,
+        store: StoreEngine,
         arrived: Arrived,
         counts: BrokerCounts,
         timers: TimerQueue,
@@ -204,15 +204,7 @@ class MessagePuts:
         if (status := self.refusal()) is not None:
             return PutOutcome(status)
         try:
-            places = self._store.append_encoded_batch(
-                batch.topic,
-                batch.queue_id,
-                batch.body,
-                sys_flag=batch.sys_flag,
-                born_timestamp_ms=batch.born_timestamp_ms or 0,
-                born_host=batch.born_host,
-                reconsume_times=batch.reconsume_times,
-            )
+            places = self._store.append_encoded_batch(batch)
         except (StoreError, MalformedBatchError) as problem:
             return self._refused(problem)
         return self._stored(batch, tuple(places), None)
@@ -222,16 +214,7 @@ class MessagePuts:
         if (status := self.refusal()) is not None:
             return PutOutcome(status)
         try:
-            place = self._store.append_inner_batch(
-                batch.topic,
-                batch.queue_id,
-                batch.body,
-                batch.properties,
-                sys_flag=batch.sys_flag,
-                born_timestamp_ms=batch.born_timestamp_ms or 0,
-                born_host=batch.born_host,
-                reconsume_times=batch.reconsume_times,
-            )
+            place = self._store.append_inner_batch(batch)
         except (StoreError, MalformedBatchError) as problem:
             return self._refused(problem)
         return self._stored(batch, (place,), None, count)

@@ -24,7 +24,7 @@ from pyledger.protocol.broker.pop import PopKey, Popped, PoppedMessages, pop_ret
 from pyledger.protocol.broker.topics import REVIVE_QUEUE_COUNT
 from pyledger.servers.broker.message_puts import MessagePuts, Outcome, PutOutcome, copy_of
 from pyledger.servers.broker.tables import BrokerTables
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 from pyledger.store.queues.get_result import GONE, StoredMessage
 from pyledger.wire.remoting.bodies.pop import ACK_TAG, CHECKPOINT_TAG, SINGLE_ACK_TAG, PopAcks, PopCheckpoint
 
@@ -44,7 +44,7 @@ class PopService:
 
     def __init__(
         self,
-        store: MessageStore,
+        store: StoreEngine,
         puts: MessagePuts,
         tables: BrokerTables,
         *,

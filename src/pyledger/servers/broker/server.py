@@ -51,7 +51,7 @@ from pyledger.servers.broker.tables import BrokerTables
 from pyledger.servers.broker.timer_service import TimerDelivery
 from pyledger.servers.broker.topic_routes import TopicRoutes
 from pyledger.servers.broker.transaction_service import Transactions
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 from pyledger.wire.remoting.command import RemotingCommand
 from pyledger.wire.remoting.headers.client import NotifyConsumerIdsChangedRequestHeader
 
@@ -144,7 +144,7 @@ class Broker:
         return joined(self.config.advertised_host or self.config.host, port)
 
     @property
-    def store(self) -> MessageStore:
+    def store(self) -> StoreEngine:
         """The open store.
 
         Raises:
@@ -273,7 +273,7 @@ class Broker:
         await server.start()
         self._servers.append(server)
 
-    async def _open_store(self, port: int) -> MessageStore:
+    async def _open_store(self, port: int) -> StoreEngine:
         given: dict[str, Any] = {"first_chunk_bytes": FIRST_CHUNK_BYTES} | {
             field.name: value
             for field in fields(self._store_config)
@@ -281,13 +281,13 @@ class Broker:
         }
         host = self.config.advertised_host or self.config.host
         given |= {"store_host": "127.0.0.1" if host == "localhost" else host, "store_port": port}
-        opener: Callable[..., MessageStore] = (self._membership or MessageStore).open
+        opener: Callable[..., StoreEngine] = (self._membership or StoreEngine).open
         store = await asyncio.to_thread(opener, self.config.store_folder, clock=self._clock, **given)
         if self._membership is not None:
             await self._membership.settle(store)
         return store
 
-    async def _assemble(self, store: MessageStore) -> BrokerContext:
+    async def _assemble(self, store: StoreEngine) -> BrokerContext:
         try:
             tables = BrokerTables(self.config, self._delivery, store, self._clock.now_ms)
         except BaseException:

@@ -36,7 +36,7 @@ from pyledger.store.files.config_files import (
     TopicTable,
 )
 from pyledger.store.messages.dledger_message_store import MemberStore
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 from pyledger.store.messages.timer_files import RecordPlace, TimerFile, hand_over
 
 log = logger("broker")
@@ -51,7 +51,7 @@ class BrokerTables:
         self,
         config: BrokerConfig,
         delivery: DeliveryConfig,
-        store: MessageStore,
+        store: StoreEngine,
         now_ms: Callable[[], int],
     ) -> None:
         """Read the files.
@@ -148,7 +148,7 @@ class BrokerTables:
                 if before is not None:
                     event(log, logging.INFO, "table written again", after=before)
 
-    async def hand_over(self, store: MessageStore) -> None:
+    async def hand_over(self, store: StoreEngine) -> None:
         """At the end, after all was saved: leave upstream's broker a log of the timer messages that wait."""
         timers = self.timers
         if self._timer_edition() is None or timers.adopted or self.timers_file.is_changed():
@@ -176,7 +176,7 @@ class BrokerTables:
         step = self.timers.precision_ms
         return self._now_ms() // step * step
 
-    def _bound_offsets(self, store: MessageStore, *, slave: bool) -> None:
+    def _bound_offsets(self, store: StoreEngine, *, slave: bool) -> None:
         """Take back offsets beyond the end of their queue.
 
         A power cut may have cost the log its last messages but not the offsets behind them; messages that
@@ -227,7 +227,7 @@ class BrokerTables:
 
 
 def without_lost(
-    batches: Mapping[tuple[str, str], Mapping[int, OrderedBatch]], store: MessageStore
+    batches: Mapping[tuple[str, str], Mapping[int, OrderedBatch]], store: StoreEngine
 ) -> dict[tuple[str, str], dict[int, OrderedBatch]]:
     """Batches without those of messages that the log has lost in a power cut: others come in their place."""
     return {
@@ -240,7 +240,7 @@ def without_lost(
     }
 
 
-def bounded(progress: TimerProgress, store: MessageStore) -> TimerProgress:
+def bounded(progress: TimerProgress, store: StoreEngine) -> TimerProgress:
     """Progress without messages that the log has lost in a power cut."""
     end = store.queue_range(names.TIMER_TOPIC, 0).max_offset
     return replace(

@@ -17,7 +17,7 @@ from pyledger.model import names
 from pyledger.protocol.broker.delay_levels import restore
 from pyledger.protocol.broker.timer_messages import TimerQueue
 from pyledger.servers.broker.message_puts import MessagePuts, PutOutcome, copy_of, real_place
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 from pyledger.store.queues.get_result import GONE, StoredMessage
 
 log = logger("broker")
@@ -38,7 +38,7 @@ class TimerDelivery:
     def __init__(
         self,
         queue: TimerQueue,
-        store: MessageStore,
+        store: StoreEngine,
         puts: MessagePuts,
         now_ms: Callable[[], int],
         forward: Callable[[StoredMessage], bool],

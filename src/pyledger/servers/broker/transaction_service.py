@@ -41,7 +41,7 @@ from pyledger.protocol.broker.transaction import (
 )
 from pyledger.servers.broker.message_puts import MessagePuts, Outcome, PutOutcome, after, copy_of, settled
 from pyledger.servers.broker.tables import BrokerTables
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 from pyledger.store.queues.get_result import GONE, StoredMessage
 from pyledger.wire.record.rewrite import readdressed
 from pyledger.wire.remoting.command import RemotingCommand
@@ -65,7 +65,7 @@ class Transactions:
     def __init__(
         self,
         config: DeliveryConfig,
-        store: MessageStore,
+        store: StoreEngine,
         puts: MessagePuts,
         tables: BrokerTables,
         broker_name: str,

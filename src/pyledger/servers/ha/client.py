@@ -22,8 +22,8 @@ from pyledger.model.address import split_address
 from pyledger.net.tls import client_context
 from pyledger.net.tls_socket import TlsSocket
 from pyledger.protocol.ha.slave import SlaveConnection, SlaveState
-from pyledger.store.messages.message_store import MessageStore
 from pyledger.store.messages.replica import ReplicaReceiver, StoreReplica
+from pyledger.store.messages.store_engine import StoreEngine
 
 log = logger("ha")
 
@@ -41,7 +41,7 @@ class HaClient:
 
     def __init__(
         self,
-        store: MessageStore,
+        store: StoreEngine,
         config: HaConfig,
         now_ms: Callable[[], int],
         *,

@@ -18,8 +18,8 @@ from pyledger.errors import PyLedgerError
 from pyledger.log_events import event, logger
 from pyledger.protocol.ha.group_transfer import GroupTransfer
 from pyledger.protocol.ha.master import LogRange, MasterConnection, MasterState, Transfer
-from pyledger.store.messages.log_sender import LogSender, part_of_view
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.replica import LogSender, part_of_view
+from pyledger.store.messages.store_engine import StoreEngine
 
 log = logger("ha")
 
@@ -34,7 +34,7 @@ long as one is at work on them."""
 class ConnectionOwner(Protocol):
     """What a connection needs of the service that accepted it."""
 
-    store: MessageStore
+    store: StoreEngine
     config: HaConfig
     now_ms: Callable[[], int]
     transfer: GroupTransfer

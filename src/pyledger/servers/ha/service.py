@@ -29,7 +29,7 @@ from pyledger.protocol.ha.admission import Admission
 from pyledger.protocol.ha.group_transfer import PUT_OK, GroupTransfer
 from pyledger.protocol.ha.master import LogRange
 from pyledger.servers.ha.connection import HaConnection
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 
 log = logger("ha")
 
@@ -63,7 +63,7 @@ class HaService:
 
     def __init__(
         self,
-        store: MessageStore,
+        store: StoreEngine,
         config: HaConfig,
         now_ms: Callable[[], int],
         known: Known,

@@ -26,8 +26,7 @@ from pyledger.store.files.checkpoint import StoreCheckpoint
 from pyledger.store.files.folder import CHECKPOINT_FILE, LOG_FOLDER, StoreFolder, offset_files, read_folder
 from pyledger.store.files.lock import StoreLock, lock_store
 from pyledger.store.files.retention import disk_usage
-from pyledger.store.messages.async_put import Future
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.message_store import FlushFuture
 from pyledger.store.messages.opening import (
     SYNC,
     StoreComponents,
@@ -38,13 +37,14 @@ from pyledger.store.messages.opening import (
 )
 from pyledger.store.messages.recovery import LogVerdict, RecoveredStore, recover
 from pyledger.store.messages.services import StoreServices
+from pyledger.store.messages.store_engine import StoreEngine
 from pyledger.store.reading.log_end import LogEnd, start_file_offset
 
 INNER_NUM = "INNER_NUM"
 WITH_UNITS = (TransactionType.NONE, TransactionType.COMMIT)
 
 
-class MemberStore(MessageStore):
+class MemberStore(StoreEngine):
     """A store on the log of a group's member. `commit` tells it how far the group is."""
 
     def __init__(self, services: StoreServices) -> None:
@@ -119,7 +119,7 @@ class MemberStore(MessageStore):
             components.group.wait(end_offset, -1)
         return flushed_where
 
-    def until_durable(self, end_offset: int) -> "Future[bool] | None":
+    def until_durable(self, end_offset: int) -> FlushFuture | None:
         """What becomes true when the group has committed all below a physical offset (bytes)."""
         self.grown()
         return super().until_durable(end_offset)

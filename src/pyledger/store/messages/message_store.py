@@ -4,40 +4,35 @@ Threads may share a store; appends have one order, which is the log's. Only one 
 a time. See docs/design/crash_safety.md for what survives what.
 """
 
+import asyncio
+import ipaddress
 import os
 import sys
 import warnings
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import NoReturn, Self, Unpack, cast
 
-from pyledger._core import (
-    DurableAppender,
-    LogView,
-    MessageScan,
-    PullBatch,
-    QueueAppender,
-    SendBatchAppender,
-    StoredMessage,
-)
+from pyledger._core import DurableAppender, MessageScan, QueueAppender, StoredMessage
 from pyledger.clock import Clock, SystemClock
 from pyledger.config.keywords import StoreSettings
 from pyledger.config.store import StoreConfig
 from pyledger.errors import FlushTimeoutError, StoreClosedError
 from pyledger.model.message import Message, PutResult, QueueRange
+from pyledger.model.names import WAIT
+from pyledger.protocol.broker.delay_levels import redirect_delayed
 from pyledger.store.files.retention import DiskUsage, disk_usage
-from pyledger.store.messages.async_put import Future, durable
-from pyledger.store.messages.message_writer import Buffer, MessageWriter, waits
 from pyledger.store.messages.opening import StoreComponents, open_parts
 from pyledger.store.messages.recovery import RecoveryReport
-from pyledger.store.messages.replica import StoreReplica
 from pyledger.store.messages.services import StoreServices, StoreStatistics
-from pyledger.store.queues.get_result import GetRanges, GetResult
+from pyledger.store.queues.get_result import GetResult
 from pyledger.store.queues.queue_reader import END_OF_TIME_MS, QueueReader
 
 MAX_COUNT = 32
 MAX_BYTES = 128 << 20
+FlushFuture = asyncio.Future[bool]
+"""True when the flush is through, False when it is late; ends with StoreFailedError when it failed."""
 
 
 class MessageStore:
@@ -53,8 +48,9 @@ class MessageStore:
         """What opening found and did."""
         self._services = services
         self._components = components
-        self._writer = components.writer
         self._reader = components.reader
+        address = ipaddress.ip_address(self.config.store_host).packed
+        self._id_prefix = (address + self.config.store_port.to_bytes(4, "big")).hex().upper()
         self._finalizer = weakref.finalize(self, abandon, services)
         _open_stores.add(self)
 
@@ -107,7 +103,7 @@ class MessageStore:
         """Store a message.
 
         Returns:
-            Where it stands. A delayed message stands in `SCHEDULE_TOPIC_XXXX`.
+            Its offsets. A delayed message is stored in `SCHEDULE_TOPIC_XXXX`.
 
         Raises:
             IllegalMessageError: a name, property or host that no reader could read back.
@@ -118,145 +114,78 @@ class MessageStore:
 
         Durability: with sync flush the message is on disk; with async flush see docs/design/crash_safety.md.
         """
-        return self._writer.put(message)
+        result = self._append(message)
+        if waits(message):
+            self._wait_durable((result,))
+        return result
 
     def put_batch(self, messages: Sequence[Message]) -> list[PutResult]:
-        """Store messages in order, with one wait for all.
-
-        Each is checked by the rules of `put` before the first is written: a refusal leaves nothing.
+        """Store messages in order, all of them or none, with one wait for all.
 
         Raises:
-            StoreFullError: no space. Messages before it may be stored: that cannot be foreseen.
+            IllegalMessageError: as `put`, for any of them; and so StoreFullError, StoreFailedError.
+            RecordTooLargeError: as `put`, or the messages together do not fit into one file of the log.
+            FlushTimeoutError: stored, but not on disk in time.
         """
-        return self._writer.put_all(messages)
+        results = self._append_all(messages)
+        self._wait_durable(results)
+        return results
 
     async def aput(self, message: Message) -> PutResult:
         """As `put`, from a coroutine: all that wait in a loop share a flush, without a thread for each."""
-        result = self._writer.append(message)
-        group = self._writer.group
-        if group is not None and waits(message):
-            end = result.physical_offset + result.size_bytes
-            if not await durable(group, end, self.config.sync_flush_timeout_ms):
-                raise FlushTimeoutError(result.physical_offset, self.config.sync_flush_timeout_ms)
+        result = self._append(message)
+        if waits(message):
+            await self._durable((result,))
         return result
 
     async def aput_batch(self, messages: Sequence[Message]) -> list[PutResult]:
         """As `put_batch`, from a coroutine."""
-        results = self._writer.append_all(messages)
-        group = self._writer.group
-        if results and group is not None:
-            end = results[-1].physical_offset + results[-1].size_bytes
-            if not await durable(group, end, self.config.sync_flush_timeout_ms):
-                raise FlushTimeoutError(results[0].physical_offset, self.config.sync_flush_timeout_ms)
+        results = self._append_all(messages)
+        await self._durable(results)
         return results
 
-    def append(self, message: Message) -> PutResult:
-        """Store a message without waiting for its durability: `until_durable` tells when it is there.
-
-        Raises:
-            IllegalMessageError: as `put`; and so RecordTooLargeError, StoreFullError, StoreFailedError.
-        """
-        return self._writer.append(message)
-
-    def send_batches(
-        self, added_properties: bytes, special: tuple[bytes, ...], region: str, *, trace_on: bool
-    ) -> SendBatchAppender:
-        """The prepared way for sends as a broker receives them; arguments as `SendBatchAppender`."""
-        return SendBatchAppender(self._writer.commit_log, added_properties, special, region, trace_on)
-
-    def append_encoded_batch(
-        self,
-        topic: str,
-        queue_id: int,
-        batch: Buffer,
-        *,
-        sys_flag: int = 0,
-        born_timestamp_ms: int = 0,
-        born_host: tuple[str, int] | None = None,
-        reconsume_times: int = 0,
-    ) -> list[PutResult]:
-        """As `put_encoded_batch`, without waiting for durability; `born_timestamp_ms` in ms since 1970."""
-        return self._writer.append_encoded_batch(
-            topic,
-            queue_id,
-            batch,
-            sys_flag=sys_flag,
-            born_timestamp_ms=born_timestamp_ms,
-            born_host=born_host,
-            reconsume_times=reconsume_times,
+    def _append(self, message: Message) -> PutResult:
+        if message.delay_level > 0:
+            message = redirect_delayed(message)
+        # In two thirds of the time of a batch of one.
+        offset, size_bytes, queue_offset, stored_ms = self._components.commit_log.append(
+            message.topic,
+            message.queue_id,
+            message.body,
+            message.tags,
+            message.keys,
+            message.properties or None,
+            flag=message.flag,
+            sys_flag=message.sys_flag,
+            born_timestamp_ms=message.born_timestamp_ms or 0,
+            born_host=message.born_host,
+            reconsume_times=message.reconsume_times,
+            prepared_transaction_offset=message.prepared_transaction_offset,
         )
+        return PutResult(offset, size_bytes, queue_offset, stored_ms, f"{self._id_prefix}{offset:016X}")
 
-    def append_inner_batch(
-        self,
-        topic: str,
-        queue_id: int,
-        batch: Buffer,
-        properties: Mapping[str, str] | None = None,
-        *,
-        sys_flag: int = 0,
-        born_timestamp_ms: int = 0,
-        born_host: tuple[str, int] | None = None,
-        reconsume_times: int = 0,
-    ) -> PutResult:
-        """As `put_inner_batch`, without waiting for durability; `born_timestamp_ms` in ms since 1970."""
-        return self._writer.append_inner_batch(
-            topic,
-            queue_id,
-            batch,
-            properties,
-            sys_flag=sys_flag,
-            born_timestamp_ms=born_timestamp_ms,
-            born_host=born_host,
-            reconsume_times=reconsume_times,
-        )
+    def _append_all(self, messages: Sequence[Message]) -> list[PutResult]:
+        stored = [redirect_delayed(one) if one.delay_level > 0 else one for one in messages]
+        return self._results(self._components.commit_log.append_messages(stored))
 
-    def until_durable(self, end_offset: int) -> "Future[bool] | None":
-        """What becomes true in the running event loop when bytes below a physical offset are durable.
+    def _results(self, records: Iterable[tuple[int, int, int, int]]) -> list[PutResult]:
+        prefix = self._id_prefix
+        return [PutResult(*record, f"{prefix}{record[0]:016X}") for record in records]
 
-        Returns:
-            None where nothing needs to be awaited: with async flush. The result is False when the flush is
-            later than `sync_flush_timeout_ms`; StoreFailedError ends it when the flush failed.
-        """
-        group = self._writer.group
-        return None if group is None else durable(group, end_offset, self.config.sync_flush_timeout_ms)
+    def _wait_durable(self, results: Sequence[PutResult]) -> None:
+        group, timeout_ms = self._components.put_group, self.config.sync_flush_timeout_ms
+        if results and group is not None and not group.wait(end_offset(results), timeout_ms):
+            raise FlushTimeoutError(results[0].physical_offset, timeout_ms)
 
-    def put_encoded_batch(
-        self,
-        topic: str,
-        queue_id: int,
-        batch: Buffer,
-        *,
-        born_timestamp_ms: int = 0,
-        born_host: tuple[str, int] | None = None,
-    ) -> list[PutResult]:
-        """Store the messages of a RocketMQ client's batch body as records of their own, all in one file."""
-        return self._writer.put_encoded_batch(
-            topic, queue_id, batch, born_timestamp_ms=born_timestamp_ms, born_host=born_host
-        )
+    async def _durable(self, results: Sequence[PutResult]) -> None:
+        flush = self._until_durable(end_offset(results)) if results else None
+        if flush is not None and not await flush:
+            raise FlushTimeoutError(results[0].physical_offset, self.config.sync_flush_timeout_ms)
 
-    def put_inner_batch(
-        self,
-        topic: str,
-        queue_id: int,
-        batch: Buffer,
-        tags: str | None = None,
-        keys: str | None = None,
-        properties: Mapping[str, str] | None = None,
-        *,
-        born_timestamp_ms: int = 0,
-        born_host: tuple[str, int] | None = None,
-    ) -> PutResult:
-        """Store a client's batch body as one record, in a queue of batches (`queue.type=BatchCQ`)."""
-        return self._writer.put_inner_batch(
-            topic,
-            queue_id,
-            batch,
-            tags,
-            keys,
-            properties,
-            born_timestamp_ms=born_timestamp_ms,
-            born_host=born_host,
-        )
+    def _until_durable(self, offset: int) -> FlushFuture | None:
+        """Return a future of the running loop: True once bytes below a physical offset are on disk."""
+        group, timeout_ms = self._components.put_group, self.config.sync_flush_timeout_ms
+        return None if group is None else group.register(offset, asyncio.get_running_loop(), timeout_ms)
 
     def appender(self, topic: str, queue_id: int) -> QueueAppender | DurableAppender:
         """A prepared way to one queue, for many messages: `put(body, …)` and `put_many(bodies, …)`.
@@ -264,7 +193,11 @@ class MessageStore:
         Durability: as `put`. With async flush it is the native appender; with sync flush each call waits for
             the flush, so `put_many` is the way to share it.
         """
-        return self._writer.appender(topic, queue_id)
+        components = self._components
+        native, group = components.commit_log.appender(topic, queue_id), components.put_group
+        if group is None:
+            return native
+        return DurableAppender(native, group, self.config.sync_flush_timeout_ms)
 
     # -- reading
 
@@ -293,42 +226,9 @@ class MessageStore:
         """
         return self._reader.get(topic, queue_id, offset, max_count, max_bytes, tags)
 
-    def get_ranges(
-        self,
-        topic: str,
-        queue_id: int,
-        offset: int,
-        max_count: int = MAX_COUNT,
-        max_bytes: int = MAX_BYTES,
-        tags: str | None = None,
-    ) -> GetRanges:
-        """As `get`, from a queue offset (units) on, but as ranges of the log; tags are told by hash alone."""
-        return self._reader.get_ranges(topic, queue_id, offset, max_count, max_bytes, tags)
-
-    @property
-    def answer_pulls(self) -> Callable[..., PullBatch | None]:
-        """The prepared way for pulls as a broker receives them: `QueueReader.answer_pulls`."""
-        return self._reader.answer_pulls
-
     def messages(self, start_offset: int | None = None) -> MessageScan:
         """All messages of this moment in log order, from a physical offset (bytes) of a record on."""
         return self._reader.messages(start_offset)
-
-    def log_view(self) -> LogView:
-        """The bytes of the log that are as durable as they should be, at this moment."""
-        return self._components.log.view(self._components.confirmed_where())
-
-    def replica(self) -> StoreReplica:
-        """The log's end for bytes that a master sends; nothing else may be put while it is in use."""
-        self._services.append_by_file()
-        components = self._components
-        return StoreReplica(
-            components.log,
-            components.commit_log,
-            components.dispatch_notifier,
-            self._writer.group,
-            components.dispatch_from,
-        )
 
     def message_at(self, physical_offset: int) -> StoredMessage:
         """The message whose record stands at a physical offset (bytes).
@@ -356,11 +256,6 @@ class MessageStore:
             limit: Most messages, the newest; at most 64, as upstream.
         """
         return self._reader.query(topic, key, begin_ms, end_ms, limit)
-
-    @property
-    def index_end(self) -> tuple[int, int]:
-        """Store time (ms) and physical offset (bytes) of the last message that the index has; 0, 0: none."""
-        return self._reader.index_end()
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, *, upper: bool = False) -> int:
         """Queue offset of the first message stored at or after a time (ms); upper: the last until it."""
@@ -410,14 +305,6 @@ class MessageStore:
         """
         return self._services.flush()
 
-    def flush_log(self) -> int:
-        """Make the log alone durable; the flushed offset (bytes). Queues can be rebuilt from it."""
-        return self._services.flush_log()
-
-    def wait_flushed(self, offset: int, timeout_ms: int) -> bool:
-        """Wait until the flush service has made bytes below a physical offset durable; False when late."""
-        return self._services.wait_flushed(offset, timeout_ms)
-
     def dispatch(self) -> int:
         """Bring queues and index up to what is confirmed; the physical offset (bytes) they have reached."""
         self._reader.catch_up()
@@ -434,10 +321,6 @@ class MessageStore:
             nothing may go: repeat until then to delete all.
         """
         return self._services.delete_expired(immediate=immediate)
-
-    def clean(self) -> list[str]:
-        """One round of cleaning, as the service does by hour and by a filling disk; the deleted files."""
-        return self._services.clean()
 
     def statistics(self) -> StoreStatistics:
         """Counts and positions of this moment."""
@@ -458,7 +341,6 @@ class MessageStore:
         closed = ClosedParts(self.path)
         self._services = cast("StoreServices", closed)
         self._components = cast("StoreComponents", closed)
-        self._writer = cast("MessageWriter", closed)
         self._reader = cast("QueueReader", closed)
 
     def __enter__(self) -> Self:
@@ -468,6 +350,16 @@ class MessageStore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def waits(message: Message) -> bool:
+    """Whether a put waits for its flush; a producer may waive that by the property WAIT=false."""
+    return message.properties.get(WAIT) != "false"
+
+
+def end_offset(results: Sequence[PutResult]) -> int:
+    """Physical offset (bytes) of the end of what was stored."""
+    return results[-1].physical_offset + results[-1].size_bytes
 
 
 class ClosedParts:

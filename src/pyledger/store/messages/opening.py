@@ -1,6 +1,5 @@
 """From a path to the parts of a live store: settings that fit the folder, lock, recovery, abort file."""
 
-import ipaddress
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -41,7 +40,6 @@ from pyledger.store.files.folder import (
 )  # fmt: skip
 from pyledger.store.files.lock import StoreLock, lock_store
 from pyledger.store.files.rebuild_commit import settle_swap
-from pyledger.store.messages.message_writer import MessageWriter
 from pyledger.store.messages.recovery import (
     LogVerdict,
     RecoveredStore,
@@ -76,7 +74,8 @@ class StoreComponents:
     dispatch_notifier: EventNotifier
     checkpoint: StoreCheckpoint
     confirmed_where: Callable[[], int]
-    writer: MessageWriter
+    put_group: GroupCommit | None
+    """What puts wait for; None: they return once they are appended."""
     reader: QueueReader
     report: RecoveryReport
     refuse: Callable[[Callable[[], Exception] | None], None]
@@ -346,9 +345,6 @@ def join_parts(
 ) -> StoreComponents:
     """The parts around a log; `waits`: puts wait for the group, and its offset is what can be read."""
     log, queues = recovered.log, recovered.queues
-    ipaddress.ip_address(config.store_host)
-    host = (config.store_host, config.store_port)
-    writer = MessageWriter(commit_log, group if waits else None, config.sync_flush_timeout_ms, host)
     reader = QueueReader(
         log, queues, recovered.index, recovered.dispatcher, confirmed_where, default_limits()
     )
@@ -365,7 +361,7 @@ def join_parts(
         dispatch_notifier=dispatch_notifier,
         checkpoint=recovered.checkpoint,
         confirmed_where=confirmed_where,
-        writer=writer,
+        put_group=group if waits else None,
         reader=reader,
         report=recovered.report,
         refuse=commit_log.refuse,

@@ -12,6 +12,8 @@ from pyledger._core import (
     CommitLog,
     EventNotifier,
     GroupCommit,
+    LogSender,
+    LogView,
     MappedFileQueue,
     MessageScan,
     ReplicaLog,
@@ -19,7 +21,7 @@ from pyledger._core import (
     scan,
 )
 
-__all__ = ["ReplicaReceiver", "StoreReplica"]
+__all__ = ["LogSender", "ReplicaReceiver", "StoreReplica", "part_of_view"]
 
 
 class StoreReplica:
@@ -65,7 +67,7 @@ class StoreReplica:
             StoreFullError: no room; nothing was written.
             StoreFailedError: an earlier flush failed.
 
-        Durability: none yet; see `MessageStore.until_durable`. Queues and index follow after `announce`.
+        Durability: none yet; see `StoreEngine.until_durable`. Queues and index follow after `announce`.
         """
         if offset and not self._log.files:
             # Before a record counts: dispatch would look for it where the log does not begin.
@@ -140,3 +142,10 @@ class StoreReplica:
         view = self._log.view(self.whole_offset)
         start = view.files[max(0, len(view.files) - 2)].start_offset if view.files else 0
         return [message.physical_offset for message in MessageScan(view, start)]
+
+
+def part_of_view(view: LogView, start: int, stop: int) -> LogView:
+    """A view of only those files that hold a range, physical offsets in bytes: it keeps no other on disk."""
+    size = view.file_size_bytes
+    files = tuple(one for one in view.files if one.start_offset + size > start and one.start_offset < stop)
+    return LogView(files, min(view.end_offset, files[-1].start_offset + size))

@@ -26,7 +26,7 @@ from pyledger.servers.broker.ha.replication import ReplicationListener
 from pyledger.servers.broker.tables import BrokerTables
 from pyledger.servers.dledger.server import DLedgerServer
 from pyledger.store.messages.dledger_message_store import MemberStore
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 
 if TYPE_CHECKING:
     from pyledger.servers.broker.context import BrokerContext
@@ -64,7 +64,7 @@ class Membership:
         leads = self.led_term is not None
         return MemberStore.open_on(path, self._member.file_store, leads=leads, clock=clock, **settings)
 
-    async def settle(self, store: MessageStore) -> None:
+    async def settle(self, store: StoreEngine) -> None:
         """Let the store follow the group; return, as leader, when it has all that the group has.
 
         Raises:
@@ -127,7 +127,7 @@ class Membership:
         self,
         _config: BrokerConfig,
         ha: HaConfig,
-        store: MessageStore,
+        store: StoreEngine,
         tables: BrokerTables,
         client: RemotingClient,
         _now_ms: Callable[[], int],

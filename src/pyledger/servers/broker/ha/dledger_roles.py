@@ -16,7 +16,7 @@ from pyledger.errors import PyLedgerError
 from pyledger.net.remoting.client import RemotingClient
 from pyledger.servers.broker.ha.slave import SERVICE_NOT_AVAILABLE, SlaveBroker
 from pyledger.servers.broker.tables import BrokerTables
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 from pyledger.wire.remoting.bodies.ha_status import HaClientStatus, HaStatus
 
 PUT_OK = "PUT_OK"
@@ -33,7 +33,7 @@ class GroupLeader:
     late_status = "IN_SYNC_REPLICAS_NOT_ENOUGH"
     """What became of a put that no quorum has in time."""
 
-    def __init__(self, store: MessageStore, takes_appends: Callable[[], bool]) -> None:
+    def __init__(self, store: StoreEngine, takes_appends: Callable[[], bool]) -> None:
         """Take the store, and what tells whether the group takes entries of this member now."""
         self._store = store
         self._takes_appends = takes_appends
@@ -72,7 +72,7 @@ class GroupFollower(SlaveBroker):
     def __init__(
         self,
         ha: HaConfig,
-        store: MessageStore,
+        store: StoreEngine,
         tables: BrokerTables,
         client: RemotingClient,
         master_changed: Callable[[bool], None],

@@ -24,7 +24,7 @@ from pyledger.servers.broker.ha.slave import SERVICE_NOT_AVAILABLE, SlaveBroker
 from pyledger.servers.broker.tables import BrokerTables
 from pyledger.servers.ha.client import HaClient
 from pyledger.servers.ha.service import HaService
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 from pyledger.wire.remoting.bodies.ha_status import HaClientStatus, HaConnectionStatus, HaStatus
 from pyledger.wire.remoting.bodies.route import decode_clusters
 from pyledger.wire.remoting.command import RemotingCommand
@@ -64,7 +64,7 @@ class MasterReplication:
         self,
         config: BrokerConfig,
         ha: HaConfig,
-        store: MessageStore,
+        store: StoreEngine,
         tables: BrokerTables,
         client: RemotingClient,
         now_ms: Callable[[], int],
@@ -236,7 +236,7 @@ class SlaveReplication(SlaveBroker):
     def __init__(
         self,
         ha: HaConfig,
-        store: MessageStore,
+        store: StoreEngine,
         tables: BrokerTables,
         client: RemotingClient,
         now_ms: Callable[[], int],
@@ -360,7 +360,7 @@ Replication = MasterReplication | SlaveReplication | GroupLeader | GroupFollower
 def replication_of(
     config: BrokerConfig,
     ha: HaConfig,
-    store: MessageStore,
+    store: StoreEngine,
     tables: BrokerTables,
     client: RemotingClient,
     now_ms: Callable[[], int],

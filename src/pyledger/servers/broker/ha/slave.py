@@ -7,7 +7,7 @@ from pyledger.config.ha import HaConfig
 from pyledger.net.remoting.client import RemotingClient
 from pyledger.servers.broker.ha.slave_synchronize import SlaveSynchronize
 from pyledger.servers.broker.tables import BrokerTables
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 
 SERVICE_NOT_AVAILABLE = "SERVICE_NOT_AVAILABLE"
 
@@ -18,7 +18,7 @@ class SlaveBroker:
     def __init__(
         self,
         ha: HaConfig,
-        store: MessageStore,
+        store: StoreEngine,
         tables: BrokerTables,
         client: RemotingClient,
         term: Callable[[], int] = lambda: 0,

@@ -9,7 +9,7 @@ from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.remoting.connection import Connection
 from pyledger.protocol.broker.consumer_offsets import offset_to_answer
 from pyledger.servers.broker.context import BrokerContext, Method, Reply
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 from pyledger.store.queues.queue_reader import default_limits
 from pyledger.wire.remoting.command import RemotingCommand
 from pyledger.wire.remoting.headers import query as headers
@@ -82,7 +82,7 @@ class OffsetProcessor:
         return self._context.store.queue_range(name, queue_id).max_offset > 0
 
 
-def first_in_memory(store: MessageStore, topic: str, queue_id: int, resident_bytes: int) -> bool:
+def first_in_memory(store: StoreEngine, topic: str, queue_id: int, resident_bytes: int) -> bool:
     """Whether message 0 of a queue lies in the part of the log that is taken to be in memory."""
     places = store.get_ranges(topic, queue_id, 0, 1).ranges.places
     return bool(places) and store.max_offset - places[0][0] <= resident_bytes

@@ -11,7 +11,7 @@ from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.remoting.connection import Connection
 from pyledger.servers.broker.auth.admin_gate import denied
 from pyledger.servers.broker.context import BrokerContext, Method, Reply
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 from pyledger.wire.remoting.command import RemotingCommand
 from pyledger.wire.remoting.headers import query as headers
 
@@ -97,7 +97,7 @@ class QueryProcessor:
         return request.response(header=headers.GetEarliestMsgStoretimeResponseHeader(timestamp=time_ms))
 
 
-def store_time_ms(store: MessageStore, topic: str, queue_id: int, offset: int) -> int:
+def store_time_ms(store: StoreEngine, topic: str, queue_id: int, offset: int) -> int:
     """When the message at a queue offset was stored, ms since 1970; -1: there is none."""
     found = store.get(topic, queue_id, offset, 1).messages if offset >= 0 else []
     return found[0].store_timestamp if found else -1
