@@ -328,6 +328,5 @@ cdef class AppendCall(AnsweredCall):
         PyObject_GenericSetAttr(response, "term", m.term)
         PyObject_GenericSetAttr(response, "index", m.index)
         PyObject_GenericSetAttr(response, "pos", m.pos)
-        PyObject_GenericSetAttr(response, "positions", ())
         self.response = response
         return True

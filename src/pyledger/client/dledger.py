@@ -9,7 +9,10 @@ Source: DLedger DLedgerClient.java.
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from math import ceil
 from typing import Any, Self
 
 from pyledger.config.net import NetConfig
@@ -20,7 +23,6 @@ from pyledger.errors import (
     OutcomeUnknownError,
     RemotingConnectError,
     RemotingError,
-    RemotingTimeoutError,
     RemotingTooMuchRequestError,
 )
 from pyledger.net.remoting.client import RemotingClient
@@ -30,19 +32,21 @@ from pyledger.protocol.dledger.messages import (
     AppendEntryResponse,
     Entry,
     GetEntriesRequest,
+    GetEntriesResponse,
     HeartBeatRequest,
     LeadershipTransferRequest,
     MetadataRequest,
     MetadataResponse,
     ReadIndexRequest,
+    ReadIndexResponse,
     Request,
     Response,
 )
 from pyledger.protocol.dledger.response_codes import ResponseCode
-from pyledger.wire.dledger.bodies import CODES, decode_response, encode_body, parse_peers
-from pyledger.wire.dledger.native_bodies import OFFER, append_head
+from pyledger.wire.dledger.bodies import decode_response, parse_peers
+from pyledger.wire.dledger.codec import DLedgerCodec, encode_request
 from pyledger.wire.remoting.command import RemotingCommand
-from pyledger.wire.remoting.native_codec import AppendCall, AppendHead
+from pyledger.wire.remoting.native_codec import AppendCall
 
 METADATA_TIMEOUT_MS = 1500
 TRANSFER_TIMEOUT_MS = 10_000
@@ -81,8 +85,6 @@ class DLedgerClient:
         self.peers = parse_peers(peers)
         self.leader: str | None = None
         self._client = RemotingClient(config=net)
-        self._append_heads: dict[str, AppendHead] = {}
-        """Of members that take appends as they are."""
         self._looking: asyncio.Task[str] | None = None
 
     async def __aenter__(self) -> Self:
@@ -107,36 +109,37 @@ class DLedgerClient:
             DLedgerRejectedError: the leader refused it; nothing was appended.
             OutcomeUnknownError: it may be in the log, or come into it.
         """
-        response = await self._append_raw((body,))
-        if response is not None:
-            return response
-        return await self._append(AppendEntryRequest(group=self.group, body=body))
+        return await self.append_many((body,))
 
     async def append_many(self, bodies: Sequence[bytes]) -> AppendEntryResponse:
         """Append entries with one request; the answer is that of the last. Only nodes of ours take it."""
-        response = await self._append_raw(bodies)
-        if response is not None:
-            return response
-        return await self._append(AppendEntryRequest(group=self.group, batch_msgs=tuple(bodies)))
+        response = await self._ask_leader(partial(self._send_append, bodies), append=True)
+        assert isinstance(response, AppendEntryResponse)
+        if response.code in UNKNOWN_OUTCOME:
+            raise OutcomeUnknownError(self.leader or "the leader", f"answered {response.code}")
+        self._check(response)
+        return response
 
     async def get(self, index: int) -> Entry | None:
         """A committed entry; None where there is none."""
         request = GetEntriesRequest(group=self.group, begin_index=index)
-        response = await self._ask_leader(request, append=False)
+        response = await self._ask_leader(partial(self._send, request), append=False)
+        assert isinstance(response, GetEntriesResponse)
         if response.code in (
             ResponseCode.INDEX_OUT_OF_RANGE,
             ResponseCode.INDEX_LESS_THAN_LOCAL_BEGIN,
         ):
             return None
-        self._refuse(response)
-        found: tuple[Entry, ...] = response.entries
-        return found[0] if found else None
+        self._check(response)
+        return response.entries[0] if response.entries else None
 
     async def read_index(self) -> int:
         """How far one must read to see every append that was acknowledged before; only of nodes of ours."""
-        response = await self._ask_leader(ReadIndexRequest(group=self.group), append=False)
-        self._refuse(response)
-        return int(response.index)
+        request = ReadIndexRequest(group=self.group)
+        response = await self._ask_leader(partial(self._send, request), append=False)
+        assert isinstance(response, ReadIndexResponse)
+        self._check(response)
+        return response.index
 
     async def transfer(self, to: str) -> int:
         """Make a member the leader, unless it is; returns the term in which it leads."""
@@ -152,7 +155,7 @@ class DLedgerClient:
         )
         response = await self._call(leader, request, max(self.timeout_ms, TRANSFER_TIMEOUT_MS))
         self.leader = None
-        self._refuse(response)
+        self._check(response)
         return int(response.term)
 
     async def metadata(self, member: str) -> MetadataResponse:
@@ -171,7 +174,7 @@ class DLedgerClient:
         request = HeartBeatRequest(group=self.group, remote_id=member, leader_id=other, term=-2)
         response = await self._call(member, request, timeout_ms)
         if response.code in (ResponseCode.UNKNOWN_GROUP, ResponseCode.UNKNOWN_MEMBER):
-            self._refuse(response, member)
+            self._check(response, member)
         return int(response.term)
 
     # --- asking
@@ -179,70 +182,62 @@ class DLedgerClient:
     def _deadline(self) -> float:
         return asyncio.get_running_loop().time() + self.timeout_ms / 1000
 
-    async def _append_raw(self, bodies: Sequence[bytes]) -> AppendEntryResponse | None:
-        """Append bodies as they are, where the leader takes that; None: nothing was appended so far."""
-        leader = self.leader or ""
-        head = self._append_heads.get(leader)
-        if (
-            head is None
-            or not bodies
-            or (connection := self._client.open_connection(self.peers[leader])) is None
-        ):
-            return None
-        if not connection.has_room:
-            await self._wait_for_room(connection)
-            if not connection.takes_calls:
-                return None
-        endpoint = connection.endpoint
+    async def _send(self, request: Request, leader: str, timeout_ms: int) -> Response:
+        """The response of a leader to a request that has no address yet."""
+        response: Response = await self._call(leader, replace(request, remote_id=leader), timeout_ms)
+        return response
+
+    async def _send_append(self, bodies: Sequence[bytes], leader: str, timeout_ms: int) -> Response:
+        """The response of a leader to a request to append these bodies.
+
+        Raises:
+            RemotingConnectError: nothing was sent, or a program that is no node rejected it.
+            RemotingError: there was no response; it may have been appended.
+            MalformedBodyError: the response cannot be read; it may have been appended.
+        """
+        connection = await self._connection(leader, timeout_ms)
+        endpoint, codec = connection.endpoint, DLedgerCodec.of(connection.data)
         future: asyncio.Future[AppendEntryResponse | RemotingCommand | RemotingError]
         future, opaque = endpoint.loop.create_future(), endpoint.next_opaque()
-        connection.start_encoded(AppendCall(future), opaque, (head.encode(opaque, bodies),), self.timeout_ms)
+        is_binary = codec.binary
+        frame = codec.encode_append(self.group, leader, opaque, bodies)
+        connection.start_encoded(AppendCall(future), opaque, (frame,), timeout_ms)
         outcome = await future
         if isinstance(outcome, AppendEntryResponse):
             return outcome
         if isinstance(outcome, RemotingError):
-            self._forget(leader)
-            raise OutcomeUnknownError(leader, str(outcome)) from outcome
-        if outcome.code not in (0, ResponseCode.SUCCESS):
-            self._append_heads.pop(leader, None)  # another program answers there now, and knows no such code
-            return None
-        try:
-            response = decode_response(AppendEntryRequest(), memoryview(outcome.body))
-        except MalformedBodyError as error:
-            raise OutcomeUnknownError(leader, str(error)) from error
-        assert isinstance(response, AppendEntryResponse)
-        if response.code in NOT_TAKEN:
-            return None
-        self._check_append(response)
-        return response
+            raise outcome
+        if not codec.learn(outcome) and is_binary:
+            raise RemotingConnectError(self.peers[leader], f"it answered {outcome.code}")
+        return decode_response(AppendEntryRequest(), memoryview(outcome.body))
 
-    async def _wait_for_room(self, connection: Connection) -> None:
-        """Wait until the leader has read more of what was sent before."""
-        try:
-            await connection.room(self.timeout_ms, self.timeout_ms)
-        except RemotingTimeoutError as error:
-            raise NoLeaderError(self.group, self.timeout_ms) from error
+    async def _connection(self, leader: str, timeout_ms: int) -> Connection:
+        """A connection to the leader with free space for one more request.
 
-    async def _append(self, request: AppendEntryRequest) -> AppendEntryResponse:
-        response: AppendEntryResponse = await self._ask_leader(request, append=True)
-        self._check_append(response)
-        return response
+        Raises:
+            RemotingConnectError: there is none in time.
+        """
+        address = self.peers[leader]
+        connection = self._client.open_connection(address)
+        if connection is None:
+            await self._greet(leader)
+            connection = self._client.open_connection(address)
+        if connection is not None and not connection.has_room:
+            with contextlib.suppress(RemotingError):
+                await connection.room(timeout_ms, timeout_ms)
+        if connection is None or not connection.takes_calls:
+            raise RemotingConnectError(address, "no request can be sent now")
+        return connection
 
-    def _check_append(self, response: AppendEntryResponse) -> None:
-        if response.code in UNKNOWN_OUTCOME:
-            raise OutcomeUnknownError(self.leader or "the leader", f"answered {response.code}")
-        self._refuse(response)
-
-    async def _ask_leader(self, request: Any, *, append: bool) -> Any:
-        """The leader's answer; another member is asked as long as that cannot do a thing twice."""
+    async def _ask_leader(self, send: Callable[[str, int], Awaitable[Response]], *, append: bool) -> Response:
+        """The leader's response to what `send` sends it, within ms; sent again where it cannot act twice."""
         deadline = self._deadline()
         loop = asyncio.get_running_loop()
         while True:
             leader = self.leader or await self._find_leader(deadline)
-            left_ms = max(1, int((deadline - loop.time()) * 1000))
-            addressed = type(request)(**{**members_of(request), "remote_id": leader})
+            left_ms = max(1, ceil((deadline - loop.time()) * 1000))
             try:
-                response = await self._call(leader, addressed, left_ms)
+                response = await send(leader, left_ms)
             except (RemotingConnectError, RemotingTooMuchRequestError):
                 self._forget(leader)
             except (RemotingError, MalformedBodyError) as error:
@@ -293,19 +288,14 @@ class DLedgerClient:
             await self.metadata(leader)
 
     async def _call(self, member: str, request: Request, timeout_ms: int) -> Any:
-        command = RemotingCommand.request(CODES[type(request)], body=encode_body(request))
-        answer = await self._client.call(self.peers[member], command, timeout_ms)
-        if member not in self._append_heads and answer.ext_fields.items() >= OFFER.items():
-            self._append_heads[member] = append_head(self.group, member)
-        return decode_response(request, memoryview(answer.body))
+        address = self.peers[member]
+        response = await self._client.call(address, encode_request(request), timeout_ms)
+        if (connection := self._client.open_connection(address)) is not None:
+            DLedgerCodec.of(connection.data).learn(response)
+        return decode_response(request, memoryview(response.body))
 
-    def _refuse(self, response: Response, member: str | None = None) -> None:
+    def _check(self, response: Response, member: str | None = None) -> None:
         if response.code != ResponseCode.SUCCESS:
             known = response.code in ResponseCode._value2member_map_
             name = ResponseCode(response.code).name if known else ""
             raise DLedgerRejectedError(member or self.leader or "the leader", response.code, name)
-
-
-def members_of(request: Request) -> dict[str, Any]:
-    """The members of a message, by name."""
-    return {name: getattr(request, name) for name in type(request).__dataclass_fields__}

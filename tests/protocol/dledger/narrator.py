@@ -174,7 +174,8 @@ class GroupNarrator:
             for token, response in ready.replies:
                 token(response)
             for one in ready.appended:
-                one.token(node.append_response(one))
+                for token, response in node.append_responses(one):
+                    token(response)
             if ready.persist is not None:
                 member.asked = ready.persist
                 if not member.slow:

@@ -1,7 +1,6 @@
 """Events that come together are taken as one after the other: the logs and answers are the same."""
 
 import random
-from itertools import chain
 
 import pytest
 
@@ -57,8 +56,9 @@ class Group:
                 self.inboxes[call.peer].append(Received((name, call), call.request))
             for token, response in ready.replies:
                 self.answer(token, response)
-            for one in chain(ready.appended, *(run.each for run in ready.appended_each)):
-                self.answer(one.token, node.append_response(one))
+            for one in ready.appended:
+                for token, response in node.append_responses(one):
+                    self.answer(token, response)
             node.advance(ready, 0)
 
     def answer(self, token: object, response: Response) -> None:

@@ -22,7 +22,8 @@ from pyledger.servers.dledger.server import DLedgerServer
 from pyledger.store.dledger.reader import DLedgerReader
 from pyledger.store.dledger.verify import verify_dledger
 from pyledger.store.files.lock import StoreLock
-from pyledger.wire.dledger.bodies import decode_request
+from pyledger.wire.dledger import codec
+from pyledger.wire.dledger.bodies import decode_json_request
 from tests.servers.dledger.group import (
     CALM,
     Group,
@@ -80,10 +81,10 @@ def test_bodies_and_entries_go_as_they_are_however_much_waits_to_be_written(
     decoded = []
 
     def watched(code: int, body: memoryview) -> Request:
-        decoded.append(decode_request(code, body))
+        decoded.append(decode_json_request(code, body))
         return decoded[-1]
 
-    monkeypatch.setattr(server, "decode_request", watched)
+    monkeypatch.setattr(codec, "decode_json_request", watched)
     net = NetConfig(write_high_water_mark_bytes=1, write_low_water_mark_bytes=1)
 
     async def work() -> None:

@@ -24,7 +24,7 @@ from pyledger.wire.dledger.bodies import (
     CODES,
     READ_INDEX,
     REQUEST_TYPES,
-    decode_request,
+    decode_json_request,
     decode_response,
     encode_body,
 )
@@ -65,7 +65,7 @@ def test_what_java_sent_is_written_again_byte_by_byte() -> None:
     for one, body, answer in recorded():
         if one["name"] == "APPEND" and b'"body"' not in body:
             continue  # refused, by Java too
-        request = decode_request(one["header"]["code"], body)
+        request = decode_json_request(one["header"]["code"], body)
         assert CODES[type(request)] == one["header"]["code"]
         if list(json.loads(body)) == sorted(json.loads(body)):
             assert encode_body(request) == body
@@ -84,7 +84,7 @@ def test_what_java_sent_is_written_again_byte_by_byte() -> None:
 
 def test_keys_are_read_in_any_case_and_unknown_ones_ignored() -> None:
     body = b'{"CODE":406,"Endindex":7,"xTerm":-1,"nobody":{"knows":[1]},"term":3}'
-    push = decode_request(RequestCode.PUSH, b'{"type":"COMMIT"}')
+    push = decode_json_request(RequestCode.PUSH, b'{"type":"COMMIT"}')
     response = decode_response(push, body)
     assert isinstance(response, PushEntryResponse)
     assert (response.code, response.end_index, response.term, response.index) == (406, 7, 3, None)
@@ -109,7 +109,7 @@ def test_peers_and_bodies_of_clients() -> None:
 )  # fmt: skip
 def test_what_is_no_push_is_refused(body: bytes) -> None:
     with pytest.raises(MalformedBodyError):
-        decode_request(RequestCode.PUSH, body)
+        decode_json_request(RequestCode.PUSH, body)
 
 
 @settings(max_examples=200)
@@ -118,7 +118,7 @@ def test_damage_is_refused_or_read_but_never_crashes(code: int, at: int, noise: 
     body = next(body for one, body, _ in recorded() if one["header"]["code"] == code)
     cut = min(at, len(body))
     try:
-        decode_request(code, body[:cut] + noise + body[cut + len(noise) :])
+        decode_json_request(code, body[:cut] + noise + body[cut + len(noise) :])
     except MalformedBodyError:
         return
 
@@ -126,6 +126,6 @@ def test_damage_is_refused_or_read_but_never_crashes(code: int, at: int, noise: 
 def test_entries_of_fewer_bytes_than_any_member_writes_are_refused() -> None:
     empty = Entry(index=0, term=0, pos=0, size=48, body=b"")
     said = PushEntryRequest(group="g", remote_id="n0", type=PushType.APPEND, batch_entry=(empty,) * 5_000)
-    assert decode_request(RequestCode.PUSH, encode_body(said)) == said
+    assert decode_json_request(RequestCode.PUSH, encode_body(said)) == said
     with pytest.raises(MalformedBodyError, match="objects and lists"):
-        decode_request(RequestCode.PUSH, b'{"batchEntry":[' + b"{}," * 5_000 + b"{}]}")
+        decode_json_request(RequestCode.PUSH, b'{"batchEntry":[' + b"{}," * 5_000 + b"{}]}")

@@ -98,7 +98,15 @@ class RemotingClient:
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         return await self._call(address, command, timeout_ms, deadline, attempts=2)
 
-    def start_call(self, address: str | None, command: RemotingCommand, timeout_ms: int, done: Done) -> None:
+    def start_call(
+        self,
+        address: str | None,
+        command: RemotingCommand,
+        timeout_ms: int,
+        done: Done,
+        *,
+        limited: bool = True,
+    ) -> None:
         """Send a request; `done` gets its answer, or the error, from the event loop.
 
         Unlike `call` this never closes a connection for a late answer, and does not wait for a permit while
@@ -109,6 +117,8 @@ class RemotingClient:
             command: A request; its opaque is set here.
             timeout_ms: For everything, connecting included.
             done: Called once, perhaps before this returns. Must not raise.
+            limited: Fail when more than the high water mark waits to be written. False: the caller limits
+                that itself.
 
         Cost: no task and no future while the connection stands.
         """
@@ -120,7 +130,7 @@ class RemotingClient:
         deadline = connection.endpoint.loop.time() + timeout_ms / 1000
         ended = partial(self._ended, address, command, timeout_ms, deadline, done, connection)
         try:
-            connection.start_call(command, timeout_ms, ended)
+            connection.start_call(command, timeout_ms, ended, limited=limited)
         except RemotingError as error:
             done(error)
 

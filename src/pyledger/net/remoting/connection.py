@@ -172,13 +172,16 @@ class Connection(FrameStream):
             raise
         return answer
 
-    def start_call(self, command: RemotingCommand, timeout_ms: int, done: Done) -> ResponseFuture:
+    def start_call(
+        self, command: RemotingCommand, timeout_ms: int, done: Done, *, limited: bool = True
+    ) -> ResponseFuture:
         """Send a request; `done` gets its answer, or the error, from the event loop.
 
         Args:
             command: A request; its opaque is set here.
             timeout_ms: For the answer.
             done: Called once, unless the returned call is abandoned. Must not raise.
+            limited: Fail when more than the high water mark waits to be written.
 
         Raises:
             RemotingTooMuchRequestError: no permit is free, or too much waits to be written; nothing was sent.
@@ -188,7 +191,7 @@ class Connection(FrameStream):
         if not permits.try_take():
             raise permits.exhausted(self.remote_address)
         try:
-            return self._start(command, timeout_ms, timeout_ms, done)
+            return self._start(command, timeout_ms, timeout_ms, done, limited=limited)
         except BaseException:
             permits.give()
             raise
@@ -424,9 +427,18 @@ class Connection(FrameStream):
 
     # --- requests of ours
 
-    def _start(self, command: RemotingCommand, left_ms: float, timeout_ms: int, done: Done) -> ResponseFuture:
+    def _start(
+        self,
+        command: RemotingCommand,
+        left_ms: float,
+        timeout_ms: int,
+        done: Done,
+        *,
+        limited: bool = True,
+    ) -> ResponseFuture:
         """Send a request that holds a permit; `left_ms` are left of its time."""
-        self._check_room(command)
+        if limited:
+            self._check_room(command)
         opaque = command.opaque = self.endpoint.next_opaque()
         permits, address = self.endpoint.async_permits, self.remote_address
         pending = ResponseFuture(self.calls, opaque, permits, address, timeout_ms, done)

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Sequence
 from pyledger.model.quorum import quorum_index
 from pyledger.protocol.dledger.member_state import MemberState
 from pyledger.protocol.dledger.messages import NO_INDEX, NO_TERM, AppendEntryResponse
-from pyledger.protocol.dledger.ready import Appended, AppendedEach
+from pyledger.protocol.dledger.ready import Appended
 from pyledger.protocol.dledger.response_codes import ResponseCode
 
 
@@ -25,7 +25,7 @@ class QuorumAckChecker:
         self.places = {peer: place for place, peer in enumerate(state.peers)}
         self.own_place = self.places[state.self_id]
         self.peer_water_marks_by_term: dict[int, list[int]] = {}
-        self.pending_append_responses_by_term: dict[int, deque[Appended | AppendedEach]] = {}
+        self.pending_append_responses_by_term: dict[int, deque[Appended]] = {}
         self.waiting_count = 0
         """Requests that wait for their quorum."""
         self.first_index = NO_INDEX
@@ -55,7 +55,7 @@ class QuorumAckChecker:
         return self.peer_water_marks_by_term[self.state.term]
 
     @property
-    def waiting(self) -> deque[Appended | AppendedEach]:
+    def waiting(self) -> deque[Appended]:
         """Appends of the leader's term without answer, by index."""
         return self.pending_append_responses_by_term[self.state.term]
 
@@ -98,11 +98,8 @@ class QuorumAckChecker:
         waiting, outbox = self.waiting, state.outbox
         while waiting and waiting[0].last_index <= index:
             one = waiting.popleft()
-            self.waiting_count -= count_of(one)
-            if isinstance(one, AppendedEach):
-                outbox.appended_each.append(one)
-            else:
-                outbox.appended.append(one)
+            self.waiting_count -= len(one.tokens)
+            outbox.appended.append(one)
 
     @property
     def room(self) -> int:
@@ -113,23 +110,12 @@ class QuorumAckChecker:
         """Do too many appends wait?"""
         return self.room <= 0
 
-    def wait(self, token: Hashable, last_index: int, places: Sequence[int], now_ms: int) -> None:
-        """Answer when the entries at these places, which end with `last_index`, are committed."""
-        positions = tuple(places) if len(places) > 1 else ()
+    def wait(self, tokens: Sequence[Hashable], positions: Sequence[int], now_ms: int) -> None:
+        """Answer requests when the last entries of the log, which these positions are of, are committed."""
         deadline_ms = now_ms + self.config.max_wait_ack_time_ms
-        term = self.state.term
-        self.waiting.append(Appended(token, term, last_index, places[-1], positions, deadline_ms))
-        self.waiting_count += 1
-
-    def wait_each(
-        self, tokens: Sequence[Hashable], first_index: int, places: Sequence[int], now_ms: int
-    ) -> None:
-        """Answer appends of one entry each when all of them are committed."""
-        deadline_ms = now_ms + self.config.max_wait_ack_time_ms
-        term = self.state.term
-        last_index = first_index + len(places) - 1
-        self.waiting.append(AppendedEach(tokens, term, last_index, places, deadline_ms))
-        self.waiting_count += len(places)
+        last_index = self.state.storage.end_index
+        self.waiting.append(Appended(tokens, self.state.term, last_index, positions, deadline_ms))
+        self.waiting_count += len(tokens)
 
     def run(self, now_ms: int) -> None:
         """Answer appends that waited too long: nobody knows yet what becomes of them."""
@@ -137,24 +123,21 @@ class QuorumAckChecker:
             waiting = self.waiting
             while waiting and waiting[0].deadline_ms <= now_ms:
                 one = waiting.popleft()
-                self.waiting_count -= count_of(one)
+                self.waiting_count -= len(one.tokens)
                 self._refuse(one, ResponseCode.WAIT_QUORUM_ACK_TIMEOUT)
 
-    def _refuse(self, one: Appended | AppendedEach, code: ResponseCode) -> None:
+    def _refuse(self, one: Appended, code: ResponseCode) -> None:
         state = self.state
-        if isinstance(one, AppendedEach):
-            for each in one.each:
-                self._refuse(each, code)
-            return
-        response = AppendEntryResponse(
-            group=state.group,
-            code=code,
-            leader_id=state.leader_id,
-            term=one.term,
-            index=one.last_index,
-            pos=one.pos,
-        )
-        state.outbox.reply(one.token, response)
+        for token, index, position in one.each:
+            response = AppendEntryResponse(
+                group=state.group,
+                code=code,
+                leader_id=state.leader_id,
+                term=one.term,
+                index=index,
+                pos=position,
+            )
+            state.outbox.reply(token, response)
 
     @property
     def commits_reads(self) -> bool:
@@ -167,8 +150,3 @@ class QuorumAckChecker:
         if not self.state.is_leader or not self.waiting:
             return None
         return self.waiting[0].deadline_ms
-
-
-def count_of(one: Appended | AppendedEach) -> int:
-    """How many requests these are."""
-    return len(one.places) if isinstance(one, AppendedEach) else 1

@@ -271,8 +271,6 @@ class AppendEntryResponse(RequestOrResponse):
 
     index: int = NO_INDEX
     pos: int = -1
-    positions: tuple[int, ...] = ()
-    """Of a batch, one for each entry; not on the wire."""
 
 
 @lazy_dataclass(kw_only=True)

@@ -3,7 +3,7 @@
 `step` and `tick` take what happened and the time; `ready` says what to do.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from pyledger.config.dledger import DLedgerConfig
@@ -333,7 +333,7 @@ class DLedgerNode:
             return
         bodies = (request.body,) if request.batch_msgs is None else request.batch_msgs
         try:
-            places = self.storage.append_bodies(self.state.term, bodies)
+            positions = self.storage.append_bodies(self.state.term, bodies)
         except StoreFullError:
             self._refuse(token, request, ResponseCode.DISK_FULL)
             self.transfer.make_way(self.now_ms)
@@ -341,7 +341,7 @@ class DLedgerNode:
             self.outbox.alarm(str(error))
             self._refuse(token, request, ResponseCode.UNEXPECTED_ARGUMENT)
         else:
-            self.checker.wait(token, self.storage.end_index, places, self.now_ms)
+            self.checker.wait((token,), positions, self.now_ms)
             self.outbox.wrote_log(self.storage.end_index)
 
     def _append_each(self, tokens: Sequence[Hashable], bodies: Sequence[bytes]) -> None:
@@ -350,13 +350,12 @@ class DLedgerNode:
         room = self.checker.room if state.is_leader else 0
         template = AppendEntryRequest(group=state.group, remote_id=state.self_id)
         if len(tokens) <= room and self._check_append(template) is None:
-            first = storage.end_index + 1
             try:
-                places = storage.append_bodies(state.term, bodies)
+                positions = storage.append_bodies(state.term, bodies)
             except (StoreFullError, RecordTooLargeError):
                 pass  # nothing was appended: find out whose fault it is
             else:
-                self.checker.wait_each(tokens, first, places, self.now_ms)
+                self.checker.wait(tokens, positions, self.now_ms)
                 self.outbox.wrote_log(storage.end_index)
                 return
         for token, body in zip(tokens, bodies, strict=True):
@@ -390,13 +389,11 @@ class DLedgerNode:
                 return
             self.outbox.reply(token, GetEntriesResponse(group=self.state.group, entries=entries))
 
-    def append_response(self, appended: Appended) -> AppendEntryResponse:
-        """The answer to an append that is committed."""
-        return AppendEntryResponse(
-            group=self.state.group,
-            leader_id=self.state.self_id,
-            term=appended.term,
-            index=appended.last_index,
-            pos=appended.pos,
-            positions=appended.positions,
-        )
+    def append_responses(self, appended: Appended) -> Iterator[tuple[Hashable, AppendEntryResponse]]:
+        """Token and response of each request that is committed."""
+        group, leader_id, term = self.state.group, self.state.self_id, appended.term
+        for token, index, position in appended.each:
+            yield (
+                token,
+                AppendEntryResponse(group=group, leader_id=leader_id, term=term, index=index, pos=position),
+            )

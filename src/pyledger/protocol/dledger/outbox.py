@@ -8,7 +8,7 @@ again.
 from collections.abc import Hashable
 
 from pyledger.protocol.dledger.messages import NO_INDEX, PeerRequest, PushEntryResponse, Response, TermState
-from pyledger.protocol.dledger.ready import Appended, AppendedEach, Call, Persist, Ready, Reply, RoleChange
+from pyledger.protocol.dledger.ready import Appended, Call, Persist, Ready, Reply, RoleChange
 
 ALARMS_MAX = 100
 HELD_MAX = 10_000
@@ -33,7 +33,6 @@ class Outbox:
         self.calls: list[Call] = []
         self.replies: list[Reply] = []
         self.appended: list[Appended] = []
-        self.appended_each: list[AppendedEach] = []
         self.role_changes: list[RoleChange] = []
         self.alarms: list[str] = []
         self.committed_index: int | None = None
@@ -109,7 +108,6 @@ class Outbox:
             or self.calls
             or self.replies
             or self.appended
-            or self.appended_each
             or self.role_changes
             or self.alarms
             or self.committed_index is not None
@@ -120,12 +118,11 @@ class Outbox:
             self.calls,
             self.replies,
             self.appended,
-            self.appended_each,
             self.committed_index,
             self.role_changes,
             self.alarms,
         )
-        self.calls, self.replies, self.appended, self.appended_each = [], [], [], []
+        self.calls, self.replies, self.appended = [], [], []
         self.role_changes, self.alarms = [], []
         self.committed_index = None
         return ready

@@ -107,32 +107,22 @@ class Reply(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """A request to append that was committed: the place of its last entry."""
-
-    token: Hashable
-    term: int
-    last_index: int
-    pos: int
-    positions: tuple[int, ...]
-    """Of all its entries, where it had several."""
-    deadline_ms: int
-
-
-class AppendedEach(NamedTuple):
-    """Requests of `Appends` that were committed, each with an answer of its own."""
+    """Requests to append that were committed together: any number of one entry each, or one of several."""
 
     tokens: Sequence[Hashable]
     term: int
     last_index: int
-    places: Sequence[int]
+    positions: Sequence[int]
+    """Where each entry is in the log (bytes)."""
     deadline_ms: int
 
     @property
-    def each(self) -> Iterator[Appended]:
-        """The requests one by one."""
-        first = self.last_index + 1 - len(self.places)
-        for index, (token, place) in enumerate(zip(self.tokens, self.places, strict=True), first):
-            yield Appended(token, self.term, index, place, (), self.deadline_ms)
+    def each(self) -> Iterator[tuple[Hashable, int, int]]:
+        """Token, index and position of each request's last entry."""
+        positions = self.positions[-len(self.tokens) :]
+        first = self.last_index + 1 - len(positions)
+        for index, (token, position) in enumerate(zip(self.tokens, positions, strict=True), first):
+            yield token, index, position
 
 
 class RoleChange(NamedTuple):
@@ -151,7 +141,6 @@ class Ready:
     calls: Sequence[Call] = ()
     replies: Sequence[Reply] = ()
     appended: Sequence[Appended] = ()
-    appended_each: Sequence[AppendedEach] = ()
     committed_index: int | None = None
     """New, if not None. The storage knows it already."""
     role_changes: Sequence[RoleChange] = ()

@@ -7,7 +7,7 @@ from enum import IntEnum
 
 PUSH_RAW = 50911
 APPEND_RAW = 50912
-"""Requests of ours, see `pyledger.wire.dledger.native_bodies`."""
+"""Requests of ours, see `pyledger.wire.dledger.codec`."""
 
 
 class RequestCode(IntEnum):

@@ -25,12 +25,16 @@ from pyledger.net.remoting.client import RemotingClient
 from pyledger.net.remoting.connection import Connection
 from pyledger.net.remoting.request_table import refuse_unknown
 from pyledger.net.remoting.server import RemotingServer
-from pyledger.protocol.dledger.messages import EntryBatch, PushEntryRequest, RequestOrResponse, Response
+from pyledger.protocol.dledger.messages import (
+    AppendEntryRequest,
+    GetEntriesRequest,
+    RequestOrResponse,
+    Response,
+)
 from pyledger.protocol.dledger.node import DLedgerNode
 from pyledger.protocol.dledger.ready import (
     Answered,
     Appended,
-    AppendedEach,
     Appends,
     Call,
     CallFailed,
@@ -41,27 +45,20 @@ from pyledger.protocol.dledger.ready import (
     Received,
     RoleChange,
 )
-from pyledger.protocol.dledger.response_codes import APPEND_RAW, PUSH_RAW, RequestCode, ResponseCode
+from pyledger.protocol.dledger.response_codes import RequestCode, ResponseCode
 from pyledger.servers.dledger.work_thread import WorkThread
 from pyledger.store.dledger.memory_store import DLedgerMemoryStore
 from pyledger.store.dledger.retention import clean, disk_is_full
 from pyledger.store.dledger.store import DLedgerStore
-from pyledger.wire.dledger.bodies import (
-    CODES,
-    REQUEST_TYPES,
-    decode_request,
-    decode_response,
-    encode_body,
-    parse_peers,
-)
-from pyledger.wire.dledger.native_bodies import (
+from pyledger.wire.dledger.bodies import decode_response, encode_body, parse_peers
+from pyledger.wire.dledger.codec import (
     OFFER,
-    append_answers,
-    decode_raw_append,
-    decode_raw_push,
-    encode_raw_push,
+    REQUEST_CODES,
+    DLedgerCodec,
+    append_responses,
+    decode_request,
 )
-from pyledger.wire.remoting.command import RemotingCommand, encode_frame, encode_plain_frame
+from pyledger.wire.remoting.command import RemotingCommand, encode_frame
 from pyledger.wire.remoting.native_codec import AppendBatch, AppendDecoder
 from pyledger.wire.remoting.request_bodies import too_large
 
@@ -74,7 +71,7 @@ RETRY_MS = 1000
 INCARNATIONS = 1 << 53
 """So many that none comes twice; each is a number that any JSON reader keeps exact."""
 OFFERED_TO = {RequestCode.METADATA, RequestCode.PUSH}
-"""Requests whose answers say that raw ones are taken, too."""
+"""Requests whose responses offer binary requests."""
 
 
 class Asked(NamedTuple):
@@ -105,19 +102,6 @@ class AppendRequestBatch(Sequence[Asked]):
         if isinstance(at, slice):
             return AppendRequestBatch(self.connection, self.opaques[at])
         return Asked(self.connection, RemotingCommand(RequestCode.APPEND, opaque=self.opaques[at]))
-
-
-class RawCall:
-    """A push of entries as they are stored; `done` is told what became of it."""
-
-    __slots__ = ("_done",)
-
-    def __init__(self, done: Callable[[object], None]) -> None:
-        self._done = done
-
-    def finish(self, outcome: object) -> None:
-        """Take the answer, or the error."""
-        self._done(outcome)
 
 
 class DLedgerServer:
@@ -178,8 +162,7 @@ class DLedgerServer:
         self._store_class = DLedgerMemoryStore if in_memory else DLedgerStore
         self._inbox: list[Event] = []
         self._answers: dict[Connection, list[bytes]] = {}
-        self._raw_peers: set[str] = set()
-        self._append_answers = append_answers(group, self_id)
+        self._append_responses = append_responses(group, self_id)
         self._planned: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._armed_ms: int | None = None
@@ -271,20 +254,16 @@ class DLedgerServer:
         """Note a request; the machine answers it."""
         asked, code = Asked(connection, command), command.code
         try:
-            if code in {RequestCode.APPEND, APPEND_RAW} and not self._serve_appends:
-                return answer_to(command, RequestOrResponse(code=ResponseCode.UNEXPECTED_ARGUMENT))
+            if code not in REQUEST_CODES:
+                return refuse_unknown(connection, command)
             if problem := too_large(code, len(command.body)):
                 raise MalformedBodyError("request", "", problem)
-            if code == APPEND_RAW:
-                self._take(Received(asked, decode_raw_append(command.body)))
-            elif code == PUSH_RAW:
-                self._take(Received(asked, decode_raw_push(command.body)))
-            elif code in REQUEST_TYPES:
-                self._take(Received(asked, decode_request(code, memoryview(command.body))))
-                if code == RequestCode.GET:
-                    self._pump()  # answered now, so that the connection's bounds see the answer
-            else:
-                return refuse_unknown(connection, command)
+            request = decode_request(code, memoryview(command.body))
+            if isinstance(request, AppendEntryRequest) and not self._serve_appends:
+                return answer_to(command, RequestOrResponse(code=ResponseCode.UNEXPECTED_ARGUMENT))
+            self._take(Received(asked, request))
+            if isinstance(request, GetEntriesRequest):
+                self._pump()  # answered now, so that the connection's bounds see the answer
         except MalformedBodyError as error:
             # A remoting error would let Java's callers wait for ever.
             connection.report(log, logging.WARNING, "request refused", code=code, why=error)
@@ -360,8 +339,6 @@ class DLedgerServer:
             self._answer(token, response)
         for one in ready.appended:
             self._answer_append(one)
-        for run in ready.appended_each:
-            self._answer_run(run)
         for change in ready.role_changes:
             event(
                 log,
@@ -383,21 +360,14 @@ class DLedgerServer:
         self._put_answer(token, encode_frame(answer_to(token.command, response)))
 
     def _answer_append(self, one: Appended) -> None:
-        asked = one.token
-        assert isinstance(asked, Asked)
-        if asked.command.code == APPEND_RAW:
-            opaques = [asked.command.opaque]
-            frame = self._append_answers.encode(opaques, one.last_index, (one.pos,), one.term)
-            self._put_answer(asked, frame)
-        else:
-            self._answer(asked, self.node.append_response(one))
-
-    def _answer_run(self, run: AppendedEach) -> None:
-        asked = run.tokens
-        assert isinstance(asked, AppendRequestBatch)
-        first = run.last_index + 1 - len(asked)
-        frames = self._append_answers.encode(asked.opaques, first, run.places, run.term)
-        self._answers.setdefault(asked.connection, []).append(frames)
+        batch = one.tokens
+        if isinstance(batch, AppendRequestBatch):
+            first = one.last_index + 1 - len(batch)
+            frames = self._append_responses.encode(batch.opaques, first, one.positions, one.term)
+            self._answers.setdefault(batch.connection, []).append(frames)
+            return
+        for token, response in self.node.append_responses(one):
+            self._answer(token, response)
 
     def _put_answer(self, asked: Asked, frame: bytes) -> None:
         if not asked.command.is_oneway:
@@ -410,30 +380,23 @@ class DLedgerServer:
             connection.write((b"".join(frames),))
 
     def _call(self, call: Call) -> None:
-        request, timeout_ms = call.request, self.config.rpc_timeout_ms
-        done = partial(self._called, call)
-        if isinstance(request, PushEntryRequest) and isinstance(request.batch_entry, EntryBatch):
-            connection = self._client.open_connection(self.peers[call.peer])
-            if call.peer in self._raw_peers and connection is not None:
-                opaque = connection.endpoint.next_opaque()
-                parts = encode_raw_push(request), request.batch_entry.data
-                head = encode_plain_frame(PUSH_RAW, 0, opaque, parts[0], more_bytes=len(parts[1]))
-                connection.start_encoded(RawCall(done), opaque, (head, parts[1]), timeout_ms)
-                return
-        command = RemotingCommand.request(CODES[type(request)], body=encode_body(request))
-        self._client.start_call(self.peers[call.peer], command, timeout_ms, done)
+        address, done = self.peers[call.peer], partial(self._called, call)
+        command = self._codec(address).encode(call.request)
+        # `max_pending_push_bytes` limits what waits to be written.
+        self._client.start_call(address, command, self.config.rpc_timeout_ms, done, limited=False)
+
+    def _codec(self, address: str) -> DLedgerCodec:
+        """That of the connection to a peer; without one, JSON connects."""
+        connection = self._client.open_connection(address)
+        return DLedgerCodec() if connection is None else DLedgerCodec.of(connection.data)
 
     def _called(self, call: Call, outcome: object) -> None:
-        if isinstance(outcome, RemotingCommand) and outcome.code in (0, HEADER_CODE):
-            if outcome.ext_fields.items() >= OFFER.items():
-                self._raw_peers.add(call.peer)
+        if isinstance(outcome, RemotingCommand) and self._codec(self.peers[call.peer]).learn(outcome):
             try:
                 self._take(Answered(call.call_id, decode_response(call.request, memoryview(outcome.body))))
                 return
             except MalformedBodyError as error:
                 event(log, logging.WARNING, "answer not understood", peer=call.peer, why=str(error))
-        elif isinstance(outcome, RemotingCommand):
-            self._raw_peers.discard(call.peer)  # another program may answer there now
         self._take(CallFailed(call.call_id))
 
     def _start_persist(self, persist: Persist) -> None:

@@ -189,7 +189,8 @@ class DLedgerMember:
         for token, response in ready.replies:
             token(response)  # type: ignore[operator]
         for one in ready.appended:
-            one.token(node.append_response(one))  # type: ignore[operator]
+            for token, answer in node.append_responses(one):
+                token(answer)  # type: ignore[operator]
         for alarm in ready.alarms:
             self.world.note(f"{self.name} alarm {alarm}")
 

@@ -76,7 +76,6 @@ CODES: Mapping[type[Request], int] = {kind: code for code, kind in REQUEST_TYPES
 REPEATED = frozenset({HeartBeatRequest, HeartBeatResponse})
 """Equal for as long as a leader leads: what was written or read before is known."""
 REPEATED_BYTES_MAX = 1024
-NOT_ON_THE_WIRE = {"positions"}
 _MEMBERS: dict[str, tuple[tuple[str, str, Any], ...]] = {}
 CONTAINERS_MIN, ENTRY_TEXT_BYTES_MIN = 100, 64
 """Objects and lists that a body may hold: so many, and one more for so many bytes. An entry without a body
@@ -109,7 +108,7 @@ def _encode(message: RequestOrResponse) -> bytes:
 _encode_again = lru_cache(maxsize=64)(_encode)
 
 
-def decode_request(code: int, body: bytes | memoryview) -> Request:
+def decode_json_request(code: int, body: bytes | memoryview) -> Request:
     """The request of a frame.
 
     Raises:
@@ -230,7 +229,7 @@ def _member(key: str, value: str | None) -> str:
 def _members_of(kind: type[Any]) -> tuple[tuple[str, str, Any], ...]:
     """Attribute, key and default of each member that is on the wire."""
     if kind.__name__ not in _MEMBERS:
-        fields = (field for field in dataclasses.fields(kind) if field.name not in NOT_ON_THE_WIRE)
+        fields = dataclasses.fields(kind)
         _MEMBERS[kind.__name__] = tuple((field.name, _camel(field.name), field.default) for field in fields)
     return _MEMBERS[kind.__name__]
 

@@ -16,14 +16,14 @@ from pyledger.protocol.dledger.messages import (
     EntryBatch,
     PushEntryRequest,
 )
-from pyledger.protocol.dledger.response_codes import APPEND_RAW, RequestCode
-from pyledger.wire.dledger.bodies import decode_request, decode_response, encode_body, unbase64
-from pyledger.wire.dledger.native_bodies import (
-    append_answers,
+from pyledger.protocol.dledger.response_codes import APPEND_RAW, PUSH_RAW, RequestCode
+from pyledger.wire.dledger.bodies import decode_response, encode_body, unbase64
+from pyledger.wire.dledger.codec import (
+    OFFER,
+    DLedgerCodec,
     append_head,
-    decode_raw_append,
-    decode_raw_push,
-    encode_raw_push,
+    append_responses,
+    decode_request,
 )
 from pyledger.wire.remoting.command import (
     FLAG_ONEWAY,
@@ -51,17 +51,35 @@ def entries_of(bodies: list[bytes], first: int = 5) -> list[Entry]:
     ]
 
 
-def run_of(entries: list[Entry]) -> EntryBatch:
+def batch_of(entries: list[Entry]) -> EntryBatch:
     return EntryBatch(b"".join(map(stored, entries)), entries[0].index, len(entries))
+
+
+def binary() -> DLedgerCodec:
+    """Of a connection whose peer has offered binary requests."""
+    codec = DLedgerCodec()
+    assert codec.learn(RemotingCommand(200, flag=FLAG_RESPONSE, ext_fields=dict(OFFER)))
+    return codec
+
+
+def pushed(body: bytes) -> PushEntryRequest:
+    request = decode_request(PUSH_RAW, memoryview(body))
+    assert isinstance(request, PushEntryRequest)
+    return request
 
 
 @given(st.lists(st.binary(max_size=40), min_size=1, max_size=9), names)
 def test_a_push_is_read_as_it_was_written(bodies: list[bytes], group: str) -> None:
     entries = entries_of(bodies)
     push = PushEntryRequest(
-        group=group, remote_id="n1", leader_id="n0", term=3, commit_index=4, batch_entry=entries
+        group=group,
+        remote_id="n1",
+        leader_id="n0",
+        term=3,
+        commit_index=4,
+        batch_entry=batch_of(entries),
     )
-    found = decode_raw_push(encode_raw_push(push) + run_of(entries).data)
+    found = pushed(binary().encode(push).body)
     assert (found.group, found.remote_id, found.leader_id, found.term) == (group, "n1", "n0", 3)
     assert (found.commit_index, found.type) == (4, push.type)
     assert found.entries[0] == entries[0]
@@ -72,14 +90,14 @@ def test_a_push_is_read_as_it_was_written(bodies: list[bytes], group: str) -> No
 @given(st.data())
 def test_a_damaged_push_is_refused_or_is_another_push(data: st.DataObject) -> None:
     entries = entries_of([b"abc", b"", b"defghij"])
-    push = PushEntryRequest(group="g", term=3, batch_entry=entries)
-    body = bytearray(encode_raw_push(push) + run_of(entries).data)
+    push = PushEntryRequest(group="g", term=3, batch_entry=batch_of(entries))
+    body = bytearray(binary().encode(push).body)
     if data.draw(st.booleans()):
         del body[data.draw(st.integers(0, len(body) - 1)) :]
     else:
         body[data.draw(st.integers(0, len(body) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     try:
-        found = decode_raw_push(bytes(body))
+        found = pushed(bytes(body))
     except MalformedBodyError:
         return
     indexes = [entry.index for entry in found.entries]
@@ -90,14 +108,12 @@ def test_entries_with_a_gap_are_refused() -> None:
     entries = entries_of([b"a", b"b"])
     gap = [entries[0], entries[1]._replace(index=9)]
     with pytest.raises(MalformedBodyError):
-        decode_raw_push(encode_raw_push(PushEntryRequest(batch_entry=gap)) + run_of(gap).data)
+        pushed(binary().encode(PushEntryRequest(batch_entry=batch_of(gap))).body)
 
 
 def plain(frame: bytes | memoryview) -> AppendEntryRequest:
     """An append as Python reads it."""
     command = decode(frame)
-    if command.code == APPEND_RAW:
-        return decode_raw_append(command.body)
     request = decode_request(command.code, memoryview(command.body))
     assert isinstance(request, AppendEntryRequest)
     return request
@@ -108,7 +124,7 @@ def test_an_append_is_read_as_it_was_written(bodies: list[bytes], group: str, me
     frame = append_head(group, member).encode(7, bodies)
     command = decode(frame[4:])
     assert frame == encode_plain_frame(APPEND_RAW, 0, 7, command.body)
-    found = decode_raw_append(command.body)
+    found = plain(frame[4:])
     assert (found.group, found.remote_id) == (group, member)
     if len(bodies) == 1:
         assert (found.body, found.batch_msgs) == (bodies[0], None)
@@ -118,11 +134,42 @@ def test_an_append_is_read_as_it_was_written(bodies: list[bytes], group: str, me
         assert found.batch_msgs[1:] == tuple(bodies[1:])
     for damaged in (bytes(command.body)[:-1], bytes(command.body) + b"\0"):
         with pytest.raises(MalformedBodyError):
-            decode_raw_append(damaged)
+            decode_request(APPEND_RAW, memoryview(damaged))
+
+
+def test_requests_are_json_until_the_peer_offers_more() -> None:
+    codec, push = DLedgerCodec(), PushEntryRequest(batch_entry=batch_of(entries_of([b"a"])))
+    codes = [codec.encode(push).code, decode(codec.encode_append("g", "n0", 1, [b"a"])[4:]).code]
+    assert codes == [RequestCode.PUSH, RequestCode.APPEND]
+    assert codec.learn(RemotingCommand(200, flag=FLAG_RESPONSE))
+    assert not codec.binary
+    codec = binary()
+    codes = [codec.encode(push).code, decode(codec.encode_append("g", "n0", 1, [b"a"])[4:]).code]
+    assert codes == [PUSH_RAW, APPEND_RAW]
+    # A peer of another kind answers requests that it does not know with a code of remoting.
+    assert not codec.learn(RemotingCommand(3, flag=FLAG_RESPONSE))
+    assert not codec.binary
+
+
+@given(st.lists(st.binary(max_size=40), max_size=3), names)
+def test_an_append_in_json_is_read_as_it_was_written(bodies: list[bytes], group: str) -> None:
+    command = decode(DLedgerCodec().encode_append(group, "n1", 7, bodies)[4:])
+    assert (command.code, command.opaque) == (RequestCode.APPEND, 7)
+    found = decode_request(command.code, memoryview(command.body))
+    assert isinstance(found, AppendEntryRequest)
+    assert (found.group, found.remote_id) == (group, "n1")
+    assert list((found.body,) if found.batch_msgs is None else found.batch_msgs) == bodies
+
+
+def test_a_codec_belongs_to_one_connection() -> None:
+    first: dict[object, object] = {}
+    codec = DLedgerCodec.of(first)
+    assert codec is DLedgerCodec.of(first)
+    assert codec is not DLedgerCodec.of({})
 
 
 @given(st.data())
-def test_appends_that_come_together_are_runs_of_what_python_reads(data: st.DataObject) -> None:
+def test_appends_that_come_together_are_batches_of_what_python_reads(data: st.DataObject) -> None:
     groups, opaques, frames = st.sampled_from(["g", "h", "gr\u00fcn", 'q"uote']), [], []
     for opaque in range(data.draw(st.integers(1, 8))):
         group, body = data.draw(groups), data.draw(st.binary(max_size=20))
@@ -204,7 +251,7 @@ def test_a_leader_writes_its_answers_as_any_other(
         wanted += encode_plain_frame(200, FLAG_RESPONSE, opaque, body)
         assert answer_of(body, opaque) == response
         index += 1
-    assert append_answers(group, leader).encode(opaques, index - 3, places, term) == wanted
+    assert append_responses(group, leader).encode(opaques, index - 3, places, term) == wanted
 
 
 class Box:
