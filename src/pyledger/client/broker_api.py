@@ -20,8 +20,6 @@ from pyledger.wire.remoting.headers.client import (
 from pyledger.wire.remoting.headers.namesrv import GetRouteInfoRequestHeader
 from pyledger.wire.remoting.headers.query import (
     BoundaryType,
-    GetEarliestMsgStoretimeRequestHeader,
-    GetEarliestMsgStoretimeResponseHeader,
     GetMaxOffsetRequestHeader,
     GetMaxOffsetResponseHeader,
     GetMinOffsetRequestHeader,
@@ -217,16 +215,6 @@ class Calls:
         )
         command = RemotingCommand.request(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
         return (await self.ask(address, command)).header(SearchOffsetResponseHeader).offset
-
-    async def earliest_store_time(self, address: str, queue: MessageQueue) -> int:
-        """When the first message of a queue was stored, ms since 1970; -1 when there is none."""
-        header = GetEarliestMsgStoretimeRequestHeader(
-            topic=queue.topic, queue_id=queue.queue_id, bname=queue.broker_name
-        )
-        answer = await self.ask(
-            address, RemotingCommand.request(RequestCode.GET_EARLIEST_MSG_STORETIME, header)
-        )
-        return answer.header(GetEarliestMsgStoretimeResponseHeader).timestamp
 
     # --- messages
 

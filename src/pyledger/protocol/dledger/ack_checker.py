@@ -70,13 +70,8 @@ class QuorumAckChecker:
             marks[place] = index
             self._commit(marks)
 
-    def compared(self, peer: str, index: int) -> None:
-        """A comparison found that a member holds entries up to `index`, perhaps less than it acknowledged."""
-        self.forget(peer)
-        self.raise_water_mark(peer, index)
-
     def forget(self, peer: str) -> None:
-        """A member is compared again: it may have lost what it acknowledged."""
+        """Drop what a member acknowledged: it is compared again, and may have lost entries."""
         self.water_marks[self.places[peer]] = NO_INDEX
 
     def update_own(self) -> None:

@@ -106,7 +106,7 @@ class EntryDispatcher:
         self.epoch += 1
         self.asking = False
         if to is PushType.APPEND:
-            self.checker.compared(self.peer, index)
+            self.checker.raise_water_mark(self.peer, index)
             self.write_index = index + 1
             self.compare_index = self.truncate_index = NO_INDEX
             self._drop_all()
