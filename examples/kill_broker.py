@@ -1,6 +1,6 @@
 """What a kill costs: a broker is killed with SIGKILL while it takes messages, and loses none that it took.
 
-Starts `pyledger serve --dev` as a process, sends messages of 256 bytes in batches, kills the process in the
+Starts `pyledger serve` as a process, sends messages of 256 bytes in batches, kills the process in the
 middle, starts it again, sends the rest, and consumes everything. Each message is counted: all that was
 acknowledged must be there, and twice only what was sent again because its acknowledgement did not come. Run
 it with `make smoke`.
@@ -31,7 +31,7 @@ PAUSE_S = 0.05
 
 
 class Node:
-    """`pyledger serve --dev` as a process that can be killed and started again."""
+    """`pyledger serve` as a process that can be killed and started again."""
 
     def __init__(self, folder: Path, *, sync_flush: bool) -> None:
         self.folder = folder
@@ -47,11 +47,11 @@ class Node:
     def start(self) -> float:
         """Start it; returns the seconds until it is ready."""
         begin = time.perf_counter()
-        namesrv_port, port = map(str, self.ports)
+        listen, broker_listen = (f"127.0.0.1:{port}" for port in self.ports)
         self._process = subprocess.Popen(
             [
-                sys.executable, "-m", "pyledger", "serve", "--dev", "--store", str(self.folder),
-                "--namesrv-port", namesrv_port, "--port", port, "--log-level", "error", *self._options,
+                sys.executable, "-m", "pyledger", "serve", "--store", str(self.folder),
+                "--listen", listen, "--broker-listen", broker_listen, "--log-level", "error", *self._options,
             ],
             stdout=subprocess.PIPE, text=True,
         )  # fmt: skip

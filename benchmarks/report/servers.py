@@ -102,7 +102,7 @@ def broker_latency(impl: str) -> Callable[[Results], Verdict]:
 
 def broker_ready(r: Results) -> Verdict:
     node, broker = (r.least(f"broker_idle.ready[kind={kind}]", "ready_ms") for kind in ("node", "broker"))
-    return max(node, broker) < 300, f"`serve --dev` {node:.0f} ms, `broker` {broker:.0f} ms"
+    return max(node, broker) < 300, f"`serve` {node:.0f} ms, `broker` {broker:.0f} ms"
 
 
 def broker_idle(r: Results) -> Verdict:

@@ -16,7 +16,7 @@ from benchmarks.load.frames import FrameSource
 from benchmarks.load.rounds import Rounds
 from benchmarks.peers.brokers import RunningBroker, our_broker, serving
 
-KINDS = {"node": ("serve", "--dev", "--namesrv-port", "0", "--port", "0"), "broker": ("broker",)}
+KINDS = {"node": ("serve", "--broker-listen", "127.0.0.1:0"), "broker": ("broker",)}
 IDLE_CONNECTIONS = 1_000
 ANSWER_BYTES = 1 << 16
 
@@ -24,7 +24,7 @@ ANSWER_BYTES = 1 << 16
 @pytest.mark.benchmark(group="broker: start-up")
 @pytest.mark.parametrize("kind", list(KINDS), ids="kind={}".format)
 def bench_ready(rounds: Rounds, tmp_path: Path, kind: str) -> None:
-    words = (*KINDS[kind], *(("--listen", "127.0.0.1:0") if kind == "broker" else ()))
+    words = (*KINDS[kind], "--listen", "127.0.0.1:0")
     starts = 10 if rounds.full else 1
     best_s = float("inf")
 

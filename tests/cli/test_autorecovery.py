@@ -134,7 +134,7 @@ def test_a_lost_bookie_is_recovered_by_hand(tmp_path: Path) -> None:
 
 
 def test_bookies_for_development(tmp_path: Path) -> None:
-    with process("bookie", "--dev", "2", cwd=tmp_path) as (_, line):
+    with process("bookie", "serve", "--dev", "2", cwd=tmp_path) as (_, line):
         assert line == "READY bookies sqlite:pyledger-bookies/metadata.db"
         address = f"sqlite:{tmp_path}/pyledger-bookies/metadata.db"
         rows = pyledger("cluster", "status", address, "--json").json
@@ -142,8 +142,9 @@ def test_bookies_for_development(tmp_path: Path) -> None:
             ("bookie-1", "writable"),
             ("bookie-2", "writable"),
         ]
-    assert "Usage: pyledger bookie" in pyledger("bookie").out
-    assert pyledger("bookie", "--dev", "2", "verify", "x").code == 2
+    found = pyledger("bookie")
+    assert (found.code, "Usage: pyledger bookie" in found.err) == (2, True)
+    assert pyledger("bookie", "serve", "--dev", "2", "--journal", "x").code == 2
 
 
 def test_a_process_of_its_own(tmp_path: Path) -> None:

@@ -44,10 +44,17 @@ def ask(address: str, command: RemotingCommand) -> RemotingCommand:
     return asyncio.run(main())
 
 
+@pytest.mark.parametrize("option", ["--listen", "--broker-listen"])
+def test_node_listens_on_loopback_only(tmp_path: Path, option: str) -> None:
+    found = pyledger("serve", "--store", str(tmp_path / "store"), option, "0.0.0.0:0")
+    assert (found.code, "on 127.0.0.1 only" in found.err) == (2, True)
+    assert not (tmp_path / "store").exists()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_node_serves_clients_and_ends_cleanly(tmp_path: Path, number: signal.Signals) -> None:
     store = tmp_path / "store"
-    with serving("serve", "--dev", "--store", store, "--namesrv-port", "0", "--port", "0") as (
+    with serving("serve", "--store", store, "--listen", "127.0.0.1:0", "--broker-listen", "127.0.0.1:0") as (
         process,
         address,
     ):

@@ -18,28 +18,12 @@ Examples:
   pyledger bookie dump bookie-1 --ledger 1 --limit 10
   pyledger bookie verify bookie-1
 """
-DEV_FOLDER = "pyledger-bookies"
 _SHOWN_CHARACTERS = 200
 
 
-@click.group("bookie", epilog=EXAMPLES, invoke_without_command=True)
-@click.option(
-    "--dev",
-    "count",
-    type=Number(1, 99),
-    help=f"The same as: serve {DEV_FOLDER} --dev N.",
-    metavar="N",
-)
-@click.pass_context
-def command(ctx: click.Context, count: int | None) -> None:
-    """Bookies: run one, or look at the entries that one keeps."""
-    if ctx.invoked_subcommand is not None:
-        if count is not None:
-            raise click.UsageError("--dev goes behind the command, or stands alone")
-    elif count is None:
-        write_line(ctx.get_help())
-    else:
-        serve_command.main([DEV_FOLDER, "--dev", str(count)], "pyledger bookie serve", standalone_mode=False)
+@click.group("bookie", epilog=EXAMPLES)
+def command() -> None:
+    """Bookies: run one, or read and check the entries that one keeps."""
 
 
 command.add_command(serve_command)

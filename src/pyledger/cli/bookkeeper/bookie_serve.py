@@ -18,6 +18,7 @@ from pyledger.cli.servers.serving import (
     server_options,
 )
 
+DEV_FOLDER = Path("pyledger-bookies")
 EXAMPLES = """\b
 Examples:
   pyledger bookie serve ./bookies --dev 3
@@ -42,7 +43,9 @@ _OF_ONE_BOOKIE = {
 
 @click.command("serve", epilog=EXAMPLES)
 @click.argument("folder", required=False, type=click.Path(path_type=Path, file_okay=False))
-@click.option("--dev", "count", type=Number(1, 99), help="So many bookies in this process, with metadata.")
+@click.option(
+    "--dev", "count", type=Number(1, 99), metavar="N", help="Run N bookies in this process, with metadata."
+)
 @listen_option("127.0.0.1:3181")
 @click.option("--metadata", help="The cluster: zk://HOST:PORT/ledgers, or sqlite:FILE.")
 @click.option("--id", "bookie_id", default="", help="Its name in the cluster.  [default: HOST:PORT]")
@@ -80,13 +83,13 @@ def command(
 
     FOLDER is made where it is missing; it can be left out where journals and ledgers have folders of their
     own, by options or by a `bk_server.conf`. Clients of BookKeeper find the bookie through `--metadata`. With
-    `--dev N` there are N bookies on free ports of loopback and a cluster in FOLDER/metadata.db; the line is
-    then `READY bookies sqlite:FILE`, which is what clients are given.
+    `--dev N` there are N bookies on free ports of loopback and a cluster in FOLDER/metadata.db, where FOLDER
+    is `pyledger-bookies` unless given; the line is then `READY bookies sqlite:FILE`, the address for clients.
     """
     begin_start()
     if count is not None and metadata is not None:
         raise click.UsageError("give either --metadata or --dev")
-    if count is not None and (journals or ledgers or folder is None):
+    if count is not None and (journals or ledgers):
         raise click.UsageError("with --dev all folders are below FOLDER")
     try:
         from pyledger.servers.bookkeeper.server import BookieServer
@@ -103,9 +106,9 @@ def command(
     config, tls = file.load(BookieConfig, "bookie"), file.load(TlsConfig, "tls")
     beside = _with_autorecovery(file, tls, enabled=config.auto_recovery_daemon_enabled)
     ignored = file.ignored(FIXED)
-    if count is not None and folder is not None:
+    if count is not None:
         log_ignored((*ignored, *_of_one_bookie(config)), "bookie")
-        group = AsyncLocalBookies(folder, count, config=config, tls=tls)
+        group = AsyncLocalBookies(folder or DEV_FOLDER, count, config=config, tls=tls)
         serve("bookies", lambda: beside(group, group.address, "bookies"))
         return
     log_ignored(ignored, "bookie")

@@ -1,22 +1,21 @@
-"""`pyledger serve`: name server and broker in one process."""
+"""`pyledger serve`: name server and broker in one process, for development."""
 
 from pathlib import Path
 
 import click
 
-from pyledger.cli.parameters import Number
-from pyledger.cli.servers.serving import begin_start, log_to_stderr, serve, server_options
+from pyledger.cli.servers.serving import begin_start, listen_option, log_to_stderr, serve, server_options
 
-PORT = Number(0, 65535)
+LOOPBACK = frozenset({"127.0.0.1", "localhost"})
+NAME_SERVER, BROKER = "127.0.0.1:9876", "127.0.0.1:10911"
 EXAMPLES = """\b
 Examples:
-  pyledger serve --dev
-  pyledger serve --dev --store ./store --namesrv-port 9876 --port 10911
+  pyledger serve
+  pyledger serve --store ./store --listen 127.0.0.1:0 --broker-listen 127.0.0.1:0
 """
 
 
 @click.command("serve", epilog=EXAMPLES)
-@click.option("--dev", is_flag=True, required=True, help="For development: loopback, everything allowed.")
 @click.option(
     "--store",
     "store_path",
@@ -25,26 +24,41 @@ Examples:
     show_default=True,
     help="Folder of the store, made when it is missing.",
 )
-@click.option("--namesrv-port", type=PORT, default=9876, show_default=True, help="0: a free one.")
-@click.option("--port", type=PORT, default=10911, show_default=True, help="0: a free one.")
+@listen_option(NAME_SERVER)
+@listen_option(BROKER, "--broker-listen", "Address of the broker")
 @click.option(
     "--sync-flush", is_flag=True, help="Acknowledge a message when it is on disk, not when it is in memory."
 )
 @server_options
 def command(
-    dev: bool, store_path: Path, namesrv_port: int, port: int, sync_flush: bool, log_level: str
+    store_path: Path,
+    listen: tuple[str, int] | None,
+    broker_listen: tuple[str, int] | None,
+    sync_flush: bool,
+    log_level: str,
 ) -> None:
-    """Run a name server and a broker until SIGTERM or SIGINT. Prints `READY node HOST:PORT`.
+    """Run a name server and a broker for development, until SIGTERM or SIGINT. Prints `READY node HOST:PORT`.
 
-    HOST:PORT is the name server, which is all that a client needs to know. Topics are created by their first
-    message, and administrators need no password, so both listen on loopback only.
+    HOST:PORT is the name server, which is all that a client needs to know; `--listen` sets it. Topics are
+    created by their first message, and administrators need no password, so both listen on loopback only.
     """
     begin_start()
     from dataclasses import replace
 
     from pyledger.servers.local.rocketmq import SMALL_STORE, LocalRocketMQ
 
-    del dev  # the only way there is, but it has to be said
+    name_server_port, port = _port(listen, NAME_SERVER), _port(broker_listen, BROKER)
     log_to_stderr(log_level)
     store = replace(SMALL_STORE, flush_disk_type="sync") if sync_flush else SMALL_STORE
-    serve("node", lambda: LocalRocketMQ(store_path, name_server_port=namesrv_port, port=port, store=store))
+    serve(
+        "node", lambda: LocalRocketMQ(store_path, name_server_port=name_server_port, port=port, store=store)
+    )
+
+
+def _port(address: tuple[str, int] | None, default: str) -> int:
+    if address is None:
+        return int(default.rpartition(":")[2])
+    host, port = address
+    if host not in LOOPBACK:
+        raise click.UsageError(f"serve allows everything, so it listens on 127.0.0.1 only, not on {host}")
+    return port

@@ -104,13 +104,15 @@ class OneLineFormatter(logging.Formatter):
         return printable(super().formatMessage(record))
 
 
-def listen_option(default: str) -> Callable[[F], F]:
-    """`--listen`."""
+def listen_option(
+    default: str, name: str = "--listen", what: str = "Address to listen on"
+) -> Callable[[F], F]:
+    """`--listen`, or the like for another server of the command."""
     return click.option(
-        "--listen",
+        name,
         metavar="HOST:PORT",
         callback=parsed_address,
-        help=f"Address to listen on; port 0 takes a free one. [default: {default}]",
+        help=f"{what}; port 0 takes a free one. [default: {default}]",
     )
 
 
