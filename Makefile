@@ -32,7 +32,7 @@ setup: $(NATIVE)  ## a virtual environment in .venv with everything for developm
 $(READY): pyproject.toml setup.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "PyLedger needs Python 3.11 or newer: make PYTHON=python3.12")'
 	@$(PYTHON) -c 'import ensurepip, venv' || { echo "venv is missing; on Debian or Ubuntu: apt install python3-venv"; exit 1; }
-	@echo "setting up .venv: packages from the registry, and the native module compiled; two to five minutes, once"
+	@echo "setting up .venv: packages from the registry, and the native module compiled; one to four minutes, once"
 	[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=24"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
@@ -40,7 +40,7 @@ $(READY): pyproject.toml setup.py
 
 # Right after the set-up, which built it too, there is nothing left to compile.
 $(NATIVE): $(READY) $(CORE)
-	@[ ! -e $@ -a -z "$$(find $(CORE) -newer $(READY))" ] || { echo "compiling the native module: one to three minutes"; \
+	@[ ! -e $@ -a -z "$$(find $(CORE) -newer $(READY))" ] || { echo "compiling the native module: half a minute to two minutes"; \
 	$(BIN)/python setup.py --quiet build_ext --inplace; }
 	@touch $@
 

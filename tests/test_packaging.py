@@ -30,7 +30,7 @@ print(json.dumps({"modules": sorted(found), "core": pyledger._core.__file__}))
 def quick_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Builds without optimization: where things are put is what counts here."""
     compiler = tmp_path / "quick-cc"
-    compiler.write_text('#!/bin/sh\nexec cc "$@" -O0\n')
+    compiler.write_text('#!/bin/sh\nexec cc "$@" -O0 -fno-lto\n')
     compiler.chmod(0o755)
     monkeypatch.setenv("CC", str(compiler))
 
