@@ -222,12 +222,7 @@ cdef class ColumnBuilder:
     # Drivers.
 
     def scan(self, LogView view not None, int64_t start, end=None):
-        """Walk the records that start in [start, end) and append those wanted.
-
-        Returns:
-            True when the batch is full and more may follow; False when the range is walked or a fault was
-            met: then `fault` says what, at `fault_offset`. `next_offset` is where to go on.
-        """
+        """Walk the records that start in [start, end) and append those wanted."""
         cdef Record record
         cdef ScanState s = [start, 0, 0, -1, 0, NULL]
         cdef int64_t stop = view.end_offset if end is None else end
@@ -274,12 +269,7 @@ cdef class ColumnBuilder:
         return FILL_PAUSED if s.offset < end else SCAN_END
 
     def gather(self, LogView view not None, units, int64_t start=0):
-        """Append the records that consume queue units name, from unit number `start` on, those wanted.
-
-        Returns:
-            True when the batch is full and more may follow; False when all units are done or a fault was met:
-            then `fault` says what, at `fault_offset`. `next_index` is the unit to go on with.
-        """
+        """Append the records that consume queue units name, from unit number `start` on, those wanted."""
         cdef Py_buffer buffer
         cdef Record record
         cdef const uint8_t* first
@@ -357,13 +347,7 @@ cdef class ColumnBuilder:
         return status == FILL_FULL
 
     def finish(self):
-        """Hand over the batch and start the next one.
-
-        Returns:
-            For each column `(null_count, buffers)`: validity or None, then values; for text and bytes
-            validity or None, offsets, data; for properties offsets, name offsets, names, value offsets,
-            values.
-        """
+        """Hand over the batch and start the next one."""
         cdef Column* c
         cdef int i
         cdef list out = []

@@ -68,14 +68,7 @@ cdef list topic_names(const ColdTopics* t):
 
 
 cdef class ColdIndex:
-    """What the index of a cold segment says of its blocks.
-
-    Args:
-        file: A mapped cold segment.
-
-    Raises:
-        StoreFormatError: the digest of the index does not hold.
-    """
+    """What the index of a cold segment says of its blocks."""
 
     cdef MappedFile file
     cdef ColdTopics topics
@@ -136,13 +129,7 @@ cdef class ColdIndex:
         return min(number, self.topics.count - 1)
 
     def ranges(self, topics=None, since_ms=None, until_ms=None):
-        """Physical offsets [start, end) of the blocks that may hold wanted records, neighbours joined.
-
-        Args:
-            topics: Names of wanted topics; None wants all.
-            since_ms: Least store time (ms).
-            until_ms: Store time (ms) that is no more wanted.
-        """
+        """Physical offsets [start, end) of the blocks that may hold wanted records, neighbours joined."""
         cdef const cold_segment* s = self.file.cold
         cdef const uint8_t* entry
         cdef int64_t since = INT64_MIN if since_ms is None else <int64_t>since_ms
@@ -202,19 +189,7 @@ cdef void clear_facts(BlockFacts* facts) noexcept:
 
 
 def survey_blocks(LogView view not None, int64_t start, int64_t end, int64_t block_bytes):
-    """Cut a sealed file of the log into blocks of whole records, and say what is in each.
-
-    Args:
-        view: Where to read: files that are not packed.
-        start: Physical offset (bytes) of the file.
-        end: Physical offset (bytes) of its end.
-        block_bytes: Most bytes of a block. What is longer than that, a record or what follows the last one,
-            takes several.
-
-    Returns:
-        [(physical offset, records that start in it, least and greatest store time (ms), set of topics in
-        UTF-8)], and the `ScanStop` of the walk. Every digest is checked.
-    """
+    """Cut a sealed file of the log into blocks of whole records, and say what is in each."""
     cdef Record record
     cdef ScanState s = [start, 0, 0, -1, 0, NULL]
     cdef BlockFacts facts

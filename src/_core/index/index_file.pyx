@@ -153,14 +153,7 @@ def index_key_hash(str topic not None, str key not None):
 
 
 cdef class IndexFile:
-    """One index file.
-
-    Args:
-        path: The file; created with `slots` and `entries` when missing and not read-only.
-        slots: Hash slots. 0 for an existing file: found from its size and contents.
-        entries: Entry capacity, the unused entry 0 included.
-        previous: (end timestamp, end physical offset) of the file before, which a new header starts from.
-    """
+    """One index file."""
 
     cdef readonly str path
     cdef readonly bint readonly
@@ -304,11 +297,7 @@ cdef class IndexFile:
         return self.cursor.base
 
     def put(self, str topic, str key, int64_t physical_offset, int64_t store_timestamp_ms):
-        """Add a key of a message. False when the file is full.
-
-        Raises:
-            StoreFullError: no room for the next chunk. Nothing was added.
-        """
+        """Add a key of a message. False when the file is full."""
         cdef int32_t hash
         cdef int status
         self._header()
@@ -400,11 +389,7 @@ cdef class IndexFile:
         return self.cursor.begin_timestamp + <int64_t>get_i32(entry + 12) * 1000 + 999
 
     def flush(self):
-        """Make everything put so far durable.
-
-        Raises:
-            StoreFailedError: this or an earlier flush failed.
-        """
+        """Make everything put so far durable."""
         if self.readonly or self.cursor.base == NULL:
             return
         # The whole mapping is handed to msync; it writes dirty pages only.

@@ -19,19 +19,7 @@ def index_file_name():
 
 
 cdef class IndexFileSet:
-    """All index files of a store.
-
-    Args:
-        folder: The store's `index` folder.
-        slots: Hash slots of a new file.
-        entries: Entry capacity of a new file.
-        readonly: Never write; leave out files that are too damaged to read.
-        name_file: Makes the name of a new file; later than all names there, or one more than the last is
-            taken.
-        safe_timestamp_ms: After an unclean exit, the time up to which index files are known to be on disk:
-            files that end later are removed (read-only: left out) and must be dispatched again. None after a
-            clean one.
-    """
+    """All index files of a store."""
 
     cdef readonly str folder
     cdef readonly bint readonly
@@ -141,11 +129,7 @@ cdef class IndexFileSet:
         return found
 
     def put(self, str topic, str key, int64_t physical_offset, int64_t store_timestamp_ms):
-        """Add a key of a message, in a new file when the last one is full.
-
-        Raises:
-            StoreFullError: no room for the next file or chunk. Nothing was added.
-        """
+        """Add a key of a message, in a new file when the last one is full."""
         cdef int32_t hash = index_key_hash(topic, key)
         cdef int status
         cdef IndexFile last
@@ -161,11 +145,7 @@ cdef class IndexFileSet:
 
     def query(self, str topic, str key, int64_t begin_ms=0, int64_t end_ms=0x7FFFFFFFFFFFFFFF,
               int limit=QUERY_MAX):
-        """Physical offsets of messages that may have a key, ascending; at most 64, the newest.
-
-        Only hashes are compared, times to the second: look at the messages. Offsets below the log's start are
-        of deleted messages.
-        """
+        """Physical offsets of messages that may have a key, ascending; at most 64, the newest."""
         cdef int64_t found[QUERY_MAX]
         cdef int count = 0
         cdef int i
@@ -186,10 +166,7 @@ cdef class IndexFileSet:
         return sorted([found[i] for i in range(count)])
 
     def truncate_to_physical(self, int64_t physical_offset, LogView view=None):
-        """Take back the entries of records at or above `physical_offset`. Durable on return.
-
-        `view` gives the exact time of the last record left.
-        """
+        """Take back the entries of records at or above `physical_offset`. Durable on return."""
         cdef IndexFile file
         if self.readonly:
             raise errors.ReadOnlyStoreError(self.folder)

@@ -18,11 +18,7 @@ cdef struct CollectedKey:
 
 @cython.final
 cdef class KeyCollector:
-    """Gathers the key hashes of records, oldest first; a read-only buffer of 24-byte entries.
-
-    An entry is physical offset i64, store time in ms i64, key hash i32, and an i32 that is not 0 for the
-    entry of tags; in native byte order.
-    """
+    """Gathers the key hashes of records, oldest first; a read-only buffer of 24-byte entries."""
 
     cdef CollectedKey* entries
     cdef int64_t count
@@ -40,12 +36,7 @@ cdef class KeyCollector:
         return self.count
 
     def collect(self, LogView view not None, int64_t start_offset, end_offset=None):
-        """Gather the keys of records in a range of the log; returns where it ended.
-
-        That is below the range's end when a record crosses the end, or when no record stands there (damage).
-
-        Cost: no interpreter lock is held; 24 bytes of memory a key.
-        """
+        """Gather the keys of records in a range of the log; returns where it ended."""
         cdef int64_t where = start_offset
         cdef int64_t limit = view.end_offset
         cdef int64_t end = limit if end_offset is None else min(<int64_t>end_offset, limit)

@@ -133,14 +133,7 @@ def search_batch_units_by_time(const uint8_t[::1] units not None, int64_t timest
 
 
 cdef class BatchConsumeQueue(UnitQueue):
-    """The index of one topic and queue whose records are batches; the face of ConsumeQueue.
-
-    Args:
-        folder: The store's `batchconsumequeue` folder.
-        file_size_bytes: Size of a queue file, rounded up to whole units. Read-only: None reads it off the
-            files.
-        readonly: Never write; take cut files, files of other sizes and foreign files as they come.
-    """
+    """The index of one topic and queue whose records are batches; the face of ConsumeQueue."""
 
     def __init__(self, str folder, str topic, int queue_id, file_size_bytes=None, *, bint readonly=False):
         if file_size_bytes is None and not readonly:
@@ -173,12 +166,7 @@ cdef class BatchConsumeQueue(UnitQueue):
 
     def put(self, int64_t physical_offset, int32_t size_bytes, int64_t tags_code, int64_t store_timestamp_ms,
             int64_t base_offset, int count=1):
-        """Append a unit for a record of `count` messages from queue offset `base_offset`; False when it is
-        there.
-
-        Raises:
-            StoreFullError: no room for the next file or chunk. Nothing was appended.
-        """
+        """Append a unit for a record of several messages; False when it is already there."""
         cdef int status
         self._check_writable()
         if not 0 < count <= 32767:
@@ -208,12 +196,7 @@ cdef class BatchConsumeQueue(UnitQueue):
         return low - BATCH_CQ_UNIT_BYTES if low > first else -1
 
     def get(self, int64_t queue_offset):
-        """(physical offset, size in bytes, tags code, store time in ms, base offset, count) of the holding
-        record.
-
-        Raises:
-            OffsetOutOfRangeError: no record of the queue holds this offset.
-        """
+        """Return the fields of the unit that holds an offset."""
         cdef int64_t available = 0
         cdef int64_t where = self._find(queue_offset)
         cdef const uint8_t* unit = NULL
@@ -245,11 +228,7 @@ cdef class BatchConsumeQueue(UnitQueue):
         return self.view_units_at(where, count)
 
     def recover(self, LogView view=None, *, int files=3):
-        """Find the last good unit in the last `files` files (0: in all), and cut the queue after it.
-
-        Returns:
-            Units dropped, as far as they did not look empty.
-        """
+        """Find the last good unit in the last `files` files (0: in all), and cut the queue after it."""
         cdef int64_t where, good, end, available
         cdef int64_t highest = -1
         cdef int64_t next_offset = 0
@@ -316,12 +295,7 @@ cdef class BatchConsumeQueue(UnitQueue):
         self.min_where = low
 
     def offset_by_time(self, LogView view, int64_t timestamp_ms, *, bint upper=False):
-        """Queue offset for a store time in ms, from the times in the units; `view` is not needed.
-
-        Lower: base of the first record stored at or after it. From the time of the last record on, the base
-        of that one. Upper is only of use for a time that some record has; for others upstream's search may
-        answer the lowest offset, and so does this one.
-        """
+        """Queue offset for a store time in ms, from the times in the units; `view` is not needed."""
         cdef int64_t available = 0
         cdef int64_t answer
         cdef int count = 0

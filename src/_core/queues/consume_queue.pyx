@@ -61,17 +61,7 @@ cdef int64_t tags_hash_of(const Record* record) noexcept nogil:
 
 
 cdef class ConsumeQueue(UnitQueue):
-    """The index of one topic and queue into the commit log.
-
-    Args:
-        folder: The store's `consumequeue` folder.
-        file_size_bytes: Size of a queue file, rounded up to whole units. Read-only: None reads it off the
-            files.
-        readonly: Never write; take cut files, files of other sizes and foreign files as they come.
-        ext_folder: The store's `consumequeue_ext` folder, when units may point there for their tags codes.
-
-    After opening, a queue holds whatever its files hold; call `recover` before use.
-    """
+    """The index of one topic and queue into the commit log."""
 
     cdef readonly object ext
 
@@ -93,11 +83,7 @@ cdef class ConsumeQueue(UnitQueue):
         return load_acquire(&self.cursor.end_where) // CQ_UNIT_BYTES
 
     def put(self, int64_t physical_offset, int32_t size_bytes, int64_t tags_code, int64_t queue_offset):
-        """Append a unit. False when the queue has it already; missing units before it become fill units.
-
-        Raises:
-            StoreFullError: no room for the next file or chunk. Nothing was appended.
-        """
+        """Append a unit. False when the queue has it already; missing units before it become fill units."""
         cdef int status
         self._check_writable()
         while True:
@@ -143,12 +129,7 @@ cdef class ConsumeQueue(UnitQueue):
         return 0
 
     def get(self, int64_t queue_offset):
-        """(physical offset, size in bytes, tags code) of one unit, the real tags code where it is stored
-        apart.
-
-        Raises:
-            OffsetOutOfRangeError: the queue does not hold this offset.
-        """
+        """Return offset, size and tags code of one unit."""
         cdef int64_t available = 0
         cdef const uint8_t* unit = NULL
         cdef int64_t physical_offset, tags_code
@@ -176,15 +157,7 @@ cdef class ConsumeQueue(UnitQueue):
         return self.view_units_at(start * CQ_UNIT_BYTES, count)
 
     def recover(self, LogView view=None, *, int files=3):
-        """Find the last good unit in the last `files` files (0: in all), and cut the queue after it.
-
-        A unit is good when it names a place in the log, after its predecessor's. With a view the last unit
-        must also be that record's: its queue offset, size and tags code. A read-only queue is cut in memory
-        only.
-
-        Returns:
-            Units dropped, as far as they did not look empty.
-        """
+        """Find the last good unit in the last `files` files (0: in all), and cut the queue after it."""
         cdef int64_t where, end, available
         cdef int64_t highest = -1
         cdef int64_t good
@@ -265,10 +238,7 @@ cdef class ConsumeQueue(UnitQueue):
         self.min_where = min(self.min_where, self.cursor.end_where)
 
     def correct_min_offset(self, int64_t min_physical_offset):
-        """Move `min_offset` to the first unit that names a record at or above the log's start.
-
-        When every record was deleted it becomes `max_offset`: queue offsets are never used twice.
-        """
+        """Move `min_offset` to the first unit that names a record at or above the log's start."""
         cdef int64_t low = max(self.min_where, self.first_where())
         cdef int64_t end = self.cursor.end_where
         cdef int64_t high = end
@@ -295,11 +265,7 @@ cdef class ConsumeQueue(UnitQueue):
         return end
 
     def offset_by_time(self, LogView view not None, int64_t timestamp_ms, *, bint upper=False):
-        """Queue offset for a store time in ms.
-
-        Lower: the first message stored at or after it; upper: the last stored at or before it. Without such a
-        message the answer is the nearest end of the queue, as upstream gives it.
-        """
+        """Queue offset for a store time in ms."""
         cdef int64_t available = 0
         cdef int64_t answer
         cdef int count = 0

@@ -32,17 +32,7 @@ DELAYS_MS = tuple(1000 * s for s in (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 
 
 
 cdef class Dispatcher:
-    """Builds consume queues and index files from the commit log.
-
-    Args:
-        open_queue: Called as `open_queue(topic, queue_id, inner_batch)` for the first unit of a queue;
-            returns its recovered ConsumeQueue or BatchConsumeQueue. An error of the disk makes that queue
-            wait.
-        index: Takes the keys; None builds no index.
-        start_offset: Where to begin, a record's start. Records that the queues or the index have are passed
-            over.
-        delays_ms: Delays of levels 1, 2, …; they make the tags codes of delayed messages.
-    """
+    """Builds consume queues and index files from the commit log."""
 
     cdef readonly dict queues
     cdef readonly object failure        # what the last call raised, until one succeeds
@@ -156,14 +146,7 @@ cdef class Dispatcher:
             self.stalls.remove((topic, queue_id))
 
     def dispatch(self, LogView view not None, end_offset=None):
-        """Dispatch records that end at or before `end_offset` (None: the view's end); returns
-        `dispatched_where`.
-
-        Any thread may call; one walks, the others wait for it without the interpreter lock.
-
-        Raises:
-            CorruptRecordError: no record where one should be. Nothing beyond was dispatched.
-        """
+        """Dispatch records that end at or before an offset; return where it stopped."""
         cdef int64_t end = view.end_offset
         if end_offset is not None:
             end = min(<int64_t>end_offset, end)

@@ -45,10 +45,7 @@ cdef class PullLimits:
 @cython.final
 @cython.freelist(64)
 cdef class RecordRanges:
-    """Places of whole records in the log, in queue order; neighbours in the log are one range.
-
-    A sequence of read-only memoryviews, made when asked for; each keeps its file mapped.
-    """
+    """Places of whole records in the log, in queue order; neighbours in the log are one range."""
 
     cdef LogView log
     cdef int count
@@ -283,19 +280,7 @@ def pull(UnitQueue queue not None, LogView log not None, int64_t queue_offset, i
 
 def count_tagged_units(UnitQueue queue not None, int64_t start, int64_t end, tuple codes, int64_t units_max,
                        int64_t matches_max):
-    """Count the units of a plain queue in [start, end) whose tags code is wanted.
-
-    Args:
-        queue: A ConsumeQueue.
-        start: First queue offset (units).
-        end: End queue offset (units).
-        codes: Wanted tag codes.
-        units_max: Units to look at, at most.
-        matches_max: Stop after so many.
-
-    Returns:
-        (units looked at, units that match).
-    """
+    """Count the units of a plain queue in [start, end) whose tags code is wanted."""
     cdef int32_t[TAG_CODES_MAX] wanted
     cdef int count = <int>min(len(codes), <Py_ssize_t>TAG_CODES_MAX)
     cdef int64_t where = start * CQ_UNIT_BYTES

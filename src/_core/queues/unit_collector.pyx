@@ -35,13 +35,7 @@ cdef int64_t QUEUE_OFFSET_MAX = (<int64_t>1 << 58) // CQ_UNIT_BYTES      # its b
 
 
 cdef class UnitCollector:
-    """Gathers the units that dispatch would write.
-
-    Args:
-        batch_topics: Topics whose queues are batch queues; records that hold an inner batch make theirs one
-            too.
-        delays_ms: As of the Dispatcher.
-    """
+    """Gathers the units that dispatch would write."""
 
     cdef QueueTable table
     cdef object batch_topics
@@ -67,12 +61,7 @@ cdef class UnitCollector:
         free(self.delays)
 
     def collect(self, LogView view not None, start_offset=None, end_offset=None):
-        """Gather the units of records in a range of the log; returns where it ended.
-
-        That is below the range's end when a record crosses the end, or when no record stands there (damage).
-
-        Cost: no interpreter lock is held; about 20 bytes of memory a message.
-        """
+        """Gather the units of records in a range of the log; returns where it ended."""
         cdef int64_t where = view.start_offset if start_offset is None else start_offset
         cdef int64_t end = min(view.end_offset, view.end_offset if end_offset is None else end_offset)
         cdef int status = 0
@@ -216,11 +205,7 @@ cdef inline uint8_t* room_for(QueueEntry* entry, int64_t size_bytes) noexcept no
 
 
 def collect_units(LogView view not None, start_offset=None, end_offset=None, *, batch_topics=()):
-    """Units that dispatch of a range of the log would write, as {(topic, queue id): UnitRange}.
-
-    Raises:
-        CorruptRecordError: no record where one should be.
-    """
+    """Units that dispatch of a range of the log would write, as {(topic, queue id): UnitRange}."""
     collector = UnitCollector(batch_topics)
     cdef int64_t end = min(view.end_offset, view.end_offset if end_offset is None else end_offset)
     cdef int64_t where = collector.collect(view, start_offset, end)

@@ -208,10 +208,7 @@ cdef class UnitQueue:
         return 0
 
     def park(self, *, bint at_once=False):
-        """Unmap the files until somebody needs a unit, unless they were needed since the last call.
-
-        Dispatch must not run meanwhile: see `Dispatcher.park`. Files that somebody views stay mapped.
-        """
+        """Unmap the files until somebody needs a unit, unless they were needed since the last call."""
         cdef MappedFile file
         cdef int64_t end = self.cursor.end_where
         if self.readonly or self.closed:
@@ -439,11 +436,7 @@ cdef class UnitQueue:
         return done
 
     def sync(self):
-        """Make files and names durable whole, whoever wrote them: an earlier process may have been killed.
-
-        Raises:
-            StoreFailedError: the disk refused.
-        """
+        """Make files and names durable whole, whoever wrote them: an earlier process may have been killed."""
         cdef MappedFile file
         cdef int failed
         for file in list(self.files):
