@@ -696,7 +696,7 @@ class JournalWriter:
         """Have what was appended written."""
 
     @property
-    def bell(self) -> int:
+    def event_fd(self) -> int:
         """Descriptor that is readable (8 bytes) after a sync, and when the writer failed."""
 
     @property

@@ -1,5 +1,5 @@
 # JournalWriter: the end of a bookie's journal. The thread of an event loop appends to a buffer; another
-# writes and syncs what came meanwhile, without the interpreter lock, and rings a bell (an eventfd).
+# writes and syncs what came meanwhile, without the GIL, and notifies the event loop (an eventfd).
 #
 # A batch is what one sync makes durable. It ends with padding to the block, as BookKeeper's does, and the
 # padding holds a seal: a CRC of the batch. Records have none, so only the seal tells a torn batch from a
@@ -78,7 +78,7 @@ cdef class JournalWriter:
     cdef uint32_t status_word        # 0, or the negated status: failed, closed
     cdef bint closing
     cdef int generation
-    cdef int event_fd
+    cdef int notify_fd
     cdef int fd                      # owned by who called `open_file`
     cdef int64_t number              # of the file
     cdef int64_t position            # where its next batch begins
@@ -97,7 +97,7 @@ cdef class JournalWriter:
     def __cinit__(self, *, int64_t file_bytes_max, int64_t allocate_bytes, int64_t group_wait_ms=0,
                   int64_t group_bytes=512 << 10):
         self.path = ""
-        self.fd = self.event_fd = -1
+        self.fd = self.notify_fd = -1
         self.file_bytes_max = file_bytes_max
         self.allocate_bytes = allocate_bytes
         self.group_wait_ns = group_wait_ms * 1_000_000
@@ -105,14 +105,14 @@ cdef class JournalWriter:
         self.flusher = EventNotifier()
         self.generation = fork_generation
         pthread_mutex_init(&self.lock, NULL)
-        self.event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
-        if self.event_fd < 0:
+        self.notify_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
+        if self.notify_fd < 0:
             raise_errno(errno, "journal", "wake the event loop for")
 
     def __dealloc__(self):
         pthread_mutex_destroy(&self.lock)
-        if self.event_fd >= 0:
-            c_close(self.event_fd)
+        if self.notify_fd >= 0:
+            c_close(self.notify_fd)
         free(self.filling.base)
         free(self.writing.base)
 
@@ -174,8 +174,8 @@ cdef class JournalWriter:
         raise_status(STATUS_CLOSED, self.path, "append to")
 
     @property
-    def bell(self):
-        return self.event_fd
+    def event_fd(self):
+        return self.notify_fd
 
     @property
     def appended(self):
@@ -240,7 +240,7 @@ cdef class JournalWriter:
         if self.cause is None:
             self.cause = cause
         store_word(&self.status_word, -STATUS_STORE_FAILED)
-        self.ring()
+        self.notify()
 
     cdef int serve(self) noexcept nogil:
         cdef int64_t filled
@@ -293,7 +293,7 @@ cdef class JournalWriter:
         self.mark_number, self.mark_position = self.number, self.position
         pthread_mutex_unlock(&self.lock)
         store_release(&self.synced_bytes, appended)
-        self.ring()
+        self.notify()
         return STATUS_OK
 
     cdef void seal(self, JournalBuffer* batch) noexcept nogil:
@@ -337,6 +337,6 @@ cdef class JournalWriter:
             done += count
         return STATUS_OK
 
-    cdef void ring(self) noexcept nogil:
+    cdef void notify(self) noexcept nogil:
         cdef uint64_t one = 1
-        c_write(self.event_fd, &one, sizeof(one))
+        c_write(self.notify_fd, &one, sizeof(one))

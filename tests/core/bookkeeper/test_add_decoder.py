@@ -16,7 +16,7 @@ from pyledger.simulator.bookkeeper.bookie import EntriesInMemory
 from pyledger.wire.bookkeeper import version2, version3
 from pyledger.wire.bookkeeper.entry import master_key
 from pyledger.wire.bookkeeper.journal import HEADER_BYTES, encode_record, header, records
-from pyledger.wire.bookkeeper.protocol_version import encode_answer
+from pyledger.wire.bookkeeper.protocol_version import PROTOBUF, ProtocolVersion, encode_response
 from tests.servers.bookkeeper.bookie_peer import KEY, entry_of
 
 OTHER_KEY = master_key(b"other")
@@ -107,7 +107,9 @@ def test_it_does_what_the_rules_do(requests: list[m.Request], v2: bool) -> None:
             assert outcome.response is not None
             (record,) = outcome.records  # it takes nothing that needs more
             assert isinstance(record, EntryRecord)
-            expected += b"".join(encode_answer(outcome.response, ~2 if v2 else 0))
+            expected += b"".join(
+                encode_response(outcome.response, ProtocolVersion(False, 2) if v2 else PROTOBUF)
+            )
             expected_bytes += len(record.entry)
             appended += len(encode_record(record))
             ledgers += [record.ledger_id] * (ledgers[-1:] != [record.ledger_id])

@@ -281,7 +281,7 @@ def test_bad_frames_of_many_connections_are_counted_in_the_log(
                 await peer.close()
 
     asyncio.run(converse())
-    lines = [line for line in caplog.messages if line.startswith("frame refused")]
+    lines = [line for line in caplog.messages if line.startswith("frame rejected")]
     assert len(lines) == 2
     assert lines[1].endswith("source=127.0.0.1 count=29")
 

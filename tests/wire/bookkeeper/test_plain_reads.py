@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from pyledger.protocol.bookkeeper.messages import ReadRequest, ReadResponse, Status
 from pyledger.wire.bookkeeper import version2
-from pyledger.wire.bookkeeper.protocol_version import AS_VERSION_3, encode_answer
+from pyledger.wire.bookkeeper.protocol_version import PROTOBUF, ProtocolVersion
+from pyledger.wire.bookkeeper.protocol_version import encode_response as encode_frame
 from pyledger.wire.bookkeeper.version3 import (
     _decode_found,
     decode_response,
@@ -49,12 +50,12 @@ def test_answers(response: ReadResponse) -> None:
 
 @given(responses())
 def test_answers_in_parts(response: ReadResponse) -> None:
-    frame = encode_answer(response, AS_VERSION_3)
+    frame = encode_frame(response, PROTOBUF)
     body = encode_response(response)
     assert b"".join(frame) == len(body).to_bytes(4) + body
     if response.status is Status.EOK and response.entry is not None:
         assert any(part is response.entry for part in frame)
-    old = encode_answer(response, ~2)
+    old = encode_frame(response, ProtocolVersion(False, 2))
     assert b"".join(old)[4:] == version2.encode_response(response)
 
 

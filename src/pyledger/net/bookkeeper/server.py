@@ -29,17 +29,17 @@ class LedgerConnection(FrameStream):
     """One connection of a client of ledgers.
 
     Attributes:
-        dialect: The version of the protocol that it speaks.
-        in_work: Requests that are not answered yet.
-        must_secure: Nothing but START_TLS may be asked yet.
+        versions: Which version of the protocol it speaks.
+        in_flight: Requests that are not answered yet.
+        must_secure: Nothing but START_TLS is allowed yet.
     """
 
     __slots__ = (
         "_server",
         "_upgrading",
-        "dialect",
-        "in_work",
+        "in_flight",
         "must_secure",
+        "versions",
     )
 
     def __init__(
@@ -48,8 +48,8 @@ class LedgerConnection(FrameStream):
         """Made by a server."""
         super().__init__(endpoint, own, secure=secure)
         self._server = server
-        self.dialect = VersionNegotiation()
-        self.in_work = 0
+        self.versions = VersionNegotiation()
+        self.in_flight = 0
         self.must_secure = server.requires_tls and not secure
         self._upgrading = False
 
@@ -58,13 +58,9 @@ class LedgerConnection(FrameStream):
         super().connection_made(transport)
         self.endpoint.add(self)
 
-    def begin(self) -> None:
-        """A request was taken that is answered later."""
-        self.in_work += 1
-
-    def answer(self, frames: Iterable[bytes], done: int) -> None:
-        """Send answers; `done` requests that were begun end. On a closed connection they are dropped."""
-        self.in_work -= done
+    def respond(self, frames: Iterable[bytes], done: int) -> None:
+        """Send responses; `done` requests in flight end. On a closed connection the responses are dropped."""
+        self.in_flight -= done
         self.write(frames)
         self.go_on()
         if self._finishing:
@@ -89,7 +85,7 @@ class LedgerConnection(FrameStream):
         self._flush()
         if self.closed:
             return
-        if self.queued_bytes or self.in_work or self._waiting or self._decoder.pending_bytes:
+        if self.queued_bytes or self.in_flight or self._waiting or self._decoder.pending_bytes:
             event(log, logging.WARNING, "more in clear before TLS", peer=self.remote_address)
             self.abort()
             return
@@ -116,8 +112,13 @@ class LedgerConnection(FrameStream):
     # --- what the stream asks
 
     def take(self, frames: list[Received]) -> list[Received]:
-        """Hand on frames, until the connection has to be paused."""
-        return self._server.take(self, frames)
+        """Hand on frames, until the connection must be paused; those that have to wait."""
+        at, take = 0, self._server.take
+        while at < len(frames) and not self.closed:
+            at += take(self, frames, at)
+            if self.turn_is_over() or (self.congested and self.must_pause()):
+                return frames[at:]
+        return []
 
     def ended(self, problem: str) -> None:  # noqa: ARG002 - nobody waits here to be told
         """The connection is gone."""
@@ -125,11 +126,11 @@ class LedgerConnection(FrameStream):
 
     def has_work(self) -> bool:
         """Whether requests wait for their answer."""
-        return self.in_work > 0
+        return self.in_flight > 0
 
     def overworked(self) -> bool:
         """Whether nothing more should be taken now."""
-        return self.in_work >= self.endpoint.limits.requests_max or self._upgrading or self._server.full()
+        return self.in_flight >= self.endpoint.limits.requests_max or self._upgrading or self._server.full()
 
 
 class LedgerServer(RemotingServer):
@@ -142,7 +143,7 @@ class LedgerServer(RemotingServer):
 
     def __init__(
         self,
-        take: Callable[[LedgerConnection, list[Any]], list[Any]],
+        take: Callable[[LedgerConnection, list[Any], int], int],
         full: Callable[[], bool],
         *,
         host: str,
@@ -154,8 +155,8 @@ class LedgerServer(RemotingServer):
         """A server that listens once it is started.
 
         Args:
-            take: Gets each connection's frames, without their lengths; answers by the connection. Returns
-                those that have to wait because the connection was paused.
+            take: Gets a connection, its frames without their lengths, and the index of the next one; handles
+                as many of them as it can at once, and returns their number. It responds by the connection.
             full: Whether nothing more should be taken; when that ends, `go_on` of all connections is called.
             host: Address or name to listen on.
             port: 0 takes any free port.

@@ -373,7 +373,7 @@ _ANSWERS: dict[type[m.Request], type[m.Response]] = {
 }
 
 
-def refusal(request: m.Request, status: Status) -> m.Response:
+def rejection(request: m.Request, status: Status) -> m.Response:
     """An answer that says nothing but a status, in the words of its request."""
     txn_id = request.txn_id
     if (kind := _ANSWERS.get(type(request))) is not None:

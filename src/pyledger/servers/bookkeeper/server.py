@@ -105,7 +105,7 @@ class BookieServer:
         self._started = self._closing = self._collecting = False
         self._ending = self._disk_failed = False
         self._store: BookieStore
-        self._desk: BookieRequestProcessor
+        self._processor: BookieRequestProcessor
 
     @property
     def address(self) -> str:
@@ -148,7 +148,9 @@ class BookieServer:
             await self._require_indexes(self._member)
         self.rules = BookieRules(store, store.ledgers)
         await self._run(store.begin)
-        self._desk = BookieRequestProcessor(store, self.rules, self._reads, self._clock, self._checkpoint)
+        self._processor = BookieRequestProcessor(
+            store, self.rules, self._reads, self._clock, self._checkpoint
+        )
         self._started = True
         if not self._ending:
             self._look_at_disk()
@@ -206,7 +208,7 @@ class BookieServer:
             event(log, logging.ERROR, "cluster not left in good order", problem=error)
 
     async def _close_store(self) -> None:
-        self._desk.close()
+        self._processor.close()
         if self._moving is not None:
             await asyncio.wait([self._moving])
         self._store.waits = True
@@ -220,15 +222,15 @@ class BookieServer:
 
     # --- inside
 
-    def _take(self, connection: LedgerConnection, frames: list[Any]) -> list[Any]:
-        return self._desk.take(connection, frames)
+    def _take(self, connection: LedgerConnection, frames: list[Any], at: int) -> int:
+        return self._processor.take(connection, frames, at)
 
     def _gone(self, connection: Any) -> None:
         if self._started:
-            self._desk.gone(connection)
+            self._processor.on_closed(connection)
 
     def _full(self) -> bool:
-        return self._desk.full()
+        return self._processor.full()
 
     def _arm(self, name: str, delay_s: float, call: Callable[[], None]) -> None:
         if (timer := self._timers.pop(name, None)) is not None:

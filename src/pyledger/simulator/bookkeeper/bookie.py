@@ -13,7 +13,7 @@ from pyledger.protocol.bookkeeper.bookie import (
     EntryRecord,
     Outcome,
     Record,
-    refusal,
+    rejection,
 )
 from pyledger.protocol.bookkeeper.messages import Status
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata
@@ -223,7 +223,7 @@ class SimulatedBookie:
         try:
             outcome = self.rules.handle(request)
         except PyLedgerError:
-            outcome = Outcome(refusal(request, Status.EIO))
+            outcome = Outcome(rejection(request, Status.EIO))
         assert outcome.response is not None
         self.journal += outcome.records
         spoils = self.bad_disk and not self.world.healed
