@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import inspect
 import re
 import subprocess
 import sys
@@ -104,3 +105,30 @@ def test_readers_use_few_import_paths() -> None:
     paths = {module for path in documents() for module, _ in imports_of(path.read_text())}
     assert len(paths) <= 8
     assert files(".py", under="examples")
+
+
+def members_of(kind: type) -> Iterator[tuple[str, object]]:
+    """Public methods and properties that a class has from us, where it defines them."""
+    for owner in kind.__mro__:
+        if owner.__module__.startswith("pyledger"):
+            yield from ((name, one) for name, one in vars(owner).items() if not name.startswith("_"))
+
+
+def test_every_public_name_and_method_is_documented() -> None:
+    def problems() -> Iterator[str]:
+        for module in PUBLIC:
+            there = importlib.import_module(module)
+            for name in there.__all__:
+                found = getattr(there, name)
+                if not isinstance(found, type):
+                    if inspect.isroutine(found) and not inspect.getdoc(found):
+                        yield f"{module}.{name}"
+                    continue
+                if not vars(found).get("__doc__"):
+                    yield f"{module}.{name}"
+                for member, value in members_of(found):
+                    what = inspect.unwrap(getattr(value, "__func__", getattr(value, "fget", value)))
+                    if callable(what) and not inspect.getdoc(what):
+                        yield f"{module}.{name}.{member}"
+
+    check(problems(), "help() describes each public name and method")
