@@ -125,7 +125,8 @@ BANNED_FILE = re.compile(r"^(utils?|helpers?|managers?|common|misc)$")
 BANNED_CLASS = re.compile(r"(Manager|Helper|Util|Utils|Impl|Data|Info)$")
 DIMENSION = re.compile(r"(?:^|_)(size|length|time|timestamp|timeout|interval|offset|position)$")
 UNIT_WORD = re.compile(
-    r"byte|\bms\b|_ms\b|millisecond|second|unit|page|hour|offset|position|message|row", re.IGNORECASE
+    r"byte|\bms\b|_ms\b|millisecond|second|unit|page|hour|offset|position|message|row|bookies|replicas",
+    re.IGNORECASE,
 )
 
 

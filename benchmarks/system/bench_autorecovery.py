@@ -28,7 +28,7 @@ async def lose_a_bookie(address: str, bookies: dict[str, subprocess.Popen[str]],
     async with AsyncLedgerClient(address) as client:
         while await client.cluster.election.auditor() is None:
             await asyncio.sleep(0.01)
-        async with await client.create(3, 3, 2) as writer:
+        async with await client.create(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2) as writer:
             await writer.add_many([bytes(ENTRY_BYTES)] * entries)
         lost = writer.metadata.segments[0].ensemble[0]
         begin = time.perf_counter()
@@ -71,7 +71,7 @@ async def copy_ledgers(cluster: Bookies, entries: int, ledgers: int) -> list[flo
     async with AsyncLedgerClient(cluster.address) as client:
         writers = []
         for _ in range(ledgers):
-            async with await client.create(3, 3, 2) as writer:
+            async with await client.create(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2) as writer:
                 await writer.add_many([bytes(ENTRY_BYTES)] * entries)
             writers.append(writer)
         ensembles = [writer.metadata.segments[0].ensemble for writer in writers]

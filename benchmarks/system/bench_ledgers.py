@@ -33,7 +33,9 @@ async def measure_adds(client: AsyncLedgerClient, shape: tuple[int, int, int], c
     """Adds a second, 1,000 under way, and reads of the closed ledger; the best of some turns."""
     found = {"adds_per_second": 0.0, "reads_per_second": 0.0}
     for _ in range(TURNS):
-        writer = await client.create(*shape)
+        writer = await client.create(
+            ensemble_size=shape[0], write_quorum_size=shape[1], ack_quorum_size=shape[2]
+        )
         begin = time.perf_counter()
         await writer.add_many([PAYLOAD] * count)
         adds = count / (time.perf_counter() - begin)
@@ -54,7 +56,9 @@ async def measure_adds(client: AsyncLedgerClient, shape: tuple[int, int, int], c
 async def measure_lone_adds(client: AsyncLedgerClient, shape: tuple[int, int, int], count: int) -> float:
     """Median of an add with nothing else under way (microseconds)."""
     taken = []
-    async with await client.create(*shape) as writer:
+    async with await client.create(
+        ensemble_size=shape[0], write_quorum_size=shape[1], ack_quorum_size=shape[2]
+    ) as writer:
         for _ in range(count):
             begin = time.perf_counter_ns()
             await writer.add(PAYLOAD)
@@ -129,7 +133,7 @@ async def kill_one(cluster: Bookies, calm_s: float) -> tuple[float, float, float
     Bookies pause without a kill, too, when the disk does.
     """
     async with AsyncLedgerClient(cluster.address) as client:
-        writer = await client.create(3, 3, 2)
+        writer = await client.create(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
         async with under_load(writer) as confirmed:
             await asyncio.sleep(calm_s)
             victim = cluster.processes[writer.metadata.segments[0].ensemble[0]]
@@ -167,7 +171,7 @@ def bench_kill(rounds: Rounds, tmp_path: Path) -> None:
 async def recover(cluster: Bookies, entries: int, unconfirmed: int) -> float:
     """Milliseconds that opening a ledger takes that its writer has left."""
     async with AsyncLedgerClient(cluster.address, config=LedgerConfig(adds_pending_max=4096)) as client:
-        writer = await client.create(3, 3, 2)
+        writer = await client.create(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
         await writer.add_many([b"entry"] * entries)
         for _ in range(unconfirmed):
             writer.submit_add(b"entry").cancel()  # it was sent; nobody waits for it

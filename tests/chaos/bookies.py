@@ -117,7 +117,9 @@ class ChaosBookies:
         chance = random.Random(number)
         while not self.over:
             try:
-                writer = await client.create(3, 3, 2, password=b"chaos")
+                writer = await client.create(
+                    ensemble_size=3, write_quorum_size=3, ack_quorum_size=2, password=b"chaos"
+                )
             except NotEnoughBookiesError:
                 await asyncio.sleep(PAUSE_S)
                 continue

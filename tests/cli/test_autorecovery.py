@@ -51,7 +51,7 @@ def test_a_bookie_is_taken_out(tmp_path: Path) -> None:
         hit, ledgers = [], 0
         with process("bookie", "serve", *own), LedgerClient(address, config=PATIENT) as client:
             while not hit:
-                with client.create(3, 2, 2) as writer:
+                with client.create(ensemble_size=3, write_quorum_size=2, ack_quorum_size=2) as writer:
                     writer.add_many(PAYLOADS)
                 ledgers += 1
                 if "four" in writer.metadata.segments[0].ensemble:
@@ -112,7 +112,7 @@ def test_a_lost_bookie_is_recovered_by_hand(tmp_path: Path) -> None:
         assert pyledger("autorecovery", "disable", "-m", address).code == 0
         with process("bookie", "serve", *own), LedgerClient(address, config=PATIENT) as client:
             while True:
-                with client.create(3, 2, 2) as writer:
+                with client.create(ensemble_size=3, write_quorum_size=2, ack_quorum_size=2) as writer:
                     writer.add_many(PAYLOADS)
                 if "four" in writer.metadata.segments[0].ensemble:
                     break

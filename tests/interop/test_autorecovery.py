@@ -111,7 +111,7 @@ def test_javas_worker_mends_a_ledger_of_ours(machines: Machines) -> None:
     machines.fill(java=1, of_ours=3)
     payloads = [payload(at, SIZES[at % 3]) for at in range(ENTRIES)]
     with LedgerClient(machines.address, config=PATIENT) as client:
-        with client.create(3, 3, 2, password=b"pw") as writer:
+        with client.create(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2, password=b"pw") as writer:
             writer.add_many(payloads)
         lost = next(one for one in writer.metadata.segments[0].ensemble if one.startswith("ours"))
         mark_for_every_entry(machines, writer.ledger_id, lost)
@@ -132,7 +132,7 @@ def test_both_side_by_side(machines: Machines) -> None:
     with LedgerClient(machines.address, config=PATIENT) as client:
         ledgers = []
         for _ in range(6):
-            with client.create(3, 3, 2) as writer:
+            with client.create(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2) as writer:
                 writer.add_many([b"%d" % at for at in range(ENTRIES)])
             ledgers.append(writer.ledger_id)
         lost = max(machines.running, key=lambda one: sum(one in bookies_of(machines, led) for led in ledgers))

@@ -81,7 +81,9 @@ def test_we_write_and_read(machines: Machines, identity: Identity) -> None:
         tls = client_tls(identity)
         async with (
             AsyncLedgerClient(machines.address, config=PATIENT, tls=tls) as client,
-            await client.create(2, 2, 2, password=b"pw") as writer,
+            await client.create(
+                ensemble_size=2, write_quorum_size=2, ack_quorum_size=2, password=b"pw"
+            ) as writer,
         ):
             await writer.add_many(payload(at, 700) for at in range(50))
         found = await read_by_us(machines, identity, writer.ledger_id)

@@ -46,7 +46,12 @@ def entries_in(lines: list[dict[str, object]]) -> list[dict[str, object]]:
 def test_java_reads_ours(java: JavaCluster, digest: DigestType) -> None:
     async def scenario(client: AsyncLedgerClient) -> None:
         async with await client.create(
-            4, 3, 2, digest=digest, password=b"pw", custom={"application": b"tests"}
+            ensemble_size=4,
+            write_quorum_size=3,
+            ack_quorum_size=2,
+            digest=digest,
+            password=b"pw",
+            custom={"application": b"tests"},
         ) as writer:
             assert await writer.add_many(payload(at, 10 + at) for at in range(30)) == 29
         made = await asyncio.to_thread(java.run, "Read", "--ledger", writer.ledger_id, "--password", "pw")
@@ -104,7 +109,7 @@ def test_we_fence_a_java_writer(java: JavaCluster) -> None:
 
 def test_java_fences_our_writer(java: JavaCluster) -> None:
     async def scenario(client: AsyncLedgerClient) -> None:
-        writer = await client.create(3, 3, 2, password=b"pw")
+        writer = await client.create(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2, password=b"pw")
         await writer.add_many([b"x"] * 20)
         ended = await asyncio.to_thread(java.run, "Recover", "--ledger", writer.ledger_id, "--password", "pw")
         assert ended[-1]["lac"] == 19
@@ -139,7 +144,9 @@ def test_we_follow_a_java_writer(java: JavaCluster) -> None:
 
 def test_java_follows_our_explicit_lac(java: JavaCluster) -> None:
     async def scenario(client: AsyncLedgerClient) -> None:
-        writer = await client.create(3, 3, 2, digest=DigestType.CRC32, password=b"pw")
+        writer = await client.create(
+            ensemble_size=3, write_quorum_size=3, ack_quorum_size=2, digest=DigestType.CRC32, password=b"pw"
+        )
         await writer.add_many([b"x"] * 3)
         reader = await client.open(writer.ledger_id, b"pw", recover=False)
         assert await reader.wait_beyond(1) == 2
@@ -153,7 +160,12 @@ def test_java_follows_our_explicit_lac(java: JavaCluster) -> None:
 def test_entries_of_chosen_ids(java: JavaCluster) -> None:
     async def scenario(client: AsyncLedgerClient) -> None:
         writer = await client.create_advanced(
-            3, 3, 2, digest=DigestType.CRC32, password=b"pw", ledger_id=2**33
+            ensemble_size=3,
+            write_quorum_size=3,
+            ack_quorum_size=2,
+            digest=DigestType.CRC32,
+            password=b"pw",
+            ledger_id=2**33,
         )
         added = [writer.submit_add_at(at, b"%d" % at) for at in (2, 0, 1, 3)]
         assert await asyncio.gather(*added) == [2, 0, 1, 3]
@@ -170,7 +182,14 @@ def test_entries_of_chosen_ids(java: JavaCluster) -> None:
 
 def test_deferred_sync(java: JavaCluster) -> None:
     async def scenario(client: AsyncLedgerClient) -> None:
-        writer = await client.create(3, 3, 2, digest=DigestType.CRC32, password=b"pw", deferred_sync=True)
+        writer = await client.create(
+            ensemble_size=3,
+            write_quorum_size=3,
+            ack_quorum_size=2,
+            digest=DigestType.CRC32,
+            password=b"pw",
+            deferred_sync=True,
+        )
         await writer.add_many([b"x"] * 5)
         assert writer.last_add_confirmed == -1
         assert await writer.force() == 4
@@ -186,7 +205,9 @@ def test_a_bookie_is_replaced(java: JavaCluster) -> None:
     """Last, as it takes a bookie away."""
 
     async def scenario(client: AsyncLedgerClient) -> None:
-        writer = await client.create(3, 3, 2, digest=DigestType.CRC32, password=b"pw")
+        writer = await client.create(
+            ensemble_size=3, write_quorum_size=3, ack_quorum_size=2, digest=DigestType.CRC32, password=b"pw"
+        )
         added = [writer.submit_add(payload(at, 100)) for at in range(100)]
         await added[50]
         killed = java.bookies[0]

@@ -71,7 +71,9 @@ def test_we_write(machines: Machines, digest: DigestType) -> None:
     ledgers = []
 
     async def write(client: AsyncLedgerClient) -> None:
-        async with await client.create(4, 3, 2, digest=digest, password=b"pw") as writer:
+        async with await client.create(
+            ensemble_size=4, write_quorum_size=3, ack_quorum_size=2, digest=digest, password=b"pw"
+        ) as writer:
             assert mixed(writer.metadata.segments[0].ensemble)
             await writer.add_many(payload(at, 500) for at in range(COUNT))
         ledgers.append(writer.ledger_id)
@@ -97,7 +99,7 @@ def test_we_fence_and_recover_a_java_writer(machines: Machines) -> None:
 
 def test_java_fences_and_recovers_our_writer(machines: Machines) -> None:
     async def scenario(client: AsyncLedgerClient) -> None:
-        writer = await client.create(4, 3, 2, password=b"pw")
+        writer = await client.create(ensemble_size=4, write_quorum_size=3, ack_quorum_size=2, password=b"pw")
         await writer.add_many([b"x"] * 20)
         told = ("--ledger", writer.ledger_id, "--password", "pw")
         ended = await asyncio.to_thread(machines.java.run, "Recover", *told)
@@ -139,7 +141,9 @@ def test_a_bookie_that_is_killed_is_replaced(machines: Machines, kind: str, writ
 
         async def write(client: AsyncLedgerClient) -> None:
             nonlocal killed
-            made = await client.create(5, 3, 2, password=b"pw")
+            made = await client.create(
+                ensemble_size=5, write_quorum_size=3, ack_quorum_size=2, password=b"pw"
+            )
             ledgers.append(made.ledger_id)
             await made.add_many([bytes(100)] * 20)
             killed = await asyncio.to_thread(kill)

@@ -47,7 +47,9 @@ def test_folders_change_hands(tmp_path: Path) -> None:
         with our_bookie(home, hosts, free_port(), *ours) as bookie:
             with (
                 LedgerClient(cluster.address, config=PATIENT) as client,
-                client.create(1, 1, 1, password=b"pw") as writer,
+                client.create(
+                    ensemble_size=1, write_quorum_size=1, ack_quorum_size=1, password=b"pw"
+                ) as writer,
             ):
                 writer.add_many(payload(at, SIZE) for at in range(COUNT))
             bookie.kill()

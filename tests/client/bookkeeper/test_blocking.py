@@ -24,7 +24,9 @@ async def beside_bookies(folder: Path) -> AsyncGenerator[str, None]:
 def test_without_asyncio(tmp_path: Path) -> None:
     def scenario(address: str) -> None:
         with LedgerClient(address, config=PATIENT) as client:
-            with client.create(3, 3, 2, password=b"pw") as writer:
+            with client.create(
+                ensemble_size=3, write_quorum_size=3, ack_quorum_size=2, password=b"pw"
+            ) as writer:
                 assert writer.add(b"0") == 0
                 assert writer.submit_add(b"1").result() == 1
                 assert writer.add_many(b"%d" % at for at in range(2, 200)) == 199
@@ -46,7 +48,7 @@ def test_without_asyncio(tmp_path: Path) -> None:
 def test_chosen_ids_and_a_log(tmp_path: Path) -> None:
     def scenario(address: str) -> None:
         with LedgerClient(address, config=replace(PATIENT, explicit_lac_interval_ms=10)) as client:
-            with client.create_advanced(3, 3, 2) as writer:
+            with client.create_advanced(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2) as writer:
                 soon = writer.submit_add_at(1, b"one")
                 assert writer.add_at(0, b"zero") == 0
                 assert soon.result() == 1

@@ -63,7 +63,14 @@ def refusing(status: Status) -> Callable[[Request, Response], Response]:
 def test_write_and_read(tmp_path: Path, digest: DigestType, sizes: tuple[int, int, int]) -> None:
     async def scenario(made: Bench) -> None:
         async with made.client(reads_ahead=7, adds_pending_max=9) as client:
-            writer = await client.create(*sizes, digest=digest, password=b"pw", custom={"a": b"1"})
+            writer = await client.create(
+                ensemble_size=sizes[0],
+                write_quorum_size=sizes[1],
+                ack_quorum_size=sizes[2],
+                digest=digest,
+                password=b"pw",
+                custom={"a": b"1"},
+            )
             assert await writer.add(PAYLOADS[0]) == 0
             assert await writer.add_many(PAYLOADS[1:]) == 99
             closed = await writer.close()
@@ -90,7 +97,7 @@ def test_too_few_bookies(tmp_path: Path) -> None:
     async def scenario(made: Bench) -> None:
         async with made.client() as client:
             with pytest.raises(NotEnoughBookiesError, match="5 bookies are needed, 4"):
-                await client.create(5, 3, 2)
+                await client.create(ensemble_size=5, write_quorum_size=3, ack_quorum_size=2)
             assert [ledger_id async for ledger_id in client.ledgers()] == []
 
     run(tmp_path, scenario)
@@ -100,7 +107,7 @@ def test_too_few_bookies(tmp_path: Path) -> None:
 def test_a_bookie_that_fails_is_replaced(tmp_path: Path, how: str) -> None:
     async def scenario(made: Bench) -> None:
         async with made.client() as client:
-            writer = await client.create(3, 3, 2)
+            writer = await client.create(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
             await writer.add_many(PAYLOADS[:50])
             lost = made.bookies[writer.metadata.segments[0].ensemble[1]]
             if how == "killed":
@@ -128,7 +135,7 @@ def test_a_bookie_fails_amid_many_adds(tmp_path: Path, how: str) -> None:
 
     async def scenario(made: Bench) -> None:
         async with made.client(adds_pending_max=len(PAYLOADS) + 1) as client:
-            writer = await client.create(3, 3, 3)
+            writer = await client.create(ensemble_size=3, write_quorum_size=3, ack_quorum_size=3)
             await writer.add(b"first")  # so that connections stand
             lost = made.bookies[writer.metadata.segments[0].ensemble[1]]
             stopping: list[asyncio.Task[None]] = []
@@ -169,7 +176,7 @@ def test_a_slow_bookie_is_not_left_behind_for_ever(tmp_path: Path) -> None:
 
     async def scenario(made: Bench) -> None:
         async with made.client(adds_pending_max=5) as client:
-            writer = await client.create(3, 3, 2)
+            writer = await client.create(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
             await writer.add(b"first")  # so that connections stand
             slow = made.bookies[writer.metadata.segments[0].ensemble[2]]
             slow.twist = lambda request, response: None if isinstance(request, AddRequest) else response
@@ -191,7 +198,7 @@ def test_a_slow_bookie_is_not_left_behind_for_ever(tmp_path: Path) -> None:
 def test_a_reader_finds_what_moved_after_it_opened_the_ledger(tmp_path: Path) -> None:
     async def scenario(made: Bench) -> None:
         async with made.client() as client:
-            writer = await client.create(1, 1, 1)
+            writer = await client.create(ensemble_size=1, write_quorum_size=1, ack_quorum_size=1)
             reader = await client.open(writer.ledger_id, recover=False)
             first = made.bookies[writer.metadata.segments[0].ensemble[0]]
             first.twist = refusing(Status.EREADONLY)
@@ -208,7 +215,7 @@ def test_a_reader_finds_what_moved_after_it_opened_the_ledger(tmp_path: Path) ->
 def test_no_bookie_is_left(tmp_path: Path) -> None:
     async def scenario(made: Bench) -> None:
         async with made.client() as client:
-            writer = await client.create(3, 3, 3)
+            writer = await client.create(ensemble_size=3, write_quorum_size=3, ack_quorum_size=3)
             await writer.add(b"safe")
             await made.bookies[writer.metadata.segments[0].ensemble[0]].stop()
             with pytest.raises(AddFailedError):
@@ -224,7 +231,7 @@ def test_no_bookie_is_left(tmp_path: Path) -> None:
 def test_a_second_opener_fences_the_writer(tmp_path: Path) -> None:
     async def scenario(made: Bench) -> None:
         async with made.client() as client, made.client() as other:
-            writer = await client.create(3, 3, 2)
+            writer = await client.create(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
             await writer.add_many(PAYLOADS)
             reader = await other.open(writer.ledger_id)
             assert reader.closed
@@ -241,7 +248,7 @@ def test_a_second_opener_fences_the_writer(tmp_path: Path) -> None:
 def test_an_abandoned_ledger_is_recovered_whole(tmp_path: Path) -> None:
     async def scenario(made: Bench) -> None:
         async with made.client() as client, made.client() as one, made.client() as two:
-            writer = await client.create(4, 3, 2)
+            writer = await client.create(ensemble_size=4, write_quorum_size=3, ack_quorum_size=2)
             await writer.add_many(PAYLOADS)
             await writer.abandon()
             with pytest.raises(LedgerClosedError):
@@ -258,7 +265,7 @@ def test_a_recovery_does_not_guess(tmp_path: Path) -> None:
 
     async def scenario(made: Bench) -> None:
         async with made.client() as client:
-            writer = await client.create(3, 3, 2)
+            writer = await client.create(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
             await writer.add_many(PAYLOADS[:3])
             await writer.abandon()
             lost = [made.bookies[name] for name in writer.metadata.segments[0].ensemble[:2]]
@@ -278,7 +285,7 @@ def test_a_recovery_does_not_guess(tmp_path: Path) -> None:
 def test_a_damaged_copy_is_passed_over(tmp_path: Path, batches: bool) -> None:
     async def scenario(made: Bench) -> None:
         async with made.client(batch_read_enabled=batches) as client:
-            writer = await client.create(3, 3, 2)
+            writer = await client.create(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
             await writer.add_many(PAYLOADS)
             await writer.close()
             ensemble = writer.metadata.segments[0].ensemble
@@ -303,7 +310,7 @@ def test_a_damaged_copy_is_passed_over(tmp_path: Path, batches: bool) -> None:
 def test_a_slow_bookie_is_not_waited_for(tmp_path: Path) -> None:
     async def scenario(made: Bench) -> None:
         async with made.client(speculative_read_timeout_ms=1) as client:
-            writer = await client.create(3, 3, 2)
+            writer = await client.create(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
             await writer.add_many(PAYLOADS)
             await writer.close()
             for name in writer.metadata.segments[0].ensemble[:2]:
@@ -318,7 +325,9 @@ def test_a_slow_bookie_is_not_waited_for(tmp_path: Path) -> None:
 def test_follow_a_writer(tmp_path: Path, sizes: tuple[int, int, int]) -> None:
     async def scenario(made: Bench) -> None:
         async with made.client() as client, made.client(long_poll_ms=60_000) as other:
-            writer = await client.create(*sizes)
+            writer = await client.create(
+                ensemble_size=sizes[0], write_quorum_size=sizes[1], ack_quorum_size=sizes[2]
+            )
             reader = await other.open(writer.ledger_id, recover=False)
 
             async def follow() -> list[bytes]:
@@ -338,7 +347,7 @@ def test_follow_a_writer(tmp_path: Path, sizes: tuple[int, int, int]) -> None:
 def test_last_confirmed_needs_enough_answers(tmp_path: Path) -> None:
     async def scenario(made: Bench) -> None:
         async with made.client() as client:
-            writer = await client.create(3, 3, 2)
+            writer = await client.create(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
             await writer.add(b"0")
             await writer.add(b"1")
             reader = await client.open(writer.ledger_id, recover=False)
@@ -357,7 +366,7 @@ def test_last_confirmed_needs_enough_answers(tmp_path: Path) -> None:
 def test_explicit_lac(tmp_path: Path) -> None:
     async def scenario(made: Bench) -> None:
         async with made.client(explicit_lac_interval_ms=10) as client:
-            writer = await client.create(3, 3, 2)
+            writer = await client.create(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
             await writer.add(b"only one")
             reader = await client.open(writer.ledger_id, recover=False)
             while await reader.read_last_confirmed() < 0:
@@ -371,7 +380,9 @@ def test_explicit_lac(tmp_path: Path) -> None:
 def test_deferred_sync(tmp_path: Path) -> None:
     async def scenario(made: Bench) -> None:
         async with made.client() as client:
-            writer = await client.create(3, 3, 2, deferred_sync=True)
+            writer = await client.create(
+                ensemble_size=3, write_quorum_size=3, ack_quorum_size=2, deferred_sync=True
+            )
             await writer.add_many(PAYLOADS)
             assert writer.last_add_confirmed == -1
             assert await writer.force() == 99
@@ -388,7 +399,9 @@ def test_deferred_sync(tmp_path: Path) -> None:
 def test_entries_of_chosen_ids(tmp_path: Path) -> None:
     async def scenario(made: Bench) -> None:
         async with made.client() as client:
-            writer = await client.create_advanced(3, 3, 2, ledger_id=77)
+            writer = await client.create_advanced(
+                ensemble_size=3, write_quorum_size=3, ack_quorum_size=2, ledger_id=77
+            )
             added = [writer.submit_add_at(at, b"%d" % at) for at in (3, 0, 2, 1, 9)]
             assert await asyncio.gather(*added[:4]) == [3, 0, 2, 1]
             for taken in (1, 9):
@@ -407,7 +420,7 @@ def test_entries_of_chosen_ids(tmp_path: Path) -> None:
 def test_whose_turn_came_and_who_was_cancelled_gives_it_on(tmp_path: Path, throttle: int) -> None:
     async def scenario(made: Bench) -> None:
         async with made.client(adds_pending_max=1, throttle=throttle) as client:
-            writer = await client.create(1, 1, 1)
+            writer = await client.create(ensemble_size=1, write_quorum_size=1, ack_quorum_size=1)
             first = writer.submit_add(b"first")
             second, third = (asyncio.ensure_future(writer.add(b"later")) for _ in range(2))
             await asyncio.sleep(0)  # both wait
@@ -423,7 +436,7 @@ def test_whose_turn_came_and_who_was_cancelled_gives_it_on(tmp_path: Path, throt
 def test_a_payload_that_does_not_fit(tmp_path: Path) -> None:
     async def scenario(made: Bench) -> None:
         async with made.client(frame_max_bytes=2048) as client:
-            writer = await client.create(1, 1, 1)
+            writer = await client.create(ensemble_size=1, write_quorum_size=1, ack_quorum_size=1)
             with pytest.raises(LedgerOperationError, match="does not fit"):
                 await writer.add(bytes(2048))
             assert await writer.add(bytes(1024)) == 0
@@ -437,7 +450,7 @@ def test_recovery_reads_fence(tmp_path: Path) -> None:
 
     async def scenario(made: Bench) -> None:
         async with made.client() as client:
-            writer = await client.create(3, 3, 2)
+            writer = await client.create(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
             await writer.add_many(PAYLOADS[:3])
             await writer.abandon()
             for bookie in made.bookies.values():

@@ -65,7 +65,12 @@ def test_append_roll_and_read(tmp_path: Path) -> None:
 def test_by_time(tmp_path: Path) -> None:
     async def scenario(made: Bench, client: AsyncLedgerClient) -> None:
         now = 0
-        async with AsyncManagedLedger(client, "orders", roll_ms=100, now_ms=lambda: now) as log:
+
+        class TimedLedger(AsyncManagedLedger):
+            def _now_ms(self) -> int:
+                return now
+
+        async with TimedLedger(client, "orders", roll_ms=100) as log:
             first = await log.append(b"1")
             now = 99
             assert (await log.append(b"2")).ledger_id == first.ledger_id

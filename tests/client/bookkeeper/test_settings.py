@@ -31,7 +31,7 @@ def test_copies_stand_in_two_racks(
             AsyncLedgerClient(made.address, config=config, racks=racks) as client,
         ):
             for _ in range(20):
-                writer = await client.create(2, 2, 2)
+                writer = await client.create(ensemble_size=2, write_quorum_size=2, ack_quorum_size=2)
                 assert len({RACKS[one] for one in writer.metadata.segments[0].ensemble}) == 2
                 await writer.close()
 
@@ -51,7 +51,7 @@ def test_a_throttled_writer_takes_its_time(tmp_path: Path) -> None:
         async with bench(tmp_path) as made:
             config = LedgerConfig(throttle=50, add_timeout_ms=60_000)
             async with AsyncLedgerClient(made.address, config=config) as client:
-                writer = await client.create(3, 2, 2)
+                writer = await client.create(ensemble_size=3, write_quorum_size=2, ack_quorum_size=2)
                 loop = asyncio.get_running_loop()
                 begun = loop.time()
                 await writer.add_many([b"x"] * 6)

@@ -20,7 +20,9 @@ HOUR_MS = 3_600_000
 
 
 async def filled(client: AsyncLedgerClient, *sizes: int, close: bool = True, **options: object) -> int:
-    writer = await client.create(*sizes, **options)  # type: ignore[arg-type]
+    writer = await client.create(
+        ensemble_size=sizes[0], write_quorum_size=sizes[1], ack_quorum_size=sizes[2], **options
+    )  # type: ignore[arg-type]
     await writer.add_many(PAYLOADS)
     await (writer.close() if close else writer.abandon())
     return writer.ledger_id
@@ -105,7 +107,7 @@ def test_without_another_bookie_the_mark_stays_until_one_comes(tmp_path: Path) -
 
 def test_a_writer_that_helps_itself_is_left_alone(tmp_path: Path) -> None:
     async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
-        writer = await client.create(3, 3, 2)
+        writer = await client.create(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
         await writer.add_many(PAYLOADS)
         lost = writer.metadata.segments[-1].ensemble[0]
         await made.lose(lost)
@@ -129,7 +131,7 @@ def test_a_writer_that_helps_itself_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_writer_that_is_gone_is_fenced_off(tmp_path: Path) -> None:
     async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
-        writer = await client.create(3, 3, 2, password=b"pw")
+        writer = await client.create(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2, password=b"pw")
         await writer.add_many(PAYLOADS)
         lost = writer.metadata.segments[-1].ensemble[0]
         await made.lose(lost)

@@ -19,7 +19,9 @@ async def mended(client: AsyncLedgerClient, *bookies: str, dry_run: bool = False
 async def at_b1(client: AsyncLedgerClient, *sizes: int) -> AsyncLedgerWriter:
     """A writer of a ledger that is spread over `b1` as well."""
     while True:
-        writer = await client.create(*sizes, password=b"pw")
+        writer = await client.create(
+            ensemble_size=sizes[0], write_quorum_size=sizes[1], ack_quorum_size=sizes[2], password=b"pw"
+        )
         if "b1" in writer.metadata.segments[0].ensemble:
             return writer
         await writer.close()
@@ -64,7 +66,7 @@ def test_closed_and_open_ledgers(tmp_path: Path) -> None:
 
 def test_a_writer_at_a_lost_bookie_is_fenced(tmp_path: Path) -> None:
     async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
-        writer = await client.create(3, 3, 2)
+        writer = await client.create(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
         await writer.add_many(PAYLOADS)
         lost = writer.metadata.segments[0].ensemble[1]
         await made.lose(lost)
@@ -81,7 +83,7 @@ def test_a_writer_at_a_lost_bookie_is_fenced(tmp_path: Path) -> None:
 
 def test_without_another_bookie_it_fails_and_says_so(tmp_path: Path) -> None:
     async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
-        writer = await client.create(3, 3, 2)
+        writer = await client.create(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
         await writer.add_many(PAYLOADS)
         await writer.close()
         await made.lose("b2")

@@ -32,7 +32,9 @@ async def group(folder: Path, tls: TlsConfig | None) -> AsyncLocalBookies:
 
 async def written_and_read(address: str, tls: TlsConfig | None) -> None:
     async with AsyncLedgerClient(address, config=PATIENT, tls=tls) as client:
-        async with await client.create(3, 3, 2, password=b"pw") as writer:
+        async with await client.create(
+            ensemble_size=3, write_quorum_size=3, ack_quorum_size=2, password=b"pw"
+        ) as writer:
             await writer.add_many(PAYLOADS)
         reader = await client.open(writer.ledger_id, b"pw")
         assert [entry.payload async for entry in reader.read()] == PAYLOADS  # in batches, by version 2
@@ -74,7 +76,7 @@ def test_where_nothing_else_is_spoken(tmp_path: Path, identity: Identity) -> Non
         assert (await direct.read(1, 0)).entry == entry_of(1, 0)
         await direct.close()
         async with AsyncLedgerClient(made.address, config=PATIENT) as client:
-            writer = await client.create(3, 2, 2)
+            writer = await client.create(ensemble_size=3, write_quorum_size=2, ack_quorum_size=2)
             with pytest.raises(LedgerPasswordError, match="TLS"):
                 await writer.add(b"in clear")
             await writer.abandon()
@@ -116,7 +118,7 @@ def test_a_client_that_wants_tls_says_nothing_without_it(tmp_path: Path, identit
     async def play() -> None:
         made = await group(tmp_path, None)
         async with AsyncLedgerClient(made.address, tls=client_tls(identity)) as client:
-            writer = await client.create(3, 2, 2)
+            writer = await client.create(ensemble_size=3, write_quorum_size=2, ack_quorum_size=2)
             with pytest.raises(AddFailedError):
                 await writer.add(b"secret")
             await writer.abandon()

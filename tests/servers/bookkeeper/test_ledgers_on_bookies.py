@@ -64,7 +64,9 @@ async def cluster_of(folder: Path, count: int) -> AsyncIterator[tuple[Machines, 
 def test_write_and_read(tmp_path: Path, digest: DigestType) -> None:
     async def scenario() -> None:
         async with cluster_of(tmp_path, 3) as (_machines, client):
-            async with await client.create(3, 3, 2, digest=digest, password=b"pw") as writer:
+            async with await client.create(
+                ensemble_size=3, write_quorum_size=3, ack_quorum_size=2, digest=digest, password=b"pw"
+            ) as writer:
                 await writer.add_many(PAYLOADS)
             reader = await client.open(writer.ledger_id, b"pw")
             assert [entry.payload async for entry in reader.read()] == PAYLOADS
@@ -75,7 +77,7 @@ def test_write_and_read(tmp_path: Path, digest: DigestType) -> None:
 def test_a_bookie_ends_and_comes_back(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster_of(tmp_path, 4) as (machines, client):
-            writer = await client.create(3, 3, 2)
+            writer = await client.create(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
             await writer.add_many(PAYLOADS[:200])
             lost = writer.metadata.segments[0].ensemble[0]
             await machines.end(lost)
@@ -104,7 +106,7 @@ def test_dead_spares_are_not_changed_for_each_other(tmp_path: Path) -> None:
                     name, Registration((Endpoint("bookie", port, "127.0.0.1"),))
                 )
             await client.bookies()
-            writer = await client.create(3, 3, 2)
+            writer = await client.create(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
             for payload in PAYLOADS:
                 await writer.add(payload)
             assert len(writer.metadata.segments) <= 2
@@ -124,7 +126,7 @@ def test_dead_spares_are_not_changed_for_each_other(tmp_path: Path) -> None:
 def test_a_fence_outlives_its_bookies(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster_of(tmp_path, 3) as (machines, client):
-            writer = await client.create(3, 3, 2)
+            writer = await client.create(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
             await writer.add_many(PAYLOADS)
             reader = await client.open(writer.ledger_id)
             assert reader.last_add_confirmed == len(PAYLOADS) - 1
@@ -142,7 +144,7 @@ def test_a_fence_outlives_its_bookies(tmp_path: Path) -> None:
 def test_follow_a_writer(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster_of(tmp_path, 3) as (_machines, client):
-            writer = await client.create(3, 2, 2)
+            writer = await client.create(ensemble_size=3, write_quorum_size=2, ack_quorum_size=2)
             reader = await client.open(writer.ledger_id, recover=False)
 
             async def follow() -> list[bytes]:
@@ -160,7 +162,9 @@ def test_follow_a_writer(tmp_path: Path) -> None:
 def test_deferred_sync_and_room(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster_of(tmp_path, 3) as (_machines, client):
-            writer = await client.create(3, 3, 2, deferred_sync=True)
+            writer = await client.create(
+                ensemble_size=3, write_quorum_size=3, ack_quorum_size=2, deferred_sync=True
+            )
             await writer.add_many(PAYLOADS)
             assert await writer.force() == len(PAYLOADS) - 1
             await writer.close()
@@ -188,7 +192,9 @@ def test_entries_that_only_fit_into_the_frames_of_version_2(tmp_path: Path) -> N
 
     async def scenario() -> None:
         async with cluster_of(tmp_path, 4) as (machines, client):
-            writer = await client.create(3, 3, 2, password=b"pw")
+            writer = await client.create(
+                ensemble_size=3, write_quorum_size=3, ack_quorum_size=2, password=b"pw"
+            )
             await writer.abandon()
             ensemble = writer.metadata.segments[0].ensemble
             for name in ensemble:
@@ -207,7 +213,9 @@ def test_entries_that_only_fit_into_the_frames_of_version_2(tmp_path: Path) -> N
                 with pytest.raises(EntryReadError, match=f"BOOKIE_NOT_AVAILABLE; b[0-3]: {why}"):
                     await denied.entries([0])
             # The connections stand, as they mostly do where copies are made.
-            async with await client.create(4, 4, 4) as everywhere:
+            async with await client.create(
+                ensemble_size=4, write_quorum_size=4, ack_quorum_size=4
+            ) as everywhere:
                 await everywhere.add(b"x")
             await client.delete(everywhere.ledger_id)
             await machines.end(ensemble[0])

@@ -177,7 +177,7 @@ def test_a_writer_confirms_nothing_on_doubt(tmp_path: Path, makes: bool) -> None
             store = Doubtful(tmp_path / "metadata.db")
             config = replace(PATIENT, metadata_timeout_ms=1)
             async with AsyncLedgerClient(Cluster(store), config=config) as client:
-                writer = await client.create(3, 3, 3)
+                writer = await client.create(ensemble_size=3, write_quorum_size=3, ack_quorum_size=3)
                 await writer.add_many([b"x"] * 10)
                 store.silent, store.makes = True, makes
                 lost = writer.metadata.segments[0].ensemble[0]
@@ -207,7 +207,7 @@ def test_a_change_that_was_made_without_an_answer_is_explained(tmp_path: Path) -
             bookies = await four(tmp_path)
             store = Doubtful(tmp_path / "metadata.db")
             async with AsyncLedgerClient(Cluster(store), config=PATIENT) as client:
-                writer = await client.create(3, 3, 3)
+                writer = await client.create(ensemble_size=3, write_quorum_size=3, ack_quorum_size=3)
                 await writer.add_many([b"x"] * 10)
                 store.silent = store.makes = True
                 lost = writer.metadata.segments[0].ensemble[0]
@@ -243,7 +243,7 @@ def test_a_writer_whose_session_ended_finds_what_others_did(opened: Open, tmp_pa
                 AsyncLedgerClient(own, config=PATIENT) as client,
                 AsyncLedgerClient(Cluster(opened()), config=PATIENT) as other,
             ):
-                writer = await client.create(1, 1, 1)
+                writer = await client.create(ensemble_size=1, write_quorum_size=1, ack_quorum_size=1)
                 await end_session(own.store)
                 assert await writer.add(b"x") == 0
                 assert (await other.open(writer.ledger_id)).last_add_confirmed == 0

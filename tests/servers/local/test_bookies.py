@@ -31,7 +31,9 @@ def test_example_of_the_document_works(pytester: pytest.Pytester, monkeypatch: p
 def test_our_client_writes_recovers_and_reads(tmp_path: Path) -> None:
     async def play(address: str) -> None:
         async with AsyncLedgerClient(address, config=PATIENT) as client:
-            writer = await client.create(3, 2, 2, password=b"secret")
+            writer = await client.create(
+                ensemble_size=3, write_quorum_size=2, ack_quorum_size=2, password=b"secret"
+            )
             sent = [writer.submit_add(b"%d" % at) for at in range(500)]
             assert [await one for one in sent] == list(range(500))
             reader = await client.open(writer.ledger_id, b"secret")  # which fences the writer off
@@ -56,7 +58,7 @@ def test_entries_outlive_a_bookie_of_their_ensemble(tmp_path: Path) -> None:
         group = AsyncLocalBookies(tmp_path, 4)
         await group.start()
         async with AsyncLedgerClient(group.address, config=PATIENT) as client:
-            writer = await client.create(3, 3, 2)
+            writer = await client.create(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
             for at in range(20):
                 await writer.add(b"%d" % at)
             name = writer.metadata.segments[-1].ensemble[0]

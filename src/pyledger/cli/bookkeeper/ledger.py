@@ -67,7 +67,9 @@ async def make(client: Any, sizes: tuple[int, int, int], digest: str, password: 
     """A new ledger, open for writing."""
     from pyledger.protocol.bookkeeper.entry import DigestType
 
-    return await client.create(*sizes, digest=DigestType[digest], password=password.encode(), **options)
+    names = ("ensemble_size", "write_quorum_size", "ack_quorum_size")
+    named = dict(zip(names, sizes, strict=True))
+    return await client.create(**named, digest=DigestType[digest], password=password.encode(), **options)
 
 
 @command.command("create")

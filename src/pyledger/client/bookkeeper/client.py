@@ -39,7 +39,6 @@ class AsyncLedgerClient(Lifecycle):
         config: LedgerConfig | None = None,
         tls: TlsConfig | None = None,
         racks: Mapping[str, str] | RackOf | None = None,
-        random: Random | None = None,
     ) -> None:
         """A client that connects once it is started.
 
@@ -49,14 +48,13 @@ class AsyncLedgerClient(Lifecycle):
             tls: Certificates, and whether to speak TLS at all.
             racks: Location of each bookie as `/region/rack`, by id or as a function of the id. None: the
                 setting `racks`.
-            random: Chance, for tests.
 
         Raises:
             ConfigError: the address is invalid, or a certificate cannot be read.
         """
         self.cluster = locate(metadata, make=False) if isinstance(metadata, str) else metadata
         self.config = config or LedgerConfig()
-        self._random = random or Random()
+        self._random = Random()
         if racks is None:
             racks = racks_from(self.config.racks)
         rack_of = racks.get if isinstance(racks, Mapping) else racks
@@ -88,10 +86,10 @@ class AsyncLedgerClient(Lifecycle):
 
     async def create(
         self,
-        ensemble: int = 3,
-        write_quorum: int = 2,
-        ack_quorum: int = 2,
         *,
+        ensemble_size: int = 3,
+        write_quorum_size: int = 2,
+        ack_quorum_size: int = 2,
         digest: DigestType = DigestType.CRC32C,
         password: bytes = b"",
         custom: Mapping[str, bytes] | None = None,
@@ -101,9 +99,9 @@ class AsyncLedgerClient(Lifecycle):
         """Create a ledger and return its writer.
 
         Args:
-            ensemble: Number of bookies that its entries are spread over.
-            write_quorum: Replicas of each entry.
-            ack_quorum: Replicas that are durable when an add is confirmed.
+            ensemble_size: Number of bookies that its entries are spread over.
+            write_quorum_size: Replicas of each entry.
+            ack_quorum_size: Replicas that are durable when an add is confirmed.
             digest: Checksum of each entry.
             password: Required to open it. It is stored in the metadata in plain text.
             custom: Metadata of the application.
@@ -111,12 +109,12 @@ class AsyncLedgerClient(Lifecycle):
             deferred_sync: Confirm adds before they are durable; `force` flushes them.
 
         Raises:
-            NotEnoughBookiesError: fewer than `ensemble` bookies are writable.
+            NotEnoughBookiesError: fewer than `ensemble_size` bookies are writable.
             LedgerExistsError: a ledger with this id exists.
             LedgerMetadataError: not ensemble >= write quorum >= ack quorum.
         """
         stored = await self._create(
-            (ensemble, write_quorum, ack_quorum), digest, password, custom or {}, ledger_id
+            (ensemble_size, write_quorum_size, ack_quorum_size), digest, password, custom or {}, ledger_id
         )
         return AsyncLedgerWriter(
             self._bookies,
@@ -129,18 +127,33 @@ class AsyncLedgerClient(Lifecycle):
 
     async def create_advanced(
         self,
-        ensemble: int = 3,
-        write_quorum: int = 2,
-        ack_quorum: int = 2,
         *,
+        ensemble_size: int = 3,
+        write_quorum_size: int = 2,
+        ack_quorum_size: int = 2,
         digest: DigestType = DigestType.CRC32C,
         password: bytes = b"",
         custom: Mapping[str, bytes] | None = None,
         ledger_id: int | None = None,
     ) -> AsyncAdvancedLedgerWriter:
-        """Create a ledger whose entry ids the caller of `add_at` chooses; see `create`."""
+        """Create a ledger whose entry ids the caller of `add_at` chooses.
+
+        Args:
+            ensemble_size: Number of bookies, as in `create`.
+            write_quorum_size: Replicas of each entry, as in `create`.
+            ack_quorum_size: Durable replicas of a confirmed add, as in `create`.
+            digest: As in `create`.
+            password: As in `create`.
+            custom: As in `create`.
+            ledger_id: As in `create`.
+
+        Raises:
+            NotEnoughBookiesError: fewer than `ensemble_size` bookies are writable.
+            LedgerExistsError: a ledger with this id exists.
+            LedgerMetadataError: not ensemble >= write quorum >= ack quorum.
+        """
         stored = await self._create(
-            (ensemble, write_quorum, ack_quorum), digest, password, custom or {}, ledger_id
+            (ensemble_size, write_quorum_size, ack_quorum_size), digest, password, custom or {}, ledger_id
         )
         return AsyncAdvancedLedgerWriter(
             self._bookies, self.cluster.ledgers, stored, EntryDigest(digest, password), self.config

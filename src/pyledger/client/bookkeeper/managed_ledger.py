@@ -8,8 +8,8 @@ made, and whose maker died before the log named it, stays behind empty; its cust
 import asyncio
 import contextlib
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from pyledger.client.bookkeeper.client import AsyncLedgerClient
 from pyledger.client.bookkeeper.reader import AsyncLedgerReader
@@ -107,32 +107,36 @@ class AsyncManagedLedger(Lifecycle):
         client: AsyncLedgerClient,
         name: str,
         *,
-        ensemble: int = 3,
-        write_quorum: int = 2,
-        ack_quorum: int = 2,
+        ensemble_size: int = 3,
+        write_quorum_size: int = 2,
+        ack_quorum_size: int = 2,
         password: bytes = b"",
         roll_bytes: int = ROLL_BYTES,
         roll_ms: int = ROLL_MS,
-        now_ms: Callable[[], int] | None = None,
     ) -> None:
         """A log that is opened by `start`.
 
         Args:
             client: Started.
             name: Of the log.
-            ensemble: Number of bookies that each of its ledgers is spread over.
-            write_quorum: Replicas of each entry.
-            ack_quorum: Replicas that are durable when an entry is confirmed.
+            ensemble_size: Number of bookies that each of its ledgers is spread over.
+            write_quorum_size: Replicas of each entry.
+            ack_quorum_size: Replicas that are durable when an entry is confirmed.
             password: Of its ledgers.
             roll_bytes: Bytes after which a new ledger is started.
             roll_ms: Age in milliseconds after which the next append starts a new ledger.
-            now_ms: The clock, for tests.
         """
         self._client, self.name = client, name
         self._nodes = LogNodes(client, name)
-        self._sizes, self._password = (ensemble, write_quorum, ack_quorum), password
+        self._create = partial(
+            client.create,
+            ensemble_size=ensemble_size,
+            write_quorum_size=write_quorum_size,
+            ack_quorum_size=ack_quorum_size,
+            password=password,
+        )
+        self._password = password
         self._roll_bytes, self._roll_ms = roll_bytes, roll_ms
-        self._now_ms = now_ms or (lambda: int(asyncio.get_running_loop().time() * 1000))
         self._index, self._version = LogIndex(), 0
         self._writer: AsyncLedgerWriter | None = None
         self._pushed_bytes = self._began_ms = 0
@@ -213,6 +217,9 @@ class AsyncManagedLedger(Lifecycle):
 
     # --- ledgers
 
+    def _now_ms(self) -> int:
+        return int(asyncio.get_running_loop().time() * 1000)
+
     async def _roll(self, writer: AsyncLedgerWriter) -> AsyncLedgerWriter:
         await self._end(writer)
         return await self._begin(None)
@@ -226,7 +233,7 @@ class AsyncManagedLedger(Lifecycle):
     async def _begin(self, left: int | None) -> AsyncLedgerWriter:
         """A ledger of its own; `left` is one that somebody else has left, and that may be empty."""
         custom = {"application": APPLICATION, "log": self.name.encode()}
-        writer = await self._client.create(*self._sizes, password=self._password, custom=custom)
+        writer = await self._create(custom=custom)
         try:
             await self._put(self._index.begun(writer.ledger_id))
         except LedgerFencedError:
