@@ -53,14 +53,14 @@ class Counting:
         return []
 
 
-def not_quick(_connection: Connection, _frames: list[Frame], _at: int) -> tuple[None, int]:
+def no_batch(_connection: Connection, _frames: list[Frame], _at: int) -> tuple[None, int]:
     return None, 0
 
 
 SERVERS: dict[str, Callable[[Counting], RemotingServer]] = {
     "name server": lambda one: RemotingServer(one.handle),
-    "broker": lambda one: RemotingServer(one.handle, quick=not_quick),
-    "member": lambda one: RemotingServer(one.handle, quick=not_quick, decoder=AppendDecoder),
+    "broker": lambda one: RemotingServer(one.handle, answer_batch=no_batch),
+    "member": lambda one: RemotingServer(one.handle, answer_batch=no_batch, decoder=AppendDecoder),
     "bookie": lambda one: LedgerServer(one.take, lambda: False, host="127.0.0.1", port=0, config=NetConfig()),
 }
 

@@ -250,7 +250,7 @@ def half_frame(kind: str) -> bytes:
     return encode_frame(RemotingCommand.request(ECHO, body=bytes(MIB)))[:HALF_BYTES]
 
 
-def never_quick(_connection: Connection, _frames: list[Frame], _at: int) -> tuple[None, int]:
+def no_batch(_connection: Connection, _frames: list[Frame], _at: int) -> tuple[None, int]:
     return None, 0
 
 
@@ -260,8 +260,8 @@ def no_frames(_connection: LedgerConnection, _frames: list[Any]) -> list[Any]:
 
 SERVERS: dict[str, Callable[[], RemotingServer]] = {
     "name server": lambda: RemotingServer(echo),
-    "broker": lambda: RemotingServer(echo, quick=never_quick),
-    "member": lambda: RemotingServer(echo, quick=never_quick, decoder=AppendDecoder),
+    "broker": lambda: RemotingServer(echo, answer_batch=no_batch),
+    "member": lambda: RemotingServer(echo, answer_batch=no_batch, decoder=AppendDecoder),
     "bookie": lambda: LedgerServer(
         no_frames, lambda: False, host="127.0.0.1", port=0, config=NetConfig(frame_max_bytes=5 << 20)
     ),

@@ -424,11 +424,11 @@ def test_thousand_idle_connections_cost_little_memory(run: Run) -> None:
 
 
 @pytest.mark.parametrize("later", [False, True])
-def test_quick_handler_sees_sends_first_and_leaves_what_it_does_not_take(run: Run, later: bool) -> None:
+def test_batches_are_answered_first_and_the_handler_gets_what_they_leave(run: Run, later: bool) -> None:
     async def main() -> None:
         seen: list[str] = []
 
-        def quick(
+        def answer_batch(
             _connection: Connection, frames: list[Frame], at: int
         ) -> tuple[bytes | asyncio.Future[bytes] | None, int]:
             answers, taken = b"", 0
@@ -442,21 +442,21 @@ def test_quick_handler_sees_sends_first_and_leaves_what_it_does_not_take(run: Ru
                     break
                 taken += 1
                 if not request.is_oneway:
-                    answers += encode_frame(RemotingCommand(0, flag=1, remark="quick", opaque=request.opaque))
+                    answers += encode_frame(RemotingCommand(0, flag=1, remark="batch", opaque=request.opaque))
             if not later or not taken:
                 return answers, taken
             future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
             asyncio.get_running_loop().call_later(0.01, future.set_result, answers)
             return future, taken
 
-        async with serving(echo, quick=quick) as server, raw(server.port) as peer:
+        async with serving(echo, answer_batch=answer_batch) as server, raw(server.port) as peer:
             topics = ("mine", "other", "broken")
             for number, topic in enumerate(topics):
                 await peer.send(send_frame(number, topic))
             run = send_frame(4, "mine", oneway=True) + send_frame(6, "mine") + send_frame(7, "mine")
             await peer.send(frame(3) + run + frame(5))
             answers = {one.opaque: one for one in [await peer.receive() for _ in range(7)]}
-            assert answers[0].remark == "quick"
+            assert answers[0].remark == "batch"
             assert answers[1].ext_fields["topic"] == "other"
             assert (answers[2].code, answers[2].remark) == (1, UNEXPECTED_REMARK)
             assert answers.keys() == {0, 1, 2, 3, 5, 6, 7}

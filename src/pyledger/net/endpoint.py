@@ -32,12 +32,13 @@ Frame = memoryview | DecodedRequest
 """A frame without its length word; or a send or pull, decoded."""
 Received = Frame | AnsweredCall
 """The same; or a send or pull of ours that is answered."""
-Quick = Callable[[C, list[Frame], int], tuple[bytes | Deferred[bytes] | None, int]]
-"""Answers the send or pull at an index of the frames, and perhaps others that follow at once.
+BatchAnswer = bytes | Answer
+"""Whole frames for all requests of a batch, or the answer to its only one. None: nothing is written now; a
+request that is held is answered by `Connection.write`."""
+AnswerBatch = Callable[[C, list[Frame], int], tuple[BatchAnswer | Deferred[BatchAnswer], int]]
+"""Answers the decoded request at an index of the frames, and those after it that can be answered together.
 
-Returns whole frames in one piece for all that want an answer (None: nothing is written now; whoever holds the
-request answers it by `Connection.write`), and how many requests it took. 0: the usual handler gets the first
-as a command."""
+Returns their answer and how many they are. 0: the handler gets the first as a command."""
 
 CLOSE_TIMEOUT_MS = 5_000
 """How long a connection that is closed may take to write what is left."""
@@ -83,6 +84,7 @@ class Endpoint(Generic[C]):
         "_on_close",
         "_on_open",
         "_opaques",
+        "answer_batch",
         "async_permits",
         "connections",
         "decoder",
@@ -94,7 +96,6 @@ class Endpoint(Generic[C]):
         "loop",
         "memory",
         "oneway_permits",
-        "quick",
         "wheel",
     )
 
@@ -105,14 +106,14 @@ class Endpoint(Generic[C]):
         handler: Callable[[C, RemotingCommand], Answer | Awaitable[Answer]],
         *,
         server: bool,
-        quick: Quick[C] | None = None,
+        answer_batch: AnswerBatch[C] | None = None,
         decoder: Callable[[int], StreamDecoder[Any]] | None = None,
         on_open: Callable[[C], None] | None = None,
         on_close: Callable[[C], None] | None = None,
     ) -> None:
         self.loop = loop
         self.handler = handler
-        self.quick = quick
+        self.answer_batch = answer_batch
         self.decoder = decoder
         self._on_open = on_open
         self._on_close = on_close

@@ -42,8 +42,8 @@ WRITE_BYTES = 256 << 10
 
 
 def decoder_of(endpoint: Endpoint[Any]) -> StreamDecoder[Any]:
-    """What cuts received bytes into frames; sends and pulls are decoded for the quick handler alone."""
-    kind = endpoint.decoder or (FrameDecoder if endpoint.quick is None else RequestDecoder)
+    """What cuts received bytes into frames; requests are decoded where batches are answered."""
+    kind = endpoint.decoder or (FrameDecoder if endpoint.answer_batch is None else RequestDecoder)
     return kind(endpoint.limits.frame_max_bytes)
 
 

@@ -52,7 +52,7 @@ class Master:
         run = self._runs.append(frames, 0, ("127.0.0.1", 1), 10_000)
         assert run is not None
         assert len(run.requests) == count
-        return run, self.puts.take_run(run, then)
+        return run, self.puts.complete_batch(run, then)
 
 
 @asynccontextmanager

@@ -25,7 +25,7 @@ from pyledger.errors import (
 from pyledger.log_events import logger
 from pyledger.model.remoting_codes import ResponseCode
 from pyledger.net.deferred import Deferred
-from pyledger.net.endpoint import Answer, Endpoint, Frame, Received
+from pyledger.net.endpoint import Answer, BatchAnswer, Endpoint, Frame, Received
 from pyledger.net.remoting.pending_requests import (
     TOGETHER_S,
     Call,
@@ -54,7 +54,7 @@ GO_AWAY_ABOVE_VERSION = 475
 REMARK_CHARACTERS_MAX = 1024
 UNEXPECTED_REMARK = "the request failed for a reason that is in the log of who answers"
 FRAME_BYTES = attrgetter("frame_bytes")
-"""Of those that a quick handler takes, without a call for each; `size_of` is for all frames."""
+"""Of a decoded request, without a call for each; `size_of` is for all frames."""
 HEAD_BYTES = 64 << 10
 """Room for the head of a request; it is not encoded yet when room is looked for."""
 
@@ -98,7 +98,7 @@ class Connection(FrameStream):
         self.language: int | None = None
         self.data: dict[Any, Any] = {}
         self.calls: dict[int, Call] = {}
-        if endpoint.quick is None:
+        if endpoint.answer_batch is None:
             self._decoder = AnswerDecoder(endpoint.limits.frame_max_bytes, self.calls)
         self._together: TimeoutBucket | None = None
         # What handlers are still at: how many requests each answers, and of how many bytes.
@@ -271,7 +271,7 @@ class Connection(FrameStream):
                 permits.give()
                 frame.finish(None)
                 continue
-            taken = self._serve_quickly(frames, index) if isinstance(frame, DecodedRequest) else 0
+            taken = self._answer_batch(frames, index) if isinstance(frame, DecodedRequest) else 0
             if not taken:
                 if isinstance(frame, AppendBatch):
                     frames[index : index + 1] = frame.frames
@@ -349,29 +349,32 @@ class Connection(FrameStream):
         self._begin_work(work, 1, len(request.body))
         work.add_done_callback(partial(self._work_done, request))
 
-    def _serve_quickly(self, frames: list[Received], index: int) -> int:
-        """Let the quick handler answer one frame, and perhaps more; how many need not go the usual way."""
-        quick, request = self.endpoint.quick, frames[index]
+    def _answer_batch(self, frames: list[Received], index: int) -> int:
+        """Answer a decoded request, and those that go with it; return how many, 0: it needs the handler."""
+        answer_batch, request = self.endpoint.answer_batch, frames[index]
         assert isinstance(request, DecodedRequest)
-        requests = cast("list[Frame]", frames)  # who has a quick handler decodes no answers
-        if quick is None or self.endpoint.going_away:
+        requests = cast("list[Frame]", frames)  # a connection whose requests are decoded decodes no answers
+        if answer_batch is None or self.endpoint.going_away:
             return 0
         self.version, self.language = request.version, request.language
         try:
-            answer, taken = quick(self, requests, index)
+            answer, taken = answer_batch(self, requests, index)
         except InvariantError:
             raise
         except Exception as error:  # noqa: BLE001 - one failed request concerns no other client
-            command = command_of(request)
-            self._answer(command, self._failure(command, error))
+            self._answer(request, self._failure(request, error))
             return 1
+        if answer is None:
+            return taken
         if isinstance(answer, bytes):
             if answer:
                 self.write((answer,))
-        elif answer is not None:
+        elif isinstance(answer, RemotingCommand):
+            self._answer(request, answer)
+        else:
             taken_now = requests[index : index + taken]
             self._begin_work(answer, taken, sum(map(FRAME_BYTES, taken_now)))
-            answer.add_done_callback(partial(self._quick_work_done, taken_now))
+            answer.add_done_callback(partial(self._batch_done, taken_now))
         return taken
 
     def _begin_work(self, work: Deferred[Any], requests: int, size_bytes: int) -> None:
@@ -385,20 +388,20 @@ class Connection(FrameStream):
         self._bytes_in_work -= size_bytes
         self._count()
 
-    def _quick_work_done(self, requests: list[Frame], work: Deferred[bytes]) -> None:
-        if work.cancelled() or work.exception() is not None:
+    def _batch_done(self, requests: list[Frame], work: Deferred[BatchAnswer]) -> None:
+        if work.cancelled() or work.exception() is not None or not isinstance(work.result(), bytes):
             for request in requests:
-                self._work_done(command_of(request), work)
+                self._work_done(cast("DecodedRequest", request), work)
             return
         self._end_work(work)
-        if answer := work.result():
+        if answer := cast("bytes", work.result()):
             self.write((answer,))
         if self._paused:
             self.go_on()
         if self._finishing:
             self._wake_drained()
 
-    def _work_done(self, request: RemotingCommand, work: Deferred[Any]) -> None:
+    def _work_done(self, request: RemotingCommand | DecodedRequest, work: Deferred[Any]) -> None:
         self._end_work(work)
         if work.cancelled():
             return
@@ -414,11 +417,13 @@ class Connection(FrameStream):
         if self._finishing:
             self._wake_drained()
 
-    def _answer(self, request: RemotingCommand, answer: RemotingCommand) -> None:
+    def _answer(self, request: RemotingCommand | DecodedRequest, answer: RemotingCommand) -> None:
         if not request.flag & FLAG_ONEWAY:
             self.send(answer)
 
-    def _failure(self, request: RemotingCommand, error: BaseException) -> RemotingCommand:
+    def _failure(self, request: RemotingCommand | DecodedRequest, error: BaseException) -> RemotingCommand:
+        if isinstance(request, DecodedRequest):
+            request = command_of(request)
         if not isinstance(error, PyLedgerError):
             self.report(log, logging.ERROR, "request failed", error, code=request.code)
             return request.response(ResponseCode.SYSTEM_ERROR, UNEXPECTED_REMARK)

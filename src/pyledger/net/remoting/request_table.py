@@ -16,7 +16,7 @@ BUSY = "[REJECTREQUEST]system busy, start flow control for a while"
 
 
 def refuse_unknown(_connection: Connection, request: RemotingCommand) -> RemotingCommand:
-    """Answer a request of a code that nobody handles.
+    """Answer a request of a code that has no handler.
 
     The remark begins with a space, as upstream's does.
 
@@ -32,6 +32,7 @@ class HandlerTable:
 
     def __init__(self, default: Handler = refuse_unknown) -> None:
         self._by_code: dict[int, Handler] = {}
+        self._rejects: dict[int, Callable[[], bool]] = {}
         self._default = default
 
     def register(self, code: int, handler: Handler, *, reject: Callable[[], bool] | None = None) -> None:
@@ -40,27 +41,38 @@ class HandlerTable:
         Args:
             code: A request code.
             handler: Replaces an earlier one.
-            reject: Asked before each request; while it says so, the answer is SYSTEM_BUSY (2).
+            reject: Called before each request; while it returns True, the answer is SYSTEM_BUSY (2).
         """
-        self._by_code[int(code)] = handler if reject is None else guarded(handler, reject)
+        self._by_code[int(code)] = handler
+        self._rejects.pop(int(code), None)
+        if reject is not None:
+            self._rejects[int(code)] = reject
+
+    def rejects(self, code: int) -> bool:
+        """Return whether requests of a code are rejected now."""
+        reject = self._rejects.get(code)
+        return reject is not None and reject()
 
     def __call__(self, connection: Connection, request: RemotingCommand) -> Answer | Awaitable[Answer]:
         """Answer a request."""
         handler = self._by_code.get(request.code)
         if handler is None:
             return self._default(connection, request)
-        size_bytes = len(request.body)
+        size_bytes, kind = len(request.body), None
         if size_bytes > READ_AT_ONCE_MAX_BYTES:
             if problem := too_large(request.code, size_bytes):
                 return request.response(ResponseCode.SYSTEM_ERROR, problem)
-            if (kind := limit_of(request.code).kind) is not None:
-                return read_first(kind, handler, connection, request)
+            kind = limit_of(request.code).kind
+        if self.rejects(request.code):
+            return request.response(ResponseCode.SYSTEM_BUSY, BUSY)
+        if kind is not None:
+            return read_first(kind, handler, connection, request)
         return handler(connection, request)
 
 
 @cache
 def reading_thread() -> ThreadPoolExecutor:
-    """Where large bodies are read, one after another: who sends many waits for his own."""
+    """Where large bodies are read, one after another: a client that sends many waits for its own."""
     return ThreadPoolExecutor(1, "body")
 
 
@@ -72,14 +84,3 @@ async def read_first(kind: Any, handler: Handler, connection: Connection, reques
         return None
     answer = handler(connection, request)
     return await answer if isinstance(answer, Awaitable) else answer
-
-
-def guarded(handler: Handler, reject: Callable[[], bool]) -> Handler:
-    """`handler`, behind a question whether it takes requests now."""
-
-    def handle(connection: Connection, request: RemotingCommand) -> Answer | Awaitable[Answer]:
-        if reject():
-            return request.response(ResponseCode.SYSTEM_BUSY, BUSY)
-        return handler(connection, request)
-
-    return handle

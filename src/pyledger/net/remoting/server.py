@@ -16,7 +16,7 @@ from typing import Any
 from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.errors import ListenError
 from pyledger.log_events import event, logger
-from pyledger.net.endpoint import Endpoint, Quick
+from pyledger.net.endpoint import AnswerBatch, Endpoint
 from pyledger.net.remoting.connection import Connection, Handler
 from pyledger.net.sockets import (
     ACCEPT_PAUSE_S,
@@ -50,7 +50,7 @@ class RemotingServer:
         port: int = 0,
         config: NetConfig | None = None,
         tls: TlsConfig | None = None,
-        quick: Quick[Connection] | None = None,
+        answer_batch: AnswerBatch[Connection] | None = None,
         decoder: Callable[[int], StreamDecoder[Any]] | None = None,
         on_open: Callable[[Connection], None] | None = None,
         on_close: Callable[[Connection], None] | None = None,
@@ -63,8 +63,8 @@ class RemotingServer:
             port: 0 takes any free port.
             config: Limits and waits.
             tls: Certificates; without, the server speaks no TLS.
-            quick: Sees sends and pulls first, decoded by native code.
-            decoder: Made for each connection, with the most bytes of a frame; decodes for `quick`.
+            answer_batch: Gets the requests that native code decodes, before `handler`.
+            decoder: Made for each connection, with the most bytes of a frame; decodes for `answer_batch`.
             on_open: Called with each new connection.
             on_close: Called when a connection is gone.
 
@@ -76,7 +76,7 @@ class RemotingServer:
         self._config = config or NetConfig()
         self._tls = tls or TlsConfig(server_mode="disabled")
         self._context = server_context(self._tls)
-        self._quick, self._decoder = quick, decoder
+        self._answer_batch, self._decoder = answer_batch, decoder
         self._on_open = on_open
         self._on_close = on_close
         # Accepted, but not connections yet: TLS is not agreed.
@@ -130,7 +130,7 @@ class RemotingServer:
             self._config,
             self._handler,
             server=True,
-            quick=self._quick,
+            answer_batch=self._answer_batch,
             decoder=self._decoder,
             on_open=self._opened,
             on_close=self._on_close,

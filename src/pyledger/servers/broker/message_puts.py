@@ -55,7 +55,7 @@ class Replication(Protocol):
     late_status: str
     """What became of a put that is not durable in time, in upstream's words."""
 
-    def refusal(self) -> str | None:
+    def rejection(self) -> str | None:
         """Why no put may be taken now, in upstream's words; None: it may."""
 
     def appended(self) -> None:
@@ -138,13 +138,13 @@ class MessagePuts:
         """Who brings what is put to slaves."""
 
     @property
-    def room(self) -> int:
+    def capacity(self) -> int:
         """How many more puts may wait for a flush."""
         return self._waiting_max - self.waiting
 
     def are_full(self) -> bool:
         """Whether so many puts wait that the flush cannot keep up: senders shall come back later."""
-        return self.room <= 0
+        return self.capacity <= 0
 
     def put(self, message: Message) -> Outcome:
         """Store a client's message; one that asks for a delay waits in a topic of the system."""
@@ -160,9 +160,9 @@ class MessagePuts:
             return self._put_timed(message)
         return self.put_as_it_is(message)
 
-    def refusal(self) -> str | None:
+    def rejection(self) -> str | None:
         """Why no put is taken now, in upstream's words: too few slaves are in sync. None: it is."""
-        return None if self.replication is None else self.replication.refusal()
+        return None if self.replication is None else self.replication.rejection()
 
     def _put_timed(self, message: Message) -> Outcome:
         plan = self._timers.plan(message.properties, self._now_ms())
@@ -184,7 +184,7 @@ class MessagePuts:
 
     def put_placed(self, message: Message) -> tuple[PutResult | None, Outcome]:
         """As `put_as_it_is`; where the message stands is known at once, None when it is not stored."""
-        if (status := self.refusal()) is not None:
+        if (status := self.rejection()) is not None:
             return None, PutOutcome(status)
         try:
             place = self._store.append(message)
@@ -192,16 +192,16 @@ class MessagePuts:
             return None, self._refused(problem)
         return place, self._stored(message, (place,), message.properties)
 
-    def take_run(self, run: SendBatch, then: Callable[[PutOutcome], T]) -> T | DeferredResponse[T]:
-        """Tell of sends that were appended by the run; they have one outcome, which `then` gets."""
-        self._counts.count_put(run.topic, run.message_count, run.size_bytes, len(run.requests))
-        tell = partial(self._arrived, run.topic, run.queue_id, run.queue_end, run.properties)
+    def complete_batch(self, batch: SendBatch, then: Callable[[PutOutcome], T]) -> T | DeferredResponse[T]:
+        """Complete sends that native code has appended together; `then` makes an answer of their outcome."""
+        self._counts.count_put(batch.topic, batch.message_count, batch.size_bytes, len(batch.requests))
+        tell = partial(self._arrived, batch.topic, batch.queue_id, batch.queue_end, batch.properties)
         answer = PreparedAnswer(then)
-        return self._settled(run.end_offset, (), tell, answer, DeferredResponse, len(run.requests))
+        return self._settled(batch.end_offset, (), tell, answer, DeferredResponse, len(batch.requests))
 
     def put_batch(self, batch: Message) -> Outcome:
         """Store the messages of a client's batch body, each as a message of its own."""
-        if (status := self.refusal()) is not None:
+        if (status := self.rejection()) is not None:
             return PutOutcome(status)
         try:
             places = self._store.append_encoded_batch(batch)
@@ -211,7 +211,7 @@ class MessagePuts:
 
     def put_inner_batch(self, batch: Message, count: int) -> Outcome:
         """Store a client's batch body of `count` messages as one record, in a queue of batches."""
-        if (status := self.refusal()) is not None:
+        if (status := self.rejection()) is not None:
             return PutOutcome(status)
         try:
             place = self._store.append_inner_batch(batch)

@@ -24,7 +24,6 @@ from pyledger.errors import RemotingError
 from pyledger.log_events import event, logger
 from pyledger.model.remoting_codes import RequestCode
 from pyledger.model.topic import Permission
-from pyledger.net.endpoint import Frame
 from pyledger.net.remoting.connection import Connection
 from pyledger.net.remoting.name_servers import parse_addresses
 from pyledger.net.remoting.server import RemotingServer
@@ -42,7 +41,6 @@ from pyledger.servers.broker.ha.replication import (
 )
 from pyledger.servers.broker.message_puts import MessagePuts
 from pyledger.servers.broker.pop_service import PopService
-from pyledger.servers.broker.processors.fast_path import Answered, QuickAnswers
 from pyledger.servers.broker.processors.request_table import BrokerHandlers
 from pyledger.servers.broker.processors.role_filter import check_role
 from pyledger.servers.broker.pull_request_hold import PullRequestHold
@@ -116,7 +114,6 @@ class Broker:
         self._access_rules = watched_rules(self.config.acl_path)
         self._steady_base_ms = self._clock.now_ms() - self._clock.monotonic_ms()
         self._handlers = BrokerHandlers()
-        self._quick: QuickAnswers | None = None
         self._servers: list[RemotingServer] = []
         options = {"config": self._net, "tls": self._tls, "on_close": self._name_server_gone}
         self._client = client_of(self.config.acl_user, self._access_rules, **options)
@@ -170,7 +167,7 @@ class Broker:
             store = await self._open_store(port)
             self.context = await self._assemble(store)
             self.before_serving(self.context)
-            self._answer_with(self.context)
+            self._handlers.answer_with(self.context)
             if not self._servers:
                 await self._listen(port)
                 if self.config.vip_port and not self.ports_are_free and port > VIP_DISTANCE:
@@ -237,7 +234,7 @@ class Broker:
         self.context = replace(self.context, config=config, delivery=delivery, broker_state=broker_state)
         self.context.tables.configure(delivery, self._now_ms())
         self.context.held.configure(delivery)
-        self._answer_with(self.context)
+        self._handlers.answer_with(self.context)
         if config.permission != permission:
             self._reports.permission = Permission(config.permission)
             self.context.tables.topics.advance(self._now_ms())
@@ -251,12 +248,7 @@ class Broker:
         )
         if self._reports is not None:
             self._reports.name_servers = []
-        self._answer_with(self.context)
-
-    def _answer_with(self, context: BrokerContext) -> None:
-        self._handlers.answer_with(context)
-        # The quick way sees no signatures.
-        self._quick = QuickAnswers(context) if context.access_rules is None else None
+        self._handlers.answer_with(self.context)
 
     # --- the start, step by step
 
@@ -267,7 +259,7 @@ class Broker:
             port=port,
             config=self._net,
             tls=self._tls,
-            quick=self._quickly,
+            answer_batch=self._handlers.answer_batch,
             on_close=self._connection_closed,
         )
         await server.start()
@@ -444,16 +436,13 @@ class Broker:
 
     # --- when something happens
 
-    def _quickly(self, connection: Connection, frames: list[Frame], at: int) -> Answered:
-        return (None, 0) if self._quick is None else self._quick.answer(connection, frames, at)
-
     def _master_changed(self, alive: bool) -> None:
         """A slave hears that its master is there, or is gone: pulls are answered otherwise from now on."""
         if self.context is not None and not self._closing:
             self.context = replace(
                 self.context, broker_state=replace(self.context.broker_state, master_alive=alive)
             )
-            self._answer_with(self.context)
+            self._handlers.answer_with(self.context)
 
     def _tables_changed(self) -> "asyncio.Future[None]":
         return self._run(self._store_tables())

@@ -151,10 +151,14 @@ class DLedgerServer:
         host, _, port = self.peers[self_id].rpartition(":")
         host, number = listen or (host, int(port))
         self._serve_appends = serve_appends
-        self._random = random or Random()
-        self._clock = clock or SystemClock()
+        self._random, self._clock = random or Random(), clock or SystemClock()
         self._server = RemotingServer(
-            self._handle, host=host, port=number, config=net, quick=self._take_run, decoder=AppendDecoder
+            self._handle,
+            host=host,
+            port=number,
+            config=net,
+            answer_batch=self._take_run,
+            decoder=AppendDecoder,
         )
         self._client = RemotingClient(config=net)
         in_memory = self.store_config.store_type == "memory"
@@ -168,8 +172,7 @@ class DLedgerServer:
         self._armed_ms: int | None = None
         self._care: asyncio.TimerHandle | None = None
         self._retry: asyncio.TimerHandle | None = None
-        self._alarms = Alarms(log)
-        self._closing = False
+        self._alarms, self._closing = Alarms(log), False
         self._disk: WorkThread
         self.store: DLedgerStore | DLedgerMemoryStore
         self.node: DLedgerNode

@@ -41,7 +41,7 @@ class GroupLeader:
     async def close(self) -> None:
         """Nothing runs here."""
 
-    def refusal(self) -> str | None:
+    def rejection(self) -> str | None:
         """Why no put may be taken now, in upstream's words; None: it may."""
         return None if self._takes_appends() else SERVICE_NOT_AVAILABLE
 

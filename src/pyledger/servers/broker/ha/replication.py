@@ -154,7 +154,7 @@ class MasterReplication:
             self._outranked()
             await self.service.close()
 
-    def refusal(self) -> str | None:
+    def rejection(self) -> str | None:
         """Why no put may be taken now, in upstream's words; None: it may."""
         return SERVICE_NOT_AVAILABLE if self._is_outranked else self.service.refusal()
 

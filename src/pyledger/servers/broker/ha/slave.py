@@ -56,7 +56,7 @@ class SlaveBroker:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def refusal(self) -> str | None:
+    def rejection(self) -> str | None:
         """A slave takes no puts: its log is its master's."""
         return SERVICE_NOT_AVAILABLE
 

@@ -3,7 +3,7 @@
 Source: RocketMQ broker/.../PullMessageProcessor.java, DefaultPullMessageResultHandler.java.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, cast
@@ -20,12 +20,13 @@ from pyledger.servers.broker.context import BrokerContext, Method, Reply
 from pyledger.store.queues.get_result import GetResult, GetStatus
 from pyledger.store.queues.queue_reader import default_limits
 from pyledger.wire.remoting.command import RemotingCommand, command_of
-from pyledger.wire.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from pyledger.wire.remoting.headers.pull import PullMessageRequestHeader
 from pyledger.wire.remoting.native_codec import PullRequest as NativePull
 from pyledger.wire.remoting.native_codec import encode_pull_response
 
+PULLS = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 RECORDS_MAX_BYTES = 128 << 20
-RUN_BYTES = 64 << 10
+BATCH_BYTES = 64 << 10
 """Answers that are made before the first of them is written."""
 OFFSET_RESET = "OFFSET_RESET"
 FILTER_STEPS_MAX = 200_000
@@ -63,20 +64,8 @@ class PullReply:
     topic_flags: int
     group_flags: int
 
-    def header(self) -> PullMessageResponseHeader:
-        """Its fields."""
-        return PullMessageResponseHeader(
-            suggest_which_broker_id=self.broker_id,
-            next_begin_offset=self.found.next_offset,
-            min_offset=self.found.min_offset,
-            max_offset=self.found.max_offset,
-            topic_sys_flag=self.topic_flags,
-            group_sys_flag=self.group_flags,
-        )
-
 
 Header = PullMessageRequestHeader | NativePull
-Answer = Callable[[PullReply | Rejection], None]
 
 
 class PullProcessor:
@@ -96,39 +85,44 @@ class PullProcessor:
         )
 
     def methods(self) -> Mapping[RequestCode, Method]:
-        """What it answers, by request code."""
-        return dict.fromkeys((RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE), self.pull)
+        """Return what it answers, by request code."""
+        return dict.fromkeys(PULLS, self.pull)
 
     def pull(self, connection: Connection, request: RemotingCommand) -> Reply:
         """11, 361."""
         header = request.header(PullMessageRequestHeader)
-        answer = partial(answer_command, connection, request)
-        return self._context.stored(partial(self._pull, connection, request, header, answer))
+        return self._context.stored(partial(self._pull, connection, request, header))
 
-    def pull_quickly(self, connection: Connection, frames: list[Frame], at: int) -> int:
-        """The same for a group that is known: nothing is created. How many were answered; 0: it is not."""
-        request = frames[at]
-        assert isinstance(request, NativePull)
-        if self._context.tables.groups.known(request.consumer_group) is None:
-            return 0
-        if taken := self._pull_run(connection, frames, at, request):
-            return taken
-        self._pull(connection, request, request, partial(answer_natively, connection, request))
-        return 1
+    def answer(self, connection: Connection, requests: list[Frame], at: int) -> tuple[Reply, int]:
+        """Answer the pull at an index, and those after it that native code answers with it.
 
-    def _pull_run(self, connection: Connection, frames: list[Frame], at: int, first: NativePull) -> int:
-        """Answer pulls that find messages, as many as follow one another and ask alike."""
+        Native code answers pulls of one group and topic with one subscription that find messages; any other
+        is a batch of one.
+
+        Returns:
+            What completes once all are answered or held, and how many they are.
+        """
+        first = requests[at]
+        assert isinstance(first, NativePull)
+        if count := self._answer_found(connection, requests, at, first):
+            return None, count
+        return self._context.stored(partial(self._pull, connection, first, first)), 1
+
+    def _answer_found(self, connection: Connection, requests: list[Frame], at: int, first: NativePull) -> int:
+        """Answer pulls that find messages, as many as follow one another with one subscription."""
         group, topic = first.consumer_group, first.topic
         context, offsets = self._context, self._context.tables.offsets
         if context.delivery.slave_read or (topic, group) in offsets.resets:
             return 0
+        if context.tables.groups.known(group) is None:
+            return 0
         now_ms = context.now_ms()
-        plan = self.rules.check(asked(first.code, first), now_ms)
+        plan = self.rules.check(checked_fields(first.code, first), now_ms)
         if isinstance(plan, Rejection) or not plan.subscription.by_tag:
             return 0
         config = context.tables.topics.topics[topic]
-        run = context.store.answer_pulls(
-            frames,
+        batch = context.store.answer_pulls(
+            requests,
             at,
             plan.subscription.expression,
             offsets.pulled.setdefault((topic, group), {}),
@@ -137,32 +131,31 @@ class PullProcessor:
             group_flags=plan.group.sys_flag,
             record_bytes_max=RECORDS_MAX_BYTES,
             copied=context.config.transfer_by_heap,
-            bytes_max=RUN_BYTES,
+            bytes_max=BATCH_BYTES,
         )
-        if run is None:
+        if batch is None:
             return 0
         if first.sys_flag & PullFlag.COMMIT_OFFSET:
-            for request in cast("list[NativePull]", frames[at : at + run.request_count]):
+            for request in cast("list[NativePull]", requests[at : at + batch.request_count]):
                 if request.commit_offset >= 0 and offsets.has_room(group, topic, request.queue_id):
                     offsets.commit(group, topic, request.queue_id, request.commit_offset, now_ms)
-        context.counts.count_pull(topic, group, run.message_count, run.record_bytes, run.request_count)
-        connection.write(run.parts)
-        return run.request_count
+        context.counts.count_pull(topic, group, batch.message_count, batch.record_bytes, batch.request_count)
+        connection.write(batch.parts)
+        return batch.request_count
 
     def _pull(
         self,
         connection: Connection,
         request: RemotingCommand | NativePull,
         header: Header,
-        answer: Answer,
         *,
         may_hold: bool = True,
     ) -> None:
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         now_ms = self._context.now_ms()
-        plan = self.rules.check(asked(request.code, header), now_ms)
+        plan = self.rules.check(checked_fields(request.code, header), now_ms)
         if isinstance(plan, Rejection):
-            answer(plan)
+            answer(connection, request, plan)
             return
         offsets = self._context.tables.offsets
         commits = may_hold and header.sys_flag & PullFlag.COMMIT_OFFSET and header.commit_offset >= 0
@@ -180,7 +173,7 @@ class PullProcessor:
         )
         may_hold &= reply.code == ResponseCode.PULL_NOT_FOUND and bool(header.sys_flag & PullFlag.SUSPEND)
         if may_hold and self._context.held.hold(
-            partial(self._pull, connection, request, header, answer, may_hold=False),
+            partial(self._pull, connection, request, header, may_hold=False),
             connection,
             topic=topic,
             queue_id=queue_id,
@@ -195,7 +188,7 @@ class PullProcessor:
         self._context.counts.count_pull(topic, group, found.message_count, size_bytes)
         known = self._context.tables.topics.find(topic)
         flags = known.sys_flag if known else 0
-        answer(PullReply(reply.code, reply.broker_id, found, flags, plan.group.sys_flag))
+        answer(connection, request, PullReply(reply.code, reply.broker_id, found, flags, plan.group.sys_flag))
 
     def _read(self, header: Header, wanted: Subscription, reset: int | None) -> Found:
         store, topic, queue_id = self._context.store, header.topic, header.queue_id
@@ -272,23 +265,16 @@ def found_in(page: GetResult, status: str, next_offset: int, records: Sequence[B
     return Found(status, next_offset, page.min_offset, page.max_offset, records, len(records))
 
 
-def answer_command(connection: Connection, request: RemotingCommand, reply: PullReply | Rejection) -> None:
-    """Send an answer, its records as they lie in the log."""
-    if request.is_oneway:
-        return
+def answer(
+    connection: Connection, request: RemotingCommand | NativePull, reply: PullReply | Rejection
+) -> None:
+    """Send the answer to a pull, its records as they are in the log."""
     if isinstance(reply, Rejection):
+        command = request if isinstance(request, RemotingCommand) else command_of(request)
         kind = reply.forbidden_type
         fields = None if kind is None else {"forbiddenType": str(int(kind))}
-        connection.send(request.response(reply.code, reply.remark, ext_fields=fields))
-    else:
-        response = request.response(reply.code, reply.found.status, reply.header())
-        connection.send(response, reply.found.records)
-
-
-def answer_natively(connection: Connection, request: NativePull, reply: PullReply | Rejection) -> None:
-    """The same, encoded by native code."""
-    if isinstance(reply, Rejection):
-        answer_command(connection, command_of(request), reply)
+        if not request.is_oneway:
+            connection.send(command.response(reply.code, reply.remark, ext_fields=fields))
         return
     if request.is_oneway:
         return
@@ -309,8 +295,8 @@ def answer_natively(connection: Connection, request: NativePull, reply: PullRepl
     connection.write([head, *found.records])
 
 
-def asked(code: int, header: Header) -> PullRequest:
-    """What the rules look at."""
+def checked_fields(code: int, header: Header) -> PullRequest:
+    """Return what the rules check."""
     return PullRequest(
         group=header.consumer_group,
         topic=header.topic,

@@ -1,11 +1,14 @@
-"""Which method of which processor answers which request. A new processor joins here, or the operators'."""
+"""Which method of which processor answers which request. A new processor joins here."""
+# ruff: noqa: PLC0415 - the processors of operators are loaded with the first request for one
 
 import asyncio
-from collections.abc import Awaitable, Mapping
-from importlib import import_module
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cache
+from typing import Protocol
 
 from pyledger.model.remoting_codes import RequestCode
-from pyledger.net.endpoint import Answer
+from pyledger.net.deferred import Deferred
+from pyledger.net.endpoint import Answer, AnswerBatch, BatchAnswer, Frame
 from pyledger.net.remoting.connection import Connection
 from pyledger.net.remoting.request_table import HandlerTable, refuse_unknown
 from pyledger.servers.broker.context import BrokerContext, Method
@@ -15,7 +18,7 @@ from pyledger.servers.broker.processors.consumer_offsets import OffsetProcessor
 from pyledger.servers.broker.processors.end_transaction import EndTransactionProcessor
 from pyledger.servers.broker.processors.lock_queues import LockProcessor
 from pyledger.servers.broker.processors.pop_message import PopProcessor
-from pyledger.servers.broker.processors.pull_message import PullProcessor
+from pyledger.servers.broker.processors.pull_message import PULLS, PullProcessor
 from pyledger.servers.broker.processors.query_message import QueryProcessor
 from pyledger.servers.broker.processors.recall_message import RecallProcessor
 from pyledger.servers.broker.processors.reply_message import ReplyProcessor
@@ -23,6 +26,17 @@ from pyledger.servers.broker.processors.role_filter import NOT_AT_SLAVES, always
 from pyledger.servers.broker.processors.send_back import SendBackProcessor
 from pyledger.servers.broker.processors.send_message import SENDS, SendProcessor
 from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.native_codec import DecodedRequest
+
+
+class OperatorProcessor(Protocol):
+    """Answers requests of operators."""
+
+    def methods(self) -> Mapping[RequestCode, Method]:
+        """Return what reads, by request code."""
+
+    def changes(self) -> Mapping[RequestCode, Method]:
+        """Return what changes the broker, by request code."""
 
 
 class BrokerHandlers(HandlerTable):
@@ -32,13 +46,28 @@ class BrokerHandlers(HandlerTable):
         super().__init__(self._answer_operator)
         self._context: BrokerContext | None = None
         self._has_operators = False
+        self._batches: Mapping[int, AnswerBatch[Connection]] = {}
 
     def answer_with(self, context: BrokerContext) -> None:
         """Answer with this context from now on."""
         self._context = context
-        self._register(context, client_methods(context), {})
+        sends, pulls = SendProcessor(context, context.transactions.put_half), PullProcessor(context)
+        self._register(context, client_methods(context, sends, pulls), {})
+        # A signature covers fields that a decoded request does not have.
+        self._batches = batch_methods(sends, pulls) if context.access_rules is None else {}
         if self._has_operators:
             self._add_operators(context)
+
+    def answer_batch(
+        self, connection: Connection, frames: list[Frame], at: int
+    ) -> tuple[BatchAnswer | Deferred[BatchAnswer], int]:
+        """Answer the send or pull at an index of the frames, and those that are answered with it."""
+        request = frames[at]
+        assert isinstance(request, DecodedRequest)
+        answer = self._batches.get(request.code)
+        if answer is None or self.rejects(request.code):
+            return None, 0
+        return answer(connection, frames, at)
 
     def _answer_operator(
         self, connection: Connection, request: RemotingCommand
@@ -48,8 +77,8 @@ class BrokerHandlers(HandlerTable):
         return self._load_and_answer(connection, request)
 
     async def _load_and_answer(self, connection: Connection, request: RemotingCommand) -> Answer:
-        # On a thread: whoever sends and pulls meanwhile shall not wait for it.
-        await asyncio.to_thread(import_module, "pyledger.servers.broker.processors.admin.request_table")
+        # On a thread: sends and pulls do not wait for it.
+        await asyncio.to_thread(operator_processors)
         if not self._has_operators:
             self._has_operators = True
             assert self._context is not None
@@ -58,11 +87,15 @@ class BrokerHandlers(HandlerTable):
         return await answer if isinstance(answer, Awaitable) else answer
 
     def _add_operators(self, context: BrokerContext) -> None:
-        from pyledger.servers.broker.processors.admin.request_table import (  # noqa: PLC0415 - rarely
-            operator_methods,
-        )
+        from pyledger.servers.broker.auth.admin_gate import guarded
 
-        self._register(context, *operator_methods(context))
+        methods: dict[RequestCode, Method] = {}
+        changes: dict[RequestCode, Method] = {}
+        for processor in operator_processors():
+            operator = processor(context)
+            methods |= operator.methods()
+            changes |= {code: guarded(context, method) for code, method in operator.changes().items()}
+        self._register(context, methods, changes)
 
     def _register(
         self,
@@ -72,9 +105,7 @@ class BrokerHandlers(HandlerTable):
     ) -> None:
         found = {**methods, **changes}
         if context.access_rules is not None:
-            from pyledger.servers.broker.auth.authorizer import (  # noqa: PLC0415 - only for who has rules
-                Authorizer,
-            )
+            from pyledger.servers.broker.auth.authorizer import Authorizer
 
             access = Authorizer(context.access_rules, context.config.cluster)
             found = {code: access.checked(method, changes=code in changes) for code, method in found.items()}
@@ -85,9 +116,10 @@ class BrokerHandlers(HandlerTable):
             self.register(code, method, reject=reject)
 
 
-def client_methods(context: BrokerContext) -> Mapping[RequestCode, Method]:
-    """All methods that clients need, by request code."""
-    sends = SendProcessor(context, context.transactions.put_half)
+def client_methods(
+    context: BrokerContext, sends: SendProcessor, pulls: PullProcessor
+) -> Mapping[RequestCode, Method]:
+    """Return all methods that clients need, by request code."""
     pops = PopProcessor(context)
     processors = (
         sends,
@@ -97,7 +129,7 @@ def client_methods(context: BrokerContext) -> Mapping[RequestCode, Method]:
         EndTransactionProcessor(context),
         RecallProcessor(context),
         SendBackProcessor(context),
-        PullProcessor(context),
+        pulls,
         QueryProcessor(context),
         OffsetProcessor(context),
         MemberProcessor(context),
@@ -107,3 +139,37 @@ def client_methods(context: BrokerContext) -> Mapping[RequestCode, Method]:
     for processor in processors:
         methods |= processor.methods()
     return methods
+
+
+def batch_methods(sends: SendProcessor, pulls: PullProcessor) -> Mapping[int, AnswerBatch[Connection]]:
+    """Return what answers the requests that native code decodes, by request code."""
+    return {
+        **dict.fromkeys(SENDS, sends.answer),
+        **dict.fromkeys(PULLS, pulls.answer),
+    }
+
+
+@cache
+def operator_processors() -> tuple[Callable[[BrokerContext], OperatorProcessor], ...]:
+    """Load the processors of operators, a good part of what a broker would load at its start."""
+    from pyledger.servers.broker.processors.admin.auth import AuthProcessor
+    from pyledger.servers.broker.processors.admin.broker_config import SettingsProcessor
+    from pyledger.servers.broker.processors.admin.groups import GroupProcessor
+    from pyledger.servers.broker.processors.admin.inspection import InspectionProcessor
+    from pyledger.servers.broker.processors.admin.offset_resets import ResetProcessor
+    from pyledger.servers.broker.processors.admin.replication import ReplicationProcessor
+    from pyledger.servers.broker.processors.admin.runtime_info import RuntimeProcessor
+    from pyledger.servers.broker.processors.admin.topics import TopicProcessor
+    from pyledger.servers.broker.processors.query_assignment import AssignmentProcessor
+
+    return (
+        TopicProcessor,
+        GroupProcessor,
+        ResetProcessor,
+        InspectionProcessor,
+        RuntimeProcessor,
+        ReplicationProcessor,
+        SettingsProcessor,
+        AssignmentProcessor,
+        AuthProcessor,
+    )

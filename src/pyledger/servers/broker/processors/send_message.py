@@ -9,7 +9,7 @@ from functools import partial
 from pyledger.model import names
 from pyledger.model.message import Message
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
-from pyledger.net.deferred import DeferredResponse
+from pyledger.net.deferred import Deferred
 from pyledger.net.endpoint import Frame
 from pyledger.net.remoting.connection import Connection
 from pyledger.protocol.broker import send_rules
@@ -43,14 +43,14 @@ class SendProcessor:
     """Answers sends."""
 
     def __init__(self, context: BrokerContext, put_half: HalfPut | None = None) -> None:
-        """Take the broker's context, and who stores messages that open a transaction."""
+        """Take the broker's context, and what stores messages that open a transaction."""
         self._context = context
         self._put_half = put_half
         tables, broker_state = context.tables, context.broker_state
         self.rules = SendRules(
             context.delivery, broker_state, tables.topics, tables.groups, tables.locks, context.random_below
         )
-        self._runs = context.store.send_batches(
+        self._batches = context.store.send_batches(
             encode_properties(self.rules.added_properties()),
             tuple(name.encode() for name in SPECIAL_PROPERTIES),
             broker_state.region,
@@ -62,52 +62,53 @@ class SendProcessor:
         }
 
     def methods(self) -> Mapping[RequestCode, Method]:
-        """What it answers, by request code."""
+        """Return what it answers, by request code."""
         return dict.fromkeys(SENDS, self.send)
+
+    def answer(
+        self, connection: Connection, requests: list[Frame], at: int
+    ) -> tuple[Reply | Deferred[bytes] | bytes, int]:
+        """Answer the send at an index, and those after it that native code stores with it.
+
+        Native code stores plain sends to one queue of an open topic; any other is a batch of one for `send`.
+
+        Returns:
+            The answer, and the number of requests it answers.
+        """
+        first, puts = requests[at], self._context.puts
+        assert isinstance(first, SendRequest)
+        queue_count = self.rules.open_queue_count(first.topic, self._context.now_ms())
+        if 0 <= first.queue_id < queue_count and puts.rejection() is None:
+            batch = self._batches.append(requests, at, peer_of(connection), puts.capacity)
+            if batch is not None:
+                encode = partial(self._encode_batch_response, batch)
+                return puts.complete_batch(batch, encode), len(batch.requests)
+        return self.send(connection, command_of(first)), 1
+
+    def _encode_batch_response(self, batch: SendBatch, outcome: PutOutcome) -> bytes:
+        """Encode the answers to the sends of a batch, which have one outcome."""
+        code = CODE_OF_PUT[outcome.status]
+        if outcome.status in STORED:
+            return batch.answers(code, outcome.problem)
+        rejected = [command_of(request) for request in batch.requests if not request.is_oneway]
+        return b"".join(encode_frame(self._response(command, code, outcome.problem)) for command in rejected)
 
     def send(self, connection: Connection, request: RemotingCommand) -> Reply:
         """10, 310, 320."""
         header = request.header(SendMessageRequestHeader)
         if not len(request.body):
-            return self._answer(request, ResponseCode.SYSTEM_ERROR, NO_BODY)
+            return self._response(request, ResponseCode.SYSTEM_ERROR, NO_BODY)
         return self._context.stored(partial(self._send, connection, request, header))
-
-    def send_quickly(
-        self, connection: Connection, frames: list[Frame], at: int
-    ) -> tuple[bytes | DeferredResponse[bytes] | None, int]:
-        """The same for ordinary sends to a topic that is open to all, as many as follow one another.
-
-        Returns:
-            The answers, and the number of frames that were taken; 0: the first is not ordinary.
-        """
-        first = frames[at]
-        assert isinstance(first, SendRequest)
-        if not 0 <= first.queue_id < self.rules.open_queue_count(first.topic, self._context.now_ms()):
-            return None, 0
-        if self._context.puts.refusal() is not None:
-            return None, 0
-        run = self._runs.append(frames, at, peer_of(connection), self._context.puts.room)
-        if run is None:
-            return None, 0
-        return self._context.puts.take_run(run, partial(self._told_run, run)), len(run.requests)
-
-    def _told_run(self, run: SendBatch, outcome: PutOutcome) -> bytes:
-        """The answers to sends that were put by the run."""
-        code = CODE_OF_PUT[outcome.status]
-        if outcome.status in STORED:
-            return run.answers(code, outcome.problem)
-        refused = [command_of(request) for request in run.requests if not request.is_oneway]
-        return b"".join(encode_frame(self._answer(command, code, outcome.problem)) for command in refused)
 
     def _send(
         self, connection: Connection, request: RemotingCommand, header: SendMessageRequestHeader
     ) -> Reply:
         properties = received_properties(header.properties or "")
         if isinstance(properties, Rejection):
-            return self._answer(request, properties.code, properties.remark)
+            return self._response(request, properties.code, properties.remark)
         plan = plan_send(self.rules, request, header, properties, self._context.now_ms())
         if isinstance(plan, Rejection):
-            return self._answer(request, plan.code, plan.remark)
+            return self._response(request, plan.code, plan.remark)
         message = Message(
             plan.topic.name,
             request.body,
@@ -121,7 +122,7 @@ class SendProcessor:
         )
         unique_key = properties.get(names.UNIQUE_KEY)
         outcome = self._put(plan, message, batch=bool(header.batch))
-        return after(outcome, partial(self._told, request, plan, unique_key))
+        return after(outcome, partial(self._put_response, request, plan, unique_key))
 
     def _put(self, plan: SendPlan, message: Message, *, batch: bool) -> Outcome:
         puts = self._context.puts
@@ -135,7 +136,7 @@ class SendProcessor:
             return puts.put_inner_batch(message, len(decode_batch(bytes(message.body))))
         return puts.put_batch(message)
 
-    def _told(
+    def _put_response(
         self,
         request: RemotingCommand,
         plan: SendPlan,
@@ -145,9 +146,9 @@ class SendProcessor:
         """The answer to a send that was put."""
         code = CODE_OF_PUT[outcome.status]
         if outcome.status not in STORED:
-            return self._answer(request, code, outcome.problem)
+            return self._response(request, code, outcome.problem)
         header = SendMessageResponseHeader(
-            msg_id=",".join([place.msg_id for place in outcome.places]),
+            msg_id=",".join([stored.msg_id for stored in outcome.places]),
             queue_id=plan.queue_id,
             queue_offset=outcome.places[0].queue_offset,
             transaction_id=unique_key,
@@ -156,18 +157,18 @@ class SendProcessor:
         return request.response(code, outcome.problem, header, ext_fields=self._fields)
 
     def _recall_handle(self, plan: SendPlan, unique_key: str | None, deliver_ms: int | None) -> str | None:
-        """What a timer message can be taken back with."""
+        """Return what a timer message can be recalled with."""
         if deliver_ms is None or unique_key is None:
             return None
         broker_name = self._context.broker_state.broker_name
         return RecallHandle(plan.topic.name, broker_name, deliver_ms, unique_key).encode()
 
-    def _answer(self, request: RemotingCommand, code: int, remark: str | None) -> RemotingCommand:
+    def _response(self, request: RemotingCommand, code: int, remark: str | None) -> RemotingCommand:
         return request.response(code, remark, ext_fields=self._fields)
 
 
 def received_properties(text: str) -> dict[str, str] | Rejection:
-    """The properties of a message as a client sends them, without those that only the broker sets."""
+    """Return the properties of a message as a client sends them, without those that only the broker sets."""
     try:
         properties = decode_properties(text.encode())
     except UnicodeEncodeError as error:
@@ -183,8 +184,8 @@ def plan_send(
     properties: dict[str, str],
     now_ms: int,
 ) -> SendPlan | Rejection:
-    """What the rules say of a send, or of a reply; its properties may be changed."""
-    asked = send_rules.SendRequest(
+    """Apply the rules to a send, or to a reply; its properties may be changed."""
+    checked = send_rules.SendRequest(
         topic=header.topic,
         queue_id=header.queue_id,
         default_topic=header.default_topic,
@@ -196,4 +197,4 @@ def plan_send(
         unit_mode=bool(header.unit_mode),
         version=request.version,
     )
-    return rules.check(asked, properties, now_ms)
+    return rules.check(checked, properties, now_ms)

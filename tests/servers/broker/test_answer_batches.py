@@ -1,4 +1,4 @@
-"""Sends and pulls answered natively against the processors that they bypass: same records, same answers."""
+"""Sends and pulls answered in native batches against batches of one: same records, same answers."""
 
 from pathlib import Path
 from typing import Any
@@ -122,22 +122,24 @@ def pull_frames(pulls: list[tuple[str, int, int, int]]) -> bytes:
     return b"".join(encoded)
 
 
-def slowly(one: Broker) -> Any:
-    """Switch the quick path off; returns what switches it on again."""
-    quick, one._quick = one._quick, None
-    return quick
+def answer_singly(one: Broker) -> Any:
+    """Answer each request as a command, without native batches; return what to set to undo it."""
+    batches, one._handlers._batches = one._handlers._batches, {}
+    return batches
 
 
 @pytest.mark.parametrize("flush", ["async", "sync"])
-def test_quick_send_stores_and_answers_what_the_processor_would(run: Run, tmp_path: Path, flush: str) -> None:
+def test_a_native_send_stores_and_answers_what_a_single_one_does(
+    run: Run, tmp_path: Path, flush: str
+) -> None:
     async def main() -> None:
         async with broker(tmp_path, store={"flush_disk_type": flush}) as one:
             await sent(one, send("T"))
 
             async def compare(command: RemotingCommand) -> None:
-                quick = slowly(one)
+                batches = answer_singly(one)
                 expected, stored = await sent(one, command)
-                one._quick = quick
+                one._handlers._batches = batches
                 answer, record = await sent(one, command)
                 assert meaning(answer) == meaning(expected)
                 assert record == stored
@@ -183,9 +185,9 @@ def test_any_properties_are_stored_alike(run: Run, tmp_path: Path) -> None:
             for text in drawn:
                 command = send("T")
                 command.ext_fields["i"] = text
-                quick = slowly(one)
+                batches = answer_singly(one)
                 expected, stored = await sent(one, command)
-                one._quick = quick
+                one._handlers._batches = batches
                 answer, record = await sent(one, command)
                 assert (meaning(answer), record) == (meaning(expected), stored), text
 
@@ -209,12 +211,12 @@ def test_sends_that_come_together_are_stored_and_answered_as_one_by_one(
 
     async def main() -> None:
         expected: list[Any] = []
-        for quick in (False, True):
-            async with broker(tmp_path / str(quick), store={"flush_disk_type": flush}) as one:
+        for native in (False, True):
+            async with broker(tmp_path / str(native), store={"flush_disk_type": flush}) as one:
                 await sent(one, send("T"))
                 await sent(one, send("Other"))
-                if not quick:
-                    slowly(one)
+                if not native:
+                    answer_singly(one)
                 results: list[Any] = []
                 for requests in drawn:
                     async with peer(one) as client:
@@ -228,14 +230,14 @@ def test_sends_that_come_together_are_stored_and_answered_as_one_by_one(
                 results.append(stored_bytes(one))
                 counted = one.context.counts.put.counters if one.context else {}
                 results.append({topic: (c.messages, c.size_bytes, c.calls) for topic, c in counted.items()})
-                if quick:
+                if native:
                     assert results == expected
                 expected = results
 
     run(main())
 
 
-def test_quick_pull_answers_what_the_processor_would(run: Run, tmp_path: Path) -> None:
+def test_a_native_pull_answers_what_a_single_one_does(run: Run, tmp_path: Path) -> None:
     commands = [
         pull("T"),
         pull("T", 0, 1, max_msg_nums=1),
@@ -260,9 +262,9 @@ def test_quick_pull_answers_what_the_processor_would(run: Run, tmp_path: Path) -
             for command in commands:
                 for serialize in SerializeType:
                     command.serialize = serialize
-                    quick = slowly(one)
+                    batches = answer_singly(one)
                     expected = await client.request(command)
-                    one._quick = quick
+                    one._handlers._batches = batches
                     answer = await client.request(command)
                     assert (answer.code, answer.remark, answer.ext_fields, bodies(answer)) == (
                         expected.code,
@@ -332,12 +334,12 @@ def test_pulls_that_come_together_are_answered_as_one_by_one(run: Run, tmp_path:
                 tags = {"TAGS": "ABC"[n % 3], "n": str(n)}
                 await sent(one, send("T", b"%d" % n * 99, queue_id=n % 2, properties=tags))
             await client.request(pull("T", 0, 99))
-            quick = await results(one)
+            native = await results(one)
         async with broker(tmp_path, transfer_by_heap=copied) as one, peer(one) as client:
             assert one.context is not None
             one.context.tables.offsets.offsets.clear()
-            slowly(one)
-            assert await results(one) == quick
+            answer_singly(one)
+            assert await results(one) == native
 
     run(main())
 
