@@ -35,7 +35,7 @@ Received = Frame | AnsweredCall
 BatchAnswer = bytes | Answer
 """Whole frames for all requests of a batch, or the answer to its only one. None: nothing is written now; a
 request that is held is answered by `Connection.write`."""
-AnswerBatch = Callable[[C, list[Frame], int], tuple[BatchAnswer | Deferred[BatchAnswer], int]]
+AnswerBatch = Callable[[C, list[Frame], int], tuple[BatchAnswer | Deferred[Any] | asyncio.Future[Any], int]]
 """Answers the decoded request at an index of the frames, and those after it that can be answered together.
 
 Returns their answer and how many they are. 0: the handler gets the first as a command."""

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.load.frames import FrameSource
 from pyledger.config.ha import HaConfig
-from pyledger.net.deferred import DeferredResponse
+from pyledger.net.deferred import Deferred
 from pyledger.protocol.broker.broker_stats import BrokerCounts
 from pyledger.protocol.ha.master import REPORT
 from pyledger.servers.broker.message_puts import MessagePuts, PutOutcome
@@ -38,21 +38,19 @@ class Master:
         self.slave, own = socket.socketpair()
         own.setblocking(False)
         self.connection = self.service.connections[1] = HaConnection(self.service, own, 1, "127.0.0.1", 1)
-        self._runs = self.store.send_batches(b"", (), "DefaultRegion", trace_on=True)
+        self._batches = self.store.send_batches(b"", (), "DefaultRegion", trace_on=True)
         self.report(0)
         self.connection.read_reports()
 
     def report(self, offset: int) -> None:
         self.slave.send(REPORT.pack(offset))
 
-    def take(
-        self, count: int, then: Callable[[PutOutcome], str]
-    ) -> tuple[SendBatch, str | DeferredResponse[str]]:
+    def take(self, count: int, then: Callable[[PutOutcome], str]) -> tuple[SendBatch, Deferred[str]]:
         frames = RequestDecoder(1 << 24).feed(b"".join(FrameSource("T").sends(count)))
-        run = self._runs.append(frames, 0, ("127.0.0.1", 1), 10_000)
-        assert run is not None
-        assert len(run.requests) == count
-        return run, self.puts.complete_batch(run, then)
+        batch = self._batches.append(frames, 0, ("127.0.0.1", 1), 10_000)
+        assert batch is not None
+        assert len(batch.requests) == count
+        return batch, self.puts.complete_batch(batch, then)
 
 
 @asynccontextmanager
@@ -82,7 +80,7 @@ def reporting(monkeypatch: pytest.MonkeyPatch) -> Callable[[Master], None]:
     return report_at_once
 
 
-def told(outcome: PutOutcome) -> str:
+def status_of(outcome: PutOutcome) -> str:
     return outcome.status
 
 
@@ -92,8 +90,8 @@ def test_many_sends_are_answered_at_once_by_a_report_that_is_there(
     async def main() -> None:
         async with serving(tmp_path) as master:
             reporting(master)
-            _, answer = master.take(64, told)
-            assert answer == "PUT_OK"
+            _, answer = master.take(64, status_of)
+            assert answer.peek() == "PUT_OK"
             assert master.puts.waiting == 0
             assert not master.service.transfer.anyone_waits
 
@@ -107,8 +105,8 @@ def test_sends_wait_for_a_report_that_reaches_their_end(run: Run, tmp_path: Path
             answers: list[str] = []
             ends = []
             for _ in range(2):
-                sent, answer = master.take(count, told)
-                assert isinstance(answer, DeferredResponse)
+                sent, answer = master.take(count, status_of)
+                assert not answer.done()
                 answer.add_done_callback(lambda late: answers.append(late.result()))
                 ends.append(sent.end_offset)
             assert master.puts.waiting == 2 * count
@@ -133,17 +131,15 @@ def test_who_is_answered_may_put_again_at_once(
         async with serving(tmp_path) as master:
             answers: list[object] = []
 
-            def again(late: DeferredResponse[str]) -> None:
+            def again(late: Deferred[str]) -> None:
                 answers.append(late.result())
                 if len(answers) < 3:
-                    _, answer = master.take(64, told)
-                    assert isinstance(
-                        answer, DeferredResponse
-                    )  # its report is there, but reports are being processed
+                    _, answer = master.take(64, status_of)
+                    assert not answer.done()  # its report is there, but reports are being processed
                     answer.add_done_callback(again)
 
-            _, answer = master.take(64, told)
-            assert isinstance(answer, DeferredResponse)
+            _, answer = master.take(64, status_of)
+            assert not answer.done()
             answer.add_done_callback(again)
             master.report(master.store.max_offset)
             reporting(master)

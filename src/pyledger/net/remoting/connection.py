@@ -55,6 +55,8 @@ REMARK_CHARACTERS_MAX = 1024
 UNEXPECTED_REMARK = "the request failed for a reason that is in the log of who answers"
 FRAME_BYTES = attrgetter("frame_bytes")
 """Of a decoded request, without a call for each; `size_of` is for all frames."""
+Work = Deferred[Any] | asyncio.Future[Any]
+"""What completes with the answer to a request, or to a batch of them."""
 HEAD_BYTES = 64 << 10
 """Room for the head of a request; it is not encoded yet when room is looked for."""
 
@@ -102,7 +104,7 @@ class Connection(FrameStream):
             self._decoder = AnswerDecoder(endpoint.limits.frame_max_bytes, self.calls)
         self._together: TimeoutBucket | None = None
         # What handlers are still at: how many requests each answers, and of how many bytes.
-        self._work: dict[Deferred[Any], tuple[int, int]] = {}
+        self._work: dict[Work, tuple[int, int]] = {}
         self._requests_in_work = self._bytes_in_work = 0
         # Where in the stream of written bytes each one-way request ends that holds a permit.
         self._oneway_ends: deque[int] = deque()
@@ -336,18 +338,18 @@ class Connection(FrameStream):
             return
         try:
             answer = self.endpoint.handler(self, request)
+            if isinstance(answer, Deferred) and answer.done():
+                answer = answer.result()
         except InvariantError:
             raise
         except Exception as error:  # noqa: BLE001 - one failed request concerns no other client
             answer = self._failure(request, error)
-        if isinstance(answer, RemotingCommand):
+        if answer is None or isinstance(answer, RemotingCommand):
             self._answer(request, answer)
             return
-        if answer is None:
-            return
-        work = asyncio.ensure_future(answer, loop=self.endpoint.loop)
+        work: Work = answer if isinstance(answer, Deferred) else asyncio.ensure_future(answer)
         self._begin_work(work, 1, len(request.body))
-        work.add_done_callback(partial(self._work_done, request))
+        work.add_done_callback(partial(self._work_done, (request,)))
 
     def _answer_batch(self, frames: list[Received], index: int) -> int:
         """Answer a decoded request, and those that go with it; return how many, 0: it needs the handler."""
@@ -359,49 +361,33 @@ class Connection(FrameStream):
         self.version, self.language = request.version, request.language
         try:
             answer, taken = answer_batch(self, requests, index)
+            if isinstance(answer, Deferred) and answer.done():
+                answer = answer.result()
         except InvariantError:
             raise
         except Exception as error:  # noqa: BLE001 - one failed request concerns no other client
             self._answer(request, self._failure(request, error))
             return 1
-        if answer is None:
-            return taken
-        if isinstance(answer, bytes):
-            if answer:
-                self.write((answer,))
-        elif isinstance(answer, RemotingCommand):
+        if answer is None or isinstance(answer, bytes | RemotingCommand):
             self._answer(request, answer)
         else:
-            taken_now = requests[index : index + taken]
+            taken_now = cast("list[DecodedRequest]", frames[index : index + taken])
             self._begin_work(answer, taken, sum(map(FRAME_BYTES, taken_now)))
-            answer.add_done_callback(partial(self._batch_done, taken_now))
+            answer.add_done_callback(partial(self._work_done, taken_now))
         return taken
 
-    def _begin_work(self, work: Deferred[Any], requests: int, size_bytes: int) -> None:
+    def _begin_work(self, work: Work, requests: int, size_bytes: int) -> None:
         self._work[work] = requests, size_bytes
         self._requests_in_work += requests
         self._bytes_in_work += size_bytes
 
-    def _end_work(self, work: Deferred[Any]) -> None:
+    def _end_work(self, work: Work) -> None:
         requests, size_bytes = self._work.pop(work, (0, 0))
         self._requests_in_work -= requests
         self._bytes_in_work -= size_bytes
         self._count()
 
-    def _batch_done(self, requests: list[Frame], work: Deferred[BatchAnswer]) -> None:
-        if work.cancelled() or work.exception() is not None or not isinstance(work.result(), bytes):
-            for request in requests:
-                self._work_done(cast("DecodedRequest", request), work)
-            return
-        self._end_work(work)
-        if answer := cast("bytes", work.result()):
-            self.write((answer,))
-        if self._paused:
-            self.go_on()
-        if self._finishing:
-            self._wake_drained()
-
-    def _work_done(self, request: RemotingCommand | DecodedRequest, work: Deferred[Any]) -> None:
+    def _work_done(self, requests: Sequence[RemotingCommand | DecodedRequest], work: Work) -> None:
         self._end_work(work)
         if work.cancelled():
             return
@@ -409,16 +395,22 @@ class Connection(FrameStream):
         if isinstance(error, InvariantError):
             self.abort()
             raise error
-        answer = self._failure(request, error) if error is not None else work.result()
-        if answer is not None:
-            self._answer(request, answer)
+        if error is None:
+            self._answer(requests[0], work.result())
+        else:
+            for request in requests:
+                self._answer(request, self._failure(request, error))
         if self._paused:
             self.go_on()
         if self._finishing:
             self._wake_drained()
 
-    def _answer(self, request: RemotingCommand | DecodedRequest, answer: RemotingCommand) -> None:
-        if not request.flag & FLAG_ONEWAY:
+    def _answer(self, request: RemotingCommand | DecodedRequest, answer: BatchAnswer) -> None:
+        """Send the answer to a request, or whole frames to a batch that begins with it."""
+        if isinstance(answer, bytes):
+            if answer:
+                self.write((answer,))
+        elif answer is not None and not request.flag & FLAG_ONEWAY:
             self.send(answer)
 
     def _failure(self, request: RemotingCommand | DecodedRequest, error: BaseException) -> RemotingCommand:

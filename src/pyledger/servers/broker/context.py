@@ -13,6 +13,7 @@ from pyledger.config.delivery import DeliveryConfig
 from pyledger.config.ha import HaConfig
 from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.model.topic import Permission
+from pyledger.net.deferred import Deferred
 from pyledger.net.endpoint import Answer
 from pyledger.net.remoting.client import RemotingClient
 from pyledger.net.remoting.connection import Connection
@@ -83,7 +84,9 @@ class BrokerContext:
         """A random number from 0 up to below `limit`."""
         return self.random.randrange(limit)
 
-    def stored(self, answer: Callable[[], T | asyncio.Future[T]]) -> "T | asyncio.Future[T]":
+    def stored(
+        self, answer: Callable[[], T | Deferred[T] | asyncio.Future[T]]
+    ) -> "T | Deferred[T] | asyncio.Future[T]":
         """Run what may create topics or groups; where it did, its result waits until they are stored."""
         tables = self.tables
         before = tables.topics.version, tables.groups.version
@@ -93,10 +96,10 @@ class BrokerContext:
         return asyncio.ensure_future(both(self.tables_changed(), result))
 
 
-async def both(changed: "asyncio.Future[None]", result: "T | asyncio.Future[T]") -> T:
-    """The result, when the tables are stored."""
+async def both(changed: "asyncio.Future[None]", result: "T | Deferred[T] | asyncio.Future[T]") -> T:
+    """Return the result, when the tables are stored."""
     await changed
-    if isinstance(result, asyncio.Future):
+    if isinstance(result, Deferred | asyncio.Future):
         return await result
     return result
 
@@ -115,7 +118,7 @@ def standing_of(config: BrokerConfig, *, slave: bool, master_alive: bool) -> Bro
     )
 
 
-Reply = Answer | asyncio.Future[Answer]
+Reply = Answer | Deferred[Answer] | asyncio.Future[Answer]
 Method = Callable[[Connection, RemotingCommand], Reply]
 """Answers one kind of request."""
 

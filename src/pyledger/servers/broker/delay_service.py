@@ -15,7 +15,7 @@ from pyledger.log_events import event, logger
 from pyledger.model import names
 from pyledger.model.message import QueueRange
 from pyledger.protocol.broker.delay_levels import PAUSE_MS, DelaySchedule, Rest, restore
-from pyledger.servers.broker.message_puts import MessagePuts, PutOutcome, copy_of, real_place
+from pyledger.servers.broker.message_puts import MessagePuts, copy_of, real_place
 from pyledger.store.messages.store_engine import StoreEngine
 from pyledger.store.queues.get_result import GetStatus, StoredMessage
 
@@ -101,8 +101,9 @@ class DelayDelivery:
             event(log, logging.ERROR, "delayed message has no destination", **real_place(message))
             return True
         self._puts.leave(message.physical_offset, target)
-        outcome = self._puts.put_as_it_is(copy_of(message, target.topic, target.queue_id, properties))
-        if not isinstance(outcome, PutOutcome):
+        copy = copy_of(message, target.topic, target.queue_id, properties)
+        outcome = self._puts.put_as_it_is(copy).peek()
+        if outcome is None:
             return True
         if outcome.status == "MESSAGE_ILLEGAL":
             event(log, logging.ERROR, "delayed message dropped", id=message.msg_id, problem=outcome.problem)

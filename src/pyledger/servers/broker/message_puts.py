@@ -1,7 +1,7 @@
-"""The one way of a broker's messages into its store: what became of each, and who is told of it.
+"""Stores the broker's messages and reports the outcome of each.
 
-A put is answered when the configured durability is met. Where that takes a flush the outcome is a future, so
-that requests wait together and none holds up the event loop.
+The outcome of a put is done when the configured durability is met. Requests that need a flush wait together,
+and none holds up the event loop.
 
 Source: RocketMQ broker/.../HookUtils.java; store/.../DefaultMessageStore.java, PutMessageStatus.java.
 """
@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from pyledger.errors import (
     IllegalMessageError,
@@ -24,7 +24,7 @@ from pyledger.errors import (
 from pyledger.model import names
 from pyledger.model.message import Message, PutResult
 from pyledger.model.sys_flag import TRANSACTION_MASK, TransactionType
-from pyledger.net.deferred import DeferredResponse
+from pyledger.net.deferred import Deferred, completed
 from pyledger.protocol.broker.broker_stats import BrokerCounts
 from pyledger.protocol.broker.delay_levels import Destination, delay_level, redirect_properties
 from pyledger.protocol.broker.name_rules import is_internal_topic
@@ -35,11 +35,10 @@ from pyledger.store.queues.get_result import StoredMessage
 from pyledger.wire.remoting.native_codec import SendBatch
 
 T = TypeVar("T")
-L = TypeVar("L", bound="asyncio.Future[Any] | DeferredResponse[Any]")
 DELAYED = (TransactionType.NONE, TransactionType.COMMIT)
 """What may be delayed: not the halves of transactions."""
 Arrived = Callable[[str, int, int, Mapping[str, str] | bytes | None], None]
-"""Told of messages that can be read: topic, queue, its end, properties of a lone one, perhaps as stored."""
+"""Called for messages that can be read: topic, queue, its end, properties of a single one."""
 
 POLL_REQUESTS = 8
 """Encoding this many answers takes about as long as a slave needs to report: poll it before they wait."""
@@ -65,9 +64,9 @@ class Replication(Protocol):
         """Process the reports that have arrived, without waiting."""
 
     def wait(self, end_offset: int, answer: Callable[[str], None], /) -> str | None:
-        """How the wait for slaves ended that shall have all below a physical offset (bytes).
+        """Return how the wait for slaves to have all below a physical offset (bytes) ended.
 
-        None: `answer` will be told.
+        None: `answer` is called when it has.
         """
 
 
@@ -77,7 +76,7 @@ class PutOutcome(NamedTuple):
     status: str
     """Upstream's word for it."""
     places: tuple[PutResult, ...] = ()
-    """Where the messages stand, if they were stored."""
+    """Where the messages are stored, if they are."""
     problem: str | None = None
     """Text for people."""
     deliver_ms: int | None = None
@@ -94,7 +93,7 @@ class PutOutcome(NamedTuple):
         return self.ok or bool(self.places)
 
 
-Outcome = PutOutcome | asyncio.Future[PutOutcome]
+Outcome = Deferred[PutOutcome]
 ALL_WELL = PutOutcome(PUT_OK)
 
 
@@ -115,7 +114,7 @@ class MessagePuts:
 
         Args:
             store: Where messages are put.
-            arrived: Told of messages that can be read.
+            arrived: Called for messages that can be read.
             counts: Where puts are counted.
             timers: The timer messages that wait.
             now_ms: The wall clock.
@@ -130,12 +129,12 @@ class MessagePuts:
         self._timers = timers
         self._now_ms = now_ms
         self.timer_stored: Callable[[], None] = lambda: None
-        """Told of timer messages that are stored."""
+        """Called when a timer message is stored."""
         self.leave: Callable[[int, Destination], None] = lambda _where, _meant_for: None
-        """Told of what has waited at a physical offset (bytes), before it is put elsewhere, and where it is
-        meant to go in the end."""
+        """Called with the physical offset (bytes) of a message that has waited, and its destination, before
+        it is put there."""
         self.replication: Replication | None = None
-        """Who brings what is put to slaves."""
+        """Sends what is put to slaves."""
 
     @property
     def capacity(self) -> int:
@@ -143,13 +142,13 @@ class MessagePuts:
         return self._waiting_max - self.waiting
 
     def are_full(self) -> bool:
-        """Whether so many puts wait that the flush cannot keep up: senders shall come back later."""
+        """Return True when the queue of unflushed puts is full; senders must retry."""
         return self.capacity <= 0
 
     def put(self, message: Message) -> Outcome:
         """Store a client's message; one that asks for a delay waits in a topic of the system."""
         if is_internal_topic(message.topic):
-            return self._refused(IllegalMessageError(f"topic {message.topic} is the broker's own"))
+            return self._rejected(IllegalMessageError(f"topic {message.topic} is the broker's own"))
         level = delay_level(message.properties)
         if message.sys_flag & TRANSACTION_MASK not in DELAYED:
             return self.put_as_it_is(message)
@@ -169,10 +168,10 @@ class MessagePuts:
         if plan is None:
             return self.put_as_it_is(message)
         if isinstance(plan, TimerProblem):
-            return PutOutcome(plan.status, problem=plan.problem)
+            return completed(PutOutcome(plan.status, problem=plan.problem))
         properties = timer_properties(message.properties, message.topic, message.queue_id, plan)
         timed = replace(message, topic=names.TIMER_TOPIC, queue_id=0, properties=properties)
-        return after(self.put_as_it_is(timed), partial(self._timed, plan.deliver_ms))
+        return self.put_as_it_is(timed).then(partial(self._timed, plan.deliver_ms))
 
     def _timed(self, deliver_ms: int, outcome: PutOutcome) -> PutOutcome:
         self.timer_stored()
@@ -183,45 +182,49 @@ class MessagePuts:
         return self.put_placed(message)[1]
 
     def put_placed(self, message: Message) -> tuple[PutResult | None, Outcome]:
-        """As `put_as_it_is`; where the message stands is known at once, None when it is not stored."""
+        """As `put_as_it_is`; return first where the message is stored, None when it is not."""
         if (status := self.rejection()) is not None:
-            return None, PutOutcome(status)
+            return None, completed(PutOutcome(status))
         try:
             place = self._store.append(message)
         except StoreError as problem:
-            return None, self._refused(problem)
+            return None, self._rejected(problem)
         return place, self._stored(message, (place,), message.properties)
 
-    def complete_batch(self, batch: SendBatch, then: Callable[[PutOutcome], T]) -> T | DeferredResponse[T]:
-        """Complete sends that native code has appended together; `then` makes an answer of their outcome."""
-        self._counts.count_put(batch.topic, batch.message_count, batch.size_bytes, len(batch.requests))
-        tell = partial(self._arrived, batch.topic, batch.queue_id, batch.queue_end, batch.properties)
-        answer = PreparedAnswer(then)
-        return self._settled(batch.end_offset, (), tell, answer, DeferredResponse, len(batch.requests))
+    def complete_batch(self, batch: SendBatch, encode: Callable[[PutOutcome], T]) -> Deferred[T]:
+        """Complete sends that native code has appended together: return what `encode` makes of their outcome.
+
+        `encode` must have no other effect: it is called early, while a disk or a slave is at work.
+        """
+        requests = len(batch.requests)
+        self._counts.count_put(batch.topic, batch.message_count, batch.size_bytes, requests)
+        on_durable = partial(self._arrived, batch.topic, batch.queue_id, batch.queue_end, batch.properties)
+        answer = PreparedAnswer(encode)
+        return self._settle(batch.end_offset, (), on_durable, requests, prepare=answer.prepare).then(answer)
 
     def put_batch(self, batch: Message) -> Outcome:
         """Store the messages of a client's batch body, each as a message of its own."""
         if (status := self.rejection()) is not None:
-            return PutOutcome(status)
+            return completed(PutOutcome(status))
         try:
             places = self._store.append_encoded_batch(batch)
         except (StoreError, MalformedBatchError) as problem:
-            return self._refused(problem)
+            return self._rejected(problem)
         return self._stored(batch, tuple(places), None)
 
     def put_inner_batch(self, batch: Message, count: int) -> Outcome:
         """Store a client's batch body of `count` messages as one record, in a queue of batches."""
         if (status := self.rejection()) is not None:
-            return PutOutcome(status)
+            return completed(PutOutcome(status))
         try:
             place = self._store.append_inner_batch(batch)
         except (StoreError, MalformedBatchError) as problem:
-            return self._refused(problem)
+            return self._rejected(problem)
         return self._stored(batch, (place,), None, count)
 
-    def _refused(self, problem: Exception) -> PutOutcome:
+    def _rejected(self, problem: Exception) -> Outcome:
         self._counts.puts_failed += 1
-        return refused(problem)
+        return completed(rejected(problem))
 
     def _stored(
         self,
@@ -230,95 +233,97 @@ class MessagePuts:
         properties: Mapping[str, str] | None,
         count: int = 1,
     ) -> Outcome:
-        """Tell of a put at once, or when its flush is through, unless its sender does not wait for that."""
+        """Settle a put at once, or when its flush is through, unless its sender does not wait for that."""
         topic, last = sent.topic, places[-1]
         messages, size_bytes = count, last.size_bytes
         if len(places) > 1:
             messages, size_bytes = len(places), sum(place.size_bytes for place in places)
         self._counts.count_put(topic, messages, size_bytes)
-        tell = partial(self._arrived, topic, sent.queue_id, last.queue_offset + count, properties)
+        on_durable = partial(self._arrived, topic, sent.queue_id, last.queue_offset + count, properties)
         waits = sent.properties.get(names.WAIT) != "false"
-        end_offset = last.physical_offset + last.size_bytes
-        return self._settled(end_offset, places, tell, itself, new_future, waits=waits)
+        return self._settle(last.physical_offset + last.size_bytes, places, on_durable, waits=waits)
 
-    def _settled(
+    def _settle(
         self,
         end_offset: int,
         places: tuple[PutResult, ...],
-        tell: Callable[[], None],
-        then: Callable[[PutOutcome], T],
-        new_late: Callable[[], L],
+        on_durable: Callable[[], None],
         requests: int = 1,
         *,
+        prepare: Callable[[], None] | None = None,
         waits: bool = True,
-    ) -> T | L:
-        """`then` of the outcome, once all below `end_offset` is as durable as it should be, and on slaves.
+    ) -> Outcome:
+        """Return the outcome of a put, done once all below `end_offset` is as durable as configured.
 
-        `tell` is called when it is durable here: messages can be read then. Where the outcome is not
-        known yet, a new `late` is returned and gets it.
+        Args:
+            end_offset: Of the put, a physical offset in bytes.
+            places: Where its messages are.
+            on_durable: Called when it is durable here: messages can be read then.
+            requests: How many were put together.
+            prepare: Called before anything is waited for.
+            waits: Whether the sender wants to know; otherwise the outcome is done now.
         """
         replication, flush = self.replication, self._store.until_durable(end_offset)
-        pending = PendingPut(self, places, tell, then, requests)
+        pending = PendingPut(self, places, on_durable, requests)
         if replication is not None and waits:
-            pending.status = replication.wait(end_offset, pending.replicated)
+            pending.status = replication.wait(end_offset, pending.on_replicated)
         if flush is None:
             if replication is not None:
                 replication.appended()
-            tell()
+            on_durable()
             pending.flushed = True
-            if pending.status is not None:
-                return then(PutOutcome(pending.status, places))
-        if isinstance(then, PreparedAnswer):
-            then.prepare()
+        if prepare is not None and (not pending.flushed or pending.status is None):
+            prepare()
             if flush is None and replication is not None and requests >= POLL_REQUESTS:
                 replication.poll_reports()
         if pending.flushed and pending.status is not None:
-            return then(PutOutcome(pending.status, places))
+            pending.set_result(PutOutcome(pending.status, places))
+            return pending
         self.waiting += requests
-        late = pending.late = new_late()
+        pending.waits = True
         if flush is not None:
-            flush.add_done_callback(pending.flush_ended)
-        return late if waits else then(PutOutcome(PUT_OK, places))
+            flush.add_done_callback(pending.on_flushed)
+        return pending if waits else completed(PutOutcome(PUT_OK, places))
 
-    def settle(self, requests: int) -> None:
-        """So many requests wait no longer."""
+    def release(self, requests: int) -> None:
+        """Count requests that no longer wait."""
         self.waiting -= requests
 
 
-class PendingPut(Generic[T]):
-    """A put that waits: for its flush, for slaves, or for both.
+class PendingPut(Deferred[PutOutcome]):
+    """The outcome of a put that waits: for its flush, for slaves, or for both.
 
-    Slaves' answers come by plain calls: a report and the answers to senders are one turn of the loop.
+    Reports of slaves come by plain calls: a report and the answers to senders are one step of the loop.
     """
 
-    __slots__ = ("_places", "_puts", "_requests", "_tell", "_then", "flushed", "late", "status")
+    __slots__ = ("_on_durable", "_places", "_puts", "_requests", "flushed", "status", "waits")
 
     def __init__(
         self,
         puts: MessagePuts,
         places: tuple[PutResult, ...],
-        tell: Callable[[], None],
-        then: Callable[[PutOutcome], T],
+        on_durable: Callable[[], None],
         requests: int,
     ) -> None:
-        """Nothing is known yet."""
+        """Begin with nothing known."""
+        super().__init__()
         self._puts = puts
         self._places = places
-        self._tell = tell
-        self._then = then
+        self._on_durable = on_durable
         self._requests = requests
-        self.late: asyncio.Future[T] | DeferredResponse[T] | None = None
+        self.waits = False
+        """Whether it is counted among the puts that wait."""
         self.flushed = False
-        """Whether it is as durable here as it should be."""
+        """Whether it is as durable here as configured."""
         self.status: str | None = PUT_OK
         """How the wait for slaves ended; None: it has not."""
 
-    def flush_ended(self, flush: asyncio.Future[bool]) -> None:
-        """The flush is through, late, or has failed."""
+    def on_flushed(self, flush: asyncio.Future[bool]) -> None:
+        """Take the end of the flush: in time, late, or failed."""
         replication = self._puts.replication
         if replication is not None:
             replication.appended()
-        ended = flush_outcome(self._places, self._tell, flush)
+        ended = flush_outcome(self._places, self._on_durable, flush)
         if replication is not None and isinstance(ended, PutOutcome) and ended.status == FLUSH_DISK_TIMEOUT:
             ended = ended._replace(status=replication.late_status)
         if not isinstance(ended, PutOutcome) or not ended.ok:
@@ -328,25 +333,18 @@ class PendingPut(Generic[T]):
         else:
             self._end(ended._replace(status=self.status))
 
-    def replicated(self, status: str) -> None:
-        """The wait for slaves ended so."""
+    def on_replicated(self, status: str) -> None:
+        """Take the end of the wait for slaves."""
         self.status = status
-        if self.flushed and self.late is not None:
+        if self.flushed and self.waits:
             self._end(PutOutcome(status, self._places))
 
     def _end(self, ended: PutOutcome | BaseException | None) -> None:
-        late = self.late
-        assert late is not None
-        self._puts.settle(self._requests)
-        if late.done() or ended is None:
-            return
-        if not isinstance(ended, PutOutcome):
-            late.set_exception(ended)
-            return
-        try:
-            late.set_result(self._then(ended))
-        except Exception as error:  # noqa: BLE001 - whoever awaits the future gets it
-            late.set_exception(error)
+        self._puts.release(self._requests)
+        if isinstance(ended, PutOutcome):
+            self.set_result(ended)
+        elif ended is not None:
+            self.set_exception(ended)
 
 
 class PreparedAnswer(Generic[T]):
@@ -368,16 +366,6 @@ class PreparedAnswer(Generic[T]):
         if self._prepared is not None and outcome == ALL_WELL:
             return self._prepared
         return self._then(outcome)
-
-
-def new_future() -> "asyncio.Future[PutOutcome]":
-    """A future of the running event loop."""
-    return asyncio.get_running_loop().create_future()
-
-
-def itself(outcome: PutOutcome) -> PutOutcome:
-    """An outcome as it is."""
-    return outcome
 
 
 def copy_of(
@@ -403,12 +391,7 @@ def real_place(found: StoredMessage) -> dict[str, str]:
     return dict(zip(("id", "topic", "queue"), (found.msg_id, *wanted), strict=True))
 
 
-async def settled(outcome: Outcome) -> PutOutcome:
-    """How a put went, when that is known."""
-    return outcome if isinstance(outcome, PutOutcome) else await outcome
-
-
-def refused(problem: Exception) -> PutOutcome:
+def rejected(problem: Exception) -> PutOutcome:
     """The outcome of a put that the store did not take."""
     if isinstance(problem, UNAVAILABLE):
         return PutOutcome("SERVICE_NOT_AVAILABLE", problem=f"service not available now: {problem}")
@@ -418,39 +401,18 @@ def refused(problem: Exception) -> PutOutcome:
 
 
 def flush_outcome(
-    places: tuple[PutResult, ...], tell: Callable[[], None], flush: asyncio.Future[bool]
+    places: tuple[PutResult, ...], on_durable: Callable[[], None], flush: asyncio.Future[bool]
 ) -> PutOutcome | BaseException | None:
-    """How a put went whose flush has ended: in time, late, or for good. None: nobody waits any more."""
+    """Return how a put went whose flush has ended; None: the flush was cancelled, no sender waits."""
     if flush.cancelled():
         return None
     problem = flush.exception()
     if isinstance(problem, StoreError):
-        return refused(problem)
+        return rejected(problem)
     if problem is not None:
         return problem
     if flush.result():
-        tell()
+        on_durable()
         return PutOutcome(PUT_OK, places)
     # It is stored, so pulls will meet it at the latest when they look by themselves.
     return PutOutcome(FLUSH_DISK_TIMEOUT, places)
-
-
-def after(outcome: Outcome, then: Callable[[PutOutcome], T]) -> T | asyncio.Future[T]:
-    """`then` of an outcome: now, or a future where it has to wait."""
-    if isinstance(outcome, PutOutcome):
-        return then(outcome)
-    result: asyncio.Future[T] = outcome.get_loop().create_future()
-
-    def done(ended: asyncio.Future[PutOutcome]) -> None:
-        if result.done():
-            return
-        if ended.cancelled():
-            result.cancel()
-            return
-        try:
-            result.set_result(then(ended.result()))
-        except Exception as error:  # noqa: BLE001 - whoever awaits the result gets it
-            result.set_exception(error)
-
-    outcome.add_done_callback(done)
-    return result

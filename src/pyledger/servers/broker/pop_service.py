@@ -20,6 +20,7 @@ from pyledger.errors import PyLedgerError, WireError
 from pyledger.log_events import event, logger
 from pyledger.model import names
 from pyledger.model.message import Message
+from pyledger.net.deferred import completed
 from pyledger.protocol.broker.pop import PopKey, Popped, PoppedMessages, pop_retry_topic, put_back_properties
 from pyledger.protocol.broker.topics import REVIVE_QUEUE_COUNT
 from pyledger.servers.broker.message_puts import MessagePuts, Outcome, PutOutcome, copy_of
@@ -134,7 +135,7 @@ class PopService:
         """Note that messages, by queue offsets in units, are done."""
         taken = tuple(offsets)
         if not any(self.may_be_open(key, offset) for offset in taken):
-            return PutOutcome("PUT_OK")
+            return completed(PutOutcome("PUT_OK"))
         record = PopAcks(
             start_offset=key.start_offset,
             group=key.group,
@@ -232,7 +233,7 @@ class PopService:
             message.tags or "", message.body, message.properties.get("KEYS", "")
         )
         if number is None:
-            return isinstance(outcome, PutOutcome) and outcome.status == "MESSAGE_ILLEGAL"
+            return outcome.result().status == "MESSAGE_ILLEGAL"
         if self._live:
             self._take_in(message, number)
         return True
@@ -283,9 +284,10 @@ class PopService:
             if found and found[0].queue_offset == offset and not self._put_back(key, found[0]):
                 break
             done.append(offset)
-        outcome = self.acknowledge(key, done) if done else PutOutcome("UNKNOWN_ERROR")
-        stored = not isinstance(outcome, PutOutcome) or bool(outcome.places)
-        return stored and not popped.open
+        if not done:
+            return False
+        outcome = self.acknowledge(key, done).peek()
+        return (outcome is None or bool(outcome.places)) and not popped.open
 
     def _put_back(self, key: PopKey, found: StoredMessage) -> bool:
         topic = pop_retry_topic(key.topic, key.group)
@@ -298,8 +300,8 @@ class PopService:
             copy_of(found, topic, queue_id, put_back_properties(found.properties, key.group, key.pop_ms)),
             reconsume_times=found.reconsume_times + 1,
         )
-        outcome = self._puts.put_as_it_is(again)
-        if not isinstance(outcome, PutOutcome) or outcome.places:
+        outcome = self._puts.put_as_it_is(again).peek()
+        if outcome is None or outcome.places:
             return True
         if outcome.status == "MESSAGE_ILLEGAL":
             event(log, logging.ERROR, "popped message dropped", id=found.msg_id, problem=outcome.problem)

@@ -16,7 +16,7 @@ from pyledger.log_events import event, logger
 from pyledger.model import names
 from pyledger.protocol.broker.delay_levels import restore
 from pyledger.protocol.broker.timer_messages import TimerQueue
-from pyledger.servers.broker.message_puts import MessagePuts, PutOutcome, copy_of, real_place
+from pyledger.servers.broker.message_puts import MessagePuts, copy_of, real_place
 from pyledger.store.messages.store_engine import StoreEngine
 from pyledger.store.queues.get_result import GONE, StoredMessage
 
@@ -136,8 +136,8 @@ class TimerDelivery:
             event(log, logging.ERROR, "timer message has no destination", **real_place(message))
             return True
         self._puts.leave(message.physical_offset, target)
-        outcome = self._puts.put_as_it_is(copy_of(message, target.topic, target.queue_id))
-        if not isinstance(outcome, PutOutcome) or outcome.stored:
+        outcome = self._puts.put_as_it_is(copy_of(message, target.topic, target.queue_id)).peek()
+        if outcome is None or outcome.stored:
             return True
         if outcome.status == "MESSAGE_ILLEGAL":
             event(log, logging.ERROR, "timer message dropped", id=message.msg_id, problem=outcome.problem)

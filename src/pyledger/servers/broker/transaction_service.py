@@ -19,6 +19,7 @@ from pyledger.log_events import event, logger
 from pyledger.model import names
 from pyledger.model.message import Message, PutResult
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.net.deferred import completed
 from pyledger.net.remoting.connection import Connection
 from pyledger.protocol.broker.delay_levels import Destination, restore
 from pyledger.protocol.broker.rejection import Rejection
@@ -39,7 +40,7 @@ from pyledger.protocol.broker.transaction import (
     parse_op,
     put_back_properties,
 )
-from pyledger.servers.broker.message_puts import MessagePuts, Outcome, PutOutcome, after, copy_of, settled
+from pyledger.servers.broker.message_puts import MessagePuts, Outcome, PutOutcome, copy_of
 from pyledger.servers.broker.tables import BrokerTables
 from pyledger.store.messages.store_engine import StoreEngine
 from pyledger.store.queues.get_result import GONE, StoredMessage
@@ -159,7 +160,7 @@ class Transactions:
     def commit(self, half: StoredMessage, place: Destination) -> Outcome:
         """Store the message where it was sent, then note that its half message is done."""
         if half.queue_offset in self._ended:
-            return PutOutcome("PUT_OK")
+            return completed(PutOutcome("PUT_OK"))
         self._puts.leave(half.physical_offset, place)
         message = copy_of(half, place.topic, place.queue_id)
         outcome = self._puts.put(
@@ -169,7 +170,7 @@ class Transactions:
                 prepared_transaction_offset=half.physical_offset,
             )
         )
-        return after(outcome, partial(self._committed, half.queue_offset))
+        return outcome.then(partial(self._committed, half.queue_offset))
 
     def _committed(self, half_offset: int, outcome: PutOutcome) -> PutOutcome:
         if outcome.places:
@@ -195,8 +196,8 @@ class Transactions:
         try:
             outcome = self._puts.put_as_it_is(Message(names.OP_TOPIC, body, HALF_QUEUE, OP_TAG))
         except PyLedgerError as problem:
-            outcome = PutOutcome("UNKNOWN_ERROR", problem=str(problem))
-        after(outcome, partial(self._noted, offsets))
+            outcome = completed(PutOutcome("UNKNOWN_ERROR", problem=str(problem)))
+        outcome.then(partial(self._noted, offsets))
 
     def _noted(self, offsets: tuple[int, ...], outcome: PutOutcome) -> None:
         if outcome.places:
@@ -272,7 +273,7 @@ class Transactions:
             event(log, logging.WARNING, "half message given up", id=found.msg_id, checks=half.check_count)
             self._tables.topics.create_for_group(names.CHECK_EXPIRED_TOPIC, 1, self._now_ms())
             given_up = copy_of(found, names.CHECK_EXPIRED_TOPIC, 0)
-            return bool((await settled(self._puts.put_as_it_is(given_up))).places)
+            return bool((await self._puts.put_as_it_is(given_up)).places)
         if (real := restore(half.properties)) is not None:
             self._puts.leave(found.physical_offset, real)
         change = checked_properties if step is Step.CHECK else put_back_properties

@@ -151,7 +151,7 @@ class HaService:
 
     # --- puts
 
-    def refusal(self) -> str | None:
+    def rejection(self) -> str | None:
         """Why no put may be taken now, in upstream's words; None: it may."""
         return self.transfer.refusal(self.store.max_offset)
 

@@ -156,7 +156,7 @@ class MasterReplication:
 
     def rejection(self) -> str | None:
         """Why no put may be taken now, in upstream's words; None: it may."""
-        return SERVICE_NOT_AVAILABLE if self._is_outranked else self.service.refusal()
+        return SERVICE_NOT_AVAILABLE if self._is_outranked else self.service.rejection()
 
     def appended(self) -> None:
         """Bytes of the log can be sent to slaves."""

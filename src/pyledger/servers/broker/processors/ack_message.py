@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.net.deferred import completed
 from pyledger.net.remoting.connection import Connection
 from pyledger.protocol.broker.pop import PopKey, pop_retry_topic
 from pyledger.protocol.broker.pop_order import Refused
@@ -14,7 +15,7 @@ from pyledger.protocol.broker.pop_rules import PopRules
 from pyledger.protocol.broker.rejection import Rejection
 from pyledger.protocol.broker.send_rules import CODE_OF_PUT, STORED
 from pyledger.servers.broker.context import BrokerContext, Method, Reply
-from pyledger.servers.broker.message_puts import PUT_OK, Outcome, PutOutcome, after
+from pyledger.servers.broker.message_puts import PUT_OK, Outcome, PutOutcome
 from pyledger.wire.remoting.bodies.pop import ORDER_REVIVE_QUEUE, BatchAckRequest, PopHandle
 from pyledger.wire.remoting.command import RemotingCommand
 from pyledger.wire.remoting.headers import pop as headers
@@ -50,7 +51,7 @@ class AckProcessor:
             refusal = self._acknowledge_in_order(key, header.offset)
             return request.response() if refusal is None else request.response(refusal.code, refusal.remark)
         outcome = self._context.pops.acknowledge(key, (header.offset,))
-        return after(outcome, partial(told, request))
+        return outcome.then(partial(response_of, request))
 
     def acknowledge_batch(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """200151."""
@@ -71,14 +72,14 @@ class AckProcessor:
             if one.revive_queue_id == ORDER_REVIVE_QUEUE:
                 for offset in offsets:
                     refusal = self._acknowledge_in_order(key, offset) or refusal
-                outcome = outcome or PutOutcome(PUT_OK)
+                outcome = outcome or completed(PutOutcome(PUT_OK))
             else:
                 outcome = self._context.pops.acknowledge(key, offsets)
         if refusal is not None:
             return request.response(refusal.code, refusal.remark)
         if outcome is None:
             return request.response(ResponseCode.NO_MESSAGE, "nothing to acknowledge")
-        return after(outcome, partial(told, request))
+        return outcome.then(partial(response_of, request))
 
     def change_time(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """200053."""
@@ -94,13 +95,13 @@ class AckProcessor:
         pop_ms = max(self._context.clock.now_ms(), old.pop_ms + 1)
         new = old._replace(start_offset=header.offset, pop_ms=pop_ms)
         noted = self._context.pops.note(new, header.invisible_time, (header.offset,))
-        if isinstance(noted, PutOutcome) and not noted.places:
-            return told(request, noted)
+        if (known := noted.peek()) is not None and not known.places:
+            return response_of(request, known)
         outcome = self._context.pops.acknowledge(old, (header.offset,))
         place = headers.ChangeInvisibleTimeResponseHeader(
             pop_time=pop_ms, invisible_time=header.invisible_time, revive_qid=handle.revive_queue_id
         )
-        return after(outcome, partial(told, request, place=place))
+        return outcome.then(partial(response_of, request, place=place))
 
     # --- popped in order
 
@@ -162,7 +163,7 @@ def key_of(
     return PopKey(header.topic, header.consumer_group, header.queue_id, handle.start_offset, handle.pop_ms)
 
 
-def told(
+def response_of(
     request: RemotingCommand,
     outcome: PutOutcome,
     place: headers.ChangeInvisibleTimeResponseHeader | None = None,

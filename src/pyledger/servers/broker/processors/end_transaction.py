@@ -13,7 +13,7 @@ from pyledger.protocol.broker.send_rules import CODE_OF_PUT, STORED
 from pyledger.protocol.broker.transaction import TransactionEnd
 from pyledger.servers.broker.auth.admin_gate import denied
 from pyledger.servers.broker.context import BrokerContext, Method, Reply
-from pyledger.servers.broker.message_puts import PutOutcome, after
+from pyledger.servers.broker.message_puts import PutOutcome
 from pyledger.wire.remoting.command import RemotingCommand
 from pyledger.wire.remoting.headers.send import EndTransactionRequestHeader
 
@@ -49,11 +49,11 @@ class EndTransactionProcessor:
         if asked.commit_or_rollback == TransactionEnd.ROLLBACK:
             transactions.end(half.queue_offset)
             return request.response()
-        return after(transactions.commit(half, place), partial(told, request))
+        return transactions.commit(half, place).then(partial(response_of, request))
 
 
-def told(request: RemotingCommand, outcome: PutOutcome) -> RemotingCommand:
-    """The answer to a commit."""
+def response_of(request: RemotingCommand, outcome: PutOutcome) -> RemotingCommand:
+    """Return the answer to a commit."""
     if outcome.status in STORED:
         return request.response()
     return request.response(CODE_OF_PUT[outcome.status], outcome.problem)

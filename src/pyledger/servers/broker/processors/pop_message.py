@@ -12,6 +12,7 @@ from functools import partial
 from pyledger.model import names
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.model.topic import TopicConfig
+from pyledger.net.deferred import Deferred, completed
 from pyledger.net.endpoint import Answer
 from pyledger.net.remoting.connection import Connection
 from pyledger.protocol.broker.pop import TOPIC_ITSELF, PopKey, first_offset
@@ -21,7 +22,7 @@ from pyledger.protocol.broker.send_rules import CODE_OF_PUT
 from pyledger.protocol.broker.subscription import Subscription
 from pyledger.protocol.filter.loading import sql_filter
 from pyledger.servers.broker.context import BrokerContext, Method, Reply
-from pyledger.servers.broker.message_puts import Outcome, PutOutcome, after
+from pyledger.servers.broker.message_puts import Outcome, PutOutcome
 from pyledger.servers.broker.processors.consumer_offsets import first_in_memory
 from pyledger.servers.broker.processors.pull_message import compile_filter, wanted_of
 from pyledger.servers.broker.processors.query_message import within
@@ -134,7 +135,7 @@ class PopProcessor:
         for source in sources:
             self._take(found, source, header, plan)
         if found.outcome is not None:
-            return after(found.outcome, partial(self._told, connection, request, header, found))
+            return found.outcome.then(partial(self._pop_response, connection, request, header, found))
         if plan.deadline_ms <= now_ms:
             return request.response(ResponseCode.POLLING_TIMEOUT, "POLLING_TIMEOUT", NO_PLACE)
         held = self._context.held.hold_any(
@@ -209,7 +210,7 @@ class PopProcessor:
         """Note what is popped; False where that is not stored."""
         key = PopKey(source.topic, header.consumer_group, source.queue_id, offsets[0], found.pop_ms)
         outcome = self._context.pops.note(key, header.invisible_time, offsets)
-        if isinstance(outcome, PutOutcome) and not outcome.places:
+        if (known := outcome.peek()) is not None and not known.places:
             found.outcome = found.outcome or outcome
             return False
         found.outcome = outcome
@@ -233,7 +234,7 @@ class PopProcessor:
             now_ms=found.pop_ms,
         )
         found.order_counts.append(order_count_info(TOPIC_ITSELF, queue_id, offsets, times))
-        found.outcome = PutOutcome("PUT_OK")
+        found.outcome = completed(PutOutcome("PUT_OK"))
 
     def _locked_until_ms(
         self,
@@ -307,7 +308,7 @@ class PopProcessor:
             copies.append(memoryview(readdressed(record, header.topic, popped.queue_id, properties)))
         return copies
 
-    def _told(
+    def _pop_response(
         self,
         connection: Connection,
         request: RemotingCommand,
@@ -431,8 +432,8 @@ class PopProcessor:
 
 
 def answer(connection: Connection, request: RemotingCommand, reply: Reply) -> None:
-    """Send what a held request is answered, now or when it is known."""
-    if isinstance(reply, asyncio.Future):
+    """Send the answer to a request that was held, now or when it is known."""
+    if isinstance(reply, Deferred | asyncio.Future):
         reply.add_done_callback(lambda ended: answer(connection, request, ended.result()))
     elif reply is not None and not request.is_oneway:
         connection.send(reply)

@@ -14,7 +14,7 @@ from pyledger.protocol.broker.rejection import Rejection
 from pyledger.protocol.broker.send_rules import STORED
 from pyledger.servers.broker.addresses import peer_of
 from pyledger.servers.broker.context import BrokerContext, Method, Reply
-from pyledger.servers.broker.message_puts import PutOutcome, after
+from pyledger.servers.broker.message_puts import PutOutcome
 from pyledger.wire.remoting.command import RemotingCommand
 from pyledger.wire.remoting.headers.send import RecallMessageRequestHeader, RecallMessageResponseHeader
 
@@ -49,11 +49,11 @@ class RecallProcessor:
             properties=recall_properties(handle, header.producer_group or ""),
             born_host=peer_of(connection),
         )
-        return after(context.puts.put(message), partial(told, request, handle))
+        return context.puts.put(message).then(partial(response_of, request, handle))
 
 
-def told(request: RemotingCommand, handle: RecallHandle, outcome: PutOutcome) -> RemotingCommand:
-    """The answer: the id of the message that is taken back."""
+def response_of(request: RemotingCommand, handle: RecallHandle, outcome: PutOutcome) -> RemotingCommand:
+    """Return the answer: the id of the message that is recalled."""
     if outcome.status not in STORED:
         return request.response(ResponseCode.SYSTEM_ERROR, "recall failed, execute error")
     return request.response(header=RecallMessageResponseHeader(msg_id=handle.unique_key))

@@ -19,7 +19,7 @@ from pyledger.protocol.broker.reply import PUSH_TIMEOUT_MS, not_handed_over, pus
 from pyledger.protocol.broker.send_rules import SendPlan, SendRules
 from pyledger.servers.broker.addresses import peer_of
 from pyledger.servers.broker.context import BrokerContext, Method, Reply
-from pyledger.servers.broker.message_puts import PutOutcome, settled
+from pyledger.servers.broker.message_puts import PutOutcome
 from pyledger.servers.broker.processors.send_message import plan_send, received_properties
 from pyledger.wire.record.properties import encode_properties
 from pyledger.wire.remoting.command import RemotingCommand
@@ -92,7 +92,7 @@ class ReplyProcessor:
         code, remark = (problem.code, problem.remark) if problem else (ResponseCode.SUCCESS, None)
         answer = NOT_STORED
         if self._context.delivery.store_replies:
-            outcome = await settled(self._context.puts.put_as_it_is(message))
+            outcome = await self._context.puts.put_as_it_is(message)
             answer = place_of(plan, outcome)
         return request.response(code, remark, answer, ext_fields=self._fields)
 

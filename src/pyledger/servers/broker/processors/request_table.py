@@ -4,7 +4,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
-from typing import Protocol
+from typing import Any, Protocol
 
 from pyledger.model.remoting_codes import RequestCode
 from pyledger.net.deferred import Deferred
@@ -60,7 +60,7 @@ class BrokerHandlers(HandlerTable):
 
     def answer_batch(
         self, connection: Connection, frames: list[Frame], at: int
-    ) -> tuple[BatchAnswer | Deferred[BatchAnswer], int]:
+    ) -> tuple[BatchAnswer | Deferred[Any] | asyncio.Future[Any], int]:
         """Answer the send or pull at an index of the frames, and those that are answered with it."""
         request = frames[at]
         assert isinstance(request, DecodedRequest)

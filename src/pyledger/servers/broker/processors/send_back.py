@@ -14,7 +14,7 @@ from pyledger.protocol.broker.rejection import Rejection
 from pyledger.protocol.broker.send_back import SendBackRequest, SendBackRules
 from pyledger.servers.broker.auth.admin_gate import denied
 from pyledger.servers.broker.context import BrokerContext, Method, Reply
-from pyledger.servers.broker.message_puts import PutOutcome, after, copy_of
+from pyledger.servers.broker.message_puts import PutOutcome, copy_of
 from pyledger.wire.remoting.command import RemotingCommand
 from pyledger.wire.remoting.headers.send import ConsumerSendMsgBackRequestHeader
 
@@ -70,11 +70,11 @@ class SendBackProcessor:
             reconsume_times=place.reconsume_times,
         )
         self._context.counts.sent_back.add((found.topic, header.group), 1, found.store_size)
-        return after(self._context.puts.put(message), partial(told, request))
+        return self._context.puts.put(message).then(partial(response_of, request))
 
 
-def told(request: RemotingCommand, outcome: PutOutcome) -> RemotingCommand:
-    """The answer: all or nothing."""
+def response_of(request: RemotingCommand, outcome: PutOutcome) -> RemotingCommand:
+    """Return the answer: all or nothing."""
     if outcome.ok:
         return request.response()
     return request.response(ResponseCode.SYSTEM_ERROR, outcome.status)

@@ -9,7 +9,7 @@ from functools import partial
 from pyledger.model import names
 from pyledger.model.message import Message
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
-from pyledger.net.deferred import Deferred
+from pyledger.net.deferred import Deferred, completed
 from pyledger.net.endpoint import Frame
 from pyledger.net.remoting.connection import Connection
 from pyledger.protocol.broker import send_rules
@@ -25,7 +25,7 @@ from pyledger.protocol.broker.send_rules import (
 )
 from pyledger.servers.broker.addresses import peer_of
 from pyledger.servers.broker.context import BrokerContext, Method, Reply
-from pyledger.servers.broker.message_puts import Outcome, PutOutcome, after
+from pyledger.servers.broker.message_puts import Outcome, PutOutcome
 from pyledger.wire.record.batch import decode_batch
 from pyledger.wire.record.properties import decode_properties, encode_properties
 from pyledger.wire.remoting.command import RemotingCommand, command_of, encode_frame
@@ -67,7 +67,7 @@ class SendProcessor:
 
     def answer(
         self, connection: Connection, requests: list[Frame], at: int
-    ) -> tuple[Reply | Deferred[bytes] | bytes, int]:
+    ) -> tuple[Reply | Deferred[bytes], int]:
         """Answer the send at an index, and those after it that native code stores with it.
 
         Native code stores plain sends to one queue of an open topic; any other is a batch of one for `send`.
@@ -122,13 +122,13 @@ class SendProcessor:
         )
         unique_key = properties.get(names.UNIQUE_KEY)
         outcome = self._put(plan, message, batch=bool(header.batch))
-        return after(outcome, partial(self._put_response, request, plan, unique_key))
+        return outcome.then(partial(self._put_response, request, plan, unique_key))
 
     def _put(self, plan: SendPlan, message: Message, *, batch: bool) -> Outcome:
         puts = self._context.puts
         if plan.half:
             if self._put_half is None:
-                return PutOutcome("UNKNOWN_ERROR", problem=TRANSACTIONS)
+                return completed(PutOutcome("UNKNOWN_ERROR", problem=TRANSACTIONS))
             return self._put_half(message)
         if not batch:
             return puts.put(message)
