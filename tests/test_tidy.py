@@ -64,7 +64,7 @@ MAY_IMPORT = {
     "pytest_plugin": {"testing"},
     "simulator": READING | {"simulator"},
     "cli": READING | {"bookkeeper", "cli", "net", "metadata", "servers", "client", "simulator"},
-    "cli.servers.freed_memory": {"_core"},
+    "cli.servers.serving": READING | {"cli", "net", "_core"},
     "pyspark_pyledger": {
         "arrow",
         "atomic_file",

@@ -25,6 +25,7 @@ from pyledger.cli.parameters import Number, json_option
 from pyledger.cli.servers.serving import (
     begin_start,
     config_option,
+    keep_buffers,
     log_ignored,
     log_to_stderr,
     serve,
@@ -70,7 +71,6 @@ def node(
     """
     begin_start()
 
-    from pyledger.cli.servers.freed_memory import keep_buffers
     from pyledger.config.dledger import UPSTREAM_TIMES, DLedgerConfig
     from pyledger.config.dledger_store import DLedgerStoreConfig
     from pyledger.config.loader import ConfigFile
