@@ -2324,7 +2324,7 @@ class ReplicaLog:
             StoreFailedError: an earlier flush failed, also where there are none.
         """
 
-# --- replica_feed.pyx
+# --- replica_receiver.pyx
 
 class ReplicaReceiver:
     """Takes a master's frames from a socket into a log, and reports, without the interpreter lock.

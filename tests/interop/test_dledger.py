@@ -121,7 +121,7 @@ def test_mixed_groups_hold_the_same_entries(ours: tuple[str, ...], tmp_path: Pat
                 await group.start("n2")
                 acknowledged[answer.index] = b"without one of ours"
                 last = await client.append(b"last")
-                # The heart beats and commits of a leader that is Java's come every second or two.
+                # The heartbeats and commits of a leader that is Java's come every second or two.
                 for one in IDS:
                     while end_index(tmp_path / f"dledger-{one}") < last.index:
                         await asyncio.sleep(0.2)

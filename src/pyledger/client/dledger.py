@@ -165,7 +165,7 @@ class DLedgerClient:
         return answer
 
     async def term(self, member: str, timeout_ms: int = METADATA_TIMEOUT_MS) -> int:
-        """The term that a member is in: what it says when it refuses a heart beat of a term before all.
+        """The term that a member is in: what it says when it refuses a heartbeat of a term before all.
 
         Raises:
             DLedgerRejectedError: it is in another group.

@@ -19,7 +19,7 @@ UPSTREAM_TIMES = {
     "vote_wait_ms": 2000,
     "heart_beat_jitter_ms": 1000,
 }
-"""What a group that has Java nodes needs: their leaders send a heart beat every 2 s."""
+"""What a group that has Java nodes needs: their leaders send a heartbeat every 2 s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class DLedgerConfig:
     heart_beat_time_interval_ms: int = setting(
         250, unit="ms", range=(10, HOUR_MS), upstream="heartBeatTimeIntervalMs"
     )
-    """Pause between two rounds of heart beats. Upstream: 2000; with Java nodes it must be that."""
+    """Pause between two rounds of heartbeats. Upstream: 2000; with Java nodes it must be that."""
 
     max_heart_beat_leak: int = setting(2, unit="intervals", range=(1, 1000), upstream="maxHeartBeatLeak")
     """Silence of a leader, or of its quorum, after which it is given up. Upstream: 3."""

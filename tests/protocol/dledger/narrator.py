@@ -261,7 +261,7 @@ class GroupNarrator:
                 self.pump(member)
 
     def elect(self, step: Step) -> None:
-        """Let one stand for election now, and win."""
+        """Let one campaign now, and win."""
         member = self.members[step.words[0]]
         assert member.node is not None
         member.node.state.change_to_candidate(member.node.state.term)

@@ -97,7 +97,7 @@ async def append_surely(asking: DLedgerClient, body: bytes) -> int:
 
 
 async def hand_over(asking: DLedgerClient, to: str) -> None:
-    """Let a member lead. A transfer fails where a third one stands before its heart beat comes."""
+    """Let a member lead. A transfer fails where a third one stands before its heartbeat comes."""
     while (await asking.append(b"who leads?")).leader_id != to:
         with suppress(DLedgerRejectedError):
             await asking.transfer(to)

@@ -97,14 +97,14 @@ def test_a_frame_that_is_no_record_ends_it(tmp_path: Path, log: bytes) -> None:
 
 
 @contextmanager
-def fed(replica: StoreReplica) -> Iterator[tuple[socket.socket, ReplicaReceiver]]:
+def receiving(replica: StoreReplica) -> Iterator[tuple[socket.socket, ReplicaReceiver]]:
     """The master's end of a connection, and what takes from the other."""
     bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
     own, other = socket.socketpair()
     try:
         with closing(own), closing(other):
             other.setblocking(False)
-            yield own, replica.feed(other.fileno(), bell)
+            yield own, replica.receiver(other.fileno(), bell)
     finally:
         os.close(bell)
 
@@ -138,12 +138,12 @@ def test_a_feed_is_as_the_machine_alone_would_be(
         replica = store.replica()
         machine = SlaveConnection(HaConfig(), 0, FILE_BYTES, 0)
         told, at, turn = [0], 0, 0
-        with fed(replica) as (master, feed):
+        with receiving(replica) as (master, receiver):
             while at < len(stream) and machine.state is not SlaveState.SHUTDOWN:
                 size = chunks[turn % len(chunks)]
                 master.sendall(stream[at : at + size])
                 while machine.state is not SlaveState.SHUTDOWN and take_frames(
-                    machine, replica, feed, 0, lambda: 0
+                    machine, replica, receiver, 0, lambda: 0
                 ):
                     pass
                 assert replica.end_offset == machine.max_offset
@@ -168,10 +168,10 @@ def test_an_empty_slave_begins_where_the_master_says(tmp_path: Path, log: bytes,
     with StoreEngine.open(tmp_path, mapped_file_size_bytes=FILE_BYTES) as store:
         replica = store.replica()
         machine = SlaveConnection(HaConfig(), 0, FILE_BYTES, 0)
-        with fed(replica) as (master, feed):
+        with receiving(replica) as (master, receiver):
             for part in (frame[:cut], frame[cut:]):
                 master.sendall(part)
-                while take_frames(machine, replica, feed, 0, lambda: 0):
+                while take_frames(machine, replica, receiver, 0, lambda: 0):
                     pass
         assert replica.whole_offset == machine.max_offset == len(log)
         assert log_bytes(store, FILE_BYTES) == rest
@@ -182,23 +182,23 @@ def test_a_feed_reports_whole_records_and_rings_once(tmp_path: Path, log: bytes)
         replica = store.replica()
         machine = SlaveConnection(HaConfig(), 0, FILE_BYTES, 0)
         first = int.from_bytes(log[:4], "big")
-        with fed(replica) as (master, feed):
+        with receiving(replica) as (master, receiver):
             master.sendall(FRAME_HEADER.pack(0, first) + log[:first])
-            assert take_frames(machine, replica, feed, 0, lambda: 0)
-            # The first file is made where Python runs; from there on the feed needs nobody.
+            assert take_frames(machine, replica, receiver, 0, lambda: 0)
+            # The first file is made where Python runs; from there on the receiver needs nobody.
             assert (replica.whole_offset, reports(master)) == (first, [])
             half = first + 20
             master.sendall(FRAME_HEADER.pack(first, 20) + log[first:half])
-            assert not take_frames(machine, replica, feed, 0, lambda: 0)
+            assert not take_frames(machine, replica, receiver, 0, lambda: 0)
             assert (replica.end_offset, replica.whole_offset, reports(master)) == (half, first, [first])
             end = half + int.from_bytes(log[first : first + 4], "big") - 20
             master.sendall(FRAME_HEADER.pack(half, end - half) + log[half:end])
-            assert not take_frames(machine, replica, feed, 0, lambda: 0)
+            assert not take_frames(machine, replica, receiver, 0, lambda: 0)
             assert (machine.max_offset, machine.stored_offset, reports(master)) == (end, end, [end])
-            assert not feed.closed
+            assert not receiver.closed
             master.shutdown(socket.SHUT_WR)
-            assert not take_frames(machine, replica, feed, 0, lambda: 0)
-            assert feed.closed
+            assert not take_frames(machine, replica, receiver, 0, lambda: 0)
+            assert receiver.closed
 
 
 def test_a_feed_with_sync_flush_leaves_reports_to_others(tmp_path: Path, log: bytes) -> None:
@@ -206,12 +206,12 @@ def test_a_feed_with_sync_flush_leaves_reports_to_others(tmp_path: Path, log: by
     with StoreEngine.open(tmp_path, **options) as store:
         replica = store.replica()
         machine = SlaveConnection(HaConfig(), 0, FILE_BYTES, 0)
-        with fed(replica) as (master, feed):
+        with receiving(replica) as (master, receiver):
             for at in range(0, 90_000, 30_000):
                 master.sendall(FRAME_HEADER.pack(at, 30_000) + log[at : at + 30_000])
-                take_frames(machine, replica, feed, 3_600_000, lambda: 0)
+                take_frames(machine, replica, receiver, 3_600_000, lambda: 0)
             assert (machine.max_offset, machine.stored_offset, reports(master)) == (90_000, 0, [])
             assert replica.until_durable(replica.whole_offset, 3_600_000)
             assert store.flushed_where >= replica.whole_offset > 0
-            assert feed.report(replica.whole_offset)
+            assert receiver.report(replica.whole_offset)
             assert reports(master) == [replica.whole_offset]

@@ -31,7 +31,7 @@ class EntryHandler:
         self.state, self.config = state, state.config
         self.write_requests: dict[int, WaitingPush] = {}
         self.held: WaitingPush | None = None
-        """A comparison or cut by a leader whose heart beat has not come yet."""
+        """A comparison or cut by a leader whose heartbeat has not come yet."""
         self.compared = False
         """This leader has compared since the last change of roles, so it counts nothing from before."""
         state.role_changed.append(self._role_changed)
@@ -61,7 +61,7 @@ class EntryHandler:
                 self._serve(token, request)
 
     def _is_early(self, request: PushEntryRequest) -> bool:
-        """Does a new leader ask before its heart beat came?"""
+        """Does a new leader ask before its heartbeat came?"""
         state = self.state
         known = state.role is Role.FOLLOWER and request.term == state.term
         return not known and request.term >= state.term and not state.is_leader

@@ -1,4 +1,4 @@
-"""Heart beats: how a leader stays one, and how a member finds its leader.
+"""Heartbeats: how a leader stays one, and how a member finds its leader.
 
 Source: DLedger DLedgerLeaderElector.java (sendHeartbeats, handleHeartBeat, maintainAsLeader).
 """
@@ -17,7 +17,7 @@ from pyledger.protocol.dledger.response_codes import ResponseCode
 
 @dataclass(eq=False, slots=True)
 class HeartBeatRound:
-    """The answers to one heart beat; None stands for no answer."""
+    """The answers to one heartbeat; None stands for no answer."""
 
     number: int
     term: int
@@ -30,7 +30,7 @@ class HeartBeatRound:
         return sum(code in wanted for code in self.codes.values())
 
 
-class HeartBeats:
+class Heartbeats:
     """Sending them as leader, answering them as anything else."""
 
     def __init__(self, state: MemberState, calls: Calls, elector: Elector) -> None:
@@ -43,7 +43,7 @@ class HeartBeats:
         self.next_send_ms: int | None = None
         self.quorum_ms: int | None = None
         self.live: dict[str, bool] = {}
-        """Leader: did the peer answer the last heart beat?"""
+        """Leader: did the peer answer the last heartbeat?"""
         state.role_changed.append(self._role_changed)
 
     def _role_changed(self) -> None:

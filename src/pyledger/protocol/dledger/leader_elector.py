@@ -1,4 +1,4 @@
-"""Standing for election: when a follower gives its leader up, and when a candidate asks for votes.
+"""Campaigning: when a follower gives its leader up, and when a candidate asks for votes.
 
 Source: DLedger DLedgerLeaderElector.java (maintainAsFollower, maintainAsCandidate, handleVote).
 """
@@ -26,13 +26,13 @@ class Elector:
         self.last_result = ParseResult.WAIT_TO_VOTE_NEXT if first else ParseResult.WAIT_TO_REVOTE
         self.round: VoteRound | None = None
         self.heard_ms = now_ms
-        self.election_timeout_ms = self._draw_patience_ms()
-        # Who was a member before waits for the heart beat of a leader that may be there.
+        self.election_timeout_ms = self._draw_election_timeout_ms()
+        # Who was a member before waits for the heartbeat of a leader that may be there.
         known = state.storage.end_index > NO_INDEX or state.term > 0
         wait_ms = self.config.heart_beat_time_interval_ms + self._draw_pause_ms() if known else 0
         self.next_vote_ms = now_ms + wait_ms
 
-    def _draw_patience_ms(self) -> int:
+    def _draw_election_timeout_ms(self) -> int:
         config = self.config
         silence_ms = config.max_heart_beat_leak * config.heart_beat_time_interval_ms
         return silence_ms + self.state.random.randrange(config.heart_beat_jitter_ms + 1)
@@ -48,9 +48,9 @@ class Elector:
         return low + self.state.random.randrange(max(high - low, 1))
 
     def heard(self, now_ms: int) -> None:
-        """A heart beat of the leader was accepted."""
+        """A heartbeat of the leader was accepted."""
         self.heard_ms = now_ms
-        self.election_timeout_ms = self._draw_patience_ms()
+        self.election_timeout_ms = self._draw_election_timeout_ms()
 
     def raise_term(self, term: int) -> None:
         """Somebody is at a higher term: become candidate, and take that term before anything else."""
@@ -138,7 +138,7 @@ class Elector:
             self.next_vote_ms += config.max_vote_interval_ms  # others have more of the log: they first
 
     def handle_vote(self, token: Hashable, request: VoteRequest) -> None:
-        """Answer somebody who stands for election."""
+        """Answer a member that campaigns."""
         self.state.outbox.reply(token, self._vote(request, own=False))
 
     def _vote(self, request: VoteRequest, *, own: bool) -> VoteResponse:

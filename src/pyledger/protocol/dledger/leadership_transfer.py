@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from pyledger.protocol.dledger.ack_checker import QuorumAckChecker
-from pyledger.protocol.dledger.heartbeats import HeartBeats
+from pyledger.protocol.dledger.heartbeats import Heartbeats
 from pyledger.protocol.dledger.leader_elector import Elector
 from pyledger.protocol.dledger.member_state import FULL_PAUSE_MS, MemberState
 from pyledger.protocol.dledger.messages import (
@@ -38,10 +38,10 @@ class Transfer:
     """Both sides of a transfer."""
 
     def __init__(
-        self, state: MemberState, calls: Calls, elector: Elector, beats: HeartBeats, checker: QuorumAckChecker
+        self, state: MemberState, calls: Calls, elector: Elector, beats: Heartbeats, checker: QuorumAckChecker
     ) -> None:
         self.state, self.calls, self.elector = state, calls, elector
-        self.heart_beats, self.checker, self.config = beats, checker, state.config
+        self.heartbeats, self.checker, self.config = beats, checker, state.config
         self.taking: Taking | None = None
         self.transferee_until_ms: int | None = None
         self.next_check_ms: int | None = None
@@ -120,7 +120,7 @@ class Transfer:
         return None
 
     def _stand(self, now_ms: int) -> None:
-        """Stand for election as soon as the log is complete."""
+        """Campaign as soon as the log is complete."""
         state, taking = self.state, self.taking
         if taking is None or taking.term != NO_TERM:
             return
@@ -177,7 +177,7 @@ class Transfer:
     def _best(self, peers: Sequence[str], now_ms: int) -> str | None:
         """Of these the live one with room that has the most of the log."""
         full = self.state.full_until_ms
-        live = [one for one in peers if self.heart_beats.live.get(one) and full.get(one, now_ms) <= now_ms]
+        live = [one for one in peers if self.heartbeats.live.get(one) and full.get(one, now_ms) <= now_ms]
         return max(live, key=self.checker.water_mark, default=None)
 
     def _check_preferred(self, now_ms: int) -> None:

@@ -71,7 +71,7 @@ class MemberState:
 
     @property
     def cannot_vote(self) -> str | None:
-        """Why this member neither votes nor stands for election, for an operator; None: it does."""
+        """Why this member neither votes nor campaigns, for an operator; None: it does."""
         storage = self.storage
         if self.damaged:
             return "an entry is damaged; it starts anew to drop it"

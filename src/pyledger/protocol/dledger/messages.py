@@ -305,7 +305,7 @@ class MemberStatus(NamedTuple):
     end_term: int
     committed_index: int
     cannot_vote: str | None
-    """Why it neither votes nor stands for election; None: it does."""
+    """Why it neither votes nor campaigns; None: it does."""
     disk_full: bool
 
 

@@ -17,7 +17,7 @@ from pyledger.errors import (
 from pyledger.protocol.dledger.ack_checker import QuorumAckChecker
 from pyledger.protocol.dledger.entry_dispatcher import EntryDispatcher
 from pyledger.protocol.dledger.entry_handler import EntryHandler
-from pyledger.protocol.dledger.heartbeats import HeartBeats
+from pyledger.protocol.dledger.heartbeats import Heartbeats
 from pyledger.protocol.dledger.leader_elector import Elector
 from pyledger.protocol.dledger.leadership_transfer import Transfer
 from pyledger.protocol.dledger.member_state import MemberState
@@ -122,18 +122,18 @@ class DLedgerNode:
         )
         self.calls = Calls(self.outbox, self.config.rpc_timeout_ms)
         self.elector = Elector(self.state, self.calls, now_ms)
-        self.heart_beats = HeartBeats(self.state, self.calls, self.elector)
+        self.heartbeats = Heartbeats(self.state, self.calls, self.elector)
         self.checker = QuorumAckChecker(self.state)
         self.dispatchers = {
             peer: EntryDispatcher(self.state, self.calls, self.checker, peer) for peer in self.state.others
         }
         self.handler = EntryHandler(self.state)
-        self.read_index = ReadIndex(self.state, self.checker, self.heart_beats)
-        self.transfer = Transfer(self.state, self.calls, self.elector, self.heart_beats, self.checker)
+        self.read_index = ReadIndex(self.state, self.checker, self.heartbeats)
+        self.transfer = Transfer(self.state, self.calls, self.elector, self.heartbeats, self.checker)
         self.state.role_changed.append(self._role_changed)
         always: Sequence[Part] = (self.calls, self.elector, self.handler, self.transfer)
         leading: Sequence[Part] = (
-            self.heart_beats,
+            self.heartbeats,
             self.read_index,
             *self.dispatchers.values(),
             self.checker,
@@ -281,7 +281,7 @@ class DLedgerNode:
             case AppendEntryRequest():
                 self._append(token, request)
             case HeartBeatRequest():
-                self.heart_beats.handle(token, request, now_ms)
+                self.heartbeats.handle(token, request, now_ms)
             case VoteRequest():
                 self.elector.handle_vote(token, request)
             case LeadershipTransferRequest():

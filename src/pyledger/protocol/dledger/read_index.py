@@ -1,6 +1,6 @@
 """Reads that see everything acknowledged before, and write nothing.
 
-The answer is the committed index, once a majority has answered a heart beat that was sent after the question.
+The answer is the committed index, once a majority has answered a heartbeat that was sent after the question.
 Source: the Raft thesis, section 6.4.
 """
 
@@ -8,7 +8,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from pyledger.protocol.dledger.ack_checker import QuorumAckChecker
-from pyledger.protocol.dledger.heartbeats import HeartBeats
+from pyledger.protocol.dledger.heartbeats import Heartbeats
 from pyledger.protocol.dledger.member_state import MemberState
 from pyledger.protocol.dledger.messages import NO_INDEX, ReadIndexResponse
 from pyledger.protocol.dledger.response_codes import ResponseCode
@@ -27,10 +27,10 @@ class WaitingRead:
 class ReadIndex:
     """Questions that wait for proof that this member still leads."""
 
-    def __init__(self, state: MemberState, checker: QuorumAckChecker, heart_beats: HeartBeats) -> None:
-        self.state, self.checker, self.heart_beats = state, checker, heart_beats
+    def __init__(self, state: MemberState, checker: QuorumAckChecker, heartbeats: Heartbeats) -> None:
+        self.state, self.checker, self.heartbeats = state, checker, heartbeats
         self.waiting: list[WaitingRead] = []
-        heart_beats.confirmed.append(self._confirmed)
+        heartbeats.confirmed.append(self._confirmed)
         state.role_changed.append(self._role_changed)
 
     def _role_changed(self) -> None:
@@ -60,14 +60,14 @@ class ReadIndex:
         # One round at a time: what comes meanwhile takes the next one together.
         if not fresh or not self.checker.commits_reads or self._asking:
             return
-        number = self.heart_beats.rounds + 1
+        number = self.heartbeats.rounds + 1
         for one in fresh:
             one.index, one.round_number = self.state.storage.committed_index, number
-        self.heart_beats.send(now_ms)
+        self.heartbeats.send(now_ms)
 
     @property
     def _asking(self) -> bool:
-        this = self.heart_beats.round
+        this = self.heartbeats.round
         return this is not None and any(one.round_number == this.number for one in self.waiting)
 
     def _confirmed(self, number: int, _now_ms: int) -> None:

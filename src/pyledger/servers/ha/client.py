@@ -222,21 +222,21 @@ def store_frames(machine: SlaveConnection, replica: StoreReplica, chunk: memoryv
 def take_frames(
     machine: SlaveConnection,
     replica: StoreReplica,
-    feed: ReplicaReceiver,
+    receiver: ReplicaReceiver,
     timeout_ms: int,
     now_ms: Callable[[], int],
 ) -> bool:
-    """Let a feed run for so long (ms), tell the machine of it, and store what is not so ordinary.
+    """Run a receiver for this long (ms), report to the machine, and store what the receiver left.
 
     Returns:
         Whether there was such.
     """
-    other = feed.run(timeout_ms, between_frames=machine.between_frames)
+    other = receiver.run(timeout_ms, between_frames=machine.between_frames)
     now = now_ms()
-    machine.heard(now - feed.since_read_ms)
+    machine.heard(now - receiver.since_read_ms)
     machine.took(replica.end_offset)
-    if feed.reported_offset > machine.stored_offset:
-        machine.reported(feed.reported_offset, now - feed.since_report_ms)
+    if receiver.reported_offset > machine.stored_offset:
+        machine.reported(receiver.reported_offset, now - receiver.since_report_ms)
     if other:
         store_frames(machine, replica, memoryview(other), now)
         replica.announce()
@@ -264,21 +264,21 @@ class SlaveLink:
         self._client = client
         self._replica = client.replica
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._feed = self._replica.feed(connected.fileno(), self._bell)
+        self._receiver = self._replica.receiver(connected.fileno(), self._bell)
         self._seen_end = -1
         self._loop.add_reader(self._bell, self._rung)
-        self._feed.arm()
+        self._receiver.arm()
         Thread(target=self._run, name="ha-client", daemon=True).start()
 
     @property
     def last_read_ms(self) -> int:
         """When something came."""
-        return self._client.now_ms() - self._feed.since_read_ms
+        return self._client.now_ms() - self._receiver.since_read_ms
 
     @property
     def last_write_ms(self) -> int:
         """When something was reported."""
-        return self._client.now_ms() - self._feed.since_report_ms
+        return self._client.now_ms() - self._receiver.since_report_ms
 
     def end(self, problem: str) -> None:
         """The connection is of no use any more."""
@@ -308,7 +308,7 @@ class SlaveLink:
     def _listen(self) -> None:
         if self.ended.done():
             return
-        self._feed.arm()
+        self._receiver.arm()
         if self._replica.whole_offset != self._seen_end:
             self._rung()
 
@@ -334,14 +334,16 @@ class SlaveLink:
 
     def _follow(self) -> str:
         """Take what comes until the connection ends; why it did."""
-        machine, feed, client = self.machine, self._feed, self._client
-        while not feed.closed:
+        machine, receiver, client = self.machine, self._receiver, self._client
+        while not receiver.closed:
             now_ms = client.now_ms()
             machine.tick(now_ms)
             if machine.state is SlaveState.SHUTDOWN:
                 return machine.problem
             self._report(now_ms)
-            take_frames(machine, self._replica, feed, machine.deadline_ms() - client.now_ms(), client.now_ms)
+            take_frames(
+                machine, self._replica, receiver, machine.deadline_ms() - client.now_ms(), client.now_ms
+            )
             client.master_end = machine.master_offset
             self._settle(self._replica.whole_offset)
         return "the master closed the connection"
@@ -358,5 +360,5 @@ class SlaveLink:
 
     def _report(self, now_ms: int) -> None:
         offset = self.machine.report(now_ms)
-        if offset is not None and not self._feed.report(offset):
+        if offset is not None and not self._receiver.report(offset):
             raise BlockingIOError("a report was cut")

@@ -139,7 +139,7 @@ class DLedgerStore:
         known = f"entry {promised} was durable here" if promised > end_index else "entries may be lost"
         self.notices.append(
             f"{self.path}: {known}, the log ends with entry {end_index}: this member neither votes nor "
-            "stands for election until a leader has filled it up; `pyledger dledger status` says more"
+            "campaigns until a leader has filled it up; `pyledger dledger status` says more"
         )
 
     def _take_term(self, folder: DLedgerFolder) -> None:

@@ -99,7 +99,7 @@ class StoreReplica:
         """
         return self._group is None or self._group.wait(end_offset, timeout_ms)
 
-    def feed(self, socket: int, bell: int) -> ReplicaReceiver:
+    def receiver(self, socket: int, bell: int) -> ReplicaReceiver:
         """What takes a master's frames from a socket that does not block. Call `fed` after each run of it.
 
         Args:
@@ -110,7 +110,7 @@ class StoreReplica:
         return ReplicaReceiver(self._end, socket, bell, self._dispatch_notifier, reports=reports)
 
     def fed(self) -> None:
-        """A feed has run."""
+        """A receiver has run."""
         self._commit_log.note_store_timestamp(self._end.last_store_timestamp_ms)
 
     def announce(self) -> None:

@@ -113,9 +113,9 @@ class MasterReplication:
             ListenError: the address cannot be had.
         """
         self._address = address
-        rival = await self._rival()
-        if rival is not None and not self._outranks(rival):
-            raise AnotherMasterError(self._config.name, rival.address)
+        other = await self._other_master()
+        if other is not None and not self._outranks(other):
+            raise AnotherMasterError(self._config.name, other.address)
         self._watch = asyncio.get_running_loop().create_task(self._look_out())
         await self.service.start(host, port)
         return self.service.port
@@ -127,14 +127,14 @@ class MasterReplication:
                 task.cancel()
         await self.service.close()
 
-    async def _rival(self) -> OtherMaster | None:
+    async def _other_master(self) -> OtherMaster | None:
         """Another master of this broker's name that is alive."""
         names = parse_addresses(self._config.name_servers)
         return await find_other_master(self._client, names, self._config.name, self._address)
 
-    def _outranks(self, rival: OtherMaster) -> bool:
+    def _outranks(self, other: OtherMaster) -> bool:
         """Whether this broker was made master after another one."""
-        return self._tables.topics.version.state_version > rival.state_version
+        return self._tables.topics.version.state_version > other.state_version
 
     async def _look_out(self) -> None:
         while not self._is_outranked:
@@ -143,12 +143,12 @@ class MasterReplication:
 
     async def check_rank(self) -> None:
         """Stand down when another broker was made master, as far as name servers tell."""
-        rival = await self._rival()
-        if rival is None or self._is_outranked:
+        other = await self._other_master()
+        if other is None or self._is_outranked:
             return
         # Equal versions: nobody was promoted, and who of the two is right cannot be told from here.
-        later = rival.state_version > self._tables.topics.version.state_version
-        event(log, logging.ERROR, "another master is alive", address=rival.address, stands_down=later)
+        later = other.state_version > self._tables.topics.version.state_version
+        event(log, logging.ERROR, "another master is alive", address=other.address, stands_down=later)
         if later:
             self._is_outranked = True
             self._outranked()
