@@ -18,11 +18,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyledger.arrow.append_rows import append_rows, choose_queues
 from pyledger.atomic_file import replace_file
 from pyledger.store.files.folder import STAGING_FOLDER
 from pyledger.store.files.staged_rows import remove_abandoned, sweep
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine, choose_queues
 from pyledger.store.queues.get_result import GetStatus
 from pyspark_pyledger.staging import StagedFile, read_staged, staging_folder
 from pyspark_pyledger.write_options import WriteOptions
@@ -80,7 +79,7 @@ def publish(options: WriteOptions, job: str, batch_id: int | None, staged: Itera
     if options.log_file_size_bytes is not None:
         sizes["mapped_file_size_bytes"] = options.log_file_size_bytes
     # Staged files are removed while the store closes, two at a time: the kernel takes their pages one by one.
-    with ThreadPoolExecutor(2) as aside, MessageStore.open(options.path, bulk=True, **sizes) as store:
+    with ThreadPoolExecutor(2) as aside, StoreEngine.open(options.path, **sizes) as store:
         finished = {journal.job: journal for journal in _finish_others(store, home)}
         before = finished.get(job) or _read(home / f"{job}.json")
         count = 0
@@ -99,12 +98,12 @@ def publish(options: WriteOptions, job: str, batch_id: int | None, staged: Itera
     return count
 
 
-def finish(store: MessageStore) -> int:
+def finish(store: StoreEngine) -> int:
     """Finish the publications that were broken off in a store; how many."""
     return len(list(_finish_others(store, Path(store.path) / STAGING_FOLDER)))
 
 
-def _finish_others(store: MessageStore, home: Path) -> Iterator[Journal]:
+def _finish_others(store: StoreEngine, home: Path) -> Iterator[Journal]:
     for file in sorted(home.glob("*.json")):
         journal = _read(file)
         if journal is not None and not journal.done:
@@ -116,7 +115,7 @@ def _finish_others(store: MessageStore, home: Path) -> Iterator[Journal]:
 
 
 def _begin(
-    store: MessageStore, options: WriteOptions, job: str, batch_id: int | None, files: list[StagedFile]
+    store: StoreEngine, options: WriteOptions, job: str, batch_id: int | None, files: list[StagedFile]
 ) -> Journal:
     held = store.queues()
     topics = sorted({topic for file in files for topic in file.topics})
@@ -136,7 +135,7 @@ def _begin(
     )
 
 
-def _append(store: MessageStore, journal: Journal, *, resumed: bool = False) -> int:
+def _append(store: StoreEngine, journal: Journal, *, resumed: bool = False) -> int:
     """Append the rows of a journal, when it is resumed without those that are there."""
     there: dict[Queue, Iterator[Row]] = {}
     count = 0
@@ -147,15 +146,15 @@ def _append(store: MessageStore, journal: Journal, *, resumed: bool = False) -> 
             rows, queue_ids = placed.filter(missing), chosen.filter(missing)
         if not rows.num_rows:
             continue
-        append_rows(
-            store, topic, _values(queue_ids), _texts(rows.column("body")), _texts(rows.column("properties")),
+        store.append_rows(
+            topic, _values(queue_ids), _texts(rows.column("body")), _texts(rows.column("properties")),
             _values(_born(rows, journal)),
         )  # fmt: skip
         count += rows.num_rows
     return count
 
 
-def _placed(store: MessageStore, journal: Journal) -> Iterator[tuple[str, Any, Any]]:
+def _placed(store: StoreEngine, journal: Journal) -> Iterator[tuple[str, Any, Any]]:
     """Topics, rows, and the queues of the rows: as the row says, by its keys, or in turn."""
     counts, turns = journal.queue_counts or {}, dict.fromkeys(journal.queue_counts or {}, 0)
     for batch in read_staged(staging_folder(store.path, journal.job), journal.files):
@@ -167,7 +166,7 @@ def _placed(store: MessageStore, journal: Journal) -> Iterator[tuple[str, Any, A
 
 
 def _missing(
-    store: MessageStore, journal: Journal, topic: str, rows: Any, queue_ids: Any,
+    store: StoreEngine, journal: Journal, topic: str, rows: Any, queue_ids: Any,
     there: dict[Queue, Iterator[Row]],
 ) -> Any:  # fmt: skip
     """Which rows are not in the store. Those that are there already are the first of their queues."""
@@ -212,7 +211,7 @@ def _texts(column: Any) -> tuple[memoryview, memoryview]:
     return ends, memoryview(b"" if data is None else data).cast("B")
 
 
-def _stored(store: MessageStore, queue: Queue, offset: int) -> Iterator[Row]:
+def _stored(store: StoreEngine, queue: Queue, offset: int) -> Iterator[Row]:
     """What a queue holds from an offset on, in the form of rows."""
     while True:
         found = store.get(*queue, offset, max_count=_READ_COUNT)

@@ -988,6 +988,37 @@ class CommitLog:
             IllegalMessageError: the batch does not add up; nothing was written.
             RecordTooLargeError: a limit is exceeded.
         """
+    def append_rows(
+        self,
+        topic: str,
+        queue_ids: Buffer,
+        body_offsets: Buffer,
+        bodies: Buffer,
+        property_offsets: Buffer,
+        properties: Buffer,
+        born_ms: Buffer,
+        *,
+        store_timestamp_ms: int = 0,
+    ) -> None:
+        """Append one message for each row, in their order. Other threads' records may follow any of them.
+
+        Args:
+            topic: Topic of all rows.
+            queue_ids: The queue of each row (int32).
+            body_offsets: Where the body of each row begins, and where the last one ends (int32).
+            bodies: All bodies.
+            property_offsets: The same of properties.
+            properties: In the stored form, name 0x01 value 0x02 …, tags and keys included.
+            born_ms: Born timestamp of each row (int64, ms); 0: the store timestamp.
+            store_timestamp_ms: Store time of all (ms); 0: now.
+
+        Raises:
+            IllegalMessageError: the columns do not fit together; nothing was written.
+            RecordTooLargeError: a row exceeds a limit; those before it were written.
+            StoreFullError: no space for a new file; the rows before were written.
+
+        Durability: none yet; see `MappedFileQueue.flush`.
+        """
 
 # --- queue_appender.pyx
 
@@ -1060,39 +1091,6 @@ def choose_queues(
 
     Returns:
         (queue ids as int32 in native order, rows that went in turn by now).
-    """
-
-def append_rows(
-    log: CommitLog,
-    topic: str,
-    queue_ids: Buffer,
-    body_offsets: Buffer,
-    bodies: Buffer,
-    property_offsets: Buffer,
-    properties: Buffer,
-    born_ms: Buffer,
-    *,
-    store_timestamp_ms: int = 0,
-) -> None:
-    """Append one message for each row, in their order. Other threads' messages may come to stand in between.
-
-    Args:
-        log: The log.
-        topic: Topic of all rows.
-        queue_ids: The queue of each row (int32).
-        body_offsets: Where the body of each row begins, and where the last one ends (int32).
-        bodies: All bodies.
-        property_offsets: The same of properties.
-        properties: In the stored form, name 0x01 value 0x02 …, tags and keys included.
-        born_ms: Born timestamp of each row (int64, ms); 0: the store timestamp.
-        store_timestamp_ms: Store time of all (ms); 0: now.
-
-    Raises:
-        IllegalMessageError: the columns do not fit together; nothing was written.
-        RecordTooLargeError: a row exceeds a limit; those before it were written.
-        StoreFullError: no space for a new file; the rows before were written.
-
-    Durability: none yet; see `MappedFileQueue.flush`.
     """
 
 # --- durable_appender.pyx

@@ -20,7 +20,7 @@ from pyledger import arrow
 from pyledger.errors import IllegalMessageError, PyLedgerError, RecordTooLargeError
 from pyledger.store.files import writeback_file
 from pyledger.store.files.staged_rows import claim
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 from tests.store.files.test_staged_rows import killed_owner
 
 FILE_BYTES = 65536
@@ -90,7 +90,7 @@ def test_rows_become_messages_with_all_they_say(tmp_path: Path) -> None:
 def test_rows_without_keys_go_to_queues_in_turn(tmp_path: Path) -> None:
     options = options_for(tmp_path, queue_count=3)
     publish(options, "job", None, stage(options, "job", {"body": [b"x"] * 8}))
-    with MessageStore.open(tmp_path) as store:
+    with StoreEngine.open(tmp_path) as store:
         sizes = [store.queue_range("orders", queue_id).max_offset for queue_id in range(3)]
     assert sizes == [3, 3, 2]
 
@@ -168,7 +168,7 @@ def break_off(
 ) -> None:
     """A publication that is killed after so many appends."""
     home = Path(options.path) / "spark"
-    with MessageStore.open(options.path, mapped_file_size_bytes=FILE_BYTES) as store:
+    with StoreEngine.open(options.path, mapped_file_size_bytes=FILE_BYTES) as store:
         journal = publishing._begin(store, options, job, batch_id, list(staged))
         publishing._write(home, journal)
         for topic, batch, queue_ids in publishing._placed(store, journal):
@@ -193,14 +193,14 @@ def test_what_was_broken_off_is_finished_once(
     publish(options, "sink", 0, stage(options, "sink", rows(0, 3)))
     break_off(options, "sink", 1, stage(options, "sink", rows(3, 8), rows(11, 4)), done)
     if strangers:
-        with MessageStore.open(store) as other:
+        with StoreEngine.open(store) as other:
             other.appender("orders", 1).put_many([b"stranger"] * strangers)
     expected = wanted(15) + ["stranger"] * strangers
     if who in ("same", "reordered"):
         again = [rows(3, 8), rows(11, 4)] if who == "same" else [rows(11, 4), rows(3, 8)]
         assert publish(options, "sink", 1, stage(options, "sink", *again)) == 0
     elif who == "foreign":
-        with MessageStore.open(store) as other:
+        with StoreEngine.open(store) as other:
             assert publishing.finish(other) == 1
             assert publishing.finish(other) == 0
     else:

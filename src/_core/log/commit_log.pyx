@@ -313,6 +313,14 @@ cdef class CommitLog:
         self.wake()
         return draft.physical_offset, size_bytes, draft.queue_offset, draft.store_timestamp, count
 
+    def append_rows(self, str topic not None, const int32_t[::1] queue_ids not None,
+                    const int32_t[::1] body_offsets not None, const uint8_t[::1] bodies not None,
+                    const int32_t[::1] property_offsets not None, const uint8_t[::1] properties not None,
+                    const int64_t[::1] born_ms not None, *, int64_t store_timestamp_ms=0):
+        """Append one message for each row; see _core.pyi."""
+        write_rows(self, topic, queue_ids, body_offsets, bodies, property_offsets, properties, born_ms,
+                   store_timestamp_ms)
+
     # -- the one place where records come to stand
 
     cdef int64_t place_batch(self, const RecordTemplate* t, QueueAppender appender, Draft* d,

@@ -16,7 +16,6 @@ from pyledger._core import (
     MappedFileQueue,
     MessageScan,
     ReplicaLog,
-    append_rows,
     scan,
     scan_entries,
 )
@@ -168,7 +167,7 @@ def test_rows_beside_a_new_queue_that_takes_its_time(tmp_path: Path) -> None:
             part = bodies[begin : begin + 500]
             _, texts, properties, born = plain_rows(part)
             ids = array("i", [(at // 7) % 70 for at in range(500)])
-            append_rows(log, f"t{thread}", ids, *texts, *properties, born)
+            log.append_rows(f"t{thread}", ids, *texts, *properties, born)
 
     in_threads(append)
     stop = scan(log.queue.view(), 0)

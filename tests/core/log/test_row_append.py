@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyledger._core import CommitLog, MappedFileQueue, append_rows, choose_queues, scan
+from pyledger._core import CommitLog, MappedFileQueue, choose_queues, scan
 from pyledger.errors import IllegalMessageError, RecordTooLargeError
 from pyledger.model.message import tags_code
 from tests.support.column_rows import columns
@@ -45,8 +45,8 @@ def test_rows_are_as_if_they_were_put_one_by_one(
             body, properties=properties, born_timestamp_ms=born_ms, store_timestamp_ms=STORED_MS
         )
     stored = ["".join(f"{k}\x01{v}\x02" for k, v in row[2].items()).encode() for row in rows]
-    append_rows(
-        many, "orders", array("i", [row[0] for row in rows]), *columns([row[1] for row in rows]),
+    many.append_rows(
+        "orders", array("i", [row[0] for row in rows]), *columns([row[1] for row in rows]),
         *columns(stored), array("q", [row[3] for row in rows]), store_timestamp_ms=STORED_MS,
     )  # fmt: skip
     assert many.queue.max_offset == one.queue.max_offset
@@ -69,8 +69,8 @@ def test_many_rows_go_past_the_mapping_and_are_as_if_put(tmp_path: Path, crc_pro
     for begin, end in pairwise([0, 2, 2500, 2600, 6000]):
         for row in zip(ids[begin:end], bodies[begin:end], texts[begin:end], strict=True):
             one.appender("orders", row[0]).put(row[1], properties=row[2], store_timestamp_ms=STORED_MS)
-        append_rows(
-            many, "orders", array("i", ids[begin:end]), *columns(bodies[begin:end]),
+        many.append_rows(
+            "orders", array("i", ids[begin:end]), *columns(bodies[begin:end]),
             *columns(texts[begin:end]), array("q", [0] * (end - begin)), store_timestamp_ms=STORED_MS,
         )  # fmt: skip
         for log in (one, many):
@@ -89,8 +89,8 @@ def test_rows_before_one_that_is_refused_are_appended(tmp_path: Path) -> None:
     log = open_log(tmp_path, 1 << 20)
     bodies = [bytes(1000)] * 300 + [bytes(2 << 20)] + [b"after"]
     with pytest.raises(RecordTooLargeError):
-        append_rows(
-            log, "t", array("i", [0] * 302), *columns(bodies), *columns([b""] * 302), array("q", [0] * 302)
+        log.append_rows(
+            "t", array("i", [0] * 302), *columns(bodies), *columns([b""] * 302), array("q", [0] * 302)
         )
     assert log.next_queue_offset("t", 0) == 300
     stop = scan(log.queue.view(), 0, check=True)
@@ -122,15 +122,15 @@ def test_columns_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     good = columns([b"ab", b"c"])
     for offsets in ([0, 2], [0, 2, 4], [0, 3, 2], [-1, 2, 3]):
         with pytest.raises(IllegalMessageError):
-            append_rows(log, "t", ids, array("i", offsets), b"abc", *good, born)
+            log.append_rows("t", ids, array("i", offsets), b"abc", *good, born)
         with pytest.raises(IllegalMessageError):
-            append_rows(log, "t", ids, *good, array("i", offsets), b"abc", born)
+            log.append_rows("t", ids, *good, array("i", offsets), b"abc", born)
     with pytest.raises(IllegalMessageError, match="born timestamps"):
-        append_rows(log, "t", ids, *good, *good, array("q", [0]))
+        log.append_rows("t", ids, *good, *good, array("q", [0]))
     with pytest.raises(IllegalMessageError, match="number of queues"):
         choose_queues(ids, *columns([b"", b""]), 0, 0)
     assert log.queue.max_offset == 0
     with pytest.raises(RecordTooLargeError):
-        append_rows(log, "t", ids, *columns([b"x", b"y" * FILE_BYTES]), *columns([b"", b""]), born)
+        log.append_rows("t", ids, *columns([b"x", b"y" * FILE_BYTES]), *columns([b"", b""]), born)
     assert log.next_queue_offset("t", 0) == 1
     log.queue.close()

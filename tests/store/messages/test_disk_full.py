@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from pyledger.arrow.append_rows import append_rows
 from pyledger.errors import StoreFullError, StoreIOError
 from pyledger.model.message import Message
 from pyledger.store.maintenance.verify import verify
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 from tests.support.column_rows import plain_rows
 from tests.support.small_disk import fill, small_disk, small_ext4
 
@@ -36,7 +35,7 @@ def mounted(tmp_path: Path) -> Iterator[Path]:
         yield folder
 
 
-def put_until_full(store: MessageStore) -> int:
+def put_until_full(store: StoreEngine) -> int:
     """Put numbered messages until the disk is full; how many were acknowledged."""
     stored = 0
     try:
@@ -51,7 +50,7 @@ def test_a_full_disk_is_an_error_and_writing_resumes(small_disk: Path) -> None:
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(512 * 1024))
     options = {"mapped_file_size_bytes": 128 * 1024, "index_slots": 50, "index_entries": 500}
-    with MessageStore.open(small_disk / "s", consume_queue_file_size_bytes=2000, **options) as store:
+    with StoreEngine.open(small_disk / "s", consume_queue_file_size_bytes=2000, **options) as store:
         stored = put_until_full(store)
         assert stored > 50
         with pytest.raises(StoreFullError):
@@ -60,7 +59,7 @@ def test_a_full_disk_is_an_error_and_writing_resumes(small_disk: Path) -> None:
         ballast.unlink()
         assert store.put(Message("t", b"again")).queue_offset == stored
         assert store.queue_range("t", 0).max_offset == stored + 1
-    with MessageStore.open(small_disk / "s") as store:
+    with StoreEngine.open(small_disk / "s") as store:
         assert store.recovery.clean
         assert store.queue_range("t", 0).max_offset == stored + 1
 
@@ -69,7 +68,7 @@ def test_a_batch_that_the_disk_cannot_take_leaves_nothing(small_disk: Path) -> N
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(512 * 1024))
     messages = [Message("t", b"%d" % n + bytes(30_000), queue_id=n) for n in range(110)]
-    with MessageStore.open(
+    with StoreEngine.open(
         small_disk / "s", mapped_file_size_bytes=4 << 20, consume_queue_file_size_bytes=2000,
         first_chunk_bytes=1 << 20, index_enabled=False,
     ) as store:  # fmt: skip
@@ -89,31 +88,29 @@ def test_rows_that_fill_the_disk_leave_whole_runs_alone(small_disk: Path, tmp_pa
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(512 * 1024))
     options = {"mapped_file_size_bytes": 4 << 20, "first_chunk_bytes": 1 << 20, "index_enabled": False}
-    with MessageStore.open(
-        small_disk / "s", bulk=True, consume_queue_file_size_bytes=2000, **options
-    ) as store:
-        append_rows(store, "t", *numbered_rows(0, 100))
+    with StoreEngine.open(small_disk / "s", consume_queue_file_size_bytes=2000, **options) as store:
+        store.append_rows("t", *numbered_rows(0, 100))
         with pytest.raises(StoreFullError):
-            append_rows(store, "t", *numbered_rows(100, 900))
+            store.append_rows("t", *numbered_rows(100, 900))
         numbers = [int.from_bytes(m.body[:4], "big") for m in store.messages()]
         assert numbers == list(range(len(numbers)))
         assert 100 < len(numbers) < 1000
         ballast.unlink()
-        append_rows(store, "t", *numbered_rows(len(numbers), 30))
+        store.append_rows("t", *numbered_rows(len(numbers), 30))
     # Who looks for records behind a log's end takes room of a file system in memory: it is done elsewhere.
     copied = shutil.copytree(small_disk / "s", tmp_path / "copied")
     assert not list(verify(copied))
-    with MessageStore.open(copied) as store:
+    with StoreEngine.open(copied) as store:
         assert store.recovery.clean
         assert store.queue_range("t", 0).max_offset == len(numbers) + 30
 
 
-def put_some(store: MessageStore, topic: str, count: int = 20) -> None:
+def put_some(store: StoreEngine, topic: str, count: int = 20) -> None:
     for number in range(count):
         store.put(Message(topic, b"%s %d" % (topic.encode(), number), keys=f"k{number}"))
 
 
-def bodies(store: MessageStore, topic: str) -> list[bytes]:
+def bodies(store: StoreEngine, topic: str) -> list[bytes]:
     span = store.queue_range(topic, 0)
     found: list[bytes] = []
     for offset in range(span.min_offset, span.max_offset, 8):
@@ -125,7 +122,7 @@ def some(topic: str, count: int = 20) -> list[bytes]:
     return [b"%s %d" % (topic.encode(), number) for number in range(count)]
 
 
-def until_dispatched(store: MessageStore) -> None:
+def until_dispatched(store: StoreEngine) -> None:
     """Until the dispatch thread has caught up by itself."""
     end = time.monotonic() + 20
     while store.statistics().dispatch_behind_bytes:
@@ -135,7 +132,7 @@ def until_dispatched(store: MessageStore) -> None:
 
 @pytest.mark.parametrize("flush", ["sync", "async"])
 def test_a_new_topic_on_a_full_disk_waits_alone(ext4: Path, flush: str) -> None:
-    with MessageStore.open(ext4 / "s", flush_disk_type=flush, usage=lambda _: 10, **SMALL) as store:
+    with StoreEngine.open(ext4 / "s", flush_disk_type=flush, usage=lambda _: 10, **SMALL) as store:
         put_some(store, "old")
         until_dispatched(store)
         filler = fill(ext4)
@@ -151,7 +148,7 @@ def test_a_new_topic_on_a_full_disk_waits_alone(ext4: Path, flush: str) -> None:
         until_dispatched(store)
         assert bodies(store, "new") == some("new")
         assert store.put(Message("new", b"more")).queue_offset == 20
-    with MessageStore.open(ext4 / "s") as store:
+    with StoreEngine.open(ext4 / "s") as store:
         assert store.recovery.clean
         assert bodies(store, "new") == [*some("new"), b"more"]
         assert [len(store.query(topic, "k19")) for topic in ("old", "new")] == [2, 1]
@@ -159,18 +156,18 @@ def test_a_new_topic_on_a_full_disk_waits_alone(ext4: Path, flush: str) -> None:
 
 
 def test_what_was_acknowledged_on_a_full_disk_is_there_after_a_crash(ext4: Path) -> None:
-    store = MessageStore.open(ext4 / "s", flush_disk_type="sync", usage=lambda _: 10, **SMALL)
+    store = StoreEngine.open(ext4 / "s", flush_disk_type="sync", usage=lambda _: 10, **SMALL)
     put_some(store, "old")
     until_dispatched(store)
     filler = fill(ext4)
     put_some(store, "new")
     store._services.abandon()
     store._finalizer.detach()
-    with MessageStore.open(ext4 / "s", usage=lambda _: 10, **SMALL) as store:
+    with StoreEngine.open(ext4 / "s", usage=lambda _: 10, **SMALL) as store:
         # Still full, but for the files that the log had ahead.
         assert bodies(store, "old") == some("old")
         assert store.put(Message("new", b"more")).queue_offset == 20
-    with MessageStore.open(ext4 / "s", usage=lambda _: 10, **SMALL) as store:
+    with StoreEngine.open(ext4 / "s", usage=lambda _: 10, **SMALL) as store:
         filler.unlink()
         until_dispatched(store)
         assert bodies(store, "new") == [*some("new"), b"more"]
@@ -178,12 +175,12 @@ def test_what_was_acknowledged_on_a_full_disk_is_there_after_a_crash(ext4: Path)
 
 
 def test_a_store_on_a_full_disk_opens_and_frees_what_retention_lets_go(ext4: Path) -> None:
-    with MessageStore.open(ext4 / "s", **SMALL) as store:
+    with StoreEngine.open(ext4 / "s", **SMALL) as store:
         while store.max_offset < 3 << 20:
             store.put(Message("t", bytes(10_000)))
         newest = store.queue_range("t", 0).max_offset
     fill(ext4)
-    with MessageStore.open(ext4 / "s", usage=lambda _: 10, **SMALL) as store:
+    with StoreEngine.open(ext4 / "s", usage=lambda _: 10, **SMALL) as store:
         assert store.recovery.clean
         assert store.get("t", 0, newest - 1).messages
         for _ in range(200):
@@ -199,13 +196,13 @@ def test_a_store_on_a_full_disk_opens_and_frees_what_retention_lets_go(ext4: Pat
 
 
 def test_a_store_opens_where_not_even_its_small_files_have_room(ext4: Path) -> None:
-    with MessageStore.open(ext4 / "s", **SMALL) as store:
+    with StoreEngine.open(ext4 / "s", **SMALL) as store:
         put_some(store, "old")
     for name in ("lock", "checkpoint"):
         (ext4 / "s" / name).unlink()
     shutil.rmtree(ext4 / "s" / "index")
     filler = fill(ext4)
-    with MessageStore.open(ext4 / "s", usage=lambda _: 10, **SMALL) as store:
+    with StoreEngine.open(ext4 / "s", usage=lambda _: 10, **SMALL) as store:
         assert bodies(store, "old") == some("old")
         filler.unlink()
         until_dispatched(store)
@@ -216,21 +213,21 @@ def test_a_store_opens_where_not_even_its_small_files_have_room(ext4: Path) -> N
 def test_a_new_store_on_a_full_disk_is_refused_with_the_cause(ext4: Path) -> None:
     fill(ext4)
     with pytest.raises(StoreFullError, match="cannot create"):
-        MessageStore.open(ext4 / "s", **SMALL)
+        StoreEngine.open(ext4 / "s", **SMALL)
 
 
 @pytest.mark.parametrize("kind", ["queue", "index"])
 def test_what_cannot_be_made_for_another_reason_waits_alone_too(tmp_path: Path, kind: str) -> None:
     """A file stands where a folder should be: what a lost mount, or rights, do in other words."""
     folder = tmp_path / "s"
-    with MessageStore.open(folder, **SMALL) as store:
+    with StoreEngine.open(folder, **SMALL) as store:
         put_some(store, "old")
     obstacle = folder / ("consumequeue/new" if kind == "queue" else "index")
     if kind == "index":
         shutil.rmtree(obstacle)
     obstacle.touch()
     for _ in range(2):
-        store = MessageStore.open(folder, **SMALL)
+        store = StoreEngine.open(folder, **SMALL)
         assert bodies(store, "old") == some("old")
         offset = store.put(Message("new", b"0", keys="k0")).queue_offset
         store.dispatch()
@@ -238,10 +235,10 @@ def test_what_cannot_be_made_for_another_reason_waits_alone_too(tmp_path: Path, 
         store.close()
         assert (folder / "abort").exists()
     obstacle.unlink()
-    with MessageStore.open(folder, **SMALL) as store:
+    with StoreEngine.open(folder, **SMALL) as store:
         assert bodies(store, "new") == [b"0"] * (offset + 1)
         assert offset == 1
         assert len(store.query("old", "k3")) == 1
-    with MessageStore.open(folder) as store:
+    with StoreEngine.open(folder) as store:
         assert store.recovery.clean
     assert not list(verify(folder))

@@ -23,7 +23,6 @@ PREAMBLE = """
     from pyledger.errors import *
     from pyledger.model.message import Message
     from pyledger.store.messages.store_engine import StoreEngine
-    from pyledger.arrow.append_rows import append_rows
     from tests.support.column_rows import plain_rows
     from tests.fault_injection.shim import Call, IoFaults
 
@@ -144,14 +143,14 @@ def test_a_disk_that_is_full_at_allocation_resumes_once_there_is_room(tmp_path: 
 def test_rows_that_find_no_room_leave_nothing_and_others_come_in_their_place(tmp_path: Path) -> None:
     printed = child(
         """
-        store = StoreEngine.open(sys.argv[1], bulk=True, **{**SMALL, "mapped_file_size_bytes": 1 << 20})
-        append_rows(store, "t", *plain_rows([b"%d" % n + bytes(1000) for n in range(100)]))
+        store = StoreEngine.open(sys.argv[1], **{**SMALL, "mapped_file_size_bytes": 1 << 20})
+        store.append_rows("t", *plain_rows([b"%d" % n + bytes(1000) for n in range(100)]))
         faults.fail(Call.PWRITE, errno.ENOSPC)
         lost = plain_rows([b"lost" + bytes(1000) for n in range(100)])
-        refused(StoreFullError, lambda: append_rows(store, "t", *lost))
+        refused(StoreFullError, lambda: store.append_rows("t", *lost))
         faults.heal(Call.PWRITE)
         assert store.put(Message("t", b"100")).queue_offset == 100
-        append_rows(store, "t", *plain_rows([b"%d" % n + bytes(1000) for n in range(101, 200)]))
+        store.append_rows("t", *plain_rows([b"%d" % n + bytes(1000) for n in range(101, 200)]))
         assert [m.body.rstrip(bytes(1)) for m in store.messages()] == [b"%d" % n for n in range(200)]
         store.close()
         print("ok")
@@ -168,14 +167,14 @@ def test_rows_that_find_no_room_leave_nothing_and_others_come_in_their_place(tmp
 def test_rows_that_the_disk_refuses_fail_the_store(tmp_path: Path) -> None:
     printed = child(
         """
-        store = StoreEngine.open(sys.argv[1], bulk=True, **{**SMALL, "mapped_file_size_bytes": 1 << 20})
-        append_rows(store, "t", *plain_rows([bytes(1000)] * 100))
+        store = StoreEngine.open(sys.argv[1], **{**SMALL, "mapped_file_size_bytes": 1 << 20})
+        store.append_rows("t", *plain_rows([bytes(1000)] * 100))
         faults.fail(Call.PWRITE, errno.EIO)
         rows = plain_rows([bytes(1000)] * 100)
-        error = refused(StoreFailedError, lambda: append_rows(store, "t", *rows))
+        error = refused(StoreFailedError, lambda: store.append_rows("t", *rows))
         assert error.__cause__.errno == errno.EIO
         faults.heal(Call.PWRITE)
-        refused(StoreFailedError, lambda: append_rows(store, "t", *rows))
+        refused(StoreFailedError, lambda: store.append_rows("t", *rows))
         refused(StoreFailedError, store.flush)
         assert len(list(store.messages())) == 100, "readers go on"
         store.close()

@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from pyledger._core import scan
-from pyledger.arrow.append_rows import append_rows
 from pyledger.errors import OffsetOutOfRangeError, StoreClosedError
 from pyledger.model.message import Message
 from pyledger.store.messages.store_engine import StoreEngine
@@ -66,13 +65,13 @@ def test_rows_of_many_threads_fill_files_to_the_byte(tmp_path: Path, file_bytes:
     """A run that goes past the mapping chooses its file anew whenever another thread may have appended."""
     threads, calls, rows = 6, 12, 300
     marks = [[f"{thread}.{number}.".encode() for number in range(calls * rows)] for thread in range(threads)]
-    with StoreEngine.open(tmp_path, mapped_file_size_bytes=file_bytes, bulk=True) as store:
+    with StoreEngine.open(tmp_path, mapped_file_size_bytes=file_bytes) as store:
 
         def append(thread: int) -> None:
             for call in range(calls):
                 bodies = [mark * 40 for mark in marks[thread][call * rows : (call + 1) * rows]]
                 ids, none = array("i", [thread % 2] * rows), array("q", [0] * rows)
-                append_rows(store, f"t{thread}", ids, columns(bodies), columns([b""] * rows), none)
+                store.append_rows(f"t{thread}", ids, columns(bodies), columns([b""] * rows), none)
 
         assert not run_all([partial(append, thread) for thread in range(threads)])
         stop = scan(store.log_view(), 0)
@@ -149,7 +148,7 @@ class Load:
         bodies = [self.body() for _ in range(120)]
         none = array("q", [0] * len(bodies))
         ids = array("i", [0] * len(bodies))
-        append_rows(self.store, "rows", ids, columns(bodies), columns([b""] * len(bodies)), none)
+        self.store.append_rows("rows", ids, columns(bodies), columns([b""] * len(bodies)), none)
         self.rows[threading.get_ident()] += bodies
 
     # -- ways to read
@@ -240,7 +239,7 @@ class Load:
 
 def open_small(path: Path, flush: str) -> StoreEngine:
     return StoreEngine.open(
-        path, flush_disk_type=flush, mapped_file_size_bytes=FILE_BYTES, bulk=flush == "async",
+        path, flush_disk_type=flush, mapped_file_size_bytes=FILE_BYTES,
         consume_queue_file_size_bytes=4000,
     )  # fmt: skip
 

@@ -64,7 +64,6 @@ class MessageStore:
         truncate_at_corruption: bool = False,
         clock: Clock | None = None,
         usage: DiskUsage = disk_usage,
-        bulk: bool = False,
         **settings: Unpack[StoreSettings],
     ) -> Self:
         """Open a folder for writing: lock it, recover it, start the services.
@@ -76,7 +75,6 @@ class MessageStore:
             truncate_at_corruption: Truncate the log at damage in its middle, as upstream does; False: raise.
             clock: Where the services get the time from.
             usage: How full (percent) the file system of a path is.
-            bulk: Nothing is made ready ahead of appends: `append_rows` goes past the mapping.
             settings: Single settings of `StoreConfig`, instead of `config`.
 
         Raises:
@@ -92,7 +90,7 @@ class MessageStore:
             os.fspath(path), config, settings, create=create, truncate_at_corruption=truncate_at_corruption
         )
         try:
-            return cls(StoreServices(components, clock or SystemClock(), usage, bulk=bulk))
+            return cls(StoreServices(components, clock or SystemClock(), usage))
         except BaseException:
             components.lock.release()
             raise

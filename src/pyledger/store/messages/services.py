@@ -66,9 +66,7 @@ class StoreStatistics:
 class StoreServices:
     """Flush, dispatch, allocation, upkeep: started with the store, stopped with it, failing together."""
 
-    def __init__(
-        self, components: StoreComponents, clock: Clock, usage: DiskUsage, *, bulk: bool = False
-    ) -> None:
+    def __init__(self, components: StoreComponents, clock: Clock, usage: DiskUsage) -> None:
         self.components = components
         self._clock = clock
         self._usage = usage
@@ -115,8 +113,7 @@ class StoreServices:
         self._allocator: AllocatorThread | None = None
         if isinstance(self._flusher, LogFlusher):
             self._keep_log(self._flusher)
-            if not bulk:
-                self._keep_ahead()
+            self._keep_ahead()
         for service in self._services:
             service.start()
 
