@@ -1,18 +1,21 @@
 """What goes into a store and where it stands there: `Message`, `MessageQueue`, `PutResult`, `QueueRange`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple, Self, cast
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from pyledger.errors import SubscriptionSyntaxError
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(slots=True)
 class Message:
     """A message to be written.
 
     `body` is stored as given. `keys` are separated by single spaces, as upstream indexes them. `properties`
     are the user's own; `TAGS`, `KEYS` and `DELAY` come from their fields.
+
+    Fields can be assigned, so a message is not hashable. Do not change one, or share it with a thread that
+    does, from the moment it is put or sent until that call has returned.
     """
 
     topic: str
@@ -32,57 +35,6 @@ class Message:
     """None: the store's own host. An IPv4 or IPv6 literal and a port."""
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
-
-    def __new__(  # noqa: PLR0913, PLR0917 - the fields
-        cls,
-        topic: str,
-        body: bytes | bytearray | memoryview,
-        queue_id: int = 0,
-        tags: str | None = None,
-        keys: str | None = None,
-        properties: Mapping[str, str] | None = None,
-        delay_level: int = 0,
-        flag: int = 0,
-        sys_flag: int = 0,
-        born_timestamp_ms: int | None = None,
-        born_host: tuple[str, int] | None = None,
-        reconsume_times: int = 0,
-        prepared_transaction_offset: int = 0,
-    ) -> Self:
-        """A message; no properties are none of them.
-
-        Cost: a sixth of what a frozen dataclass takes, whose `__init__` calls a function for each field.
-        """
-        made: Any = _Unfrozen()
-        made.topic = topic
-        made.body = body
-        made.queue_id = queue_id
-        made.tags = tags
-        made.keys = keys
-        made.properties = {} if properties is None else properties
-        made.delay_level = delay_level
-        made.flag = flag
-        made.sys_flag = sys_flag
-        made.born_timestamp_ms = born_timestamp_ms
-        made.born_host = born_host
-        made.reconsume_times = reconsume_times
-        made.prepared_transaction_offset = prepared_transaction_offset
-        if cls is Message:
-            made.__class__ = cls
-            return cast(Self, made)
-        other = object.__new__(cls)
-        for name in _Unfrozen.__slots__:
-            object.__setattr__(other, name, getattr(made, name))
-        return other
-
-    def __reduce__(self) -> tuple[type[Self], tuple[object, ...]]:
-        return type(self), tuple(getattr(self, one.name) for one in fields(self))
-
-
-class _Unfrozen:
-    """A message while it is made: the same slots, and they can be assigned."""
-
-    __slots__ = tuple(one.name for one in fields(Message))
 
 
 class PutResult(NamedTuple):
