@@ -19,7 +19,7 @@ PAYLOADS = [b"%d" % at for at in range(50)]
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bookie that answers late is not lost."""
     for name in ("add_timeout_ms", "read_timeout_ms"):
-        monkeypatch.setitem(ENVIRONMENT, f"PYLEDGER_LEDGER_{name.upper()}", str(getattr(PATIENT, name)))
+        monkeypatch.setitem(ENVIRONMENT, f"PYLEDGER_BOOKKEEPER_{name.upper()}", str(getattr(PATIENT, name)))
 
 
 @contextmanager

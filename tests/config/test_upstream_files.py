@@ -43,11 +43,12 @@ SERVERS: dict[str, Server] = {
         bookie.FIXED,
         {
             "bookie": BookieConfig, "tls": TlsConfig, "autorecovery": AutoRecoveryConfig,
-            "ledger": LedgerConfig,
+            "bookkeeper": LedgerConfig,
         },
     ),
     "autorecovery": (
-        autorecovery.FIXED, {"autorecovery": AutoRecoveryConfig, "ledger": LedgerConfig, "tls": TlsConfig},
+        autorecovery.FIXED,
+        {"autorecovery": AutoRecoveryConfig, "bookkeeper": LedgerConfig, "tls": TlsConfig},
     ),
 }  # fmt: skip
 

@@ -19,7 +19,7 @@ S = TypeVar("S", bound=Settings)
 
 SECTIONS = (
     "store", "net", "tls", "delivery", "namesrv", "client", "producer", "consumer", "broker", "dledger", "ha",
-    "dledger_store", "dledger_broker", "bookie", "autorecovery", "ledger",
+    "dledger_store", "dledger_broker", "bookie", "autorecovery", "bookkeeper",
 )  # fmt: skip
 """All there are: a file may configure several servers, and each reads its own sections."""
 

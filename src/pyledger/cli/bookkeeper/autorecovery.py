@@ -53,7 +53,7 @@ def serve_command(metadata: str, name: str, config_path: Path | None, log_level:
 
     log_to_stderr(log_level)
     file = ConfigFile(config_path)
-    config, client = file.load(AutoRecoveryConfig, "autorecovery"), file.load(LedgerConfig, "ledger")
+    config, client = file.load(AutoRecoveryConfig, "autorecovery"), file.load(LedgerConfig, "bookkeeper")
     tls = file.load(TlsConfig, "tls")
     log_ignored(file.ignored(FIXED), "autorecovery")
     told = name or f"{socket.gethostname()}:{os.getpid()}"

@@ -171,7 +171,7 @@ def _with_autorecovery(file: Any, tls: Any, *, enabled: bool) -> Callable[[Any, 
     from pyledger.config.bookkeeper_client import LedgerConfig
     from pyledger.servers.autorecovery.in_bookie import BookiesWithAutoRecovery
 
-    config, client = file.load(AutoRecoveryConfig, "autorecovery"), file.load(LedgerConfig, "ledger")
+    config, client = file.load(AutoRecoveryConfig, "autorecovery"), file.load(LedgerConfig, "bookkeeper")
 
     def beside(bookies: Any, metadata: str, name: str) -> Any:
         if not enabled:

@@ -31,4 +31,4 @@ def client_of(metadata: str) -> Any:
     from pyledger.config.loader import load
     from pyledger.config.net import TlsConfig
 
-    return AsyncLedgerClient(metadata, config=load(LedgerConfig, "ledger"), tls=load(TlsConfig, "tls"))
+    return AsyncLedgerClient(metadata, config=load(LedgerConfig, "bookkeeper"), tls=load(TlsConfig, "tls"))

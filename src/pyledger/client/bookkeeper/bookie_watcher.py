@@ -18,13 +18,13 @@ from pyledger.protocol.bookkeeper.messages import AddRequest, Request
 from pyledger.protocol.bookkeeper.placement import Placement, RackOf
 from pyledger.protocol.bookkeeper.quarantine import Quarantine, replacements
 from pyledger.protocol.bookkeeper.re_replication import Repair, repair_of
-from pyledger.wire.bookkeeper.request_frames import ADDED, AnswerFrames, Asked, Version2, Version3
+from pyledger.wire.bookkeeper.request_frames import ADDED, AnswerFrames, RequestFrame, Version2, Version3
 
 RETRY_PAUSE_S = 0.1
 
 
 class BookieWatcher:
-    """Asks bookies, and chooses them. Belongs to one event loop."""
+    """Sends requests to bookies, and chooses them. Belongs to one event loop."""
 
     def __init__(
         self,
@@ -128,26 +128,26 @@ class BookieWatcher:
         )
 
     def note_failure(self, bookie: str) -> None:
-        """A bookie did not do what it was asked."""
+        """A bookie did not fulfil a request."""
         self._quarantine.failed(bookie, self._now_ms())
 
-    # --- asking
+    # --- requests
 
     @property
     def frames(self) -> Version3:
         """Makes frames that may be sent to several bookies."""
         return self._version3
 
-    def send(self, bookie: str, asked: Asked, timeout_ms: int, done: Callable[[Any], None]) -> None:
+    def send(self, bookie: str, frame: RequestFrame, timeout_ms: int, done: Callable[[Any], None]) -> None:
         """Send a frame; `done` gets the answer, None: there is none. Never called before this returns."""
-        self._send(0, bookie, asked, timeout_ms, done)
+        self._send(0, bookie, frame, timeout_ms, done)
 
-    def ask(self, bookie: str, request: Request, timeout_ms: int, done: Callable[[Any], None]) -> None:
-        """Ask a bookie in version 3, or in 2 with an add that only fits into a frame of that; see `send`."""
-        which, asked = 0, self._version3.ask(request)
-        if isinstance(request, AddRequest) and sum(map(len, asked[1])) > self._config.frame_max_bytes:
-            which, asked = 1, self._version2.ask(request)
-        self._send(which, bookie, asked, timeout_ms, done)
+    def request(self, bookie: str, request: Request, timeout_ms: int, done: Callable[[Any], None]) -> None:
+        """Send a request in version 3, or in 2 an add that only fits into a frame of that; see `send`."""
+        which, frame = 0, self._version3.encode(request)
+        if isinstance(request, AddRequest) and sum(map(len, frame[1])) > self._config.frame_max_bytes:
+            which, frame = 1, self._version2.encode(request)
+        self._send(which, bookie, frame, timeout_ms, done)
 
     def problem(self, bookie: str) -> str:
         """Why a bookie has just given no answer."""
@@ -167,26 +167,26 @@ class BookieWatcher:
             self._clients[0].send_batch("{}:{}".format(*address), batch, frames, timeout_ms)
 
     async def answer(self, bookie: str, request: Request, timeout_ms: int, *, version: int = 3) -> Any:
-        """Ask a bookie and wait; None: there is no answer."""
+        """Send a request and wait for the answer; None: no answer came."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
         def done(response: Any) -> None:
             if not future.done():
                 future.set_result(response)
 
-        asked = (self._version3 if version == 3 else self._version2).ask(request)
-        self._send(0 if version == 3 else 1, bookie, asked, timeout_ms, done)
+        frame = (self._version3 if version == 3 else self._version2).encode(request)
+        self._send(0 if version == 3 else 1, bookie, frame, timeout_ms, done)
         return await future
 
     def _send(
-        self, which: int, bookie: str, asked: Asked, timeout_ms: int, done: Callable[[Any], None]
+        self, which: int, bookie: str, frame: RequestFrame, timeout_ms: int, done: Callable[[Any], None]
     ) -> None:
         address = self._registered.address(bookie)
         if address is None:
             asyncio.get_running_loop().call_soon(done, None)
             return
         host, port = address
-        self._clients[which].send(f"{host}:{port}", *asked, timeout_ms, done)
+        self._clients[which].send(f"{host}:{port}", *frame, timeout_ms, done)
 
     # --- inside
 

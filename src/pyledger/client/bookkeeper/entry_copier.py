@@ -185,7 +185,7 @@ class FragmentReplicator:
             entry=entry,
             recovery=bookie in self._fenced,
         )
-        self._bookies.ask(
+        self._bookies.request(
             bookie, request, self._config.add_timeout_ms, partial(self._answered, bookie, [entry], 0, 0, 1)
         )
 

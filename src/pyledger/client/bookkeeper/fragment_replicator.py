@@ -159,7 +159,7 @@ class LedgerReplication:
             for read in check.ready(READS_AT_ONCE):
                 request = ReadRequest(ledger_id=ledger_id, entry_id=read.entry_id)
                 done = partial(answered, read.bookie, read.entry_id)
-                self._bookies.ask(read.bookie, request, self._config.read_timeout_ms, done)
+                self._bookies.request(read.bookie, request, self._config.read_timeout_ms, done)
             if check.done:
                 return
             await progress.wait(seen)

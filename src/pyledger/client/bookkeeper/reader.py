@@ -155,7 +155,7 @@ class AsyncLedgerReader:
                 for entry in entries:
                     yield entry
                 if self._in_batches:
-                    # Large ones save requests; what is asked for ahead stays bounded by its bytes.
+                    # Large ones save requests; what is requested ahead stays bounded by its bytes.
                     bytes_each = sum(len(entry.payload) for entry in entries) // len(entries) + HEAD_BYTES
                     step = max(1, min(CHUNK_ENTRIES_MAX, self._config.batch_read_bytes // 2 // bytes_each))
                 chunks.popleft()
@@ -202,7 +202,7 @@ class AsyncLedgerReader:
         for place, bookie in enumerate(ensemble):
             told = partial(_put, answers, place)
             request = ReadLacRequest(ledger_id=self.ledger_id)
-            self._bookies.ask(bookie, request, self._config.read_timeout_ms, told)
+            self._bookies.request(bookie, request, self._config.read_timeout_ms, told)
         # Whoever made this ensemble had confirmed all before it.
         found = metadata.segments[-1].first_entry_id - 1
         for _ in ensemble:
@@ -336,9 +336,9 @@ class AsyncLedgerReader:
             ensemble = self._metadata.segment_of(entry_id).ensemble
             held = [ensemble[place] for place in self._metadata.write_set(entry_id)]
             bookie = tried[entry_id] = self._bookies.prefer(held)[0]
-            asked = self._bookies.frames.ask_read(self.ledger_id, entry_id)
+            frame = self._bookies.frames.encode_read(self.ledger_id, entry_id)
             done = partial(answered, bookie, entry_id)
-            self._bookies.send(bookie, asked, self._config.read_timeout_ms, done)
+            self._bookies.send(bookie, frame, self._config.read_timeout_ms, done)
         speculative_ms = self._config.speculative_read_timeout_ms
         await asyncio.wait([over], timeout=speculative_ms / 1000 if speculative_ms else None)
         left = [entry_id for entry_id in entry_ids if entry_id not in found]
@@ -392,7 +392,7 @@ class AsyncLedgerReader:
             for send in machine.ready():
                 request = ReadRequest(ledger_id=self.ledger_id, entry_id=entry_id)
                 done = partial(answered, send.bookie)
-                self._bookies.ask(send.bookie, request, self._config.read_timeout_ms, done)
+                self._bookies.request(send.bookie, request, self._config.read_timeout_ms, done)
             deadline = machine.deadline_ms()
             try:
                 async with asyncio.timeout_at(None if deadline is None else deadline / 1000 + 0.001):
@@ -419,7 +419,7 @@ class AsyncLedgerReader:
         return result, entry
 
     async def _moved(self, entry_id: int, ensemble: tuple[str, ...]) -> bool:
-        """Whether an entry has other bookies by now than those that were asked for it."""
+        """Whether an entry has other bookies by now than those that it was requested from."""
         with contextlib.suppress(MetadataUnreachableError, NoSuchLedgerError):
             self._take(await self._table.get(self.ledger_id))
         return self._metadata.segment_of(entry_id).ensemble != ensemble

@@ -80,12 +80,12 @@ class RecoveryShell:
                     priority=PRIORITY_HIGH,
                 )
                 done = partial(self._read_answered, read.bookie, read.entry_id)
-                self._bookies.ask(read.bookie, reading, self._config.read_timeout_ms, done)
+                self._bookies.request(read.bookie, reading, self._config.read_timeout_ms, done)
             for add in ready.adds:
                 request = self._add(add)
                 for bookie in add.bookies:
                     done = partial(self._add_answered, bookie, request.entry_id)
-                    self._bookies.ask(bookie, request, self._config.add_timeout_ms, done)
+                    self._bookies.request(bookie, request, self._config.add_timeout_ms, done)
             if ready.proposal is not None:
                 self._storing = self._loop.create_task(self._store(ready.proposal))
             if ready.done is not None and not self._done.done():

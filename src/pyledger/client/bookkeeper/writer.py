@@ -368,7 +368,7 @@ class AsyncLedgerWriter:
             )
             ensemble = self.metadata.segments[-1].ensemble
             for place in self.metadata.write_set(confirmed):
-                self._bookies.ask(ensemble[place], request, self._config.add_timeout_ms, _ignore)
+                self._bookies.request(ensemble[place], request, self._config.add_timeout_ms, _ignore)
         self._tell_lac_later()
 
     def _stop(self) -> None:

@@ -30,7 +30,7 @@ from pyledger.wire.remoting.native_codec import AddEncoder, cut_answers, encode_
 LENGTH_BYTES = 4
 ADDED = AddResponse(status=Status.EOK, ledger_id=-1, entry_id=-1)
 """To whoever waits for one add that went well: its number has told which."""
-Asked = tuple[Hashable, tuple[bytes, ...]]
+RequestFrame = tuple[Hashable, tuple[bytes, ...]]
 """Key of the answer, and the parts of the frame."""
 
 
@@ -91,7 +91,7 @@ class Version3:
         first, self._next = self._next, self._next + count
         return first
 
-    def ask(self, request: Request) -> Asked:
+    def encode(self, request: Request) -> RequestFrame:
         """A frame.
 
         Raises:
@@ -101,7 +101,7 @@ class Version3:
         body = version3.encode_request(replace(request, txn_id=number))
         return number, (len(body).to_bytes(LENGTH_BYTES, "big"), body)
 
-    def ask_read(self, ledger_id: int, entry_id: int) -> Asked:
+    def encode_read(self, ledger_id: int, entry_id: int) -> RequestFrame:
         """The frame of a plain read, sooner."""
         number = self.numbers(1)
         return number, (version3.encode_read(number, ledger_id, entry_id),)
@@ -124,7 +124,7 @@ class Version2:
         """Begin with 1."""
         self._numbers = itertools.count(1)
 
-    def ask(self, request: Request) -> Asked:
+    def encode(self, request: Request) -> RequestFrame:
         """A frame.
 
         Raises:
